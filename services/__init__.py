@@ -1,0 +1,1 @@
+"""The processes behind the gateway, and what they share."""

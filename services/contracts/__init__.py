@@ -1,0 +1,1 @@
+"""Everything that crosses a process boundary, as frozen pydantic models; nothing else lives here."""

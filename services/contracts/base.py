@@ -1,0 +1,46 @@
+"""The base of every wire model, and the text rules that the wire enforces."""
+
+import re
+import unicodedata
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+# C0 without tab, line feed and carriage return (white space that real queries and documents carry), plus DEL,
+# and the surrogates, which no UTF-8 text can carry.
+UNSENDABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+class Wire(BaseModel):
+    """A frozen value of the wire. Unknown keys and non-finite numbers are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def _checked_query(text: str) -> str:
+    if UNSENDABLE.search(text):
+        raise ValueError("must not contain NUL, other control characters or lone surrogates")
+    normal = unicodedata.normalize("NFC", text)
+    if not normal.strip():
+        raise ValueError("must not be empty or only white space")
+    return normal
+
+
+def _checked_id(text: str) -> str:
+    if UNSENDABLE.search(text):
+        raise ValueError("must not contain control characters or lone surrogates")
+    if len(text.encode()) > 512:
+        raise ValueError("must be at most 512 bytes in UTF-8")
+    return text
+
+
+# pydantic's own string check rejects surrogates before ours runs; both end as a 422.
+QueryText = Annotated[str, Field(min_length=1, max_length=16_384), AfterValidator(_checked_query)]
+DocumentId = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_checked_id)]
+# A bool is an int in Python and "10" coerces to one: neither is a count on the wire.
+Depth = Annotated[int, Field(strict=True, ge=1, le=1_000)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+Number = Annotated[float, Field(strict=True)]
+Weight = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Generation = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}@[1-9][0-9]{0,8}$")]

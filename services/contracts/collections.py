@@ -1,0 +1,105 @@
+"""Collections: what is declared when one begins, and what each service says of its own index."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from services.contracts.base import Count, Generation, Name, Number, Weight, Wire
+from services.contracts.documents import FieldName
+
+FieldKind = Literal["keyword", "number", "date"]
+BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield"]
+
+
+class LexicalPreset(Wire):
+    """A lexical ranking of one's own: `flat` scores one field (title + newline + text), the others title and text."""
+
+    name: Name
+    match: Literal["flat", "best_fields", "most_fields"]
+    k1: Annotated[Number, Field(ge=0.0, le=10.0)]
+    b: Weight
+    tie_breaker: Weight = 0.0  # best_fields only: the share of the weaker field
+
+
+class CollectionDeclaration(Wire):
+    """What a collection serves: lexical presets (by name, or defined here) and the metadata fields to filter by."""
+
+    presets: Annotated[tuple[BuiltInPreset | LexicalPreset, ...], Field(min_length=1, max_length=8)] = ("beir",)
+    metadata: dict[FieldName, FieldKind] = {}
+
+
+class BeginCollection(CollectionDeclaration):
+    """Begins a generation, or goes on with the present one if nothing in the declaration differs.
+
+    `new_generation` asks for a rebuild beside the live one even so.
+    """
+
+    new_generation: bool = False
+
+
+class CollectionBegun(Wire):
+    """The generation that documents sent to `collection` now go to."""
+
+    collection: Name
+    generation: Generation
+    created: bool
+    live: str | None  # the generation that searches see meanwhile
+
+
+class VectorState(Wire):
+    """How much of a vector store is served by its approximate index (below its threshold a store scans exactly)."""
+
+    vectors: Count
+    indexed: Count
+
+
+class CollectionState(Wire):
+    """One generation in one service. `stamp` is all that decides its answers (preset parameters, weights hash, …)."""
+
+    generation: Generation
+    published: bool
+    documents: Count
+    engine: str
+    stamp: dict[str, str]
+    declaration: CollectionDeclaration
+    vectors: VectorState | None = None
+
+
+class CollectionStates(Wire):
+    """Every generation that a service holds."""
+
+    collections: tuple[CollectionState, ...]
+
+
+class BackendState(Wire):
+    """A backend's view of a collection, or why it has none."""
+
+    backend: str
+    family: str
+    reachable: bool
+    generations: tuple[CollectionState, ...] = ()
+    reason: str | None = None
+
+
+class CollectionView(Wire):
+    """A collection as the gateway sees it: the live generation, the one being built, and every backend's state."""
+
+    collection: Name
+    live: str | None
+    building: str | None
+    backends: tuple[BackendState, ...]
+
+
+class CollectionList(Wire):
+    """All collections of the gateway."""
+
+    collections: tuple[CollectionView, ...]
+
+
+class Published(Wire):
+    """The generation that searches see from now on, and the document count on which all services agreed."""
+
+    collection: Name
+    generation: Generation
+    documents: Count
+    vectors: dict[str, VectorState] = {}  # by backend

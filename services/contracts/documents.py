@@ -1,0 +1,128 @@
+"""Documents on their way in, and what became of each of them."""
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, StrictBool, StrictFloat, StrictInt, model_validator
+
+from services.contracts.base import UNSENDABLE, Count, DocumentId, Wire
+
+MetadataValue = StrictBool | StrictInt | StrictFloat | str | tuple[str, ...]
+FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+
+
+def _stripped(value: Any) -> tuple[Any, int]:
+    """A JSON value without unsendable characters in its strings, and how many were dropped."""
+    if isinstance(value, str):
+        return UNSENDABLE.subn("", value)
+    if isinstance(value, dict):
+        parts = {key: _stripped(part) for key, part in value.items()}
+        return {key: part for key, (part, _) in parts.items()}, sum(count for _, count in parts.values())
+    if isinstance(value, list | tuple):
+        items = [_stripped(item) for item in value]
+        return [item for item, _ in items], sum(count for _, count in items)
+    return value, 0
+
+
+class Document(Wire):
+    """A document under the caller's own id. Control characters are stripped from its text and counted (`stripped`)."""
+
+    id: DocumentId
+    title: str = ""
+    text: str = ""
+    metadata: dict[FieldName, MetadataValue] = {}
+    _stripped: int = PrivateAttr(default=0)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _strip(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(value, dict):
+            return handler(value)
+        # The id is the caller's: it is checked, never altered.
+        body, count = _stripped({key: part for key, part in value.items() if key != "id"})
+        document = handler({**body, "id": value["id"]} if "id" in value else body)
+        document._stripped = count
+        return document
+
+    @property
+    def stripped(self) -> int:
+        """Control characters and lone surrogates dropped from title, text and metadata."""
+        return self._stripped
+
+    @property
+    def passage(self) -> str:
+        """What neural models read: `<title> <text>` (BEIR paper, section 4)."""
+        return f"{self.title} {self.text}".strip()
+
+    @property
+    def content_hash(self) -> str:
+        """sha256 over everything but the id: equal hashes mean that nothing needs indexing or encoding again."""
+        content = json.dumps([self.title, self.text, self.metadata], sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+class IndexRequest(Wire):
+    """A batch: at most 256 documents, ids unique within it."""
+
+    documents: Annotated[tuple[Document, ...], Field(min_length=1, max_length=256)]
+
+    @model_validator(mode="after")
+    def _unique(self) -> Self:
+        if len({document.id for document in self.documents}) < len(self.documents):
+            raise ValueError("documents: the same id stands twice in one batch")
+        return self
+
+
+class ItemError(Wire):
+    """Why one document was not taken."""
+
+    id: str
+    reason: str
+
+
+class IndexReport(Wire):
+    """What one service did with a batch. `indexed` + `unchanged` + `errors` = documents sent."""
+
+    indexed: Count
+    unchanged: Count
+    errors: tuple[ItemError, ...] = ()
+    encoded: Count = 0  # passages that went through a model; 0 for a service without one
+
+
+class IdsRequest(Wire):
+    """Documents by id, to fetch or to delete."""
+
+    ids: Annotated[tuple[DocumentId, ...], Field(min_length=1, max_length=1_000)]
+
+
+class DocumentsAnswer(Wire):
+    """The documents found, in the order of the ids asked for; ids without a document are in `missing`."""
+
+    documents: tuple[Document, ...]
+    missing: tuple[str, ...] = ()
+
+
+class DeleteReport(Wire):
+    """How many documents were there to be deleted."""
+
+    deleted: Count
+
+
+class ServiceOutcome(Wire):
+    """What became of a request at one backend, in the gateway's report."""
+
+    backend: str
+    status: Literal["ok", "failed"]
+    report: IndexReport | DeleteReport | None = None
+    reason: str | None = None
+
+
+class FanOutReport(Wire):
+    """The gateway's report of a batch: complete only when every service took every document."""
+
+    collection: str
+    complete: bool
+    documents: Count
+    stripped_characters: Count = 0
+    services: tuple[ServiceOutcome, ...]

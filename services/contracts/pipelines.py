@@ -1,0 +1,139 @@
+"""Pipelines as data: a closed set of stages, told apart by `kind` (architecture.md, Pipelines are YAML data)."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from services.contracts.base import Depth, Name, Number, Weight, Wire
+
+StageId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+OnFailure = Literal["fail", "skip"]
+
+
+class Retrieve(Wire):
+    """Candidates from one backend. `preset` names a lexical preset; `exact` asks a vector store for a full scan."""
+
+    kind: Literal["retrieve"]
+    id: StageId | None = None
+    backend: Name
+    preset: Name | None = None
+    exact: bool = False
+    top: Depth = 100
+    on_failure: OnFailure = "fail"
+
+
+class Fuse(Wire):
+    """One ranking from several: reciprocal rank (k, ranks from 1), or a weighted sum of normalised scores."""
+
+    kind: Literal["fuse"]
+    id: StageId | None = None
+    method: Literal["rrf", "weighted"] = "rrf"
+    k: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 60
+    normalisation: Literal["min-max", "z-score", "theoretical-min"] = "min-max"
+    weights: tuple[Annotated[Number, Field(ge=0.0)], ...] | None = None  # one an input; equal shares when absent
+    inputs: Annotated[tuple["Retrieve | Fuse", ...], Field(min_length=2, max_length=8)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.weights is not None:
+            if len(self.weights) != len(self.inputs):
+                raise ValueError(f"weights: {len(self.weights)} given for {len(self.inputs)} inputs")
+            if not sum(self.weights):
+                raise ValueError("weights: at least one must be above 0")
+        named = self.model_fields_set
+        if self.method == "rrf" and named & {"normalisation"}:
+            raise ValueError("normalisation belongs to method 'weighted'")
+        if self.method == "weighted" and named & {"k"}:
+            raise ValueError("k belongs to method 'rrf'")
+        return self
+
+
+class Rerank(Wire):
+    """The first `top` candidates by `weight * z(reranker) + (1 - weight) * z(first stage)`; the rest stay beneath.
+
+    Without `weight` the model's recommended one is used.
+    """
+
+    kind: Literal["rerank"]
+    id: StageId | None = None
+    backend: Name = "reranker"
+    top: Depth = 100
+    weight: Weight | None = None
+    on_failure: OnFailure = "fail"
+
+
+class Cut(Wire):
+    """The first `top` candidates only."""
+
+    kind: Literal["cut"]
+    id: StageId | None = None
+    top: Depth
+
+
+Source = Annotated[Retrieve | Fuse, Field(discriminator="kind")]
+Stage = Annotated[Retrieve | Fuse | Rerank | Cut, Field(discriminator="kind")]
+
+
+class Pipeline(Wire):
+    """A source (retrieve or fuse), then any number of rerank and cut stages. Stage ids are unique."""
+
+    name: Name
+    description: str = ""
+    stages: Annotated[tuple[Stage, ...], Field(min_length=1, max_length=16)]
+
+    @model_validator(mode="after")
+    def _shape(self) -> Self:
+        if not isinstance(self.stages[0], Retrieve | Fuse):
+            raise ValueError("stages: the first must be of kind retrieve or fuse")
+        for stage in self.stages[1:]:
+            if isinstance(stage, Retrieve | Fuse):
+                raise ValueError(
+                    "stages: retrieve and fuse stand first; to combine them, make them inputs of a fuse"
+                )
+        ids = [identified.id for identified in walk(self)]
+        if len(set(ids)) < len(ids):
+            twice = sorted({name for name in ids if ids.count(name) > 1 and name is not None})
+            raise ValueError(f"stages: ids must be unique, these are not: {', '.join(twice)}")
+        return self
+
+    @property
+    def fingerprint(self) -> str:
+        """12 hexadecimal digits that change whenever what the pipeline does changes (name and description do not)."""
+        content = self.model_dump_json(exclude={"name", "description"})
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+class IdentifiedStage(Wire):
+    """A stage with the id by which timings and degradations refer to it."""
+
+    id: str
+    stage: Stage
+
+
+def walk(pipeline: Pipeline) -> Iterator[IdentifiedStage]:
+    """Every stage with its id: given, or its kind and place (`rerank-2`). Inputs come before the fuse that takes them."""
+    for place, stage in enumerate(pipeline.stages, start=1):
+        yield from _walk(stage, str(place))
+
+
+def _walk(stage: Retrieve | Fuse | Rerank | Cut, place: str) -> Iterator[IdentifiedStage]:
+    if isinstance(stage, Fuse):
+        for number, source in enumerate(stage.inputs, start=1):
+            yield from _walk(source, f"{place}.{number}")
+    yield IdentifiedStage(id=stage.id or f"{stage.kind}-{place}", stage=stage)
+
+
+class PipelineView(Wire):
+    """A pipeline as the gateway serves it."""
+
+    name: Name
+    fingerprint: str
+    pipeline: Pipeline
+
+
+class PipelineList(Wire):
+    """What can be asked for by name."""
+
+    pipelines: tuple[PipelineView, ...]

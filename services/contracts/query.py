@@ -1,0 +1,73 @@
+"""A search through the gateway, and its answer."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, FiniteFloat
+
+from services.contracts.base import Count, Depth, Name, QueryText, Wire
+from services.contracts.documents import MetadataValue
+from services.contracts.filters import Filter
+from services.contracts.pipelines import Pipeline
+from services.contracts.retrieval import ExcludedIds
+
+Included = Literal["title", "text", "metadata"]
+Reason = Literal["timeout", "unreachable", "overloaded", "refused", "failed", "deadline", "no_document_store"]
+
+
+class SearchRequest(Wire):
+    """A query for a collection, through a pipeline by name or (where the gateway allows it) inline."""
+
+    query: QueryText
+    pipeline: Name | Pipeline = "hybrid"
+    top: Depth = 10
+    filter: Filter | None = None
+    exclude_ids: ExcludedIds = ()
+    include: Annotated[tuple[Included, ...], Field(max_length=3)] = ()
+    explain: bool = False
+
+
+class StagePlace(Wire):
+    """Where a stage had put a document, and with which score (scores of different stages are not comparable)."""
+
+    rank: Count
+    score: FiniteFloat
+
+
+class SearchHit(Wire):
+    """A document of the answer; the order is authoritative. `title`, `text`, `metadata`, `stages` come when asked."""
+
+    id: str
+    rank: Count
+    score: FiniteFloat
+    title: str | None = None
+    text: str | None = None
+    metadata: dict[str, MetadataValue] | None = None
+    stages: dict[str, StagePlace] | None = None
+
+
+class Degradation(Wire):
+    """A stage that did less than the pipeline says: `done` of `of` units (inputs, candidates, documents)."""
+
+    stage: str
+    reason: Reason
+    detail: str
+    done: Count
+    of: Count
+
+
+class PipelineRef(Wire):
+    """Which pipeline made an answer."""
+
+    name: Name
+    fingerprint: str
+
+
+class SearchAnswer(Wire):
+    """Ranked documents and what made them. `collection` names the generation (`scifact@2`)."""
+
+    collection: str
+    pipeline: PipelineRef
+    request_id: str
+    hits: tuple[SearchHit, ...]
+    degraded: tuple[Degradation, ...] = ()
+    timings_ms: dict[str, FiniteFloat]  # by stage id, plus `total`

@@ -1,0 +1,53 @@
+"""One retrieval by one service."""
+
+from typing import Annotated
+
+from pydantic import Field, FiniteFloat
+
+from services.contracts.base import Depth, DocumentId, Generation, Name, QueryText, Wire
+from services.contracts.filters import Filter
+
+ExcludedIds = Annotated[tuple[DocumentId, ...], Field(max_length=10)]
+
+
+class RetrievalRequest(Wire):
+    """The `top` best documents for a query. Presets are lexical, `exact` is for vectors; elsewhere they are refused."""
+
+    query: QueryText
+    top: Depth = 10
+    preset: Name | None = None
+    exact: bool = False
+    filter: Filter | None = None
+    exclude_ids: ExcludedIds = ()
+
+
+class RetrievedHit(Wire):
+    """A document and its score, on the scale of the service that gave it."""
+
+    id: DocumentId
+    score: FiniteFloat
+
+
+class RetrievalAnswer(Wire):
+    """Hits best first; equal scores are in ascending order of id."""
+
+    generation: Generation
+    hits: tuple[RetrievedHit, ...]
+
+
+class RecallAnswer(Wire):
+    """Share of the exact top `top` that the approximate search also found, over `queries` queries."""
+
+    generation: Generation
+    top: Depth
+    queries: int
+    recall: FiniteFloat
+    vectors: int
+    indexed: int
+
+
+class RecallRequest(Wire):
+    """Queries over which the approximate search is held against the exact one."""
+
+    queries: Annotated[tuple[QueryText, ...], Field(min_length=1, max_length=64)]
+    top: Depth = 10
