@@ -1,0 +1,1 @@
+"""How this project is run: models, a real Elasticsearch, every process on one machine, images."""

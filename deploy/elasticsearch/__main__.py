@@ -1,0 +1,107 @@
+"""The command line: install, run (in the foreground), start and stop (in the background)."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from deploy.elasticsearch.install import ROOT, install
+from deploy.elasticsearch.problem import SetupProblem
+from deploy.elasticsearch.server import in_use, recorded, say, start_server
+
+DATA = ROOT / ".data" / "elasticsearch"
+
+
+def run(data: Path, port: int | None) -> int:
+    """Serves in the foreground until SIGTERM, SIGINT or the end of the server; the server's own status then."""
+    installation = install(say)
+    # SystemExit unwinds to `finally` from wherever we are, the waiting included.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    server = start_server(installation, data, port, output=None)
+    try:
+        url = server.wait_until_healthy()
+        say(f"Elasticsearch is healthy: {url} (pid {server.pid})")
+        return server.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        server.stop()
+
+
+def start(data: Path, port: int | None) -> int:
+    """Starts in the background, or finds that it runs; prints the line to export."""
+    running = recorded(data)
+    if running is None:
+        installation = install(say)
+        data.mkdir(parents=True, exist_ok=True)
+        log = data / "server.log"
+        say(f"Starting Elasticsearch (its output: {log}) ...")
+        with log.open("wb") as output:
+            server = start_server(installation, data, port, output=output, outlives_us=True)
+        try:
+            url = server.wait_until_healthy()
+        except SetupProblem as problem:
+            server.stop()
+            raise SetupProblem(f"{problem} It is in {log}; nothing was left running.") from None
+        except BaseException:
+            server.stop()
+            raise
+    else:
+        url = running.url
+        if port is not None and not url.endswith(f":{port}"):
+            raise SetupProblem(f"Elasticsearch already runs on {data} at {url}: stop it first to change its port.")
+    sys.stdout.write(f"export ELASTICSEARCH_URL={url}\n")
+    return 0
+
+
+def stop(data: Path) -> int:
+    """Ends the server of this data directory and waits until it is gone."""
+    running = recorded(data)
+    if running is None:
+        if in_use(data):
+            raise SetupProblem(f"The Elasticsearch on {data} is still starting: try again when it is healthy.")
+        say(f"No Elasticsearch runs on {data}.")
+        return 0
+    os.kill(running.pid, signal.SIGTERM)
+    while in_use(data):
+        time.sleep(0.1)
+    say(f"Elasticsearch at {running.url} has stopped; its data stays in {data}.")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m deploy.elasticsearch", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("install", help="fetch and build the distribution, once")
+    where = argparse.ArgumentParser(add_help=False)
+    where.add_argument("--data", type=Path, default=DATA, help="its directory (default: %(default)s)")
+    on = argparse.ArgumentParser(add_help=False)
+    on.add_argument("--port", type=int, help="of 127.0.0.1 (default: any free one)")
+    commands.add_parser("run", parents=[where, on], help="serve in the foreground")
+    commands.add_parser("start", parents=[where, on], help="serve in the background; prints the URL when healthy")
+    commands.add_parser("stop", parents=[where], help="end what `start` or `run` started on this directory")
+    asked = parser.parse_args()
+    try:
+        match asked.command:
+            case "install":
+                install(say)
+                return 0
+            case "run":
+                return run(asked.data.absolute(), asked.port)
+            case "start":
+                return start(asked.data.absolute(), asked.port)
+            case _:
+                return stop(asked.data.absolute())
+    except SetupProblem as problem:
+        say(str(problem))
+        return 1
+    except PermissionError as error:
+        say(f"{error.filename} belongs to another user ({error.strerror}): run as that user, or choose another --data.")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
