@@ -89,9 +89,7 @@ class Pipeline(Wire):
             raise ValueError("stages: the first must be of kind retrieve or fuse")
         for stage in self.stages[1:]:
             if isinstance(stage, Retrieve | Fuse):
-                raise ValueError(
-                    "stages: retrieve and fuse stand first; to combine them, make them inputs of a fuse"
-                )
+                raise ValueError("stages: retrieve and fuse stand first; to combine them, make them inputs of a fuse")
         ids = [identified.id for identified in walk(self)]
         if len(set(ids)) < len(ids):
             twice = sorted({name for name in ids if ids.count(name) > 1 and name is not None})
@@ -113,7 +111,7 @@ class IdentifiedStage(Wire):
 
 
 def walk(pipeline: Pipeline) -> Iterator[IdentifiedStage]:
-    """Every stage with its id: given, or its kind and place (`rerank-2`). Inputs come before the fuse that takes them."""
+    """Every stage with its id: given, or its kind and place (`rerank-2`). Inputs come before their fuse."""
     for place, stage in enumerate(pipeline.stages, start=1):
         yield from _walk(stage, str(place))
 

@@ -33,21 +33,3 @@ class RetrievalAnswer(Wire):
 
     generation: Generation
     hits: tuple[RetrievedHit, ...]
-
-
-class RecallAnswer(Wire):
-    """Share of the exact top `top` that the approximate search also found, over `queries` queries."""
-
-    generation: Generation
-    top: Depth
-    queries: int
-    recall: FiniteFloat
-    vectors: int
-    indexed: int
-
-
-class RecallRequest(Wire):
-    """Queries over which the approximate search is held against the exact one."""
-
-    queries: Annotated[tuple[QueryText, ...], Field(min_length=1, max_length=64)]
-    top: Depth = 10

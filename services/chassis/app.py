@@ -1,0 +1,54 @@
+"""Puts the chassis around a service's own routes."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from fastapi import APIRouter, FastAPI
+
+from services.chassis import errors
+from services.chassis.body import BodyMiddleware, JsonRoute
+from services.chassis.deadlines import DeadlineMiddleware
+from services.chassis.instruments import Instruments
+from services.chassis.limits import Limiter, LimitMiddleware
+from services.chassis.probes import Lifecycle, Readiness, probe_router
+from services.chassis.settings import ServiceSettings
+from services.chassis.telemetry import TelemetryMiddleware
+from services.contracts.problem import Problem
+
+Opened = AbstractAsyncContextManager[tuple[Sequence[APIRouter], Readiness]]
+
+
+def router() -> APIRouter:
+    """A router whose bodies are parsed the chassis' way. All routes of all services are made with it."""
+    return APIRouter(route_class=JsonRoute, responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}})
+
+
+def create_app(
+    service: str, settings: ServiceSettings, instruments: Instruments, opened: Callable[[], Opened]
+) -> FastAPI:
+    """An app around what `opened` opens (engines, clients) when the process starts, and closes when it ends.
+
+    `opened` gives the service's routers and its readiness checks. Tests without a server enter
+    `app.router.lifespan_context(app)` before they send.
+    """
+    lifecycle = Lifecycle()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with opened() as (routers, readiness):
+            for own in (probe_router(service, lifecycle, readiness, instruments), *routers):
+                app.include_router(own)
+            app.openapi_schema = None
+            yield
+
+    app = FastAPI(title=service, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.lifecycle = lifecycle
+    app.state.instruments = instruments
+    errors.install(app)
+    # The last one added is the outermost: telemetry sees and renders everything, the body is read only within
+    # a slot and a deadline.
+    app.add_middleware(BodyMiddleware, most_bytes=settings.max_body_bytes)
+    app.add_middleware(LimitMiddleware, limiter=Limiter(settings.max_in_flight, settings.max_waiting, instruments))
+    app.add_middleware(DeadlineMiddleware)
+    app.add_middleware(TelemetryMiddleware, instruments=instruments, render=errors.render)
+    return app

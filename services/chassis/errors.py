@@ -1,0 +1,149 @@
+"""Problems (RFC 9457): the errors that our processes raise, and the one place that renders them."""
+
+import logging
+from typing import ClassVar
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from services.chassis.telemetry import request_id
+from services.contracts.problem import FieldError, Problem
+
+logger = logging.getLogger(__name__)
+
+TITLES = {
+    404: ("not-found", "Not found"),
+    405: ("method-not-allowed", "Method not allowed"),
+}
+
+
+class ProblemError(HTTPException):
+    """An error with its own status and stable kind. `detail` is one sentence that says what the caller can do."""
+
+    status: ClassVar[int] = 500
+    kind: ClassVar[str] = "internal"
+    title: ClassVar[str] = "Internal error"
+
+    def __init__(self, detail: str, *, errors: tuple[FieldError, ...] = (), retry_after_s: int | None = None) -> None:
+        headers = {} if retry_after_s is None else {"retry-after": str(retry_after_s)}
+        super().__init__(self.status, detail, headers)
+        self.errors = errors
+
+
+class Malformed(ProblemError):
+    status, kind, title = 400, "malformed", "Malformed request"
+
+
+class NotFound(ProblemError):
+    status, kind, title = 404, "not-found", "Not found"
+
+
+class UnknownCollection(NotFound):
+    kind, title = "unknown-collection", "Unknown collection"
+
+
+class UnknownPipeline(NotFound):
+    kind, title = "unknown-pipeline", "Unknown pipeline"
+
+
+class Conflict(ProblemError):
+    status, kind, title = 409, "conflict", "Conflict with the present state"
+
+
+class StampMismatch(Conflict):
+    """A collection was made by something else than what would now open it (another model, preset, schema)."""
+
+    kind, title = "stamp-mismatch", "Made by something else"
+
+
+class BodyTooLarge(ProblemError):
+    status, kind, title = 413, "body-too-large", "Body too large"
+
+
+class UnsupportedMedia(ProblemError):
+    status, kind, title = 415, "unsupported-media-type", "Unsupported media type"
+
+
+class BadInput(ProblemError):
+    status, kind, title = 422, "bad-input", "Bad input"
+
+
+class Overloaded(ProblemError):
+    """Full now, not slow later."""
+
+    status, kind, title = 429, "overloaded", "Overloaded"
+
+    def __init__(self, detail: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(detail, retry_after_s=retry_after_s)
+
+
+class ClientGone(ProblemError):
+    """The caller hung up; nobody reads this answer, the logs and metrics do."""
+
+    status, kind, title = 499, "client-gone", "Client closed the request"
+
+
+class UpstreamFailed(ProblemError):
+    """What we depend on answered, but with an error or nonsense."""
+
+    status, kind, title = 502, "upstream-failed", "Upstream failed"
+
+
+class Unavailable(ProblemError):
+    """What we depend on cannot be reached, or we are not ready."""
+
+    status, kind, title = 503, "unavailable", "Unavailable"
+
+
+class DeadlineExceeded(ProblemError):
+    status, kind, title = 504, "deadline-exceeded", "Deadline exceeded"
+
+
+def render(error: Exception) -> Response:
+    """The problem+json answer for any error; what we did not foresee is a 500 without its inside."""
+    headers: dict[str, str] = {}
+    match error:
+        case ProblemError():
+            kind, title, status, detail, errors = error.kind, error.title, error.status, error.detail, error.errors
+            headers = dict(error.headers or {})
+        case RequestValidationError():
+            kind, title, status = BadInput.kind, BadInput.title, 422
+            errors = _field_errors(error)
+            detail = "; ".join(f"{item.field}: {item.message}" for item in errors[:3])
+            if any(item["type"] == "json_invalid" for item in error.errors()):
+                kind, title, status = Malformed.kind, Malformed.title, 400
+        case HTTPException():
+            kind, title = TITLES.get(error.status_code, ("http", "HTTP error"))
+            status, detail, errors = error.status_code, str(error.detail), ()
+            headers = dict(error.headers or {})
+        case _:
+            logger.error("unforeseen error", exc_info=error)
+            kind, title, status, errors = ProblemError.kind, ProblemError.title, 500, ()
+            detail = "An error that we did not foresee; the logs have it under this request_id."
+    problem = Problem(
+        type=f"urn:problem:{kind}", title=title, status=status, detail=detail, request_id=request_id(), errors=errors
+    )
+    return Response(problem.model_dump_json(), status, headers, media_type="application/problem+json")
+
+
+def _field_errors(error: RequestValidationError) -> tuple[FieldError, ...]:
+    # Only location and message: the input may be huge, secret or not representable in JSON (NaN, surrogates).
+    return tuple(
+        FieldError(
+            field=".".join(str(part) for part in item["loc"] if part != "body").encode(errors="replace").decode()
+            or "body",
+            message=str(item["msg"]).removeprefix("Value error, ").encode(errors="replace").decode(),
+        )
+        for item in error.errors()[:32]
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Renders every error of the routes as a problem."""
+
+    async def handler(_: Request, error: Exception) -> Response:
+        return render(error)
+
+    app.add_exception_handler(HTTPException, handler)
+    app.add_exception_handler(RequestValidationError, handler)

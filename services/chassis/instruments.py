@@ -1,0 +1,40 @@
+"""The metrics of a process, one row each, in a registry of its own (tests run many apps in one process)."""
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Instruments:
+    """Counters, gauges and histograms, labelled with what has few values (never ids, queries or collections)."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.requests = Counter(
+            "http_requests_total", "Requests answered", ("method", "route", "status"), registry=self.registry
+        )
+        self.request_seconds = Histogram(
+            "http_request_seconds", "Time to answer", ("method", "route"), buckets=SECONDS, registry=self.registry
+        )
+        self.stage_seconds = Histogram(
+            "stage_seconds", "Time spent in a stage", ("stage",), buckets=SECONDS, registry=self.registry
+        )
+        self.in_flight = Gauge("http_requests_in_flight", "Requests being worked on", registry=self.registry)
+        self.rejected = Counter("http_requests_rejected_total", "Requests refused with 429", registry=self.registry)
+        self.degraded = Counter(
+            "degraded_total", "Stages that did less than asked", ("stage_kind", "reason"), registry=self.registry
+        )
+
+    def observe(self, method: str, route: str, status: int, seconds: float, timings_ms: Mapping[str, float]) -> None:
+        """One answered request."""
+        self.requests.labels(method, route, str(status)).inc()
+        self.request_seconds.labels(method, route).observe(seconds)
+        for stage, ms in timings_ms.items():
+            self.stage_seconds.labels(stage).observe(ms / 1000)
+
+    def exposition(self) -> bytes:
+        """All of it in Prometheus' text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,43 @@
+"""The routes by which a process is watched: alive, ready, and its metrics (reliability.md 6.3)."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Response
+
+from services.chassis.instruments import Instruments
+from services.contracts.health import Check, Health
+
+Readiness = Callable[[], Awaitable[tuple[Check, ...]]]
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """Set on SIGTERM: readiness fails first, so that callers turn away before the door closes."""
+
+    draining: bool = False
+
+
+def probe_router(service: str, lifecycle: Lifecycle, readiness: Readiness, instruments: Instruments) -> APIRouter:
+    """/livez answers while the event loop turns and asks nobody; /readyz runs the service's own checks."""
+    router = APIRouter(tags=["probes"])
+
+    @router.get("/livez")
+    async def livez() -> Health:
+        return Health(service=service, status="alive")
+
+    @router.get("/readyz", responses={503: {"model": Health}})
+    async def readyz(response: Response) -> Health:
+        checks = await readiness()
+        status = "ready" if all(check.ok for check in checks) else "not_ready"
+        if lifecycle.draining:
+            status = "draining"
+        if status != "ready":
+            response.status_code = 503
+        return Health.model_validate({"service": service, "status": status, "checks": checks})
+
+    @router.get("/metrics", response_class=Response)
+    async def metrics() -> Response:
+        return Response(instruments.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return router

@@ -1,0 +1,53 @@
+"""Runs an app as a process: one event loop, JSON logs, and a polite end on SIGTERM."""
+
+import signal
+import sys
+import threading
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from services.chassis.logs import configure_logs
+from services.chassis.settings import ServiceSettings
+
+# Longer than any client of ours keeps an idle connection (30 s), or it would send on one that we just closed.
+KEEP_ALIVE_S = 75
+
+
+class DrainingServer(uvicorn.Server):
+    """On SIGTERM fails /readyz, waits `drain_s` for callers to turn away, then lets requests in work end."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, drain_s: float) -> None:
+        super().__init__(config)
+        self._lifecycle = app.state.lifecycle
+        self._drain_s = drain_s
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal drains, a second one ends at once."""
+        if self._lifecycle.draining or not self._drain_s or sig == signal.SIGINT:
+            self._lifecycle.draining = True
+            super().handle_exit(sig, frame)
+            return
+        self._lifecycle.draining = True
+        threading.Timer(self._drain_s, super().handle_exit, (sig, frame)).start()
+
+
+def serve(service: str, app: FastAPI, settings: ServiceSettings) -> None:
+    """Serves until a signal ends it. A port in use or a failed start ends the process with status 1 or 3."""
+    configure_logs(service, settings.log_level)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=settings.grace_s,
+        lifespan="on",
+    )
+    server = DrainingServer(config, app, settings.drain_s)
+    server.run()
+    if not server.started:
+        sys.exit(3)

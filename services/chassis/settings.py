@@ -1,0 +1,25 @@
+"""The settings that every process has. Each process subclasses with its own prefix and its own additions."""
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ServiceSettings(BaseSettings):
+    """Read once, in `__main__`, from the environment; passed down from there."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore")
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(ge=0, le=65_535, description="Port to listen on.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    max_in_flight: int = Field(32, ge=1, description="Requests worked on at once.")
+    max_waiting: int = Field(128, ge=0, description="Requests that wait for a slot; the next one gets 429.")
+    max_body_bytes: int = Field(8_000_000, ge=1_024, description="Largest request body.")
+    drain_s: float = Field(
+        0.0,
+        ge=0.0,
+        description="Seconds between failing /readyz and closing the door on SIGTERM (behind a load balancer).",
+    )
+    grace_s: int = Field(30, ge=1, description="Seconds that requests in work get to end after SIGTERM.")

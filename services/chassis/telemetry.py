@@ -1,0 +1,102 @@
+"""What one request tells about itself: its id, the stages it timed, its log line, its metrics, its Server-Timing."""
+
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.chassis.instruments import Instruments
+
+logger = logging.getLogger(__name__)
+
+REQUEST_ID_HEADER = "x-request-id"
+_ACCEPTABLE_ID = re.compile(r"^[A-Za-z0-9_.-]{1,64}$")
+_request_id: ContextVar[str] = ContextVar("request_id", default="-")
+_timings_ms: ContextVar[dict[str, float] | None] = ContextVar("timings_ms", default=None)
+
+PROBES = ("/livez", "/readyz", "/metrics")
+
+
+def request_id() -> str:
+    """The id of the request being served: the caller's X-Request-Id if it is decent, else one of ours."""
+    return _request_id.get()
+
+
+def record_ms(stage: str, ms: float) -> None:
+    """Adds to a stage's time in this request's Server-Timing."""
+    timings = _timings_ms.get()
+    if timings is not None:
+        timings[stage] = timings.get(stage, 0.0) + ms
+
+
+@contextmanager
+def timed(stage: str) -> Iterator[None]:
+    """Times a stage of the request being served. `stage` is a token (letters, digits, `-_.`)."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        record_ms(stage, (time.perf_counter() - start) * 1000)
+
+
+class TelemetryMiddleware:
+    """Outermost: gives the request its id, renders what escapes the app, and reports how it went."""
+
+    def __init__(self, app: ASGIApp, *, instruments: Instruments, render: Callable[[Exception], ASGIApp]) -> None:
+        self.app = app
+        self.instruments = instruments
+        self.render = render
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        offered = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
+        identity = offered if _ACCEPTABLE_ID.match(offered) else uuid.uuid4().hex
+        _request_id.set(identity)
+        timings: dict[str, float] = {}
+        _timings_ms.set(timings)
+        start = time.perf_counter()
+        status = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                total = (time.perf_counter() - start) * 1000
+                headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID_HEADER] = identity
+                stages = [*timings.items(), ("total", total)]
+                headers["server-timing"] = ", ".join(f"{name};dur={ms:.2f}" for name, ms in stages)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, answer)
+        except Exception as error:
+            if status:  # the answer has begun: nothing can be said any more, the connection must break
+                logger.exception("failed while answering")
+                raise
+            await self.render(error)(scope, receive, answer)
+        finally:
+            self._report(scope, status, (time.perf_counter() - start), timings)
+
+    def _report(self, scope: Scope, status: int, seconds: float, timings: dict[str, float]) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        self.instruments.observe(scope["method"], route, status, seconds, timings)
+        if scope["path"] not in PROBES:
+            logger.info(
+                "request",
+                extra={
+                    "method": scope["method"],
+                    "route": route,
+                    "status": status,
+                    "ms": round(seconds * 1000, 2),
+                    "stages_ms": {name: round(ms, 2) for name, ms in timings.items()},
+                },
+            )

@@ -1,0 +1,191 @@
+"""The promises of the chassis, on a small app over an ASGI transport."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from services.chassis.app import create_app, router
+from services.chassis.deadlines import current_deadline
+from services.chassis.errors import NotFound
+from services.chassis.instruments import Instruments
+from services.chassis.settings import ServiceSettings
+from services.chassis.telemetry import timed
+from services.contracts.health import Check
+from services.contracts.query import SearchRequest
+
+
+def small_app(**settings: int) -> FastAPI:
+    @asynccontextmanager
+    async def opened():
+        routes = router()
+
+        @routes.post("/echo")
+        async def echo(search: SearchRequest) -> SearchRequest:
+            with timed("work"):
+                return search
+
+        @routes.get("/sleep")
+        async def sleep() -> int:
+            await asyncio.sleep(0.3)
+            return current_deadline().remaining_ms
+
+        @routes.get("/missing")
+        async def missing() -> None:
+            raise NotFound("There is no such thing; ask for another.")
+
+        @routes.get("/broken")
+        async def broken() -> None:
+            raise RuntimeError("secret inside")
+
+        async def readiness() -> tuple[Check, ...]:
+            return (Check(name="engine", ok=True),)
+
+        yield (routes,), readiness
+
+    return create_app("small", ServiceSettings(port=0, **settings), Instruments(), opened)
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with connected(small_app()) as client:
+        yield client
+
+
+@asynccontextmanager
+async def connected(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://small") as client:
+            yield client
+
+
+BAD_BODIES = {
+    "NaN in a whole number": (b'{"query": "a", "top": NaN}', 400),
+    "an overflowing number": (b'{"query": "a", "top": 1e400}', 422),
+    "a number of 5,000 digits": (b'{"query": "a", "top": ' + b"9" * 5000 + b"}", 400),
+    "top of 0": (b'{"query": "a", "top": 0}', 422),
+    "top of -1": (b'{"query": "a", "top": -1}', 422),
+    "top of a billion": (b'{"query": "a", "top": 1000000000}', 422),
+    "a boolean top": (b'{"query": "a", "top": true}', 422),
+    "an empty query": (b'{"query": ""}', 422),
+    "a query of spaces": (b'{"query": "  "}', 422),
+    "NUL in the query": (b'{"query": "a\\u0000"}', 422),
+    "a lone surrogate in the query": (b'{"query": "a\\ud800"}', 422),
+    "a query that is too long": (json.dumps({"query": "a" * 16_385}).encode(), 422),
+    "an unknown key": (b'{"query": "a", "topp": 3}', 422),
+    "broken JSON": (b'{"query": ', 400),
+    "bad UTF-8": (b'{"query": "\xff"}', 400),
+    "UTF-16": ('{"query": "a"}'.encode("utf-16"), 400),
+    "deep nesting": (b"[" * 100_000, 400),
+    "a body above the limit": (b'{"query": "' + b"a" * 9_000_000 + b'"}', 413),
+    "no object at all": (b"7", 422),
+}
+
+
+@pytest.mark.parametrize("name", BAD_BODIES)
+async def test_bad_input_gets_a_clear_problem(client: httpx.AsyncClient, name: str) -> None:
+    body, status = BAD_BODIES[name]
+    answer = await client.post("/echo", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    problem = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem["status"] == status
+    assert problem["detail"]
+    assert problem["request_id"] == answer.headers["x-request-id"]
+
+
+async def test_a_body_that_is_not_json_is_a_415(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/echo", content=b"query=a", headers={"content-type": "text/plain"})
+    assert answer.status_code == 415
+
+
+async def test_every_answer_carries_its_timings_and_its_request_id(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/echo", json={"query": "a"}, headers={"x-request-id": "mine-1"})
+    assert answer.headers["x-request-id"] == "mine-1"
+    assert {part.split(";")[0] for part in answer.headers["server-timing"].split(", ")} == {"wait", "work", "total"}
+
+
+async def test_an_error_of_ours_says_what_to_do(client: httpx.AsyncClient) -> None:
+    problem = (await client.get("/missing")).json()
+    assert (problem["type"], problem["status"]) == ("urn:problem:not-found", 404)
+    assert "ask for another" in problem["detail"]
+
+
+async def test_an_unforeseen_error_keeps_its_inside_to_the_logs(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/broken")
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+
+
+async def test_unknown_routes_and_methods_are_problems(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/nowhere")).json()["type"] == "urn:problem:not-found"
+    assert (await client.get("/echo")).json()["type"] == "urn:problem:method-not-allowed"
+
+
+async def test_a_passed_deadline_is_a_504_in_time(client: httpx.AsyncClient) -> None:
+    started = asyncio.get_running_loop().time()
+    answer = await client.get("/sleep", headers={"x-deadline-ms": "50"})
+    assert answer.status_code == 504
+    assert asyncio.get_running_loop().time() - started < 0.25
+
+
+async def test_the_deadline_shrinks_by_what_was_spent(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/sleep", headers={"x-deadline-ms": "5000"})).json() <= 4_700
+
+
+@pytest.mark.parametrize("header", ["0", "-5", "1.5", "soon", "120001", "99999999999", ""])
+async def test_a_deadline_that_is_none_is_a_400(client: httpx.AsyncClient, header: str) -> None:
+    assert (await client.get("/sleep", headers={"x-deadline-ms": header})).status_code == 400
+
+
+async def test_a_full_service_says_so_at_once_and_still_lives() -> None:
+    async with connected(small_app(max_in_flight=1, max_waiting=1)) as client:
+        sleeping = [asyncio.create_task(client.get("/sleep")) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        refused = await client.get("/sleep")
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) >= 1
+        assert (await client.get("/livez")).status_code == 200
+        assert [answer.status_code for answer in await asyncio.gather(*sleeping)] == [200, 200]
+
+
+async def test_a_draining_process_is_alive_but_not_ready() -> None:
+    app = small_app()
+    async with connected(app) as client:
+        assert (await client.get("/readyz")).json()["status"] == "ready"
+        app.state.lifecycle.draining = True
+        assert (await client.get("/readyz")).status_code == 503
+        assert (await client.get("/livez")).status_code == 200
+
+
+async def test_metrics_count_by_route_and_status(client: httpx.AsyncClient) -> None:
+    await client.post("/echo", json={"query": "a"})
+    text = (await client.get("/metrics")).text
+    assert 'http_requests_total{method="POST",route="/echo",status="200"} 1.0' in text
+    assert 'stage_seconds_count{stage="work"} 1.0' in text
+
+
+async def test_a_caller_who_hangs_up_ends_the_work() -> None:
+    app = small_app()
+    async with app.router.lifespan_context(app):
+        messages: asyncio.Queue[dict[str, object]] = asyncio.Queue()
+        sent: list[dict[str, object]] = []
+        scope = {
+            "type": "http", "method": "GET", "path": "/sleep", "raw_path": b"/sleep", "query_string": b"",
+            "headers": [], "scheme": "http", "server": ("small", 80), "root_path": "", "http_version": "1.1",
+        }  # fmt: skip
+
+        async def send(message: dict[str, object]) -> None:
+            sent.append(message)
+
+        await messages.put({"type": "http.request", "body": b"", "more_body": False})
+        call = asyncio.create_task(app(scope, messages.get, send))
+        await asyncio.sleep(0.05)
+        await messages.put({"type": "http.disconnect"})
+        await asyncio.wait_for(call, 0.1)
+        assert sent[0]["status"] == 499
