@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 # ranx compiles with numba: keep what it compiled. Threads: one per worker, never all cores in every process.
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
 export TOKENIZERS_PARALLELISM := false
+# What a person writes behind `make demo` and `make up`.
+export ENGINE LEXICAL DENSE DATASET PIPELINES PRESET QUERIES DEPTH
 
 .PHONY: help
 help: ## list the targets
@@ -30,3 +32,46 @@ install: $(VENV)/.installed ## set up .venv with everything that runs and tests 
 lock: $(VENV)/.installed ## resolve the newest allowed versions into requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 $(addprefix --extra ,lexical dense reranker gateway evaluator cpu models local dev) \
 		--generate-hashes --no-header --no-annotate --upgrade --quiet --output-file requirements.lock
+
+.PHONY: models
+models: $(VENV)/.installed ## fetch and verify the models of deploy/models/models.yaml into .models/
+	@$(BIN)/python -m services.inference.fetch
+
+.PHONY: demo
+demo: models ## five pipelines over a collection, measured [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= LEXICAL= DENSE= ENGINE=]
+	@$(BIN)/python -m deploy.local demo
+
+.PHONY: up
+up: models ## start every process and serve the collection `demo` [LEXICAL= DENSE= ENGINE= GATEWAY_PORT= ...]
+	@$(BIN)/python -m deploy.local up
+
+.PHONY: down
+down: $(VENV)/.installed ## end what `make up` started; its data stays
+	@$(BIN)/python -m deploy.local down
+
+.PHONY: logs
+logs: $(VENV)/.installed ## follow the logs of `make up`
+	@$(BIN)/python -m deploy.local logs
+
+.PHONY: elasticsearch
+elasticsearch: $(VENV)/.installed ## start a real Elasticsearch without Docker, print its URL [PORT=]
+	@$(BIN)/python -m deploy.elasticsearch start $(if $(PORT),--port $(PORT))
+
+.PHONY: elasticsearch-stop
+elasticsearch-stop: $(VENV)/.installed ## end what `make elasticsearch` started
+	@$(BIN)/python -m deploy.elasticsearch stop
+
+.PHONY: test
+test: models ## every test that needs no server
+	$(BIN)/python -m pytest -m "not integration"
+
+.PHONY: test-integration
+test-integration: models ## the tests on real servers and processes, which they start and stop
+	$(BIN)/python -m pytest -m integration
+
+.PHONY: lint
+lint: $(VENV)/.installed ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports

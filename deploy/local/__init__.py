@@ -1,0 +1,1 @@
+"""All processes on one machine: `make up`, `make down`, `make logs`, `make demo`."""

@@ -1,0 +1,112 @@
+"""The supervisor: one process that starts the others from the Procfile, restarts the dead, and ends them all."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from deploy.local.choices import ROOT, Choices
+from deploy.local.problem import StackProblem
+
+PROCFILE = ROOT / "deploy" / "Procfile"
+# The chassis lets requests in work end within 30 s, Elasticsearch closes its indices: then they are killed.
+STOP_WITHIN_S = 40
+
+
+def processes(choices: Choices) -> Iterator[tuple[str, list[str]]]:
+    """Name and command of every process of the stack."""
+    if choices.starts_elasticsearch:
+        data, port = choices.directory / "elasticsearch", choices.ports["elasticsearch"]
+        yield "elasticsearch", [sys.executable, *f"-m deploy.elasticsearch run --port {port} --data".split(), str(data)]
+    for line in PROCFILE.read_text(encoding="utf-8").splitlines():
+        name, _, command = line.partition(":")
+        if command:
+            words = shlex.split(command)
+            yield name, [sys.executable, *words[1:]] if words[0] == "python" else words
+
+
+def configuration(choices: Choices) -> str:
+    """supervisord.conf. Settings travel in supervisord's own environment, so that no secret is written to disk."""
+    directory = choices.directory
+    text = (
+        f"[supervisord]\nlogfile={directory}/logs/supervisord.log\npidfile={directory}/supervisord.pid\n"
+        f"directory={ROOT}\nloglevel=info\n"
+    )
+    for name, command in processes(choices):
+        # A percent sign is supervisor's own escape.
+        line = shlex.join(command).replace("%", "%%")
+        text += (
+            f"\n[program:{name}]\ncommand={line}\nautorestart=true\nstartsecs=2\nstartretries=5\n"
+            f"stopwaitsecs={STOP_WITHIN_S}\nstdout_logfile={log_file(directory, name)}\nredirect_stderr=true\n"
+            "stdout_logfile_maxbytes=10MB\nstdout_logfile_backups=2\n"
+        )
+    return text
+
+
+def log_file(directory: Path, process: str) -> Path:
+    """Where the output of a process goes."""
+    return directory / "logs" / f"{process}.log"
+
+
+def start(choices: Choices, environment: Mapping[str, str]) -> None:
+    """Starts supervisord in the background; it starts the rest."""
+    directory = choices.directory
+    (directory / "logs").mkdir(parents=True, exist_ok=True)
+    file = directory / "supervisord.conf"
+    file.write_text(configuration(choices), encoding="utf-8")
+    started = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "supervisor.supervisord", "-c", str(file)],
+        env={**environment, **choices.environment(), "PYTHONUNBUFFERED": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if started.returncode:
+        raise StackProblem(f"The supervisor did not start: {started.stderr.strip() or started.stdout.strip()}")
+    # It writes its pid after it has gone to the background.
+    for _ in range(100):
+        if pid(directory) is not None:
+            return
+        time.sleep(0.05)
+    raise StackProblem(f"The supervisor ended at once: {directory}/logs/supervisord.log says why.")
+
+
+def pid(directory: Path) -> int | None:
+    """The pid of the supervisor of this directory, if it runs (and not of a stranger who has its number now)."""
+    try:
+        number = int((directory / "supervisord.pid").read_text())
+        command = Path(f"/proc/{number}/cmdline")
+        os.kill(number, 0)
+        if command.exists() and str(directory / "supervisord.conf").encode() not in command.read_bytes():
+            return None
+    except (OSError, ValueError):
+        return None
+    return number
+
+
+def gave_up(directory: Path) -> str | None:
+    """The process that the supervisor stopped restarting, if any."""
+    log = directory / "logs" / "supervisord.log"
+    for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
+        if "entered FATAL state" in line:
+            return line.split("gave up: ")[1].split(" ")[0]
+    return None
+
+
+def stop(directory: Path) -> bool:
+    """Ends the supervisor, which ends the rest first. False when none ran."""
+    number = pid(directory)
+    if number is None:
+        return False
+    os.kill(number, signal.SIGTERM)
+    last = time.monotonic() + STOP_WITHIN_S + 20
+    while pid(directory) is not None:
+        if time.monotonic() > last:
+            raise StackProblem(f"The supervisor (pid {number}) does not end; end it by its pid.")
+        time.sleep(0.1)
+    return True
