@@ -1,0 +1,134 @@
+"""`python -m services.inference.fetch [NAME ...]`: brings the models of models.yaml to disk, verified.
+
+Every file is compared with its sha256; a model appears in its folder whole or not at all, and a folder that is already
+right is left alone. Two fetches of the same model wait for each other.
+"""
+
+import argparse
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from services.inference.digests import difference, mismatch
+from services.inference.profiles import (
+    CHECKPOINT,
+    CONFIG,
+    GRAPH,
+    CrossEncoderProfile,
+    EncoderProfile,
+    ModelError,
+    Source,
+    load_profiles,
+)
+from services.inference.sources import HUB, Surroundings, deliver, describe
+
+ROOT = Path(__file__).parents[2]
+MODELS_FILE = ROOT / "deploy" / "models" / "models.yaml"
+
+Profile = EncoderProfile | CrossEncoderProfile
+Say = Callable[[str], None]
+
+
+def fetch(profile: Profile, directory: Path, surroundings: Surroundings, say: Say) -> Path:
+    """Makes sure that `directory`/<name> holds the model, and returns that folder.
+
+    Tells `say` one line per source that failed and one about the end. Raises ModelError when no source delivers.
+    """
+    folder = directory / profile.name
+    directory.mkdir(parents=True, exist_ok=True)
+    with _locked(directory / f".{profile.name}.lock"):
+        if folder.is_dir() and difference(profile, folder) is None:
+            say(f"{profile.name}: present and verified in {folder}")
+            return folder
+        with tempfile.TemporaryDirectory(dir=directory, prefix=f".{profile.name}.") as scratch:
+            for number, source in enumerate(profile.sources):
+                attempt = Path(scratch) / str(number)
+                attempt.mkdir()
+                try:
+                    _obtain(profile, source, attempt, surroundings)
+                except ModelError as error:
+                    say(f"{profile.name}: {describe(source)} failed: {str(error).rstrip('.')}.")
+                    continue
+                _swap(attempt, folder, Path(scratch) / "old")
+                say(f"{profile.name}: fetched from {describe(source)} into {folder}")
+                return folder
+    raise ModelError(f"{profile.name} could not be fetched from any of its {len(profile.sources)} sources, see above.")
+
+
+def _obtain(profile: Profile, source: Source, folder: Path, surroundings: Surroundings) -> None:
+    """Fills `folder` with exactly the files of the profile, each verified."""
+    light = sorted((name for name in profile.files if name != GRAPH), key=lambda name: name != CONFIG)
+    heavy = GRAPH if profile.checkpoint_sha256 is None else CHECKPOINT
+    deliver(source, [*light, heavy], folder, surroundings)
+    checkpoint = folder / CHECKPOINT
+    if profile.checkpoint_sha256 is not None and checkpoint.exists():
+        wrong = mismatch(checkpoint, profile.checkpoint_sha256) or mismatch(folder / CONFIG, profile.files[CONFIG])
+        if wrong is not None:
+            raise ModelError(wrong)
+        # Imported where a graph is built: a machine that gets its graph ready-made needs neither onnx nor safetensors.
+        from services.inference.bert_graph import build
+
+        build(folder / CONFIG, checkpoint, folder / GRAPH)
+        checkpoint.unlink()
+    wrong = difference(profile, folder)
+    if wrong is not None:
+        raise ModelError(wrong)
+
+
+def _swap(new: Path, folder: Path, old: Path) -> None:
+    """Puts `new` in the place of `folder`; a reader sees the old files, or the new ones, or for an instant none."""
+    if folder.is_symlink() or folder.is_file():
+        folder.unlink()
+    elif folder.exists():
+        folder.rename(old)
+    new.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds an exclusive lock; the kernel frees it when the process ends, however it ends."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; 0 when every model asked for is there, 1 otherwise."""
+    parser = argparse.ArgumentParser(prog="python -m services.inference.fetch", description="Fetch and verify models.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="models of models.yaml (default: its default ones)")
+    parser.add_argument("--directory", type=Path, default=Path(".models"), help="where models lie (default: .models)")
+    parser.add_argument("--models", type=Path, default=MODELS_FILE, help="the list of models")
+    chosen = parser.parse_args(arguments)
+
+    def say(line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    surroundings = Surroundings(root=ROOT, hub=os.environ.get("HF_ENDPOINT") or HUB)
+    failed = False
+    try:
+        profiles = load_profiles(chosen.models)
+        names = chosen.names or [name for name, profile in profiles.items() if profile.default]
+        unknown = [name for name in names if name not in profiles]
+        if unknown:
+            raise ModelError(f"{chosen.models} lists no model {', '.join(unknown)}; it has {', '.join(profiles)}.")
+    except ModelError as error:
+        say(str(error))
+        return 1
+    for name in names:
+        try:
+            fetch(profiles[name], chosen.directory, surroundings, say)
+        except ModelError as error:
+            say(str(error))
+            failed = True
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

