@@ -7,22 +7,23 @@ import sys
 import time
 from pathlib import Path
 
+from deploy.elasticsearch.claim import is_claimed, read_record
 from deploy.elasticsearch.install import ROOT, install
 from deploy.elasticsearch.problem import SetupProblem
-from deploy.elasticsearch.server import in_use, recorded, say, start_server
+from deploy.elasticsearch.server import say, start_server
 
 DATA = ROOT / ".data" / "elasticsearch"
 
 
-def run(data: Path, port: int | None) -> int:
+def run(data: Path, port: int | None, secured: bool) -> int:
     """Serves in the foreground until SIGTERM, SIGINT or the end of the server; the server's own status then."""
     installation = install(say)
     # SystemExit unwinds to `finally` from wherever we are, the waiting included.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    server = start_server(installation, data, port, output=None)
+    server = start_server(installation, data, port=port, secured=secured)
     try:
-        url = server.wait_until_healthy()
-        say(f"Elasticsearch is healthy: {url} (pid {server.pid})")
+        endpoint = server.wait_until_healthy()
+        say(f"Elasticsearch is healthy: {endpoint.url} (pid {server.pid}; more in {data}/server.json)")
         return server.wait()
     except KeyboardInterrupt:
         return 0
@@ -31,18 +32,18 @@ def run(data: Path, port: int | None) -> int:
         server.stop()
 
 
-def start(data: Path, port: int | None) -> int:
-    """Starts in the background, or finds that it runs; prints the line to export."""
-    running = recorded(data)
+def start(data: Path, port: int | None, secured: bool) -> int:
+    """Starts in the background, or finds that it runs; prints the lines to export."""
+    running = read_record(data)
     if running is None:
         installation = install(say)
         data.mkdir(parents=True, exist_ok=True)
         log = data / "server.log"
         say(f"Starting Elasticsearch (its output: {log}) ...")
         with log.open("wb") as output:
-            server = start_server(installation, data, port, output=output, outlives_us=True)
+            server = start_server(installation, data, port=port, secured=secured, output=output, outlives_us=True)
         try:
-            url = server.wait_until_healthy()
+            endpoint = server.wait_until_healthy()
         except SetupProblem as problem:
             server.stop()
             raise SetupProblem(f"{problem} It is in {log}; nothing was left running.") from None
@@ -50,25 +51,26 @@ def start(data: Path, port: int | None) -> int:
             server.stop()
             raise
     else:
-        url = running.url
-        if port is not None and not url.endswith(f":{port}"):
-            raise SetupProblem(f"Elasticsearch already runs on {data} at {url}: stop it first to change its port.")
-    sys.stdout.write(f"export ELASTICSEARCH_URL={url}\n")
+        endpoint = running.endpoint
+        other_port = port is not None and not endpoint.url.endswith(f":{port}")
+        if other_port or secured != (endpoint.ca_file is not None):
+            raise SetupProblem(f"Elasticsearch already runs on {data} at {endpoint.url}: stop it first to change that.")
+    sys.stdout.write("".join(f"{line}\n" for line in endpoint.exports()))
     return 0
 
 
 def stop(data: Path) -> int:
     """Ends the server of this data directory and waits until it is gone."""
-    running = recorded(data)
+    running = read_record(data)
     if running is None:
-        if in_use(data):
+        if is_claimed(data):
             raise SetupProblem(f"The Elasticsearch on {data} is still starting: try again when it is healthy.")
         say(f"No Elasticsearch runs on {data}.")
         return 0
     os.kill(running.pid, signal.SIGTERM)
-    while in_use(data):
+    while is_claimed(data):
         time.sleep(0.1)
-    say(f"Elasticsearch at {running.url} has stopped; its data stays in {data}.")
+    say(f"Elasticsearch at {running.endpoint.url} has stopped; its data stays in {data}.")
     return 0
 
 
@@ -78,10 +80,11 @@ def main() -> int:
     commands.add_parser("install", help="fetch and build the distribution, once")
     where = argparse.ArgumentParser(add_help=False)
     where.add_argument("--data", type=Path, default=DATA, help="its directory (default: %(default)s)")
-    on = argparse.ArgumentParser(add_help=False)
-    on.add_argument("--port", type=int, help="of 127.0.0.1 (default: any free one)")
-    commands.add_parser("run", parents=[where, on], help="serve in the foreground")
-    commands.add_parser("start", parents=[where, on], help="serve in the background; prints the URL when healthy")
+    how = argparse.ArgumentParser(add_help=False)
+    how.add_argument("--port", type=int, help="of 127.0.0.1 (default: any free one)")
+    how.add_argument("--secure", action="store_true", help="with TLS and an API key")
+    commands.add_parser("run", parents=[where, how], help="serve in the foreground")
+    commands.add_parser("start", parents=[where, how], help="serve in the background; prints the URL when healthy")
     commands.add_parser("stop", parents=[where], help="end what `start` or `run` started on this directory")
     asked = parser.parse_args()
     try:
@@ -90,9 +93,9 @@ def main() -> int:
                 install(say)
                 return 0
             case "run":
-                return run(asked.data.absolute(), asked.port)
+                return run(asked.data.absolute(), asked.port, asked.secure)
             case "start":
-                return start(asked.data.absolute(), asked.port)
+                return start(asked.data.absolute(), asked.port, asked.secure)
             case _:
                 return stop(asked.data.absolute())
     except SetupProblem as problem:

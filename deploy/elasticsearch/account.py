@@ -26,6 +26,20 @@ class Account:
     gid: int
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How subprocess is told whom to become; all None means to stay who we are."""
+
+    user: int | None = None
+    group: int | None = None
+    extra_groups: tuple[int, ...] | None = None
+
+
+def identity(account: Account | None) -> Identity:
+    """The identity of a child that runs as this account, without our supplementary groups."""
+    return Identity() if account is None else Identity(account.uid, account.gid, ())
+
+
 def server_account() -> Account | None:
     """The user to run the server as when we are root; None when we are not: then it runs as ourselves."""
     if os.geteuid() != 0:

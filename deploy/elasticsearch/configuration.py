@@ -1,6 +1,7 @@
-"""What one server is told: its directories, elasticsearch.yml, jvm.options and log4j2.properties."""
+"""What one server is told: its directories, environment, elasticsearch.yml, jvm.options and log4j2.properties."""
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,17 @@ def lay_out(asked: Path, installation: Installation) -> Places:
     account = installation.account
     base = private_place(asked, account)
     return Places(asked, *(own_directory(base / name, account) for name in ("config", "data", "logs", "scratch")))
+
+
+def environment(places: Places, installation: Installation) -> dict[str, str]:
+    """The server's environment. Ours is not passed on: it may hold secrets, and a user's ES_* would change things."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(places.scratch),
+        "ES_JAVA_HOME": str(installation.java.home),
+        "ES_PATH_CONF": str(places.config),
+        "ES_TMPDIR": str(places.scratch),
+    }
 
 
 def configure(places: Places, installation: Installation, port: int | None, extra: dict[str, str | bool]) -> None:

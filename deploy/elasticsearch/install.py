@@ -1,4 +1,4 @@
-"""Brings the distribution from Maven Central and adds the english plugin to it. Owns the cache; starts nothing."""
+"""Brings the distribution from Maven Central and adds our plugins to it. Owns the cache; starts nothing."""
 
 import fcntl
 import hashlib
@@ -18,7 +18,7 @@ from deploy.elasticsearch.problem import SetupProblem
 from deploy.elasticsearch.toolchain import Java, find_java, find_maven, require_compiler
 
 _HERE = Path(__file__).resolve().parent
-_PLUGIN = _HERE / "plugin" / "english"
+_PLUGINS = (_HERE / "plugin" / "english", _HERE / "plugin" / "security")
 ROOT = _HERE.parent.parent
 CACHE = ROOT / ".cache" / "elasticsearch"
 _TICK_S = 10.0
@@ -80,7 +80,7 @@ def install(say: Say, cache: Path = CACHE) -> Installation:
 def _digest(wanted: Release) -> str:
     """Eight hex digits that change with anything an installation is made from."""
     digest = hashlib.sha256(wanted.sha256.encode())
-    for source in (_HERE / "pom.xml", *sorted(_PLUGIN.iterdir())):
+    for source in (_HERE / "pom.xml", *(file for plugin in _PLUGINS for file in sorted(plugin.iterdir()))):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:8]
 
@@ -103,9 +103,10 @@ def _build(home: Path, wanted: Release, java: Java, maven: Path, say: Say) -> No
     with tempfile.TemporaryDirectory(prefix=".building-", dir=home.parent) as directory:
         building = Path(directory)
         archive = _fetch(building, wanted, maven, home.parent / "maven.log", say)
-        say("Unpacking it and adding the english analyzer ...")
+        say("Unpacking it and adding our plugins ...")
         unpacked = _unpack(archive, building)
-        _add_plugin(unpacked, wanted, java)
+        for sources in _PLUGINS:
+            _add_plugin(sources, unpacked, wanted, java)
         unpacked.rename(home)
     say(f"Elasticsearch {wanted.version} is installed in {home}")
 
@@ -159,24 +160,24 @@ def _unpack(archive: Path, building: Path) -> Path:
     return building / archive.stem
 
 
-def _add_plugin(home: Path, wanted: Release, java: Java) -> None:
-    """Compiles the plugin against the distribution's own libraries and puts it into plugins/english."""
-    plugin = home / "plugins" / "english"
+def _add_plugin(sources: Path, home: Path, wanted: Release, java: Java) -> None:
+    """Compiles a plugin against the distribution's own libraries and puts it into plugins/."""
+    plugin = home / "plugins" / sources.name
     plugin.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as classes:
         compiler = [str(java.compiler), "--release", "17", "-proc:none", "-classpath", f"{home}/lib/*", "-d", classes]
         compiled = subprocess.run(
-            [*compiler, str(_PLUGIN / "EnglishAnalyzerFactory.java")], capture_output=True, text=True, check=False
+            [*compiler, *map(str, sorted(sources.glob("*.java")))], capture_output=True, text=True, check=False
         )
         if compiled.returncode != 0:
-            raise SetupProblem(f"javac could not compile the english plugin with {java.home}: {compiled.stderr}")
-        with zipfile.ZipFile(plugin / "english.jar", "w") as jar:
+            raise SetupProblem(f"javac of {java.home} could not compile {sources}: {compiled.stderr}")
+        with zipfile.ZipFile(plugin / f"{sources.name}.jar", "w") as jar:
             for path in sorted(Path(classes).rglob("*.class")):
                 jar.write(path, path.relative_to(classes))
-    descriptor = Template((_PLUGIN / "stable-plugin-descriptor.properties").read_text(encoding="utf-8"))
+    descriptor = Template((sources / "stable-plugin-descriptor.properties").read_text(encoding="utf-8"))
     (plugin / "stable-plugin-descriptor.properties").write_text(
         descriptor.substitute(elasticsearch_version=wanted.version), encoding="utf-8"
     )
-    shutil.copyfile(_PLUGIN / "named_components.json", plugin / "named_components.json")
-    for path in (home, home / "plugins", plugin, *plugin.iterdir()):
+    shutil.copyfile(sources / "named_components.json", plugin / "named_components.json")
+    for path in (home, plugin.parent, plugin, *plugin.iterdir()):
         path.chmod(0o755 if path.is_dir() else 0o644)

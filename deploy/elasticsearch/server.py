@@ -1,69 +1,66 @@
 """One Elasticsearch process: started as an unprivileged user, watched until it is healthy, stopped by its own pid."""
 
 import ctypes
-import fcntl
-import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from deploy.elasticsearch.configuration import HOST, Places, configure, lay_out
+from deploy.elasticsearch.account import identity, substitute_of
+from deploy.elasticsearch.claim import Record, claim, write_record
+from deploy.elasticsearch.configuration import HOST, Places, configure, environment, lay_out
+from deploy.elasticsearch.endpoint import Endpoint, is_healthy, new_api_key
 from deploy.elasticsearch.install import Installation, install
 from deploy.elasticsearch.problem import SetupProblem
+from deploy.elasticsearch.secure import SETTINGS, Security, secure
 
-# 12 s on a quiet machine; tests share two cores with others.
-HEALTHY_WITHIN_S = 180.0
-# It closes its indices first. The launcher's own limit is longer; past ours it is killed.
+# Ten seconds on a quiet machine; tests share two cores with others.
+_HEALTHY_WITHIN_S = 180.0
+# It closes its indices first; past this it is killed, and recovers from its own log at the next start.
 _STOPPED_WITHIN_S = 30.0
 _POLL_S = 0.2
-# A local address is asked directly, whatever http_proxy says.
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What a data directory says of the server that uses it: written to server.json beside the data."""
-
-    pid: int
-    url: str
 
 
 class ElasticsearchServer:
-    """A started server. Owns the process (the pid is Java's own) and the lock of its data directory."""
+    """A started server. Owns the process; the pid is Java's own."""
 
-    def __init__(self, process: subprocess.Popen[bytes], places: Places) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], places: Places, security: Security | None) -> None:
         self._process = process
         self._places = places
+        self._security = security
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def wait_until_healthy(self, timeout_s: float = HEALTHY_WITHIN_S) -> str:
-        """The server's URL, once its cluster is green or yellow. Raises SetupProblem when it ends or takes longer."""
-        deadline = time.monotonic() + timeout_s
+    def wait_until_healthy(self) -> Endpoint:
+        """Where the server is, once its cluster is green or yellow. Raises SetupProblem when it ends or takes long."""
+        deadline = time.monotonic() + _HEALTHY_WITHIN_S
+        password = None if self._security is None else self._security.password
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise SetupProblem(
                     f"Elasticsearch ended with exit status {self._process.returncode} before it was healthy: its "
                     "output says why."
                 )
-            url = _address(self._places.ports)
-            if url is not None and is_healthy(url):
-                _record_file(self._places.asked).write_text(json.dumps({"pid": self.pid, "url": url}), encoding="utf-8")
-                return url
+            endpoint = self._listening()
+            if endpoint is not None and is_healthy(endpoint, password):
+                if password is not None:
+                    endpoint = Endpoint(endpoint.url, endpoint.ca_file, new_api_key(endpoint, password))
+                write_record(self._places.asked, Record(pid=self.pid, endpoint=endpoint))
+                return endpoint
             time.sleep(_POLL_S)
-        raise SetupProblem(f"Elasticsearch was not healthy within {timeout_s:.0f} s: its output says how far it came.")
+        raise SetupProblem(
+            f"Elasticsearch was not healthy within {_HEALTHY_WITHIN_S:.0f} s: its output says how far it came."
+        )
 
     def wait(self) -> int:
         """Waits until the process ends; its exit status."""
@@ -79,148 +76,110 @@ class ElasticsearchServer:
                 self._process.kill()
                 self._process.wait()
 
+    def _listening(self) -> Endpoint | None:
+        """The address from the file that the server writes when it listens; None before."""
+        try:
+            lines = self._places.ports.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return None
+        address = next((line for line in lines if line.startswith(f"{HOST}:")), None)
+        if address is None:
+            return None
+        if self._security is None:
+            return Endpoint(f"http://{address}")
+        return Endpoint(f"https://{address}", self._security.ca_file)
+
 
 def start_server(
     installation: Installation,
     data: Path,
+    *,
     port: int | None = None,
+    secured: bool = False,
     output: IO[bytes] | None = None,
     outlives_us: bool = False,
 ) -> ElasticsearchServer:
     """Starts a server on `data`, which it then uses alone, and returns at once.
 
-    `port` None means any free one; `output` None means our own; unless it `outlives_us`, it is ended when we die,
-    by SIGKILL too (on Linux). Raises SetupProblem when the data directory is in use.
+    `port` None means any free one; `secured` means TLS and API keys; `output` None means our own. Unless it
+    `outlives_us`, it is ended when we (the thread that called) die, by SIGKILL too (on Linux). Raises SetupProblem
+    when the port or the data directory is in use.
     """
+    if port is not None:
+        _require_free(port)
     places = lay_out(data, installation)
-    lock = _lock(data)
+    lock = claim(data, patience_s=_STOPPED_WITHIN_S)
     try:
-        configure(places, installation, port, {"xpack.security.enabled": False})
-        account = installation.account
+        configure(places, installation, port, SETTINGS if secured else {"xpack.security.enabled": False})
+        security = secure(places, installation) if secured else None
+        who = identity(installation.account)
         process = subprocess.Popen(
             [str(installation.home / "bin" / "elasticsearch")],
-            # Ours is not passed on: it may hold secrets, and JAVA_* and ES_* of the user would change the server.
-            env={
-                "PATH": os.environ.get("PATH", os.defpath),
-                "HOME": str(places.scratch),
-                "ES_JAVA_HOME": str(installation.java.home),
-                "ES_PATH_CONF": str(places.config),
-                "ES_TMPDIR": str(places.scratch),
-            },
+            env=environment(places, installation),
             cwd=installation.home,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            user=None if account is None else account.uid,
-            group=None if account is None else account.gid,
-            extra_groups=None if account is None else [],
+            user=who.user,
+            group=who.group,
+            extra_groups=who.extra_groups,
             start_new_session=outlives_us,
             preexec_fn=None if outlives_us else _dies_with_parent(),
-            # The child holds the lock for as long as it lives, also when we are gone.
             pass_fds=(lock,),
         )
     finally:
         os.close(lock)
-    return ElasticsearchServer(process, places)
+    return ElasticsearchServer(process, places, security)
 
 
 @contextmanager
-def running_elasticsearch(data: Path | None = None, port: int | None = None) -> Iterator[str]:
-    """The URL of a healthy server: the one that ELASTICSEARCH_URL names, else one that is started and ended here.
-
-    Without `data` it is kept in a temporary directory. To be entered in the main thread: the server ends with the
-    thread that started it.
-    """
+def running_elasticsearch() -> Iterator[str]:
+    """The URL of a healthy server: the one that ELASTICSEARCH_URL names, else one that is started and ended here."""
     named = os.environ.get("ELASTICSEARCH_URL")
     if named:
         yield named.rstrip("/")
-        return
+    else:
+        with temporary_server() as endpoint:
+            yield endpoint.url
+
+
+@contextmanager
+def temporary_server(secured: bool = False) -> Iterator[Endpoint]:
+    """A healthy server on a free port; its data is removed when it ends. To be entered in the main thread."""
     installation = install(say)
     with tempfile.TemporaryDirectory(prefix="elasticsearch-") as temporary:
-        place = Path(temporary) if data is None else data
-        Path(temporary).chmod(0o755)  # the server's user has to pass through it
-        with (Path(temporary) / "server.log").open("wb") as log:
-            server = start_server(installation, place, port, output=log)
-            try:
-                yield server.wait_until_healthy()
-            except SetupProblem as problem:
-                written = (Path(temporary) / "server.log").read_text(encoding="utf-8", errors="replace")
-                raise SetupProblem(f"{problem} Its last words:\n{written[-3000:]}") from None
-            finally:
-                server.stop()
-
-
-def is_healthy(url: str) -> bool:
-    """Whether a server answers there and its cluster is green or yellow."""
-    try:
-        with _direct.open(f"{url}/_cluster/health", timeout=5) as answer:
-            return json.load(answer)["status"] in {"green", "yellow"}
-    except (OSError, urllib.error.URLError, ValueError, KeyError):
-        return False
-
-
-def recorded(data: Path) -> Record | None:
-    """The server that uses this data directory now, once it has been healthy; None when there is none."""
-    if not in_use(data):
-        return None
-    try:
-        return Record(**json.loads(_record_file(data).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-
-
-def in_use(data: Path) -> bool:
-    """Whether a server, healthy or not, runs on this data directory. The kernel knows: pids are used again."""
-    try:
-        lock = os.open(data / "server.lock", os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
+        data = Path(temporary)
+        data.chmod(0o755)  # the server's user has to pass through it
+        log = data / "server.log"
+        with log.open("wb") as output:
+            server = start_server(installation, data, secured=secured, output=output)
+        try:
+            yield server.wait_until_healthy()
+        except SetupProblem as problem:
+            written = log.read_text(encoding="utf-8", errors="replace")
+            raise SetupProblem(f"{problem} Its last words:\n{written[-3000:]}") from None
+        finally:
+            server.stop()
+            shutil.rmtree(substitute_of(data), ignore_errors=True)  # exists where TMPDIR is private to root
 
 
 def say(text: str) -> None:
-    """Tells the person at the terminal: on stderr, because stdout carries the URL."""
+    """Tells the person at the terminal: on stderr, because stdout carries what a shell is to evaluate."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
-def _record_file(data: Path) -> Path:
-    return data / "server.json"
-
-
-def _address(ports: Path) -> str | None:
-    """The URL from the file that the server writes when it listens; one address a line."""
-    try:
-        lines = ports.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return None
-    return next((f"http://{line}" for line in lines if line.startswith(f"{HOST}:")), None)
-
-
-def _lock(data: Path) -> int:
-    """A descriptor that holds the data directory's lock. A server that is just being stopped is waited for."""
-    lock = os.open(data / "server.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    deadline = time.monotonic() + _STOPPED_WITHIN_S
-    while True:
+def _require_free(port: int) -> None:
+    """Raises SetupProblem when something listens there: Elasticsearch would say so after seconds, in a stack trace."""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that has just been closed is free
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                os.close(lock)
-                raise SetupProblem(
-                    f"Another Elasticsearch runs on {data}: stop it (python -m deploy.elasticsearch stop --data "
-                    f"{data}) or choose another --data; nothing was started."
-                ) from None
-            time.sleep(_POLL_S)
-        else:
-            _record_file(data).unlink(missing_ok=True)
-            return lock
+            trial.bind((HOST, port))
+        except OSError as error:
+            raise SetupProblem(
+                f"Elasticsearch cannot listen on {HOST}:{port} ({error.strerror}): stop what does, or give another "
+                "port; nothing was started."
+            ) from error
 
 
 def _dies_with_parent() -> Callable[[], None] | None:
@@ -229,11 +188,11 @@ def _dies_with_parent() -> Callable[[], None] | None:
         return None
     libc = ctypes.CDLL(None, use_errno=True)  # loaded here: a forked child must not
     parent = os.getpid()
-    PR_SET_PDEATHSIG = 1  # linux/prctl.h
+    set_parent_death_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
     def before_exec() -> None:
         # After the change of user, which would clear it: subprocess calls preexec_fn last.
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        libc.prctl(set_parent_death_signal, signal.SIGTERM)
         if os.getppid() != parent:  # we died in between
             os._exit(1)
 
