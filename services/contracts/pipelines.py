@@ -42,10 +42,10 @@ class Fuse(Wire):
                 raise ValueError(f"weights: {len(self.weights)} given for {len(self.inputs)} inputs")
             if not sum(self.weights):
                 raise ValueError("weights: at least one must be above 0")
-        named = self.model_fields_set
-        if self.method == "rrf" and named & {"normalisation"}:
+        # The defaults pass even where they say nothing: a fuse written out in full must be readable again.
+        if self.method == "rrf" and self.normalisation != "min-max":
             raise ValueError("normalisation belongs to method 'weighted'")
-        if self.method == "weighted" and named & {"k"}:
+        if self.method == "weighted" and self.k != 60:
             raise ValueError("k belongs to method 'rrf'")
         return self
 
