@@ -1,0 +1,1 @@
+"""The re-ranking service: one cross-encoder behind `POST /v1/score`."""

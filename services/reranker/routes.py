@@ -1,0 +1,22 @@
+"""HTTP in and out of the re-ranker."""
+
+from fastapi import APIRouter
+
+from services.chassis.app import router
+from services.chassis.deadlines import current_deadline
+from services.chassis.telemetry import timed
+from services.contracts.rerank import ScoreAnswer, ScoreRequest
+from services.reranker.scorer import Scorer
+
+
+def score_router(scorer: Scorer) -> APIRouter:
+    """`POST /v1/score`, the internal route that the gateway uses."""
+    routes = router()
+
+    @routes.post("/v1/score")
+    async def score(asked: ScoreRequest) -> ScoreAnswer:
+        with timed("score"):
+            scores = await scorer.score(asked.query, asked.passages, current_deadline())
+        return ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=scores)
+
+    return routes

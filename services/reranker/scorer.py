@@ -1,0 +1,34 @@
+"""The port of the re-ranker: what scores pairs of a query and a passage."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from services.chassis.deadlines import Deadline
+
+
+class Scorer(Protocol):
+    """Scores passages against a query; higher is more relevant.
+
+    The scores come in the order of the passages, are finite, and do not depend on the other passages, on their
+    order, or on what else is being scored at the time. A passage may be empty. When the deadline passes, or the
+    caller is cancelled, the work that has not begun is dropped (DeadlineExceeded); when too much is waiting, nothing
+    begins (Overloaded).
+    """
+
+    @property
+    def model(self) -> str:
+        """The model's name and the first 12 digits of its weights' sha256, as `name@hash`."""
+        ...
+
+    @property
+    def weight(self) -> float:
+        """The share of this model that is recommended when its scores are mixed with the first stage's, 0 to 1."""
+        ...
+
+    async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
+        """One score a passage."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the workers. Nothing may be scored afterwards."""
+        ...

@@ -1,0 +1,38 @@
+"""The scorer that serves: a cross-encoder of models.yaml in ONNX Runtime."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from services.chassis.deadlines import Deadline
+from services.chassis.errors import DeadlineExceeded, Overloaded, Unavailable
+from services.inference.model import Engine
+from services.inference.profiles import CrossEncoderProfile
+from services.inference.score import PairScorer
+from services.inference.workers import DeadlinePassed, WorkersClosed
+from services.inference.workers import Overloaded as WorkersOverloaded
+
+
+class OnnxScorer:
+    """Owns the session and its workers. Promises what Scorer promises."""
+
+    def __init__(self, profile: CrossEncoderProfile, folder: Path, engine: Engine) -> None:
+        """Opens the model (blocking, below a second). Raises ModelError in one sentence."""
+        self._pairs = PairScorer(profile, folder, engine)
+        self.model = f"{profile.name}@{self._pairs.weights_sha256[:12]}"
+        self.weight = profile.weight
+
+    async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
+        """One score a passage. Raises DeadlineExceeded, Overloaded, Unavailable (while shutting down)."""
+        try:
+            scores = await self._pairs.score(query, passages, deadline.at)
+        except DeadlinePassed as error:
+            raise DeadlineExceeded(f"{error} Send fewer passages or a larger X-Deadline-Ms.") from error
+        except WorkersOverloaded as error:
+            raise Overloaded(str(error)) from error
+        except WorkersClosed as error:
+            raise Unavailable(str(error)) from error
+        return tuple(float(score) for score in scores)
+
+    async def close(self) -> None:
+        """Ends the workers after the micro-batches that they are in."""
+        self._pairs.close()

@@ -1,0 +1,26 @@
+"""The settings of the re-ranker, from RERANKER_*."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from services.chassis.settings import ServiceSettings
+
+
+class Settings(ServiceSettings):
+    """What decides how this process scores."""
+
+    model_config = SettingsConfigDict(env_prefix="RERANKER_", frozen=True, extra="ignore")
+
+    port: int = Field(8003, ge=0, le=65_535, description="Port to listen on.")
+    scorer: Literal["onnx", "overlap"] = Field(
+        "onnx", description="`overlap` counts shared words: no model, for tests."
+    )
+    model: str = Field("minilm-l6-ce-v1", description="A cross-encoder of deploy/models/models.yaml.")
+    models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
+    threads: int | None = Field(None, ge=1, description="Workers of one thread each; all cores when not set.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
+    max_batch_tokens: int = Field(512, ge=8, description="Padded tokens in one call of the model, at most.")
+    max_waiting_batches: int = Field(256, ge=1, description="Micro-batches that may wait; with more, 429.")

@@ -1,0 +1,60 @@
+"""The promises of services/reranker/scorer.py, as tests that every scorer must pass."""
+
+import asyncio
+import math
+import random
+
+import pytest
+
+from services.chassis.deadlines import Deadline
+from services.chassis.errors import DeadlineExceeded
+from services.reranker.scorer import Scorer
+
+QUERY = "how to true a bent wheel"
+PASSAGES = (
+    "Truing a bent wheel means tightening and loosening spokes until the rim runs straight.",
+    "Bread dough rests twice.",
+    "",
+    "wheel " * 400,
+    "Räder zentrieren 🚲 — ein Rad, das eiert.",
+)
+
+
+def soon() -> Deadline:
+    return Deadline.after_ms(60_000)
+
+
+class ScorerSuite:
+    """A subclass gives the `scorer` fixture."""
+
+    async def test_there_is_one_finite_score_a_passage(self, scorer: Scorer) -> None:
+        scores = await scorer.score(QUERY, PASSAGES, soon())
+        assert len(scores) == len(PASSAGES)
+        assert all(math.isfinite(score) for score in scores)
+
+    async def test_what_answers_the_query_scores_above_what_does_not(self, scorer: Scorer) -> None:
+        scores = await scorer.score(QUERY, PASSAGES, soon())
+        assert scores[0] > scores[1]
+
+    async def test_a_score_does_not_depend_on_the_other_passages_or_their_order(self, scorer: Scorer) -> None:
+        together = dict(zip(PASSAGES, await scorer.score(QUERY, PASSAGES, soon()), strict=True))
+        for seed in range(3):
+            some = random.Random(seed).sample(PASSAGES, 3)
+            for passage, score in zip(some, await scorer.score(QUERY, some, soon()), strict=True):
+                assert score == pytest.approx(together[passage], abs=1e-6)
+
+    async def test_a_score_does_not_depend_on_what_else_is_in_flight(self, scorer: Scorer) -> None:
+        alone = await scorer.score(QUERY, PASSAGES, soon())
+        crowd = await asyncio.gather(*(scorer.score(f"{QUERY} {n}", PASSAGES, soon()) for n in range(3)),
+                                     scorer.score(QUERY, PASSAGES, soon()))  # fmt: skip
+        assert crowd[-1] == pytest.approx(alone, abs=1e-6)
+
+    async def test_a_passed_deadline_ends_the_work(self, scorer: Scorer) -> None:
+        with pytest.raises(DeadlineExceeded):
+            await scorer.score(QUERY, PASSAGES * 50, Deadline.after_ms(0))
+
+    async def test_the_model_and_its_weight_are_named(self, scorer: Scorer) -> None:
+        name, _, weights_hash = scorer.model.partition("@")
+        assert name
+        assert len(weights_hash) == 12
+        assert 0 <= scorer.weight <= 1

@@ -1,0 +1,51 @@
+"""Every scorer keeps the promises of the port; and what is particular to the one that serves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.chassis.errors import Overloaded
+from services.inference.model import Engine
+from services.inference.profiles import load_cross_encoder
+from services.reranker.app import MODELS_FILE, open_scorer
+from services.reranker.scorer import Scorer
+from services.reranker.scorer_onnx import OnnxScorer
+from services.reranker.scorer_overlap import OverlapScorer
+from services.reranker.settings import Settings
+from tests.contract.scorer import PASSAGES, QUERY, ScorerSuite, soon
+
+COMMITTED = MODELS_FILE.parent / "minilm-l6-ce-v1"
+
+
+class TestOverlap(ScorerSuite):
+    @pytest.fixture
+    def scorer(self) -> Scorer:
+        return OverlapScorer()
+
+
+class TestOnnx(ScorerSuite):
+    @pytest.fixture
+    async def scorer(self) -> AsyncIterator[Scorer]:
+        scorer = open_scorer(Settings(models=COMMITTED.parent))
+        yield scorer
+        await scorer.close()
+
+
+async def test_more_work_than_may_wait_is_refused_at_once() -> None:
+    profile = load_cross_encoder(MODELS_FILE, "minilm-l6-ce-v1")
+    scorer = OnnxScorer(profile, COMMITTED, Engine(threads=1, max_pending=1))
+    try:
+        first = asyncio.create_task(scorer.score(QUERY, PASSAGES * 40, soon()))
+        await asyncio.sleep(0.3)
+        with pytest.raises(Overloaded):
+            await scorer.score(QUERY, PASSAGES, soon())
+        assert len(await first) == len(PASSAGES) * 40
+    finally:
+        await scorer.close()
+
+
+def test_the_committed_model_is_the_default_and_needs_no_fetching() -> None:
+    assert Settings().model == COMMITTED.name
+    assert {file.name for file in Path(COMMITTED).iterdir()} >= {"model.onnx", "tokenizer.json", "config.json"}
