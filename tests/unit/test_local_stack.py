@@ -22,7 +22,7 @@ def test_a_demo_takes_ports_of_its_own(tmp_path: Path) -> None:
 
 
 def test_dense_on_qdrant_without_its_address_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(StackProblem, match="QDRANT_URL.*nothing was started"):
+    with pytest.raises(StackProblem, match=r"QDRANT_URL.*nothing was started"):
         choose({"DENSE": "qdrant"}, tmp_path, own_ports=True)
 
 

@@ -1,0 +1,121 @@
+"""The documents tell the truth: settings, targets, stage kinds, endpoints, paths and module sizes."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from fastapi import FastAPI
+
+from evaluator.app import build_app as build_evaluator
+from evaluator.settings import Settings as EvaluatorSettings
+from gateway.app import build_app as build_gateway
+from gateway.settings import Settings as GatewaySettings
+from services.chassis.settings import ServiceSettings
+from services.contracts.pipelines import Cut, Fuse, Rerank, Retrieve
+from services.dense.settings import Settings as DenseSettings
+from services.lexical.settings import Settings as LexicalSettings
+from services.reranker.settings import Settings as RerankerSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = (GatewaySettings, LexicalSettings, DenseSettings, RerankerSettings, EvaluatorSettings)
+DOCUMENTS = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts) and "models" not in path.parts
+)
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def variables(settings: type[ServiceSettings]) -> Iterator[str]:
+    prefix = settings.model_config.get("env_prefix", "")
+    for name, field in settings.model_fields.items():
+        alias = field.validation_alias
+        yield alias if isinstance(alias, str) else f"{prefix}{name}".upper()
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: settings.__module__)
+def test_every_setting_is_in_the_example_and_describes_itself(settings: type[ServiceSettings]) -> None:
+    listed = set(re.findall(r"^# ?([A-Z][A-Z_]+)=", text(".env.example"), re.MULTILINE))
+    assert set(variables(settings)) <= listed
+    assert all(field.description for field in settings.model_fields.values())
+
+
+def test_the_example_lists_no_setting_that_does_not_exist() -> None:
+    listed = set(re.findall(r"^# ?([A-Z][A-Z_]+)=", text(".env.example"), re.MULTILINE))
+    assert listed <= {name for settings in SETTINGS for name in variables(settings)} | {"HF_ENDPOINT"}
+
+
+def test_every_target_is_documented_and_every_documented_target_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):.*## ", text("Makefile"), re.MULTILINE))
+    told = text("README.md") + text("CONTRIBUTING.md")
+    assert {target for target in targets if f"make {target}" not in told} == set()
+    for document in DOCUMENTS:
+        named = set(re.findall(r"`make ([a-z-]+)", document.read_text(encoding="utf-8")))
+        assert named <= targets, document
+
+
+@pytest.mark.parametrize("stage", [Retrieve, Fuse, Rerank, Cut])
+def test_every_stage_kind_and_every_field_of_it_is_in_the_gateways_readme(stage: type[Retrieve]) -> None:
+    readme = text("gateway/README.md")
+    (kind,) = get_args(stage.model_fields["kind"].annotation)
+    assert f"kind: {kind}" in readme
+    assert {field for field in stage.model_fields if f"`{field}`" not in readme} == set()
+
+
+async def endpoints(app: FastAPI) -> set[tuple[str, str]]:
+    async with app.router.lifespan_context(app):
+        paths = app.openapi()["paths"]
+    return {(method.upper(), path) for path, methods in paths.items() for method in methods}
+
+
+async def test_every_route_of_the_gateway_is_in_its_readme_with_its_method() -> None:
+    readme = text("gateway/README.md").replace("{c}", "{collection}")
+    for method, path in await endpoints(build_gateway(GatewaySettings())):
+        assert f"{method} {path}" in readme or path in ("/livez", "/readyz", "/metrics") and path in readme
+
+
+async def test_every_route_of_the_evaluator_is_in_its_readme() -> None:
+    readme = text("evaluator/README.md")
+    for _, path in await endpoints(build_evaluator(EvaluatorSettings())):
+        assert path in readme
+
+
+def test_every_path_that_a_document_names_exists() -> None:
+    folders = ("services/", "gateway/", "evaluator/", "deploy/", "k8s/", "tests/")
+    for document in DOCUMENTS:
+        for path in re.findall(r"`([\w./-]+)`", document.read_text(encoding="utf-8")):
+            if path.startswith(folders):
+                assert (ROOT / path).exists(), f"{document.name} names {path}"
+
+
+def test_no_module_is_longer_than_400_lines() -> None:
+    for folder in ("services", "gateway", "evaluator", "deploy", "tests"):
+        for module in (ROOT / folder).rglob("*.py"):
+            assert len(module.read_text(encoding="utf-8").splitlines()) <= 400, module
+
+
+def test_nothing_is_mocked() -> None:
+    forbidden = "unittest" + ".mock"
+    for module in (ROOT / "tests").rglob("*.py"):
+        assert forbidden not in module.read_text(encoding="utf-8"), module
+
+
+def test_no_text_of_a_public_collection_is_in_the_repository() -> None:
+    datasets = ROOT.parent / "shared" / "datasets"
+    if not datasets.is_dir():
+        pytest.skip("../shared/datasets is not here")
+    ours = "\n".join(
+        path.read_text(encoding="utf-8", errors="ignore")
+        for path in ROOT.rglob("*")
+        if path.suffix in {".py", ".md", ".jsonl", ".json", ".yaml", ".tsv"}
+        and not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    )
+    for corpus in datasets.glob("*/corpus.jsonl"):
+        for line in corpus.read_text(encoding="utf-8").splitlines()[::97]:
+            found = re.search(r'"text": "(.{80})', line)
+            assert found is None or found[1] not in ours, corpus
