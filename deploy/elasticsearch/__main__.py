@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from deploy.elasticsearch.account import make_directory
 from deploy.elasticsearch.claim import is_claimed, read_record
 from deploy.elasticsearch.install import ROOT, install
 from deploy.elasticsearch.problem import SetupProblem
@@ -37,10 +38,9 @@ def start(data: Path, port: int | None, secured: bool) -> int:
     running = read_record(data)
     if running is None:
         installation = install(say)
-        data.mkdir(parents=True, exist_ok=True)
-        log = data / "server.log"
+        log = make_directory(data, installation.account) / "server.log"
         say(f"Starting Elasticsearch (its output: {log}) ...")
-        with log.open("wb") as output:
+        with log.open("ab") as output:
             server = start_server(installation, data, port=port, secured=secured, output=output, outlives_us=True)
         try:
             endpoint = server.wait_until_healthy()

@@ -1,0 +1,1 @@
+"""Tests: unit, contract, integration, end to end; each file is named after what it tests."""

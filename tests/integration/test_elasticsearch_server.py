@@ -1,0 +1,205 @@
+"""The real Elasticsearch of deploy/elasticsearch: what it analyses, who may stop it, what survives."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from elasticsearch import AsyncElasticsearch, AuthenticationException, Elasticsearch
+from elasticsearch.helpers import async_bulk
+
+from deploy.elasticsearch.account import SUBSTITUTES, private_place, server_account, substitute_of
+from deploy.elasticsearch.claim import Record, read_record
+from deploy.elasticsearch.endpoint import Endpoint
+from deploy.elasticsearch.install import install
+from deploy.elasticsearch.server import running_elasticsearch, temporary_server
+
+# A start takes about ten seconds on a quiet machine, and ours is shared.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+COMMAND = [sys.executable, "-m", "deploy.elasticsearch"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Endpoint]:
+    with temporary_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    """A data directory below one that only we can enter, as pytest makes them: the hard case for root."""
+    directory = tmp_path / "data of a server"
+    yield directory
+    subprocess.run([*COMMAND, "stop", "--data", str(directory)], check=True)
+    shutil.rmtree(substitute_of(directory), ignore_errors=True)
+
+
+def free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        return int(trial.getsockname()[1])
+
+
+def healthy(data: Path, run: subprocess.Popen[bytes]) -> Record:
+    """The server of a `run`, once that has reported it healthy."""
+    while run.poll() is None:
+        record = read_record(data) if data.exists() else None
+        if record is not None:
+            return record
+        time.sleep(0.2)
+    raise AssertionError(f"run ended with {run.returncode}")
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """The launcher and the server's own JVM below it."""
+    launcher = psutil.Process(pid)
+    return [launcher, *launcher.children(recursive=True)]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it still runs; one that only waits for its parent to notice (a container's pid 1 is slow) does not."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def test_the_english_analyzer_drops_stop_words_and_possessives_and_stems_with_porter(server: Endpoint) -> None:
+    text = "The running foxes' tails and a dog's relational ponies were generously caressed"
+    async with AsyncElasticsearch(server.url) as client:
+        answer = await client.indices.analyze(analyzer="english", text=text)
+    stems = [token["token"] for token in answer["tokens"]]
+    # "were" is no stop word of Lucene's; "gener" is Porter's, where Snowball English has "generous".
+    assert stems == ["run", "fox", "tail", "dog", "relat", "poni", "were", "gener", "caress"]
+
+
+async def test_the_async_client_makes_an_index_loads_it_and_finds_by_stem(server: Endpoint) -> None:
+    async with AsyncElasticsearch(server.url) as client:
+        mapping = {"properties": {"text": {"type": "text", "analyzer": "english"}, "id": {"type": "keyword"}}}
+        await client.indices.create(index="stems", mappings=mapping)
+        texts = {"a": "Foxes were running.", "b": "A quiet harbour.", "c": "She runs with the fox."}
+        actions = [{"_index": "stems", "_id": key, "id": key, "text": text} for key, text in texts.items()]
+        loaded, errors = await async_bulk(client, actions, refresh=True)
+        found = await client.search(
+            index="stems", query={"match": {"text": "run fox"}}, sort=[{"_score": "desc"}, {"id": "asc"}]
+        )
+        await client.indices.delete(index="stems")
+    assert (loaded, errors) == (3, [])
+    assert {hit["_id"] for hit in found["hits"]["hits"]} == {"a", "c"}
+
+
+async def test_a_nearly_full_disk_does_not_block_the_server(server: Endpoint) -> None:
+    async with AsyncElasticsearch(server.url) as client:
+        settings = await client.cluster.get_settings(include_defaults=True, flat_settings=True)
+    assert settings["defaults"]["cluster.routing.allocation.disk.threshold_enabled"] == "false"
+
+
+def test_a_server_named_by_the_environment_is_used_and_none_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELASTICSEARCH_URL", "http://elsewhere:9200/")
+    monkeypatch.setenv("PATH", "")  # starting one would need Java
+    with running_elasticsearch() as url:
+        assert url == "http://elsewhere:9200"
+
+
+def test_a_second_install_is_instant_and_silent(server: Endpoint) -> None:
+    said: list[str] = []
+    began = time.monotonic()
+    install(said.append)
+    assert said == []
+    assert time.monotonic() - began < 5
+
+
+def test_two_that_install_at_once_do_not_collide(server: Endpoint, tmp_path: Path) -> None:
+    cache = tmp_path / "elasticsearch-of-a-test"
+    script = (
+        "import sys, pathlib, deploy.elasticsearch.install as i\n"
+        "i.install(lambda text: print(text, flush=True), pathlib.Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", script, str(cache)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate()[0] for process in both]
+    shutil.rmtree(SUBSTITUTES / cache.name, ignore_errors=True)
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum("Fetching" in output for output in outputs) == 1
+
+
+def test_start_prints_what_to_export_and_what_it_holds_survives_stop(data: Path) -> None:
+    port = free_port()
+    background = [*COMMAND, "start", "--data", str(data), "--port", str(port)]
+    first = subprocess.run(background, check=True, stdout=subprocess.PIPE, text=True)
+    again = subprocess.run(background, check=True, stdout=subprocess.PIPE, text=True)
+    assert first.stdout == again.stdout == f"export ELASTICSEARCH_URL=http://127.0.0.1:{port}\n"
+    running = read_record(data)
+    assert running is not None
+    processes = family(running.pid)
+    assert len(processes) == 2
+    assert all(process.uids().effective != 0 for process in processes)
+    with Elasticsearch(running.endpoint.url) as client:
+        client.indices.create(index="kept")
+
+    subprocess.run([*COMMAND, "stop", "--data", str(data)], check=True)
+    assert not any(is_alive(process) for process in processes)
+
+    subprocess.run(background, check=True, stdout=subprocess.DEVNULL)
+    with Elasticsearch(running.endpoint.url) as client:
+        assert client.indices.exists(index="kept")
+
+
+def test_a_port_that_is_taken_is_named_at_once(data: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        answer = subprocess.run(
+            [*COMMAND, "run", "--data", str(data), "--port", str(port)],
+            check=False,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert answer.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_java_ends_with_a_run_that_is_ended(data: Path, how: signal.Signals) -> None:
+    if how is signal.SIGKILL and sys.platform != "linux":
+        pytest.skip("only Linux ends the children of a process that was killed")
+    run = subprocess.Popen([*COMMAND, "run", "--data", str(data)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    processes = family(healthy(data, run).pid)
+    os.kill(run.pid, how)
+    assert run.wait() == (0 if how is signal.SIGTERM else -signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while any(is_alive(process) for process in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+async def test_a_secured_server_wants_its_certificate_trusted_and_its_key_sent() -> None:
+    with temporary_server(secured=True) as secured:
+        async with AsyncElasticsearch(secured.url, ca_certs=str(secured.ca_file), api_key=secured.api_key) as client:
+            health = await client.cluster.health()
+        async with AsyncElasticsearch(secured.url, ca_certs=str(secured.ca_file), api_key="d3Jvbmc6a2V5") as stranger:
+            with pytest.raises(AuthenticationException):
+                await stranger.cluster.health()
+    assert health["status"] in {"green", "yellow"}
+
+
+def test_emptying_the_directory_that_was_asked_for_empties_what_stands_in_for_it(data: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root runs the server as somebody else")
+    place = private_place(data, server_account())
+    assert place == substitute_of(data)
+    (place / "an-index").touch()
+    assert private_place(data, server_account()) == place
+    assert (place / "an-index").exists()
+    shutil.rmtree(data)
+    private_place(data, server_account())
+    assert not (place / "an-index").exists()
