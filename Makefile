@@ -63,11 +63,15 @@ elasticsearch-stop: $(VENV)/.installed ## end what `make elasticsearch` started
 
 .PHONY: test
 test: models ## every test that needs no server
-	$(BIN)/python -m pytest -m "not integration"
+	$(BIN)/python -m pytest -m "not integration and not acceptance"
 
 .PHONY: test-integration
 test-integration: models ## the tests on real servers and processes, which they start and stop
 	$(BIN)/python -m pytest -m integration
+
+.PHONY: test-acceptance
+test-acceptance: $(VENV)/.installed ## the figures of the SciFact runs that .ci/run has made, against their bars
+	$(BIN)/python -m pytest -m acceptance tests/acceptance
 
 .PHONY: lint
 lint: $(VENV)/.installed ## format, lint, types, import contracts
