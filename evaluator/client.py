@@ -1,0 +1,153 @@
+"""The evaluator's one way out: the gateway's wire over HTTP, with a deadline on every call."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+import httpx
+from httpx_aiohttp import AiohttpTransport
+from pydantic import ValidationError
+
+from evaluator.errors import EvaluationError
+from services.contracts.base import Wire
+from services.contracts.collections import BeginCollection, CollectionBegun, CollectionView, Published
+from services.contracts.documents import FanOutReport
+from services.contracts.health import Health
+from services.contracts.pipelines import PipelineView
+from services.contracts.problem import Problem
+from services.contracts.query import SearchAnswer, SearchRequest
+
+QUERY_DEADLINE_MS = 60_000  # so long that nothing degrades unseen while quality is measured
+LOAD_DEADLINE_MS = 120_000  # the most that the wire allows
+PROBE_DEADLINE_MS = 5_000
+# What the answer needs to travel after the gateway's deadline; beyond it the gateway is not keeping its promise.
+GRACE_S = 5.0
+CONNECT_S = 5.0
+
+Answer = TypeVar("Answer", bound=Wire)
+
+
+class GatewayError(EvaluationError):
+    """A call without the answer asked for.
+
+    `kind`: timeout, unreachable, bad_answer, or the problem's own (`unavailable`, `not-found`, `http_502`, …).
+    `status` is 0 when there was no HTTP answer.
+    """
+
+    def __init__(self, kind: str, detail: str, *, status: int = 0, retry_after_s: float | None = None) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class TimedAnswer:
+    """An answer and the milliseconds from sending the request to having read the whole of it."""
+
+    answer: SearchAnswer
+    latency_ms: float
+
+
+class GatewayClient:
+    """Speaks to one gateway. Holds its connections; retries nothing (its callers know what may be repeated)."""
+
+    def __init__(self, url: str, http: httpx.AsyncClient) -> None:
+        self.url = url
+        self._http = http
+
+    async def health(self) -> Health:
+        """The gateway's readiness, also when it is not ready."""
+        response = await self._send("GET", "/readyz", PROBE_DEADLINE_MS)
+        return _parsed(Health, response.content) if response.status_code in (200, 503) else _refused(response)
+
+    async def begin(self, collection: str, declaration: BeginCollection) -> CollectionBegun:
+        """Begins a generation, or goes on with the present one."""
+        body = declaration.model_dump_json(exclude_unset=True).encode()
+        return await self._ask(CollectionBegun, "PUT", f"/v1/collections/{collection}", LOAD_DEADLINE_MS, body)
+
+    async def index(self, collection: str, body: bytes) -> FanOutReport:
+        """Sends a batch; `body` is an IndexRequest in JSON."""
+        return await self._ask(FanOutReport, "POST", f"/v1/collections/{collection}/documents", LOAD_DEADLINE_MS, body)
+
+    async def publish(self, collection: str) -> Published:
+        """Makes what was loaded searchable."""
+        return await self._ask(Published, "POST", f"/v1/collections/{collection}/publish", LOAD_DEADLINE_MS)
+
+    async def collection(self, collection: str) -> CollectionView:
+        """Counts, stamps and state per service."""
+        return await self._ask(CollectionView, "GET", f"/v1/collections/{collection}", QUERY_DEADLINE_MS)
+
+    async def pipeline(self, name: str) -> PipelineView:
+        """A pipeline that the gateway serves by name."""
+        return await self._ask(PipelineView, "GET", f"/v1/pipelines/{name}", QUERY_DEADLINE_MS)
+
+    async def search(self, collection: str, request: SearchRequest) -> TimedAnswer:
+        """One query. The clock covers network and gateway, neither writing the request nor parsing the answer."""
+        body = request.model_dump_json(exclude_unset=True).encode()
+        started = time.perf_counter()
+        response = await self._send("POST", f"/v1/collections/{collection}/search", QUERY_DEADLINE_MS, body)
+        latency_ms = (time.perf_counter() - started) * 1000
+        if response.status_code != 200:
+            _refused(response)
+        return TimedAnswer(_parsed(SearchAnswer, response.content), latency_ms)
+
+    async def _ask(
+        self, model: type[Answer], method: str, path: str, deadline_ms: int, body: bytes | None = None
+    ) -> Answer:
+        response = await self._send(method, path, deadline_ms, body)
+        return _parsed(model, response.content) if response.is_success else _refused(response)
+
+    async def _send(self, method: str, path: str, deadline_ms: int, body: bytes | None = None) -> httpx.Response:
+        # no-store: a cached answer's time is not the system's (performance.md 2.5).
+        headers = {"x-deadline-ms": str(deadline_ms), "cache-control": "no-store"}
+        if body is not None:
+            headers["content-type"] = "application/json"
+        try:
+            async with asyncio.timeout(deadline_ms / 1000 + GRACE_S):
+                return await self._http.request(method, path, content=body, headers=headers)
+        except (TimeoutError, httpx.ReadTimeout) as error:
+            raise GatewayError("timeout", f"{method} {self.url}{path}: no answer in {deadline_ms} ms") from error
+        except httpx.TransportError as error:
+            # The aiohttp transport reports a lost connection as a connect timeout: no time limit of ours has passed.
+            reason = str(error) or type(error).__name__
+            raise GatewayError("unreachable", f"{method} {self.url}{path}: {reason}; is the gateway up?") from error
+
+
+@asynccontextmanager
+async def connected(url: str, transport: httpx.AsyncBaseTransport | None = None) -> AsyncIterator[GatewayClient]:
+    """A client for the gateway at `url`, over `transport` if one is given (tests: the app itself, in this process)."""
+    timeout = httpx.Timeout(LOAD_DEADLINE_MS / 1000 + GRACE_S, connect=CONNECT_S)
+    async with httpx.AsyncClient(
+        base_url=url, transport=transport or AiohttpTransport(), timeout=timeout, follow_redirects=False
+    ) as http:
+        yield GatewayClient(url.rstrip("/"), http)
+
+
+def _parsed(model: type[Answer], content: bytes) -> Answer:
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise GatewayError(
+            "bad_answer", f"the gateway's answer is no {model.__name__}: {where}: {first['msg']}"
+        ) from error
+
+
+def _refused(response: httpx.Response) -> NoReturn:
+    try:
+        problem = Problem.model_validate_json(response.content)
+    except ValidationError:
+        kind, detail = f"http_{response.status_code}", f"HTTP {response.status_code} without a problem's details"
+    else:
+        kind, detail = problem.type.removeprefix("urn:problem:"), f"HTTP {problem.status}: {problem.detail}"
+    if response.status_code == 504:
+        kind = "timeout"
+    after = response.headers.get("retry-after", "")
+    raise GatewayError(
+        kind, detail, status=response.status_code, retry_after_s=float(after) if after.isdigit() else None
+    )

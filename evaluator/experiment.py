@@ -1,0 +1,102 @@
+"""An experiment as data: which collection, through which pipelines, how deep, with which seed."""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Annotated, Self
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from evaluator.errors import EvaluationError
+from services.contracts.base import Count, Depth, Name, Wire
+from services.contracts.collections import BuiltInPreset, FieldKind, LexicalPreset
+from services.contracts.documents import FieldName
+from services.contracts.pipelines import Pipeline
+
+Positive = Annotated[int, Field(strict=True, ge=1)]
+Presets = Annotated[tuple[BuiltInPreset | LexicalPreset, ...], Field(min_length=1, max_length=8)]
+ALL_PRESETS: Presets = ("beir", "anserini-flat", "anserini-multifield")
+
+
+class Experiment(Wire):
+    """All that decides the figures of a run, apart from the machine and what answers. Unknown keys are refused."""
+
+    name: Name
+    dataset: str  # a directory in BEIR layout, relative to where the command runs
+    collection: Name | None = None  # its name at the gateway; without one, derived from the directory's
+    split: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = "test"
+    strict: bool = False  # refuse what reading the dataset would otherwise count
+    presets: Presets = ALL_PRESETS  # declared by the collection; the first is what pipelines use that name none
+    metadata: dict[FieldName, FieldKind] | None = None  # fields to filter by; without it, inferred from the values
+    rebuild: bool = False  # load into a new generation even if the live one was declared the same
+    pipelines: Annotated[tuple[Name | Pipeline, ...], Field(min_length=1, max_length=32)]
+    preset: Name | None = None  # lexical preset of every pipeline's lexical retrieves
+    depth: Depth = 100
+    queries: Positive | None = None  # a seeded sample of the judged queries; all of them without it
+    seed: Count = 20_250_601
+    warmup: Count = 5  # queries through each pipeline before any figure is taken
+    recall_queries: Count = 50  # for the recall of approximate vector search; 0 leaves it out
+
+    @model_validator(mode="after")
+    def _arms_differ(self) -> Self:
+        names = self.arms
+        if len(set(names)) < len(names):
+            raise ValueError(f"pipelines: the same name twice: {', '.join(names)}")
+        return self
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The names of the pipelines, in order."""
+        return tuple(arm if isinstance(arm, str) else arm.name for arm in self.pipelines)
+
+    @property
+    def directory(self) -> Path:
+        """Where the dataset lies."""
+        return Path(self.dataset)
+
+    @property
+    def target(self) -> str:
+        """The collection's name at the gateway."""
+        return self.collection or collection_name(self.directory)
+
+    @property
+    def fingerprint(self) -> str:
+        """8 hexadecimal digits over all of it: equal experiments have equal ones."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
+
+
+def collection_name(directory: Path) -> str:
+    """A wire name made of a directory's: lower case, everything else a dash."""
+    name = re.sub(r"[^a-z0-9_-]+", "-", directory.resolve().name.lower()).strip("-_")[:64]
+    if not name:
+        raise EvaluationError(f"{directory}: no collection name can be derived from it; give one with --collection")
+    return name
+
+
+def read_experiment(path: Path, **overrides: object) -> Experiment:
+    """A YAML file, with `overrides` (those that are not None) in place of what it says. Raises EvaluationError."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        known = ", ".join(sorted(found.stem for found in bundled_directory().glob("*.yaml")))
+        raise EvaluationError(f"{path}: no such experiment; there are: {known}, or any YAML file") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise EvaluationError(f"{path}: not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise EvaluationError(f"{path}: an experiment is a mapping with at least name, dataset and pipelines")
+    try:
+        return Experiment.model_validate({**content, **{k: v for k, v in overrides.items() if v is not None}})
+    except ValidationError as error:
+        lines = "; ".join(f"{'.'.join(map(str, item['loc'])) or path.name}: {item['msg']}" for item in error.errors())
+        raise EvaluationError(f"{path}: {lines}") from error
+
+
+def bundled_directory() -> Path:
+    """Where the experiments of this repository lie."""
+    return Path(__file__).resolve().parent / "experiments"
+
+
+def experiment_path(name: str) -> Path:
+    """`demo` is the bundled file of that name; anything with a suffix is a path."""
+    return Path(name) if Path(name).suffix else bundled_directory() / f"{name}.yaml"

@@ -1,0 +1,191 @@
+"""Loads a collection through the gateway. Idempotent: run again after any interruption, it completes the same state."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from pydantic import FiniteFloat
+
+from evaluator.client import GatewayClient, GatewayError
+from evaluator.datasets import Dataset
+from evaluator.errors import EvaluationError
+from evaluator.experiment import Experiment
+from evaluator.progress import progress, say
+from services.contracts.base import Count, Wire
+from services.contracts.collections import BeginCollection, CollectionState, CollectionView, VectorState
+from services.contracts.documents import Document, FanOutReport, IndexReport
+
+MOST_DOCUMENTS = 64
+MOST_BYTES = 7_500_000  # below the wire's 8 MB, with room for the envelope
+ATTEMPTS = 8
+PUBLISH_ATTEMPTS = 60  # of two minutes each: the vector index of a few million documents
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Loaded(Wire):
+    """What one backend did with the documents, summed over all batches."""
+
+    indexed: Count = 0
+    unchanged: Count = 0
+    encoded: Count = 0
+
+
+class IngestReport(Wire):
+    """A complete load: every backend took every document and the counts agree."""
+
+    collection: str
+    generation: str
+    created: bool
+    documents: Count
+    batches: Count
+    retries: Count
+    stripped_characters: Count
+    backends: dict[str, Loaded]
+    vectors: dict[str, VectorState]
+    seconds: FiniteFloat
+
+
+@dataclass(slots=True)
+class _Tally:
+    batches: int = 0
+    retries: int = 0
+    stripped: int = 0
+    backends: dict[str, Loaded] = field(default_factory=dict)
+
+
+async def ingest(
+    client: GatewayClient, experiment: Experiment, dataset: Dataset, sleep: Sleep = asyncio.sleep
+) -> IngestReport:
+    """Begins, sends every batch, publishes, compares the counts. Raises EvaluationError when anything is missing."""
+    started = time.perf_counter()
+    tally, target = _Tally(), experiment.target
+    declaration = BeginCollection(
+        presets=experiment.presets,
+        metadata=dict(dataset.schema if experiment.metadata is None else experiment.metadata),
+        new_generation=experiment.rebuild,
+    )
+    begun = await _patiently(lambda: client.begin(target, declaration), tally, sleep)
+    with progress(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
+        async for sent in _send(client, target, batches(dataset.documents()), tally, sleep):
+            advance(sent)
+    say(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
+    # Resumable on the gateway's side: a 504 means that the work goes on where it stood.
+    published = await _patiently(lambda: client.publish(target), tally, sleep, attempts=PUBLISH_ATTEMPTS)
+    view = await _patiently(lambda: client.collection(target), tally, sleep)
+    counts = {"published": published.documents}
+    counts |= {name: state.documents for name, state in live_states(view).items()}
+    wrong = {name: count for name, count in counts.items() if count != dataset.counts.documents}
+    if wrong:
+        raise EvaluationError(
+            f"{target}: the corpus has {dataset.counts.documents} documents, but {wrong} say otherwise. "
+            "If the collection held documents that the corpus no longer has, load it anew with --rebuild."
+        )
+    return IngestReport(
+        collection=target,
+        generation=published.generation,
+        created=begun.created,
+        documents=published.documents,
+        batches=tally.batches,
+        retries=tally.retries,
+        stripped_characters=dataset.counts.document_characters_stripped + tally.stripped,
+        backends=tally.backends,
+        vectors={name: state.vectors for name, state in live_states(view).items() if state.vectors is not None},
+        seconds=time.perf_counter() - started,
+    )
+
+
+def live_states(view: CollectionView) -> dict[str, CollectionState]:
+    """Each backend's state of the live generation."""
+    return {
+        backend.backend: state
+        for backend in view.backends
+        for state in backend.generations
+        if state.generation == view.live
+    }
+
+
+def batches(
+    documents: Iterable[Document], most_documents: int = MOST_DOCUMENTS, most_bytes: int = MOST_BYTES
+) -> Iterator[tuple[int, bytes]]:
+    """Consecutive documents as IndexRequest bodies, each with its number of documents.
+
+    A document above `most_bytes` alone raises EvaluationError: the wire would refuse it.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for document in documents:
+        part = document.model_dump_json(exclude_defaults=True).encode()
+        if len(part) > most_bytes:
+            raise EvaluationError(f"document {document.id!r}: {len(part)} bytes; at most {most_bytes} can be sent")
+        if parts and (len(parts) == most_documents or size + len(part) > most_bytes):
+            yield len(parts), _body(parts)
+            parts, size = [], 0
+        parts.append(part)
+        size += len(part) + 1
+    if parts:
+        yield len(parts), _body(parts)
+
+
+def _body(parts: list[bytes]) -> bytes:
+    return b'{"documents":[' + b",".join(parts) + b"]}"
+
+
+async def _send(
+    client: GatewayClient, target: str, bodies: Iterable[tuple[int, bytes]], tally: _Tally, sleep: Sleep
+) -> AsyncIterator[int]:
+    for count, body in bodies:
+        report = await _patiently(partial(_complete, client, target, body), tally, sleep)
+        tally.batches += 1
+        tally.stripped += report.stripped_characters
+        for outcome in report.services:
+            if isinstance(outcome.report, IndexReport):
+                before = tally.backends.get(outcome.backend, Loaded())
+                tally.backends[outcome.backend] = Loaded(
+                    indexed=before.indexed + outcome.report.indexed,
+                    unchanged=before.unchanged + outcome.report.unchanged,
+                    encoded=before.encoded + outcome.report.encoded,
+                )
+        yield count
+
+
+async def _complete(client: GatewayClient, target: str, body: bytes) -> FanOutReport:
+    report = await client.index(target, body)
+    if report.complete:
+        return report
+    reasons = []
+    for outcome in report.services:
+        if outcome.status == "failed":
+            reasons.append(f"{outcome.backend}: {outcome.reason}")
+        elif isinstance(outcome.report, IndexReport):
+            reasons += [f"{outcome.backend}: {item.id}: {item.reason}" for item in outcome.report.errors[:3]]
+    refused = all(outcome.status == "ok" for outcome in report.services)
+    # A service that failed may come back, and sending again is harmless; a document that was refused stays refused.
+    kind, status = ("documents-refused", 422) if refused else ("incomplete", 503)
+    raise GatewayError(kind, f"a batch was not taken whole: {'; '.join(reasons)}", status=status)
+
+
+async def _patiently(call: Callable[[], Awaitable[T]], tally: _Tally, sleep: Sleep, attempts: int = ATTEMPTS) -> T:
+    """Repeats what is idempotent while the other side is busy, absent or slow."""
+    pause = FIRST_PAUSE_S
+    for attempt in range(1, attempts + 1):
+        try:
+            return await call()
+        except GatewayError as error:
+            if error.status not in (0, 429, 502, 503, 504) or error.kind == "bad_answer":
+                raise
+            if attempt == attempts:
+                raise EvaluationError(
+                    f"given up after {attempts} attempts: {error} (run ingest again to go on)"
+                ) from error
+            wait = max(pause, min(error.retry_after_s or 0.0, LONGEST_PAUSE_S))
+            say(f"{error} - attempt {attempt} of {attempts}, next in {wait:.1f} s")
+            tally.retries += 1
+            await sleep(wait)
+            pause = min(pause * 2, LONGEST_PAUSE_S)
+    raise AssertionError("unreachable: the last attempt returns or raises")

@@ -1,0 +1,45 @@
+"""Percentiles of response times, as observed values: nearest rank, never interpolated, never averaged."""
+
+import math
+from collections.abc import Sequence
+
+from pydantic import FiniteFloat
+
+from services.contracts.base import Count, Wire
+
+# With fewer samples a 99th percentile says more about luck than about the system (MLPerf's early stopping asks for
+# at least 662 of them; performance.md 3.4), so none is given.
+LEAST_FOR_P99 = 662
+
+
+class Latency(Wire):
+    """Milliseconds from sending a request to having read its whole answer, over the `n` answered queries."""
+
+    p50: FiniteFloat | None
+    p95: FiniteFloat | None
+    p99: FiniteFloat | None  # null below 662 samples
+    max: FiniteFloat | None
+    n: Count
+    drift: FiniteFloat | None  # median of the later half over that of the earlier half; far from 1: not stationary
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The nearest-rank percentile of ascending values: the smallest that at least `share` of them do not exceed."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def summarise(samples_ms: Sequence[float]) -> Latency:
+    """Figures of samples given in the order in which they were measured."""
+    if not samples_ms:
+        return Latency(p50=None, p95=None, p99=None, max=None, n=0, drift=None)
+    ordered = sorted(samples_ms)
+    half = len(samples_ms) // 2
+    earlier, later = sorted(samples_ms[:half]), sorted(samples_ms[half:])
+    return Latency(
+        p50=percentile(ordered, 0.50),
+        p95=percentile(ordered, 0.95),
+        p99=percentile(ordered, 0.99) if len(ordered) >= LEAST_FOR_P99 else None,
+        max=ordered[-1],
+        n=len(ordered),
+        drift=percentile(later, 0.5) / percentile(earlier, 0.5) if half and earlier[0] > 0 else None,
+    )

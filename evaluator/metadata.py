@@ -1,0 +1,70 @@
+"""Metadata of a corpus: what of it the wire carries, and which schema the values suggest."""
+
+import math
+import re
+from collections.abc import Mapping
+
+from services.contracts.collections import FieldKind
+from services.contracts.documents import MetadataValue
+
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?)?")
+
+
+def sendable(raw: object) -> tuple[dict[str, MetadataValue], int]:
+    """The entries that the wire carries, and how many others were dropped. A null is an absent value, not a loss."""
+    if raw is None:
+        return {}, 0
+    if not isinstance(raw, dict):
+        return {}, 1
+    kept: dict[str, MetadataValue] = {}
+    dropped = 0
+    for name, value in raw.items():
+        if value is None or value == []:
+            continue
+        if not _FIELD.fullmatch(name):
+            dropped += 1
+        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+            kept[name] = tuple(value)
+        elif isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+            kept[name] = value
+        else:
+            dropped += 1
+    return kept, dropped
+
+
+class SchemaGuess:
+    """Collects which kinds the values of each field have had so far."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, set[FieldKind]] = {}
+
+    def see(self, metadata: Mapping[str, MetadataValue]) -> None:
+        """Takes the metadata of one document into account."""
+        for name, value in metadata.items():
+            self._kinds.setdefault(name, set()).add(_kind(value))
+
+    def result(self) -> tuple[dict[str, FieldKind], tuple[str, ...]]:
+        """A kind for every field whose values agree on one, and the names of the others."""
+        schema: dict[str, FieldKind] = {}
+        mixed = []
+        for name, kinds in sorted(self._kinds.items()):
+            if kinds <= {"keyword", "date"}:  # both are strings
+                schema[name] = "keyword" if "keyword" in kinds else "date"
+            elif kinds == {"number"}:
+                schema[name] = "number"
+            else:
+                mixed.append(name)
+        return schema, tuple(mixed)
+
+
+def _kind(value: MetadataValue) -> FieldKind:
+    match value:
+        case bool():
+            return "keyword"
+        case int() | float():
+            return "number"
+        case str() if _DATE.fullmatch(value):
+            return "date"
+        case _:
+            return "keyword"

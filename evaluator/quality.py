@@ -1,0 +1,78 @@
+"""Effectiveness of rankings. One function fixes order, denominators and conventions, whatever library computes."""
+
+import math
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+Grades = Mapping[str, Mapping[str, int]]
+PerQuery = Mapping[str, Mapping[str, float]]  # metric → query → value
+
+# Our name → ranx's. nDCG has linear gain and log2(rank + 1); MAP and Recall divide by all positives, P by k.
+RANX = {"nDCG@10": "ndcg@10", "MRR@10": "mrr@10", "MAP": "map", "Recall@100": "recall@100", "P@10": "precision@10"}
+METRICS = (*RANX, "R_cap@100", "judged@10")
+
+
+def cutoff(metric: str) -> int:
+    """How deep a ranking must go for the metric to mean what its name says (MAP: as deep as it was asked for)."""
+    return int(metric.partition("@")[2] or 1)
+
+
+def measure(judgments: Grades, rankings: Mapping[str, Sequence[str]], queries: Sequence[str]) -> PerQuery:
+    """Every metric for every one of `queries`, in their order: those without a ranking score 0.
+
+    `rankings` are best first; queries in them that are not asked for are ignored (the caller counts them). Relevant is
+    a grade of at least 1. R_cap@100 divides by min(100, positives); judged@10 is the judged share of the top 10 shown.
+    """
+    for query, ranking in rankings.items():
+        if len(set(ranking)) < len(ranking):
+            raise ValueError(f"query {query}: a document stands twice in its ranking")
+    figures = _by_ranx(judgments, rankings, queries)
+    recall = figures["Recall@100"]
+    capped, judged = {}, {}
+    for query in queries:
+        grades, shown = judgments.get(query, {}), rankings.get(query, ())[:10]
+        positives = sum(grade > 0 for grade in grades.values())
+        capped[query] = recall[query] * positives / min(100, positives) if positives else 0.0
+        judged[query] = sum(name in grades for name in shown) / len(shown) if shown else 0.0
+    return {**figures, "R_cap@100": capped, "judged@10": judged}
+
+
+def means(figures: PerQuery) -> dict[str, float]:
+    """The arithmetic mean of each metric over all of its queries, unrounded."""
+    return {metric: math.fsum(values.values()) / len(values) for metric, values in figures.items()}
+
+
+def _by_ranx(judgments: Grades, rankings: Mapping[str, Sequence[str]], queries: Sequence[str]) -> PerQuery:
+    # Before the import: numba reads it once, and compiling anew costs 12 s.
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).resolve().parent.parent / ".cache" / "numba"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numba's uint64 to int64 in ranx's own loops
+        # Inside the function: importing ranx takes 6 s, and most commands never need it.
+        import numpy as np
+        from numba.typed import List
+        from ranx import evaluate  # type: ignore[import-untyped]  # ships no types
+
+        # ranx's own dictionaries hash ids into floats, compile once per id length and crash on an empty ranking.
+        # Its metrics take [number, score] rows, so each query's documents are numbered here, without collisions.
+        qrels, runs = [], []
+        for query in queries:
+            numbers: dict[str, int] = {}
+            grades = {name: grade for name, grade in judgments.get(query, {}).items() if grade > 0}
+            best = sorted(grades, key=lambda name: -grades[name])
+            qrels.append([(numbers.setdefault(name, len(numbers)), grades[name]) for name in best])
+            ranking = rankings.get(query, ())
+            runs.append(
+                [(numbers.setdefault(name, len(numbers)), len(ranking) - at) for at, name in enumerate(ranking)]
+            )
+        columns = evaluate(
+            List([np.array(rows, dtype=np.float64).reshape(-1, 2) for rows in qrels]),
+            List([np.array(rows, dtype=np.float64).reshape(-1, 2) for rows in runs]),
+            list(RANX.values()),
+            return_mean=False,
+        )
+    return {
+        metric: {query: float(value) for query, value in zip(queries, columns[name], strict=True)}
+        for metric, name in RANX.items()
+    }

@@ -1,0 +1,51 @@
+"""TREC run files: `query Q0 document rank score tag`, one line a hit, columns separated by tabs."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from evaluator.errors import EvaluationError
+
+
+def run_lines(query: str, ranking: Sequence[str], tag: str) -> str:
+    """The lines of one query. `ranking` is best first and its order is authoritative.
+
+    Scores are surrogates, n - rank: strictly decreasing and exact in float32, so that every tool keeps this order
+    whatever its own rule for ties (metrics-and-parity.md 4.4, 4.5; trec_eval orders equal scores by descending id).
+    """
+    n = len(ranking)
+    return "".join(
+        f"{query}\tQ0\t{document}\t{rank}\t{n - rank}\t{tag}\n" for rank, document in enumerate(ranking, start=1)
+    )
+
+
+def write_run(file: TextIO, query: str, ranking: Sequence[str], tag: str) -> None:
+    """Appends one query's lines."""
+    file.write(run_lines(query, ranking, tag))
+
+
+def read_run(path: Path) -> Mapping[str, tuple[str, ...]]:
+    """Rankings by query, ordered by descending score, equal scores by ascending id; the rank column is not trusted.
+
+    Tabs are preferred as separators, so that ids may contain spaces; other tools' files with spaces read as well.
+    Raises EvaluationError with `file:line` for malformed lines and for a document that stands twice under one query.
+    """
+    scored: dict[str, dict[str, float]] = {}
+    with path.open(encoding="utf-8", newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            text = line.rstrip("\r\n")
+            if not text.strip():
+                continue
+            columns = text.split("\t") if text.count("\t") == 5 else text.split()
+            try:
+                query, _, document, _, score, _ = columns
+                value = float(score)
+            except ValueError as error:
+                raise EvaluationError(f"{path}:{number}: not a line of a TREC run") from error
+            hits = scored.setdefault(query, {})
+            if document in hits:
+                raise EvaluationError(f"{path}:{number}: {document} stands twice under query {query}")
+            if value != value:
+                raise EvaluationError(f"{path}:{number}: NaN is no score")
+            hits[document] = value
+    return {query: tuple(sorted(hits, key=lambda name: (-hits[name], name))) for query, hits in scored.items()}
