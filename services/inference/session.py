@@ -22,22 +22,9 @@ _PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider",
 _NEEDED = {"input_ids", "attention_mask"}
 _KNOWN = {*_NEEDED, "token_type_ids"}
 
-# Everything that ONNX Runtime raises; it gives them no common base but Exception.
-RUNTIME_ERRORS = (
-    runtime.EPFail,
-    runtime.EngineError,
-    runtime.Fail,
-    runtime.InvalidArgument,
-    runtime.InvalidGraph,
-    runtime.InvalidProtobuf,
-    runtime.ModelLoadCanceled,
-    runtime.ModelLoaded,
-    runtime.ModelRequiresCompilation,
-    runtime.NoModel,
-    runtime.NoSuchFile,
-    runtime.NotFound,
-    runtime.NotImplemented,
-    runtime.RuntimeException,
+# Everything that ONNX Runtime raises: it gives its errors no common base, and each release adds some.
+RUNTIME_ERRORS = tuple(
+    value for value in vars(runtime).values() if isinstance(value, type) and issubclass(value, Exception)
 )
 
 

@@ -19,9 +19,6 @@ import httpx
 
 from services.inference.profiles import CHECKPOINT, GRAPH, DirectorySource, HubSource, ModelError, Source, WheelSource
 
-# An unreachable hub must not hold up a first `make demo`: this is the whole time, name lookup and every address
-# included, until the hub has answered for the first (small) file.
-ANSWER_SECONDS = 5.0
 CONNECT_SECONDS = 2.5
 READ_SECONDS = 30.0
 PIP_SECONDS = 900.0
@@ -30,11 +27,16 @@ HUB = "https://huggingface.co"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What sources need to know of this machine: the repository root, the hub's address and the way to it."""
+    """What sources need to know of this machine: the repository root, the hub's address and the way to it.
+
+    An unreachable hub must not hold up a first `make demo`: `answer_seconds` is the whole time, name lookup and every
+    address included, until it has delivered its first (small) file.
+    """
 
     root: Path
     hub: str = HUB
     transport: httpx.BaseTransport | None = None
+    answer_seconds: float = 5.0
 
 
 def describe(source: Source) -> str:
@@ -83,11 +85,12 @@ def _from_hub(source: HubSource, files: Sequence[str], folder: Path, surrounding
             try:
                 download = functools.partial(_download, client, url, folder / name)
                 if place == 0:
-                    _within(ANSWER_SECONDS, download)
+                    _within(surroundings.answer_seconds, download)
                 else:
                     download()
             except TimeoutError as error:
-                raise ModelError(f"{surroundings.hub} did not answer within {ANSWER_SECONDS:g} seconds") from error
+                seconds = surroundings.answer_seconds
+                raise ModelError(f"{surroundings.hub} did not answer within {seconds:g} seconds") from error
             except httpx.HTTPStatusError as error:
                 raise ModelError(f"{url} answered {error.response.status_code}") from error
             except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:

@@ -53,7 +53,9 @@ def main() -> None:
             for text, embedding in zip(TEXTS, embeddings, strict=True)
         ],
     }
-    Path(__file__).with_name("minilm_embeddings.json").write_text(json.dumps(golden, ensure_ascii=False, indent=None) + "\n")
+    Path(__file__).with_name("minilm_embeddings.json").write_text(
+        json.dumps(golden, ensure_ascii=False, indent=None) + "\n"
+    )
 
 
 if __name__ == "__main__":

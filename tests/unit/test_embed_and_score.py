@@ -1,0 +1,187 @@
+"""Texts in, vectors or scores out: of the text alone, whatever stands beside it or runs at the same time."""
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+
+from services.inference.embed import TextEncoder
+from services.inference.fetch import MODELS_FILE
+from services.inference.model import Engine
+from services.inference.profiles import ModelError, load_cross_encoder, load_encoder
+from services.inference.score import PairScorer
+from services.inference.workers import DeadlinePassed
+from tests.models import (
+    CROSS_ENCODER,
+    ENCODER,
+    constant,
+    fetched,
+    ids_as_hidden,
+    node,
+    sum_of_ids,
+    tiny_cross_encoder,
+    tiny_encoder,
+)
+
+QUERY = "how do I stop the chain from slipping under load"
+PASSAGES = [
+    "A worn cassette lets the chain skip when you stand on the pedals; replace both together.",
+    "Chain slip under load usually means stretched links.",
+    "",
+    "Grease the seat post once a year.",
+    "Tyres lose pressure slowly, even without a puncture. " * 20,
+    "Chain",
+    "Die Kette springt unter Last: Ritzel und Kette sind verschlissen.",
+    "The derailleur hanger bends easily. " * 9,
+]
+
+
+@pytest.fixture(scope="module")
+def scorer():
+    opened = PairScorer(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), fetched(CROSS_ENCODER), Engine(threads=2))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    opened = TextEncoder(load_encoder(MODELS_FILE, ENCODER), fetched(ENCODER), Engine(threads=2))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def opened():
+    """Opens models on one thread and closes them after the test."""
+    models = []
+
+    def open_model(kind, profile, folder, **engine):
+        models.append(kind(profile, folder, Engine(threads=1, **engine)))
+        return models[-1]
+
+    yield open_model
+    for model in models:
+        model.close()
+
+
+async def test_a_score_is_the_same_alone_and_in_a_batch(scorer):
+    together = await scorer.score(QUERY, PASSAGES)
+    alone = np.concatenate([await scorer.score(QUERY, [passage]) for passage in PASSAGES])
+    assert np.abs(together - alone).max() <= 1e-6
+    assert together.dtype == np.float32
+
+
+async def test_a_score_does_not_depend_on_what_else_is_in_flight(scorer):
+    quiet = await scorer.score(QUERY, PASSAGES)
+    busy = await asyncio.gather(
+        *(scorer.score(other, PASSAGES[::-1]) for other in ("grease", "tyre pressure")), scorer.score(QUERY, PASSAGES)
+    )
+    np.testing.assert_array_equal(busy[2], quiet)
+
+
+async def test_the_cross_encoder_puts_an_answer_before_what_is_beside_the_point(scorer):
+    worn, stretched, _, grease, tyres, *_ = await scorer.score(QUERY, PASSAGES)
+    assert min(worn, stretched) > max(grease, tyres)
+
+
+async def test_a_vector_is_the_same_alone_and_in_a_batch(encoder):
+    together = await encoder.encode_passages(PASSAGES)
+    alone = np.stack([await encoder.encode_query(passage) for passage in PASSAGES])
+    np.testing.assert_array_equal(together, alone)
+    assert (together.shape, together.dtype) == ((8, 384), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-6)
+
+
+async def test_words_past_the_limit_change_nothing(encoder):
+    long = "spoke " * 254  # with [CLS] and [SEP]: 256
+    at, over = await encoder.encode_passages([long, long + "entirely different words"])
+    np.testing.assert_array_equal(at, over)
+
+
+async def test_nothing_asked_is_nothing_answered(encoder, scorer):
+    assert (await encoder.encode_passages([])).shape == (0, 384)
+    assert (await scorer.score(QUERY, [])).shape == (0,)
+
+
+async def test_a_deadline_ends_a_long_request_in_time(scorer):
+    start = time.monotonic()
+    with pytest.raises(DeadlinePassed):
+        await scorer.score(QUERY, PASSAGES * 50, start + 0.3)
+    assert time.monotonic() - start < 1
+
+
+async def test_prefixes_go_before_queries_and_passages(tmp_path, opened):
+    profile = tiny_encoder(tmp_path, ids_as_hidden(), query_prefix="w1 ", passage_prefix="w2 ")
+    encoder = opened(TextEncoder, profile, tmp_path)
+    # The mean over [CLS]=2, the prefix, w9=19 and [SEP]=3.
+    assert (await encoder.encode_query("w9")).tolist() == [(2 + 11 + 19 + 3) / 4]
+    assert (await encoder.encode_passages(["w9"])).tolist() == [[(2 + 12 + 19 + 3) / 4]]
+
+
+async def test_pooling_by_cls_takes_the_first_token(tmp_path, opened):
+    encoder = opened(TextEncoder, tiny_encoder(tmp_path, ids_as_hidden(), pooling="cls"), tmp_path)
+    assert (await encoder.encode_passages(["w9", "w1 w2"])).tolist() == [[2.0], [2.0]]
+
+
+async def test_of_two_logits_the_difference_is_the_score(tmp_path, opened):
+    nodes = [
+        *sum_of_ids("relevant"),
+        constant("one", np.float32([[1.0]])),
+        node("Mul", ["relevant", "one"], "scaled"),
+        node("Neg", ["scaled"], "irrelevant"),
+        node("Concat", ["irrelevant", "relevant"], "logits", axis=1),
+    ]
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, nodes, labels=2), tmp_path)
+    # [CLS] w1 [SEP] w2 [SEP] sums to 2 + 11 + 3 + 12 + 3.
+    assert (await scorer.score("w1", ["w2"])).tolist() == [62.0]
+
+
+async def test_a_sigmoid_stays_finite_for_any_logit(tmp_path, opened):
+    nodes = [
+        *sum_of_ids("sum"),
+        constant("shift", np.float32(-31.0)),
+        constant("factor", np.float32(1000.0)),
+        node("Add", ["sum", "shift"], "shifted"),
+        node("Mul", ["shifted", "factor"], "logits"),
+    ]
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, nodes, activation="sigmoid"), tmp_path)
+    assert (await scorer.score("w1", ["w1", "w2", "w3"])).tolist() == [0.0, 0.5, 1.0]
+
+
+async def test_a_graph_with_dynamic_activations_sees_one_unpadded_pair_a_call(tmp_path, opened):
+    # The logit of every row is the number of tokens of its whole padded batch.
+    nodes = [
+        node("Size", ["input_ids"], "size"),
+        *sum_of_ids("sum"),
+        node("Sub", ["sum", "sum"], "zero"),
+        node("Cast", ["size"], "tokens", to=1),
+        node("Add", ["zero", "tokens"], "logits"),
+    ]
+    batched = opened(PairScorer, tiny_cross_encoder(tmp_path / "a", nodes), tmp_path / "a")
+    alone = opened(PairScorer, tiny_cross_encoder(tmp_path / "b", nodes, precision="int8-dynamic"), tmp_path / "b")
+    passages = ["w1", "w1 w2", "w1 w2 w3"]
+    assert (await batched.score("w1", passages)).tolist() == [21.0, 21.0, 21.0]
+    assert (await alone.score("w1", passages)).tolist() == [5.0, 6.0, 7.0]
+
+
+async def test_a_result_that_is_not_finite_is_an_error_and_not_a_rank(tmp_path, opened):
+    nodes = [
+        *sum_of_ids("sum"),
+        constant("shift", np.float32(-31.0)),
+        node("Add", ["sum", "shift"], "shifted"),
+        node("Log", ["shifted"], "logits"),
+    ]
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, nodes), tmp_path)
+    assert np.isfinite(await scorer.score("w1", ["w3"])).all()
+    with pytest.raises(ModelError, match="gave a result that is not finite"):
+        await scorer.score("w1", ["w3", "w1"])
+
+
+async def test_a_vector_of_length_zero_cannot_be_normalised(tmp_path, opened):
+    nodes = [*ids_as_hidden()]
+    nodes[-1].output[0] = "hidden"
+    nodes += [constant("nought", np.float32(0.0)), node("Mul", ["hidden", "nought"], "last_hidden_state")]
+    encoder = opened(TextEncoder, tiny_encoder(tmp_path, nodes, normalise=True), tmp_path)
+    with pytest.raises(ModelError, match="not finite"):
+        await encoder.encode_query("w1")

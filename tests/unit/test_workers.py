@@ -1,0 +1,197 @@
+"""The threads behind a model: fair, bounded, on time, and never on the event loop."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from services.inference.workers import (
+    DeadlinePassed,
+    Overloaded,
+    Workers,
+    WorkersClosed,
+    _quotas,
+    available_cores,
+    usable_cores,
+)
+
+
+@pytest.fixture
+def one():
+    """Workers with a single thread, so that the order of tasks can be seen."""
+    workers = Workers(1, max_pending=10)
+    yield workers
+    workers.close()
+
+
+@pytest.fixture
+def gate():
+    """A task that waits until the test lets it go."""
+    return threading.Event()
+
+
+async def occupied(workers, gate):
+    """Keeps the single thread busy until `gate` is set."""
+    started = threading.Event()
+
+    def wait() -> None:
+        started.set()
+        gate.wait(10)
+
+    request = asyncio.create_task(workers.run([wait]))
+    await asyncio.to_thread(started.wait, 10)
+    return request
+
+
+async def test_results_come_in_the_order_of_the_tasks():
+    workers = Workers(3)
+    try:
+        tasks = [lambda place=place: (time.sleep(0.001 * (place % 3)), place)[1] for place in range(30)]
+        assert await workers.run(tasks) == list(range(30))
+    finally:
+        workers.close()
+
+
+async def test_no_task_runs_on_the_loop_and_all_threads_are_used():
+    workers = Workers(2)
+    barrier = threading.Barrier(2)  # passed only when two threads stand at it at once
+
+    def meet() -> int:
+        barrier.wait(5)
+        return threading.get_ident()
+
+    try:
+        idents = await workers.run([meet, meet])
+    finally:
+        workers.close()
+    assert len(set(idents)) == 2
+    assert threading.get_ident() not in idents
+
+
+async def test_requests_take_turns(one, gate):
+    order: list[str] = []
+    first = await occupied(one, gate)
+    large = asyncio.create_task(one.run([lambda: order.append("large")] * 4))
+    await asyncio.sleep(0)
+    small = asyncio.create_task(one.run([lambda: order.append("small")] * 2))
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(first, large, small)
+    assert order == ["large", "small", "large", "small", "large", "large"]
+
+
+async def test_an_urgent_request_has_the_next_turn(one, gate):
+    order: list[str] = []
+    first = await occupied(one, gate)
+    passages = asyncio.create_task(one.run([lambda: order.append("passage")] * 3))
+    await asyncio.sleep(0)
+    query = asyncio.create_task(one.run([lambda: order.append("query")], urgent=True))
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(first, passages, query)
+    assert order == ["query", "passage", "passage", "passage"]
+
+
+async def test_a_full_queue_refuses_at_once_and_accepts_again_later(one, gate):
+    first = await occupied(one, gate)
+    waiting = asyncio.create_task(one.run([lambda: None] * 10))
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded, match="10 batches are waiting"):
+        await one.run([lambda: None])
+    gate.set()
+    await asyncio.gather(first, waiting)
+    assert await one.run([lambda: "again"]) == ["again"]
+
+
+async def test_an_idle_model_takes_a_request_larger_than_its_queue(one):
+    assert await one.run([lambda: 1] * 50) == [1] * 50
+
+
+async def test_a_deadline_is_kept_while_a_batch_still_runs(one, gate):
+    start = time.monotonic()
+    with pytest.raises(DeadlinePassed) as raised:
+        await one.run([lambda: None, lambda: gate.wait(5), lambda: None], start + 0.1)
+    assert time.monotonic() - start < 1
+    assert (raised.value.done, raised.value.of) == (1, 3)
+    gate.set()
+
+
+async def test_work_whose_deadline_passed_in_the_queue_is_never_done(one, gate):
+    done: list[str] = []
+    first = await occupied(one, gate)
+    with pytest.raises(DeadlinePassed):
+        await one.run([lambda: done.append("late")], time.monotonic() + 0.05)
+    gate.set()
+    await first
+    await one.run([lambda: None])
+    assert done == []
+    assert one.pending == 0
+
+
+async def test_a_cancelled_request_gives_its_place_back(one, gate):
+    done: list[str] = []
+    first = await occupied(one, gate)
+    leaving = asyncio.create_task(one.run([lambda: done.append("left")] * 9))
+    await asyncio.sleep(0)
+    assert one.pending == 9
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    assert one.pending == 0
+    gate.set()
+    await first
+    await one.run([lambda: None])
+    assert done == []
+
+
+async def test_the_first_error_ends_its_request_and_no_other(one, gate):
+    done: list[int] = []
+    first = await occupied(one, gate)
+    bad = asyncio.create_task(one.run([lambda: 1 // 0, lambda: done.append(1)]))
+    good = asyncio.create_task(one.run([lambda: "fine"]))
+    await asyncio.sleep(0)
+    gate.set()
+    with pytest.raises(ZeroDivisionError):
+        await bad
+    assert await good == ["fine"]
+    await first
+    assert done == []
+
+
+async def test_closing_tells_those_who_wait(gate):
+    workers = Workers(1)
+    first = await occupied(workers, gate)
+    waiting = asyncio.create_task(workers.run([lambda: None]))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(asyncio.to_thread(workers.close))
+    with pytest.raises(WorkersClosed):
+        await waiting
+    gate.set()
+    await asyncio.gather(first, closing)
+    with pytest.raises(WorkersClosed):
+        await workers.run([lambda: None])
+
+
+async def test_no_tasks_are_no_work(one):
+    assert await one.run([]) == []
+
+
+@pytest.mark.parametrize(
+    ("affinity", "quotas", "cores"), [(8, [], 8), (8, [2.0], 2), (8, [1.5], 1), (8, [0.5], 1), (1, [4.0], 1)]
+)
+def test_threads_follow_affinity_and_quota(affinity, quotas, cores):
+    assert usable_cores(affinity, quotas) == cores
+    assert available_cores() >= 1
+
+
+def test_the_quota_is_read_from_either_kind_of_cgroup(tmp_path):
+    assert _quotas(tmp_path) == []
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("150000\n")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert _quotas(tmp_path) == [1.5]
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert _quotas(tmp_path) == []
+    (tmp_path / "cpu.max").write_text("200000 100000\n")
+    assert _quotas(tmp_path) == [2.0]
