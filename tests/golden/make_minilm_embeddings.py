@@ -1,4 +1,4 @@
-"""Makes minilm_embeddings.json: what the original all-MiniLM-L6-v2 (sentence-transformers on torch) says of a few texts.
+"""Makes minilm_embeddings.json: what the original all-MiniLM-L6-v2 (sentence-transformers, torch) says of a few texts.
 
 Run once, in a throwaway environment, since torch is no dependency of this project:
 
@@ -18,8 +18,8 @@ import sentence_transformers
 import torch
 
 LONG = " ".join(
-    f"Paragraph {number}: the ferry left the harbour at {number % 24}:{number * 7 % 60:02d}, carrying timber, salted fish and "
-    f"{number * 3} passengers who hoped that the fog would lift before the strait."
+    f"Paragraph {number}: the ferry left the harbour at {number % 24}:{number * 7 % 60:02d}, carrying timber, "
+    f"salted fish and {number * 3} passengers who hoped that the fog would lift before the strait."
     for number in range(1, 21)
 )
 TEXTS = [
