@@ -1,0 +1,1 @@
+"""The dense service: documents as vectors of one model, found again by nearness of meaning."""

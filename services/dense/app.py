@@ -1,0 +1,80 @@
+"""The composition root of the dense service: the only file that knows which encoder and which store."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI
+
+from services.chassis.app import create_app
+from services.chassis.deadlines import Deadline
+from services.chassis.instruments import Instruments
+from services.chassis.probes import Readiness
+from services.contracts.health import Check
+from services.dense.encoder import Encoder
+from services.dense.routes import collection_router, document_router
+from services.dense.settings import Settings
+from services.vectorstore.store import VectorStore
+
+MODELS_FILE = Path(__file__).resolve().parents[2] / "deploy" / "models" / "models.yaml"
+
+
+def open_encoder(settings: Settings) -> Encoder:
+    """The encoder that the settings name. Raises ModelError in one sentence."""
+    match settings.encoder:
+        case "hashing":
+            from services.dense.encoder_hashing import HashingEncoder
+
+            return HashingEncoder()
+        case "onnx":
+            from services.dense.encoder_onnx import OnnxEncoder
+            from services.inference.profiles import load_encoder
+
+            return OnnxEncoder(
+                load_encoder(MODELS_FILE, settings.model),
+                settings.models / settings.model,
+                provider=settings.device,
+                threads=settings.threads,
+            )
+
+
+def open_store(settings: Settings) -> VectorStore:
+    """The store that the settings name. Raises Unavailable when the directory of `edge` is in use."""
+    match settings.store:
+        case "edge":
+            from services.vectorstore.store_edge import EdgeStore
+
+            return EdgeStore(settings.directory)
+        case "qdrant":
+            from services.vectorstore.store_qdrant import QdrantServer, QdrantStore
+
+            assert settings.qdrant_url is not None  # Settings refuses it
+            return QdrantStore.connect(
+                QdrantServer(
+                    url=settings.qdrant_url,
+                    api_key=settings.qdrant_api_key,
+                    ca_file=settings.qdrant_ca_file,
+                    grpc_port=settings.grpc_port if settings.grpc else None,
+                ),
+                prefix=settings.prefix,
+            )
+
+
+def build_app(settings: Settings) -> FastAPI:
+    """The dense service as an ASGI app; the store is opened, the model opened and warmed with one query, at start."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
+        async with AsyncExitStack() as stack:
+            store = open_store(settings)
+            stack.push_async_callback(store.close)
+            encoder = open_encoder(settings)
+            stack.push_async_callback(encoder.close)
+            await encoder.encode_query("warm up", Deadline.after_ms(30_000))
+
+            async def readiness() -> tuple[Check, ...]:
+                return (await store.ready(), Check(name="encoder", ok=True, detail=encoder.stamp["model"]))
+
+            yield (collection_router(store, encoder), document_router(store, encoder)), readiness
+
+    return create_app("dense", settings, Instruments(), opened)

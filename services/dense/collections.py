@@ -1,0 +1,40 @@
+"""Generations as the wire shows them, and the check that they are this service's own."""
+
+import asyncio
+
+from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates, VectorState
+from services.dense.encoder import Encoder
+from services.vectorstore.stamps import refuse_stamp
+from services.vectorstore.store import Made, VectorStore, name_of
+
+
+async def begin(store: VectorStore, encoder: Encoder, generation: str, declaration: CollectionDeclaration) -> None:
+    """An empty generation, or the one that is there if it was made of the same."""
+    await store.create(Made(generation, encoder.dimension, encoder.stamp, declaration))
+
+
+async def opened(store: VectorStore, encoder: Encoder, generation: str) -> Made:
+    """The generation, if this service's model made it; vectors of another are worse than none (StampMismatch)."""
+    made = await store.made(generation)
+    refuse_stamp(made, encoder.stamp)
+    return made
+
+
+async def state(store: VectorStore, generation: str) -> CollectionState:
+    """One generation as the wire shows it, whoever made it."""
+    made, counts, published = await asyncio.gather(store.made(generation), store.counts(generation), store.published())
+    return CollectionState(
+        generation=generation,
+        published=published.get(name_of(generation)) == generation,
+        documents=counts.documents,
+        engine=store.engine,
+        stamp=dict(made.stamp),
+        declaration=made.declaration,
+        vectors=VectorState(vectors=counts.documents, indexed=counts.indexed),
+    )
+
+
+async def states(store: VectorStore) -> CollectionStates:
+    """Every generation."""
+    found = [await state(store, generation) for generation in await store.generations()]
+    return CollectionStates(collections=tuple(found))

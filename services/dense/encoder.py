@@ -1,0 +1,43 @@
+"""The port of the dense service: what turns texts into vectors."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.chassis.deadlines import Deadline
+from services.vectorstore.store import Vector
+
+Vectors = NDArray[np.float32]
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors whose dot product is their nearness.
+
+    A vector depends on its text alone, not on the texts beside it or on what else is being encoded; a text may be
+    empty. Queries never wait for passages that wait. When the deadline passes, or the caller is cancelled, the work
+    that has not begun is dropped (DeadlineExceeded); when too much is waiting, nothing begins (Overloaded).
+    """
+
+    @property
+    def dimension(self) -> int:
+        """Components of a vector."""
+        ...
+
+    @property
+    def stamp(self) -> Mapping[str, str]:
+        """All that decides its vectors: equal stamps give equal vectors."""
+        ...
+
+    async def encode_query(self, text: str, deadline: Deadline) -> Vector:
+        """One query: fp32 [dimension]."""
+        ...
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
+        """One row a passage, in their order: fp32 [passages, dimension]."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the threads. Nothing may be encoded afterwards."""
+        ...

@@ -1,0 +1,54 @@
+"""An encoder without weights: words hashed into signed buckets. For tests; it knows no meaning, only shared words."""
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+
+import numpy as np
+
+from services.chassis.deadlines import Deadline
+from services.chassis.errors import DeadlineExceeded
+from services.dense.encoder import Vectors
+from services.vectorstore.store import Vector
+
+DIMENSION = 256  # as many as a byte of the hash can name; stands in the stamp too
+_WORD = re.compile(r"\w+")
+
+
+class HashingEncoder:
+    """Promises what Encoder promises. A text without words becomes the zero vector, equally far from everything."""
+
+    dimension = DIMENSION
+    stamp: Mapping[str, str] = {
+        "model": "hashing",
+        "weights_sha256": "none",
+        "dimension": str(DIMENSION),
+        "schema": "1",
+    }
+
+    async def encode_query(self, text: str, deadline: Deadline) -> Vector:
+        """The query's words."""
+        _in_time(deadline)
+        return _vector(text)
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
+        """Each passage's words."""
+        _in_time(deadline)
+        return np.array([_vector(text) for text in texts], dtype=np.float32).reshape(-1, DIMENSION)
+
+    async def close(self) -> None:
+        """Owns nothing."""
+
+
+def _in_time(deadline: Deadline) -> None:
+    if not deadline.remaining_ms:
+        raise DeadlineExceeded("The deadline passed before encoding began; send a larger X-Deadline-Ms.")
+
+
+def _vector(text: str) -> Vector:
+    vector = np.zeros(DIMENSION, dtype=np.float32)
+    for word in _WORD.findall(text.lower()):
+        bucket, sign = blake2b(word.encode(), digest_size=2).digest()
+        vector[bucket] += 1.0 if sign & 1 else -1.0
+    length = np.linalg.norm(vector)
+    return vector / length if length else vector

@@ -1,0 +1,69 @@
+"""The encoder that serves: an encoder of models.yaml in ONNX Runtime."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from services.chassis.deadlines import Deadline
+from services.chassis.errors import DeadlineExceeded, Overloaded, Unavailable
+from services.dense.encoder import Vectors
+from services.inference.embed import TextEncoder
+from services.inference.model import Engine
+from services.inference.profiles import TOKENIZER, EncoderProfile
+from services.inference.session import Provider
+from services.inference.workers import DeadlinePassed, WorkersClosed
+from services.inference.workers import Overloaded as WorkersOverloaded
+from services.vectorstore.store import Vector
+
+
+class OnnxEncoder:
+    """Owns the session and its workers. Promises what Encoder promises."""
+
+    def __init__(self, profile: EncoderProfile, folder: Path, *, provider: Provider, threads: int | None) -> None:
+        """Opens the model (blocking, below a second). Raises ModelError in one sentence."""
+        self._texts = TextEncoder(profile, folder, Engine(provider=provider, threads=threads))
+        self.dimension = profile.dimension
+        self.stamp = stamp_of(profile, self._texts.weights_sha256)
+
+    async def encode_query(self, text: str, deadline: Deadline) -> Vector:
+        """With the model's query prefix; its turn comes before that of passages."""
+        with _worker_errors():
+            return await self._texts.encode_query(text, deadline.at)
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
+        """With the model's passage prefix."""
+        with _worker_errors():
+            return await self._texts.encode_passages(texts, deadline.at)
+
+    async def close(self) -> None:
+        """Ends the workers after the micro-batches that they are in."""
+        self._texts.close()
+
+
+def stamp_of(profile: EncoderProfile, weights_sha256: str) -> Mapping[str, str]:
+    """All that decides the vectors of a model; where it is run, and on how many threads, does not."""
+    return {
+        "model": profile.name,
+        "weights_sha256": weights_sha256,
+        "tokenizer_sha256": profile.files[TOKENIZER],
+        "precision": profile.precision,
+        "pooling": profile.pooling,
+        "normalise": str(profile.normalise).lower(),
+        "query_prefix": profile.query_prefix,
+        "passage_prefix": profile.passage_prefix,
+        "max_tokens": str(profile.max_tokens),
+        "dimension": str(profile.dimension),
+        "schema": "1",
+    }
+
+
+@contextmanager
+def _worker_errors() -> Iterator[None]:
+    try:
+        yield
+    except DeadlinePassed as error:
+        raise DeadlineExceeded(f"{error} Send fewer documents or a larger X-Deadline-Ms.") from error
+    except WorkersOverloaded as error:
+        raise Overloaded(str(error)) from error
+    except WorkersClosed as error:
+        raise Unavailable(str(error)) from error

@@ -1,0 +1,27 @@
+"""A query in, the nearest documents out."""
+
+from services.chassis.deadlines import Deadline
+from services.chassis.errors import BadInput
+from services.chassis.telemetry import timed
+from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+from services.dense.collections import opened
+from services.dense.encoder import Encoder
+from services.vectorstore.fields import requirements_of
+from services.vectorstore.store import VectorQuery, VectorStore
+
+
+async def search(
+    store: VectorStore, encoder: Encoder, generation: str, asked: RetrievalRequest, deadline: Deadline
+) -> RetrievalAnswer:
+    """Encodes the query and finds the `top` nearest; refuses presets, which are lexical."""
+    if asked.preset is not None:
+        raise BadInput("preset: lexical presets mean nothing to a dense backend; leave it out.")
+    made = await opened(store, encoder, generation)
+    where = requirements_of(asked.filter, made.declaration.metadata)
+    with timed("encode"):
+        vector = await encoder.encode_query(asked.query, deadline)
+    with timed("ann"):
+        hits = await store.search(
+            generation, VectorQuery(vector, asked.top, asked.exact, where, exclude_ids=asked.exclude_ids)
+        )
+    return RetrievalAnswer(generation=generation, hits=hits)

@@ -1,0 +1,79 @@
+"""The files of the Edge store: one folder a generation, small JSON files that are replaced in one step, one lock."""
+
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from services.chassis.errors import Unavailable
+from services.contracts.base import Generation, Name
+from services.contracts.collections import CollectionDeclaration
+
+# Bumped when the layout of the folder or of the payload changes; another number is not opened.
+LAYOUT = 1
+RECORD = "collection.json"
+PUBLISHED = "published.json"
+_POINTERS = TypeAdapter(dict[Name, Generation])
+
+
+class Record(BaseModel):
+    """A generation's collection.json. `shard` names the folder beside it that is current; `finished` that it is indexed
+    as far as it gets and unchanged since."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    layout: int = LAYOUT
+    generation: Generation
+    dimension: int
+    stamp: dict[str, str]
+    declaration: CollectionDeclaration
+    shard: str
+    finished: bool
+
+
+def replace(path: Path, text: str) -> None:
+    """Writes a file so that after a crash either the old or the new text is there, whole."""
+    beside = path.with_name(f".{path.name}.new")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync(path.parent)
+
+
+def sync(folder: Path) -> None:
+    """Makes renames within a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_pointers(directory: Path) -> dict[str, str]:
+    """The published generation of each name."""
+    path = directory / PUBLISHED
+    return dict(_POINTERS.validate_json(path.read_bytes())) if path.exists() else {}
+
+
+def write_pointers(directory: Path, pointers: Mapping[str, str]) -> None:
+    """Replaces them all in one step."""
+    replace(directory / PUBLISHED, _POINTERS.dump_json(dict(pointers), indent=1).decode())
+
+
+def locked(directory: Path) -> TextIO:
+    """Takes the directory for this process, until the file is closed or the process ends. Raises Unavailable."""
+    directory.mkdir(parents=True, exist_ok=True)
+    file = (directory / ".lock").open("w", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise Unavailable(
+            f"The directory {directory} is in use by another process; stop that one or name another directory."
+        ) from error
+    return file

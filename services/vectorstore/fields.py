@@ -1,0 +1,135 @@
+"""Metadata fields as the vector stores keep and test them, so that every engine filters alike.
+
+Keywords become strings, numbers floats, dates milliseconds since 1970 in UTC (floats, too): an engine then needs
+equality of strings, ranges of floats and presence, nothing else. Pure.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from services.chassis.errors import BadInput
+from services.contracts.collections import FieldKind
+from services.contracts.documents import MetadataValue
+from services.contracts.filters import Condition, Filter, Operand
+
+FieldValue = tuple[str, ...] | tuple[float, ...]
+Declared = Mapping[str, FieldKind]
+DAY_MS = 86_400_000
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """The keyword field holds one of these values."""
+
+    field: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The number or date field lies in one of these closed ranges; None is open."""
+
+    field: str
+    ranges: tuple[tuple[float | None, float | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The field has a value, or has none."""
+
+    field: str
+    present: bool
+
+
+Requirement = OneOf | Within | Exists
+
+
+def fields_of(metadata: Mapping[str, MetadataValue], declared: Declared) -> dict[str, FieldValue]:
+    """The declared fields of a document's metadata; the others are kept by the document store alone.
+
+    Raises BadInput with a sentence naming the field when a value is not of the declared kind.
+    """
+    found: dict[str, FieldValue] = {}
+    for field, kind in declared.items():
+        if field not in metadata:
+            continue
+        value = metadata[field]
+        values: tuple[Operand, ...] = value if isinstance(value, tuple) else (value,)
+        if not values:
+            continue  # an empty list is no value, as in Elasticsearch
+        match kind:
+            case "keyword":
+                found[field] = tuple(_keyword(one) for one in values)
+            case "number":
+                found[field] = tuple(_number(one, field) for one in values)
+            case "date":
+                found[field] = tuple(_span(one, field)[0] for one in values)
+    return found
+
+
+def requirements_of(asked: Filter | None, declared: Declared) -> tuple[Requirement, ...]:
+    """A wire filter as requirements. Raises BadInput for an undeclared field or an operand that does not fit it."""
+    return () if asked is None else tuple(_requirement(condition, declared) for condition in asked.all)
+
+
+def _requirement(condition: Condition, declared: Declared) -> Requirement:
+    field, value = condition.field, condition.value
+    kind = declared.get(field)
+    if kind is None:
+        known = ", ".join(sorted(declared)) or "none"
+        raise BadInput(f"filter: the field {field} is not declared for this collection; declared are: {known}.")
+    if condition.op == "exists":
+        return Exists(field, present=value is None or value is True)
+    operands = value if isinstance(value, tuple) else (value,)
+    given = tuple(one for one in operands if one is not None)
+    if kind == "keyword":
+        if condition.op in ("gte", "lte"):
+            raise BadInput(f"filter: {condition.op} compares numbers and dates, and {field} is a keyword.")
+        return OneOf(field, tuple(_keyword(one) for one in given))
+    spans = [_span(one, field) if kind == "date" else (_number(one, field),) * 2 for one in given]
+    match condition.op:
+        case "gte":
+            return Within(field, ((spans[0][0], None),))
+        case "lte":
+            return Within(field, ((None, spans[0][1]),))
+        case _:
+            return Within(field, tuple(spans))
+
+
+def _keyword(value: Operand) -> str:
+    # true and 5 are written as JSON writes them, which is how Elasticsearch indexes them as keywords.
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _number(value: Operand, field: str) -> float:
+    if isinstance(value, bool | str):
+        raise BadInput(f"{field} is declared as a number; send a JSON number.")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise BadInput(f"{field}: the number is too large.")
+    return number
+
+
+def _span(value: Operand, field: str) -> tuple[float, float]:
+    """First and last millisecond that a date means: a day without a time is the whole day, as in Elasticsearch."""
+    try:
+        if not isinstance(value, str) or not _DAY.match(value):
+            raise ValueError("neither a day nor a moment")
+        start = _ms(datetime.fromisoformat(value))
+    except (ValueError, OverflowError) as error:
+        raise BadInput(f"{field} is a date; send it in ISO 8601 (2024-05-31 or 2024-05-31T12:00:00Z).") from error
+    return start, start + DAY_MS - 1 if _DAY.fullmatch(value) else start
+
+
+def _ms(moment: datetime) -> float:
+    """Milliseconds since 1970; a time without a zone is UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return float((aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))

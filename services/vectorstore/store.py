@@ -1,0 +1,172 @@
+"""The port of the vector services: what a store of vectors promises, and the values that go in and out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.chassis.errors import BadInput
+from services.contracts.collections import CollectionDeclaration
+from services.contracts.health import Check
+from services.contracts.retrieval import RetrievedHit
+from services.vectorstore.fields import FieldValue, Requirement
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a generation is made of. `stamp` is all that decides its vectors; it holds `dimension` too."""
+
+    generation: str
+    dimension: int
+    stamp: Mapping[str, str]
+    declaration: CollectionDeclaration
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Documents held, and how many of their vectors the approximate index covers (the others are scanned)."""
+
+    documents: int
+    indexed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A document as a store keeps it: the caller's id, fp32 [dimension], two hashes, and the declared fields."""
+
+    id: str
+    vector: Vector
+    content_hash: str
+    passage_hash: str
+    fields: Mapping[str, FieldValue]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPoint:
+    """What is already held under an id; `vector` only when asked for."""
+
+    content_hash: str
+    passage_hash: str
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VectorQuery:
+    """The `top` nearest of those that meet all of `where`, without `exclude_ids`; `exact` scans every vector."""
+
+    vector: Vector
+    top: int
+    exact: bool = False
+    where: tuple[Requirement, ...] = ()
+    exclude_ids: tuple[str, ...] = ()
+
+
+class VectorStore(Protocol):
+    """Keeps vectors by generation (`name@N`) and finds the nearest by dot product.
+
+    - Ids are the caller's; whatever the engine calls a point stays inside.
+    - Adding again under an id replaces; deleting what is not there is no error.
+    - An acknowledged change is seen by the next search, and survives the end of the process, however abrupt.
+    - Hits come best first, equal scores by ascending id, also at the cut, as long as at most `ties.MOST_EXTRA`
+      documents tie with the last place.
+    - Vectors come back bit by bit as they were given. A vector that is not finite or has another dimension is
+      refused (BadInput), on the way in and as a query.
+    - A generation that is not there raises UnknownCollection. What was made with another stamp or declaration is
+      never opened for `create` (StampMismatch).
+    - At most one generation of a name is published; a newly made one is not.
+    - A store that cannot be reached raises Unavailable, one that is late DeadlineExceeded, and both recover by
+      themselves.
+    """
+
+    @property
+    def engine(self) -> str:
+        """Its name and version, for states and manifests."""
+        ...
+
+    async def ready(self) -> Check:
+        """Whether it can be used now; never raises."""
+        ...
+
+    async def generations(self) -> tuple[str, ...]:
+        """Every generation held, sorted by name and number."""
+        ...
+
+    async def create(self, made: Made) -> None:
+        """Begins an empty generation; does nothing if it is there and was made of the same."""
+        ...
+
+    async def made(self, generation: str) -> Made:
+        """What a generation is made of."""
+        ...
+
+    async def counts(self, generation: str) -> Counts:
+        """How much it holds."""
+        ...
+
+    async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
+        """What is held under these ids; absent ids are absent."""
+        ...
+
+    async def upsert(self, generation: str, points: Sequence[Point]) -> None:
+        """Adds or replaces."""
+        ...
+
+    async def delete(self, generation: str, ids: Sequence[str]) -> int:
+        """Removes by id; how many there were."""
+        ...
+
+    async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
+        """The nearest vectors."""
+        ...
+
+    async def finish(self, generation: str) -> None:
+        """Returns when the approximate index is as complete as it gets. Cut off by a deadline, it goes on inside;
+        call again."""
+        ...
+
+    async def publish(self, generation: str) -> None:
+        """Makes this generation the published one of its name, in one step."""
+        ...
+
+    async def published(self) -> Mapping[str, str]:
+        """The published generation of each name that has one."""
+        ...
+
+    async def drop(self, generation: str) -> None:
+        """Removes a generation and all that it holds."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of files and connections. Nothing may be asked afterwards."""
+        ...
+
+
+def checked(vector: Vector, dimension: int) -> Vector:
+    """The vector as fp32 [dimension]. Raises BadInput for another shape and for NaN and infinities.
+
+    Qdrant answers a NaN query with no hits at all and no error (architecture.md, Facts).
+    """
+    if vector.shape != (dimension,):
+        raise BadInput(f"A vector of shape {vector.shape} does not fit a collection of {dimension} dimensions.")
+    if not np.isfinite(vector).all():
+        raise BadInput("The vector has components that are not finite numbers.")
+    return np.ascontiguousarray(vector, dtype=np.float32)
+
+
+def name_of(generation: str) -> str:
+    """`scifact` of `scifact@2`."""
+    return generation.partition("@")[0]
+
+
+def number_of(generation: str) -> int:
+    """2 of `scifact@2`."""
+    return int(generation.partition("@")[2])
+
+
+def in_order(generations: Sequence[str]) -> tuple[str, ...]:
+    """By name, then by number: `a@2` comes before `a@10`."""
+    return tuple(sorted(generations, key=lambda one: (name_of(one), number_of(one))))

@@ -1,0 +1,159 @@
+"""The Edge store keeps the promises of VectorStore, and those of a directory on disk."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from services.chassis.errors import Unavailable
+from services.contracts.collections import CollectionDeclaration
+from services.vectorstore.store import VectorQuery, VectorStore
+from services.vectorstore.store_edge import EdgeStore
+from tests.contract.vector_store import MADE, VectorStoreSuite, axis, point, random_points
+
+ROOT = Path(__file__).resolve().parents[2]
+WIDE = replace(MADE, generation="wide@1", dimension=384, declaration=CollectionDeclaration())
+
+
+@asynccontextmanager
+async def opened(directory: Path) -> AsyncIterator[EdgeStore]:
+    store = EdgeStore(directory)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[EdgeStore]:
+    async with opened(tmp_path / "vectors") as store:
+        yield store
+
+
+class TestEdge(VectorStoreSuite):
+    """Every promise, on Qdrant Edge."""
+
+
+async def test_everything_is_there_after_closing_and_opening(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.create(MADE)
+        await store.upsert("notes@1", [point("a", axis(1.0), {"year": 2019})])
+        await store.publish("notes@1")
+    async with opened(tmp_path) as store:
+        assert await store.made("notes@1") == MADE
+        assert await store.published() == {"notes": "notes@1"}
+        assert [hit.id for hit in await store.search("notes@1", VectorQuery(axis(1.0), top=10))] == ["a"]
+
+
+async def test_a_second_process_is_told_in_one_sentence(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        with pytest.raises(Unavailable, match=r"is in use by another process; stop that one or name another"):
+            EdgeStore(tmp_path)
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from services.vectorstore.store_edge import EdgeStore
+from tests.contract.vector_store import MADE, random_points
+async def write():
+    store = EdgeStore(Path(sys.argv[1]))
+    await store.create(MADE)
+    for start in range(0, 3000, 10):
+        await store.upsert("notes@1", random_points(3000)[start:start + 10])
+        print(start + 10, flush=True)
+asyncio.run(write())
+"""
+
+
+async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WRITER, str(tmp_path), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    acknowledged = [int(await process.stdout.readline()) for _ in range(12)]
+    process.kill()
+    acknowledged += [int(line) for line in (await process.stdout.read()).split()]
+    await process.wait()
+    async with opened(tmp_path) as store:
+        assert acknowledged[-1] <= (await store.counts("notes@1")).documents < 3000
+        held = await store.stored("notes@1", [one.id for one in random_points(acknowledged[-1])], vectors=False)
+        assert len(held) == acknowledged[-1]
+
+
+@pytest.fixture
+async def wide(store: EdgeStore) -> EdgeStore:
+    """800 vectors of 384 dimensions: above the threshold from which a graph is built."""
+    await store.create(WIDE)
+    await store.upsert("wide@1", random_points(800, 384))
+    return store
+
+
+async def test_finish_indexes_what_is_large_enough(wide: EdgeStore) -> None:
+    before = await wide.counts("wide@1")
+    await wide.finish("wide@1")
+    after = await wide.counts("wide@1")
+    assert (before.documents, before.indexed, after.documents, after.indexed) == (800, 0, 800, 800)
+
+
+async def test_searches_and_the_event_loop_go_on_while_the_index_is_built(wide: EdgeStore) -> None:
+    finishing = asyncio.create_task(wide.finish("wide@1"))
+    longest, answers = 0.0, 0
+    clock = asyncio.get_running_loop().time
+    while not finishing.done():
+        start = clock()
+        assert len(await wide.search("wide@1", VectorQuery(random_points(1, 384)[0].vector, top=10))) == 10
+        longest, answers = max(longest, clock() - start), answers + 1
+    assert answers > 5
+    assert longest < 0.5
+
+
+async def test_a_finish_cut_off_by_its_deadline_goes_on(wide: EdgeStore) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await wide.finish("wide@1")
+    await wide.finish("wide@1")
+    assert (await wide.counts("wide@1")).indexed == 800
+
+
+async def test_the_exact_ranking_is_the_same_before_and_after_indexing(wide: EdgeStore) -> None:
+    query = VectorQuery(random_points(3, 384)[2].vector, top=100, exact=True)
+    before = await wide.search("wide@1", query)
+    await wide.finish("wide@1")
+    assert await wide.search("wide@1", query) == before
+
+
+async def test_what_is_written_after_finish_is_found(wide: EdgeStore) -> None:
+    await wide.finish("wide@1")
+    vector = random_points(1, 384)[0].vector
+    await wide.upsert("wide@1", [replace(point("new", vector * np.float32(2)), fields={})])
+    assert (await wide.search("wide@1", VectorQuery(vector, top=1)))[0].id == "new"
+    await wide.finish("wide@1")
+    assert (await wide.search("wide@1", VectorQuery(vector, top=1)))[0].id == "new"
+
+
+async def test_a_generation_dropped_during_searches_leaves_no_files(wide: EdgeStore, tmp_path: Path) -> None:
+    vector = random_points(1, 384)[0].vector
+    searches = [asyncio.create_task(wide.search("wide@1", VectorQuery(vector, top=100))) for _ in range(20)]
+    await asyncio.sleep(0)
+    await wide.drop("wide@1")
+    await asyncio.gather(*searches, return_exceptions=True)
+    assert sorted(entry.name for entry in (tmp_path / "vectors").iterdir()) == [".lock"]
+
+
+async def test_a_creation_that_broke_off_is_cleaned_up(tmp_path: Path) -> None:
+    (tmp_path / ".gone-1" / "shard-1").mkdir(parents=True)
+    async with opened(tmp_path) as store:
+        assert await store.generations() == ()
+    assert not (tmp_path / ".gone-1").exists()
+
+
+def test_the_store_is_a_vector_store(tmp_path: Path) -> None:
+    def takes(_: type[VectorStore]) -> None: ...
+
+    takes(EdgeStore)

@@ -1,0 +1,262 @@
+"""What VectorStore promises, one test a promise; every store runs it (a subclass gives the `store` fixture)."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from services.chassis.errors import BadInput, StampMismatch, UnknownCollection
+from services.contracts.collections import CollectionDeclaration
+from services.contracts.documents import MetadataValue
+from services.contracts.filters import Condition, Filter
+from services.vectorstore.fields import fields_of, requirements_of
+from services.vectorstore.store import Made, Point, Vector, VectorQuery, VectorStore
+
+DIMENSION = 8
+DECLARED = CollectionDeclaration(metadata={"topic": "keyword", "year": "number", "day": "date"})
+MADE = Made("notes@1", DIMENSION, {"model": "unit", "dimension": "8"}, DECLARED)
+
+
+def axis(*weights: float) -> Vector:
+    """A vector with these first components, the others 0."""
+    return np.array([*weights, *[0.0] * (DIMENSION - len(weights))], dtype=np.float32)
+
+
+def point(document_id: str, vector: Vector, metadata: Mapping[str, MetadataValue] | None = None) -> Point:
+    return Point(
+        document_id, vector, f"content of {document_id}", f"passage of {document_id}",
+        fields_of(metadata or {}, DECLARED.metadata),
+    )  # fmt: skip
+
+
+def random_points(count: int, dimension: int = DIMENSION) -> list[Point]:
+    vectors = np.random.default_rng(7).standard_normal((count, dimension)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return [point(f"d{place:05d}", vector) for place, vector in enumerate(vectors)]
+
+
+FILED: Mapping[str, Mapping[str, MetadataValue]] = {
+    "a": {"topic": "brakes", "year": 2019, "day": "2024-05-31"},
+    "b": {"topic": ("brakes", "wheels"), "year": 2020.5, "day": "2024-05-31T23:59:59Z"},
+    "c": {"topic": "wheels", "year": -1, "day": "2024-06-01T01:00:00+02:00"},
+    "d": {"topic": (), "ignored": "brakes"},
+    "e": {"topic": True, "year": 5, "day": "1969-12-31"},
+}
+FILTERS: Sequence[tuple[str, Sequence[Condition], str]] = (
+    ("a keyword", [Condition(field="topic", op="eq", value="brakes")], "ab"),
+    ("one keyword of several", [Condition(field="topic", op="in", value=("wheels", "spokes"))], "bc"),
+    ("a boolean as keyword", [Condition(field="topic", op="eq", value=True)], "e"),
+    ("an equal number", [Condition(field="year", op="eq", value=2020.5)], "b"),
+    ("a whole number given as one", [Condition(field="year", op="eq", value=2019)], "a"),
+    ("one number of several", [Condition(field="year", op="in", value=(5, -1.0))], "ce"),
+    ("a number from", [Condition(field="year", op="gte", value=2019)], "ab"),
+    ("a number to", [Condition(field="year", op="lte", value=5)], "ce"),
+    ("a range", [Condition(field="year", op="gte", value=0), Condition(field="year", op="lte", value=2019)], "ae"),
+    ("a day as a whole", [Condition(field="day", op="eq", value="2024-05-31")], "abc"),
+    ("a moment", [Condition(field="day", op="eq", value="2024-05-31T23:59:59+00:00")], "b"),
+    ("days to, the last one included", [Condition(field="day", op="lte", value="2024-05-31")], "abce"),
+    ("days from", [Condition(field="day", op="gte", value="2024-05-31T12:00:00")], "bc"),
+    ("one day of several", [Condition(field="day", op="in", value=("1969-12-31", "2020-01-01"))], "e"),
+    ("a field that is there", [Condition(field="topic", op="exists")], "abce"),
+    ("a field that is not", [Condition(field="topic", op="exists", value=False)], "d"),
+    ("conditions that contradict",
+     [Condition(field="topic", op="eq", value="brakes"), Condition(field="year", op="lte", value=0)], ""),
+)  # fmt: skip
+
+
+class VectorStoreSuite:
+    """Subclass it with a `store` fixture that gives an empty, open store."""
+
+    @pytest.fixture
+    async def notes(self, store: VectorStore) -> VectorStore:
+        await store.create(MADE)
+        return store
+
+    @pytest.fixture
+    async def filed(self, notes: VectorStore) -> VectorStore:
+        await notes.upsert("notes@1", [point(one, axis(1.0), metadata) for one, metadata in FILED.items()])
+        return notes
+
+    async def found(self, store: VectorStore, query: VectorQuery) -> list[str]:
+        return [hit.id for hit in await store.search("notes@1", query)]
+
+    async def test_it_is_ready_and_says_what_it_is(self, store: VectorStore) -> None:
+        assert (await store.ready()).ok
+        assert "qdrant" in store.engine
+
+    async def test_the_nearest_come_first_with_their_dot_product(self, notes: VectorStore) -> None:
+        await notes.upsert("notes@1", [point("far", axis(0.0, 1.0)), point("near", axis(0.6, 0.8))])
+        hits = await notes.search("notes@1", VectorQuery(axis(1.0), top=10))
+        assert [(hit.id, round(hit.score, 6)) for hit in hits] == [("near", 0.6), ("far", 0.0)]
+
+    async def test_an_empty_generation_answers_with_nothing(self, notes: VectorStore) -> None:
+        assert await notes.search("notes@1", VectorQuery(axis(1.0), top=10)) == ()
+
+    async def test_ids_are_the_callers(self, notes: VectorStore) -> None:
+        ids = ["1", "01", "a/b c", "ü", "x" * 512, "6f1b0a36-3c0d-4f6e-9f0c-6f1a9a1f6c53"]
+        await notes.upsert("notes@1", [point(one, axis(1.0)) for one in ids])
+        assert await self.found(notes, VectorQuery(axis(1.0), top=10)) == sorted(ids)
+        assert set(await notes.stored("notes@1", ids, vectors=False)) == set(ids)
+
+    async def test_adding_again_replaces(self, notes: VectorStore) -> None:
+        for vector in (axis(1.0), axis(0.5)):
+            await notes.upsert("notes@1", [point("a", vector)])
+        hits = await notes.search("notes@1", VectorQuery(axis(1.0), top=10))
+        assert [(hit.id, hit.score) for hit in hits] == [("a", 0.5)]
+        assert (await notes.counts("notes@1")).documents == 1
+
+    async def test_fields_are_replaced_with_the_rest(self, filed: VectorStore) -> None:
+        await filed.upsert("notes@1", [point("a", axis(1.0), {"topic": "wheels"})])
+        with_year = requirements_of(Filter(all=(Condition(field="year", op="eq", value=2019),)), DECLARED.metadata)
+        assert await self.found(filed, VectorQuery(axis(1.0), top=10, where=with_year)) == []
+
+    async def test_deleting_counts_what_was_there(self, notes: VectorStore) -> None:
+        await notes.upsert("notes@1", [point("a", axis(1.0)), point("b", axis(1.0))])
+        assert await notes.delete("notes@1", ["a", "never"]) == 1
+        assert await notes.delete("notes@1", ["a"]) == 0
+        assert await self.found(notes, VectorQuery(axis(1.0), top=10)) == ["b"]
+
+    async def test_equal_scores_are_in_ascending_order_of_id(self, notes: VectorStore) -> None:
+        ids = [f"{number:02d}" for number in range(20)]
+        await notes.upsert("notes@1", [point(one, axis(1.0)) for one in reversed(ids)])
+        assert await self.found(notes, VectorQuery(axis(1.0), top=20)) == ids
+
+    @pytest.mark.parametrize("exact", [True, False])
+    async def test_equal_scores_are_in_order_at_the_cut_too(self, notes: VectorStore, exact: bool) -> None:
+        ids = [f"{number:03d}" for number in range(150)]
+        await notes.upsert("notes@1", [point("first", axis(1.0, 1.0)), *(point(one, axis(1.0)) for one in ids[::-1])])
+        query = VectorQuery(axis(1.0, 1.0), top=4, exact=exact)
+        assert await self.found(notes, query) == ["first", "000", "001", "002"]
+
+    async def test_a_smaller_top_is_the_beginning_of_a_larger_one(self, notes: VectorStore) -> None:
+        await notes.upsert("notes@1", random_points(300))
+        query = VectorQuery(random_points(1)[0].vector, top=200, exact=True)
+        whole = await self.found(notes, query)
+        assert await self.found(notes, replace(query, top=7)) == whole[:7]
+
+    async def test_exact_search_agrees_with_numpy(self, notes: VectorStore) -> None:
+        points = random_points(500)
+        await notes.upsert("notes@1", points)
+        wanted = np.random.default_rng(1).standard_normal(DIMENSION).astype(np.float32)
+        scores = {one.id: float(one.vector @ wanted) for one in points}
+        hits = await notes.search("notes@1", VectorQuery(wanted, top=50, exact=True))
+        assert [hit.id for hit in hits] == sorted(scores, key=lambda one: (-scores[one], one))[:50]
+        assert [hit.score for hit in hits] == pytest.approx([scores[hit.id] for hit in hits], abs=1e-5)
+
+    async def test_excluded_ids_leave_room_for_others(self, notes: VectorStore) -> None:
+        await notes.upsert("notes@1", [point(one, axis(1.0)) for one in "abcde"])
+        query = VectorQuery(axis(1.0), top=3, exclude_ids=("a", "c", "never"))
+        assert await self.found(notes, query) == ["b", "d", "e"]
+
+    @pytest.mark.parametrize(("conditions", "expected"), [f[1:] for f in FILTERS], ids=[f[0] for f in FILTERS])
+    async def test_filters_mean_the_same_everywhere(
+        self, filed: VectorStore, conditions: Sequence[Condition], expected: str
+    ) -> None:
+        where = requirements_of(Filter(all=tuple(conditions)), DECLARED.metadata)
+        assert "".join(await self.found(filed, VectorQuery(axis(1.0), top=10, where=where))) == expected
+
+    async def test_a_filter_and_excluded_ids_hold_together(self, filed: VectorStore) -> None:
+        where = requirements_of(Filter(all=(Condition(field="topic", op="eq", value="brakes"),)), DECLARED.metadata)
+        query = VectorQuery(axis(1.0), top=10, where=where, exclude_ids=("a",))
+        assert await self.found(filed, query) == ["b"]
+
+    async def test_vectors_come_back_bit_by_bit(self, notes: VectorStore) -> None:
+        given = random_points(5)
+        await notes.upsert("notes@1", given)
+        held = await notes.stored("notes@1", [one.id for one in given], vectors=True)
+        for one in given:
+            vector = held[one.id].vector
+            assert vector is not None
+            assert vector.dtype == np.float32
+            assert np.array_equal(vector, one.vector)
+
+    async def test_hashes_are_kept_and_absent_ids_are_absent(self, notes: VectorStore) -> None:
+        await notes.upsert("notes@1", [point("a", axis(1.0))])
+        held = await notes.stored("notes@1", ["a", "b"], vectors=False)
+        assert {one: (held[one].content_hash, held[one].passage_hash) for one in held} == {
+            "a": ("content of a", "passage of a")
+        }
+
+    @pytest.mark.parametrize("value", [float("nan"), float("inf")])
+    async def test_vectors_that_are_not_finite_are_refused(self, notes: VectorStore, value: float) -> None:
+        with pytest.raises(BadInput, match="finite"):
+            await notes.search("notes@1", VectorQuery(axis(value), top=10))
+        with pytest.raises(BadInput, match="finite"):
+            await notes.upsert("notes@1", [point("a", axis(value))])
+
+    async def test_another_dimension_is_refused(self, notes: VectorStore) -> None:
+        with pytest.raises(BadInput, match="8 dimensions"):
+            await notes.search("notes@1", VectorQuery(np.ones(7, dtype=np.float32), top=10))
+        with pytest.raises(BadInput, match="8 dimensions"):
+            await notes.upsert("notes@1", [point("a", np.ones(9, dtype=np.float32))])
+
+    async def test_what_a_generation_was_made_of_is_kept(self, notes: VectorStore) -> None:
+        assert await notes.made("notes@1") == MADE
+        assert await notes.generations() == ("notes@1",)
+
+    async def test_creating_again_changes_nothing(self, notes: VectorStore) -> None:
+        await notes.upsert("notes@1", [point("a", axis(1.0))])
+        await notes.create(MADE)
+        assert (await notes.counts("notes@1")).documents == 1
+
+    async def test_another_stamp_is_refused_and_both_are_named(self, notes: VectorStore) -> None:
+        with pytest.raises(StampMismatch, match=r"model=unit.*model=other"):
+            await notes.create(replace(MADE, stamp={**MADE.stamp, "model": "other"}))
+
+    async def test_another_declaration_is_refused_and_both_are_named(self, notes: VectorStore) -> None:
+        with pytest.raises(StampMismatch, match=r'"topic":"keyword".*"metadata":\{\}'):
+            await notes.create(replace(MADE, declaration=CollectionDeclaration()))
+
+    async def test_what_is_not_there_is_unknown(self, store: VectorStore) -> None:
+        query = VectorQuery(axis(1.0), top=1)
+        for call in (
+            store.made("none@1"), store.counts("none@1"), store.stored("none@1", ["a"], vectors=False),
+            store.upsert("none@1", [point("a", axis(1.0))]), store.delete("none@1", ["a"]),
+            store.search("none@1", query), store.finish("none@1"), store.publish("none@1"), store.drop("none@1"),
+        ):  # fmt: skip
+            with pytest.raises(UnknownCollection, match="none@1"):
+                await call
+
+    async def test_generations_are_apart_and_listed_in_order(self, notes: VectorStore) -> None:
+        for generation in ("notes@10", "notes@2", "alone@1"):
+            await notes.create(replace(MADE, generation=generation))
+        await notes.upsert("notes@2", [point("a", axis(1.0))])
+        assert await self.found(notes, VectorQuery(axis(1.0), top=10)) == []
+        assert await notes.generations() == ("alone@1", "notes@1", "notes@2", "notes@10")
+
+    async def test_one_generation_of_a_name_is_published(self, notes: VectorStore) -> None:
+        for generation in ("notes@2", "other@1"):
+            await notes.create(replace(MADE, generation=generation))
+        assert await notes.published() == {}
+        for generation in ("notes@1", "other@1", "notes@2", "notes@2"):
+            await notes.publish(generation)
+        assert await notes.published() == {"notes": "notes@2", "other": "other@1"}
+
+    async def test_a_dropped_generation_is_gone_and_may_come_again(self, notes: VectorStore) -> None:
+        await notes.upsert("notes@1", [point("a", axis(1.0))])
+        await notes.publish("notes@1")
+        await notes.drop("notes@1")
+        assert await notes.generations() == ()
+        assert await notes.published() == {}
+        with pytest.raises(UnknownCollection):
+            await notes.search("notes@1", VectorQuery(axis(1.0), top=10))
+        other = CollectionDeclaration(metadata={"other": "number"})
+        await notes.create(replace(MADE, declaration=other))
+        assert (await notes.counts("notes@1")).documents == 0
+        assert (await notes.made("notes@1")).declaration == other
+
+    async def test_finish_can_be_called_at_any_time_and_twice(self, notes: VectorStore) -> None:
+        await notes.finish("notes@1")
+        await notes.upsert("notes@1", [point("a", axis(1.0))])
+        await notes.finish("notes@1")
+        await notes.finish("notes@1")
+        assert await self.found(notes, VectorQuery(axis(1.0), top=10)) == ["a"]
+
+    async def test_it_can_be_searched_and_written_from_many_tasks(self, notes: VectorStore) -> None:
+        points = random_points(200)
+        writes = [notes.upsert("notes@1", points[start : start + 20]) for start in range(0, 200, 20)]
+        searches = [notes.search("notes@1", VectorQuery(axis(1.0), top=5)) for _ in range(20)]
+        await asyncio.gather(*writes, *searches)
+        assert (await notes.counts("notes@1")).documents == 200
