@@ -16,8 +16,15 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from services.inference.digests import file_sha256
-from services.inference.fetch import MODELS_FILE, ROOT, fetch
-from services.inference.profiles import CrossEncoderProfile, DirectorySource, EncoderProfile, load_profiles
+from services.inference.fetch import fetch
+from services.inference.profiles import (
+    MODELS_FILE,
+    ROOT,
+    CrossEncoderProfile,
+    DirectorySource,
+    EncoderProfile,
+    load_profiles,
+)
 from services.inference.sources import Surroundings
 
 ENCODER = "all-MiniLM-L6-v2"

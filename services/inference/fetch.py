@@ -19,6 +19,8 @@ from services.inference.profiles import (
     CHECKPOINT,
     CONFIG,
     GRAPH,
+    MODELS_FILE,
+    ROOT,
     CrossEncoderProfile,
     EncoderProfile,
     ModelError,
@@ -26,9 +28,6 @@ from services.inference.profiles import (
     load_profiles,
 )
 from services.inference.sources import HUB, Surroundings, deliver, describe
-
-ROOT = Path(__file__).parents[2]
-MODELS_FILE = ROOT / "deploy" / "models" / "models.yaml"
 
 Profile = EncoderProfile | CrossEncoderProfile
 Say = Callable[[str], None]

@@ -19,6 +19,9 @@ GRAPH, TOKENIZER, CONFIG = "model.onnx", "tokenizer.json", "config.json"
 # What some sources deliver in place of the graph; bert_graph builds the graph from it.
 CHECKPOINT = "model.safetensors"
 
+ROOT = Path(__file__).parents[2]
+MODELS_FILE = ROOT / "deploy" / "models" / "models.yaml"
+
 
 class ModelError(Exception):
     """A model cannot be fetched, opened or run; the message is one sentence that says which and what to do."""

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from services.inference.bert_graph import build
 from services.inference.embed import TextEncoder
-from services.inference.fetch import MODELS_FILE
 from services.inference.model import Engine
-from services.inference.profiles import ModelError, load_encoder
+from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
 from tests.models import CONFIG, ENCODER, checkpoint, fetched, random_weights
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "minilm_embeddings.json"

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from services.inference.embed import TextEncoder
-from services.inference.fetch import MODELS_FILE
 from services.inference.model import Engine
-from services.inference.profiles import ModelError, load_cross_encoder, load_encoder
+from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.score import PairScorer
 from services.inference.workers import DeadlinePassed
 from tests.models import (

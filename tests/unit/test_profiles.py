@@ -6,8 +6,9 @@ import pytest
 import yaml
 
 from services.inference.digests import difference
-from services.inference.fetch import MODELS_FILE, ROOT
 from services.inference.profiles import (
+    MODELS_FILE,
+    ROOT,
     CrossEncoderProfile,
     EncoderProfile,
     HubSource,

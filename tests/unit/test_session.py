@@ -8,8 +8,7 @@ import onnxruntime
 import pytest
 
 from services.inference.digests import file_sha256
-from services.inference.fetch import MODELS_FILE
-from services.inference.profiles import ModelError, load_cross_encoder, load_encoder
+from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
 from services.inference.tokens import Row
 from tests.models import (

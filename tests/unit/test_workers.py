@@ -1,6 +1,7 @@
 """The threads behind a model: fair, bounded, on time, and never on the event loop."""
 
 import asyncio
+import random
 import threading
 import time
 
@@ -143,6 +144,29 @@ async def test_a_cancelled_request_gives_its_place_back(one, gate):
     await first
     await one.run([lambda: None])
     assert done == []
+
+
+async def test_a_thousand_random_cancellations_leave_nothing_behind():
+    workers = Workers(2, max_pending=100_000)
+    chance = random.Random(5)
+    try:
+        for _ in range(50):
+            requests = [asyncio.create_task(workers.run([lambda: time.sleep(0.0001)] * 5)) for _ in range(20)]
+            for request in requests:
+                if chance.random() < 0.3:
+                    await asyncio.sleep(0)
+                request.cancel()
+            await asyncio.gather(*requests, return_exceptions=True)
+        assert await workers.run([lambda: "alive"]) == ["alive"]
+        assert workers.pending == 0
+    finally:
+        workers.close()
+
+
+async def test_a_deadline_that_is_past_already_costs_nothing(one):
+    with pytest.raises(DeadlinePassed, match="0 of 1"):
+        await one.run([lambda: time.sleep(1)], time.monotonic() - 1)
+    assert one.pending == 0
 
 
 async def test_the_first_error_ends_its_request_and_no_other(one, gate):
