@@ -1,0 +1,65 @@
+"""The arms of an experiment: each pipeline as it will be asked for, with its lexical preset set where one is named."""
+
+from dataclasses import dataclass
+
+from evaluator.client import GatewayClient
+from evaluator.errors import EvaluationError
+from evaluator.experiment import Experiment
+from evaluator.ingest import live_states
+from services.contracts.collections import CollectionView
+from services.contracts.pipelines import Fuse, Pipeline, Retrieve
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """`asked` goes into the requests: a name that the gateway knows, or a whole pipeline inline."""
+
+    name: str
+    asked: str | Pipeline
+    pipeline: Pipeline
+    preset: str | None  # the one that this experiment has set in it; None: as the pipeline says
+
+
+async def resolve(client: GatewayClient, experiment: Experiment, view: CollectionView) -> tuple[Arm, ...]:
+    """Every arm, known to the gateway and served by the collection. Raises EvaluationError if not."""
+    lexical = frozenset(backend.backend for backend in view.backends if backend.family == "lexical")
+    if experiment.preset is not None:
+        _serves(view, lexical, experiment.preset)
+    arms = []
+    for asked in experiment.pipelines:
+        pipeline = (await client.pipeline(asked)).pipeline if isinstance(asked, str) else asked
+        changed = pipeline if experiment.preset is None else with_preset(pipeline, experiment.preset, lexical)
+        if changed == pipeline:
+            arms.append(Arm(pipeline.name, asked, pipeline, None))
+        else:
+            arms.append(Arm(pipeline.name, changed, changed, experiment.preset))
+    return tuple(arms)
+
+
+def with_preset(pipeline: Pipeline, preset: str, lexical: frozenset[str]) -> Pipeline:
+    """The pipeline with `preset` in every retrieve from a lexical backend; itself when there is none."""
+
+    def changed(stage: Retrieve | Fuse) -> Retrieve | Fuse:
+        match stage:
+            case Fuse():
+                return stage.model_copy(update={"inputs": tuple(changed(source) for source in stage.inputs)})
+            case Retrieve() if stage.backend in lexical:
+                return stage.model_copy(update={"preset": preset})
+        return stage
+
+    stages = tuple(changed(stage) if isinstance(stage, Retrieve | Fuse) else stage for stage in pipeline.stages)
+    return pipeline.model_copy(update={"stages": stages})
+
+
+def _serves(view: CollectionView, lexical: frozenset[str], preset: str) -> None:
+    for backend, state in live_states(view).items():
+        if backend not in lexical:
+            continue
+        declared = [item if isinstance(item, str) else item.name for item in state.declaration.presets]
+        if preset in declared:
+            return
+        raise EvaluationError(
+            f"{state.generation} serves the presets {', '.join(declared)}, not {preset!r}: "
+            "name one of them, or declare it under `presets` of the experiment and ingest again"
+        )
+    raise EvaluationError(f"{view.collection}: no reachable lexical backend holds it, so no preset can be chosen")

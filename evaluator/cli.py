@@ -1,0 +1,206 @@
+"""The command line: one command per step, `run` for all of them, `demo` for a first look, `serve` for the service."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from evaluator.client import GatewayClient, connected
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import evaluate, ingest_step, quality_step, rank_step, report_step, wait_until_ready
+from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
+from evaluator.folder import LATEST, RunFolder
+from evaluator.progress import say
+from evaluator.render import table
+from evaluator.report import Report
+
+GATEWAY = "http://127.0.0.1:8000"
+RUNS = Path(".runs")
+# 1: a step ended with an error; 2: the command line itself was wrong. Before a 3 all files have been written.
+INVALID_RUN = 3
+
+T = TypeVar("T")
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+
+Name = Annotated[str, typer.Argument(help="A bundled experiment (demo, scifact, nfcorpus) or a YAML file.")]
+Gateway = Annotated[str, typer.Option("--gateway", envvar="GATEWAY_URL", help="Where the gateway is.")]
+Runs = Annotated[Path, typer.Option("--runs", envvar="EVALUATOR_RUNS", help="The folder that holds the runs.")]
+Run = Annotated[Path | None, typer.Option("--run", help="The folder of one run.")]
+DatasetPath = Annotated[str | None, typer.Option("--dataset", envvar="DATASET", help="A directory in BEIR layout.")]
+Collection = Annotated[str | None, typer.Option(help="The collection's name; without it, the directory's.")]
+Split = Annotated[str | None, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv.")]
+Pipelines = Annotated[str | None, typer.Option(envvar="PIPELINES", help="Some of the pipelines: bm25,dense.")]
+Preset = Annotated[str | None, typer.Option(envvar="PRESET", help="A lexical preset instead of the pipeline's own.")]
+Queries = Annotated[int | None, typer.Option(envvar="QUERIES", help="How many judged queries, drawn with the seed.")]
+Depth = Annotated[int | None, typer.Option(envvar="DEPTH", help="Hits a query, 1 to 1000.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of every sample.")]
+Rebuild = Annotated[bool, typer.Option("--rebuild", help="Load into a new generation in any case.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse what reading the dataset would otherwise count.")]
+Wait = Annotated[float, typer.Option(help="Seconds to wait until the gateway is ready.")]
+
+
+@app.command()
+def run(
+    experiment: Name,
+    gateway: Gateway = GATEWAY,
+    runs: Runs = RUNS,
+    dataset: DatasetPath = None,
+    collection: Collection = None,
+    split: Split = None,
+    pipelines: Pipelines = None,
+    preset: Preset = None,
+    queries: Queries = None,
+    depth: Depth = None,
+    seed: Seed = None,
+    rebuild: Rebuild = False,
+    strict: Strict = False,
+    wait: Wait = 120.0,
+) -> None:
+    """All steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
+    with _told():
+        chosen = _chosen(
+            experiment, dataset=dataset, collection=collection, split=split, pipelines=pipelines, preset=preset,
+            queries=queries, depth=depth, seed=seed, rebuild=rebuild or None, strict=strict or None,
+        )  # fmt: skip
+        folder = RunFolder.create(runs, chosen)
+        _tell(folder, _over(gateway, wait, lambda client: evaluate(client, folder)))
+
+
+@app.command()
+def demo(
+    gateway: Gateway = GATEWAY,
+    runs: Runs = RUNS,
+    dataset: DatasetPath = None,
+    pipelines: Pipelines = None,
+    preset: Preset = None,
+    queries: Queries = None,
+    depth: Depth = None,
+    wait: Wait = 120.0,
+) -> None:
+    """Our own collection, or any BEIR directory, through every pipeline, ending in a table. Exit status as of `run`."""
+    with _told():
+        chosen = _chosen(
+            "demo", dataset=dataset, pipelines=pipelines, preset=preset, queries=queries, depth=depth
+        )  # fmt: skip
+        folder = RunFolder.create(runs, chosen)
+        _tell(folder, _over(gateway, wait, lambda client: evaluate(client, folder)))
+
+
+@app.command()
+def ingest(
+    experiment: Name = "demo",
+    gateway: Gateway = GATEWAY,
+    runs: Runs = RUNS,
+    dataset: DatasetPath = None,
+    collection: Collection = None,
+    split: Split = None,
+    pipelines: Pipelines = None,
+    preset: Preset = None,
+    queries: Queries = None,
+    depth: Depth = None,
+    seed: Seed = None,
+    rebuild: Rebuild = False,
+    strict: Strict = False,
+    wait: Wait = 120.0,
+) -> None:
+    """Opens a run folder and loads the collection. Harmless to repeat: it completes what an interruption left."""
+    with _told():
+        chosen = _chosen(
+            experiment, dataset=dataset, collection=collection, split=split, pipelines=pipelines, preset=preset,
+            queries=queries, depth=depth, seed=seed, rebuild=rebuild or None, strict=strict or None,
+        )  # fmt: skip
+        folder = RunFolder.create(runs, chosen)
+        _over(gateway, wait, lambda client: ingest_step(client, folder))
+        say(f"Next: python -m evaluator rank --run {folder.path}")
+
+
+@app.command()
+def rank(gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: Wait = 120.0) -> None:
+    """Sends every query through every pipeline of a run (the newest one unless --run says which)."""
+    with _told():
+        folder = RunFolder.open(run or RunFolder.newest(runs))
+        _over(gateway, wait, lambda client: rank_step(client, folder))
+        say(f"Next: python -m evaluator quality --run {folder.path}")
+
+
+@app.command()
+def quality(runs: Runs = RUNS, run: Run = None) -> None:
+    """Measures the run files of a run (the latest one unless --run says which)."""
+    with _told():
+        folder = RunFolder.open(run or runs / LATEST)
+        quality_step(folder)
+        say(f"Next: python -m evaluator report --run {folder.path}")
+
+
+@app.command()
+def report(runs: Runs = RUNS, run: Run = None) -> None:
+    """Writes report.json and report.md of a run (the latest one unless --run says which). Exit status as of `run`."""
+    with _told():
+        folder = RunFolder.open(run or runs / LATEST)
+        _tell(folder, report_step(folder))
+
+
+@app.command()
+def serve() -> None:
+    """The HTTP service, on port 8009 unless EVALUATOR_PORT says otherwise."""
+    # Here, because only the service stands on the chassis (import contract 3).
+    from evaluator.app import main
+
+    main()
+
+
+def _chosen(name: str, **given: object) -> Experiment:
+    """The experiment with what was given in place of what its file says."""
+    overrides = {key: value for key, value in given.items() if value not in (None, "")}
+    pipelines = overrides.get("pipelines")
+    if isinstance(pipelines, str):
+        overrides["pipelines"] = [part.strip() for part in pipelines.split(",") if part.strip()]
+    if "dataset" in overrides and "collection" not in overrides:
+        # The collection that the file names is that of the dataset that the file names.
+        own, other = read_experiment(experiment_path(name)).directory, Path(str(overrides["dataset"]))
+        if own.resolve() != other.resolve():
+            overrides["collection"] = collection_name(other)
+    return read_experiment(experiment_path(name), **overrides)
+
+
+def _over(gateway: str, wait: float, work: Callable[[GatewayClient], Awaitable[T]]) -> T:
+    async def main() -> T:
+        async with connected(gateway) as client:
+            await wait_until_ready(client, wait)
+            return await work(client)
+
+    return asyncio.run(main())
+
+
+def _tell(folder: RunFolder, outcome: Report) -> None:
+    sample = f" (a sample, seed {outcome.seed})" if outcome.sample else ""
+    engines = ", ".join(f"{name} on {engine}" for name, engine in outcome.engine.items())
+    print(f"\n{outcome.dataset}: {outcome.counts.documents} documents; {engines}{sample}\n")
+    print(table(outcome))
+    for backend, found in outcome.vector_recall.items():
+        if found.recall is not None:
+            print(
+                f"\n{backend}: approximate search finds {found.recall:.4f} of the exact top {found.top} "
+                f"({found.indexed} of {found.vectors} vectors indexed)"
+            )
+    print(f"\nReport: {folder.path / 'report.json'} (and report.md, runs/, manifest.json beside it)")
+    if not outcome.valid:
+        # Each on a line of its own, after everything else: nobody should quote the table without having seen it.
+        print("\nTHIS RUN IS NOT VALID:\n" + "\n".join(f"  {warning}" for warning in outcome.warnings), file=sys.stderr)
+        raise typer.Exit(INVALID_RUN)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except EvaluationError as error:
+        say(f"evaluator: {error}")
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt as error:
+        say("evaluator: interrupted; what was written stays, and `ingest` goes on where it stood")
+        raise typer.Exit(130) from error

@@ -1,0 +1,145 @@
+"""The steps of an evaluation, each from the files that the one before left; command line and service call these."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from evaluator.arms import resolve
+from evaluator.client import GatewayClient, GatewayError
+from evaluator.datasets import Dataset, read_dataset
+from evaluator.errors import EvaluationError
+from evaluator.experiment import Experiment
+from evaluator.folder import RunFolder
+from evaluator.ingest import IngestReport, ingest, live_states
+from evaluator.manifest import Manifest, describe
+from evaluator.progress import say
+from evaluator.quality import means, measure
+from evaluator.rank import AnswerRecord, RankReport, rank
+from evaluator.recall import RecallReport, vector_recall
+from evaluator.render import page
+from evaluator.report import QualityReport, QueryFigures, Report, build
+from evaluator.runs import read_run
+from services.contracts.collections import CollectionView
+
+Step = Callable[[str], None]
+
+
+async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
+    """Returns when the gateway is ready. Raises EvaluationError with what it said last when it is not in time."""
+    until, last = time.monotonic() + seconds, "it did not answer"
+    while True:
+        try:
+            health = await client.health()
+        except GatewayError as error:
+            last = str(error)
+        else:
+            if health.status == "ready":
+                return
+            last = (
+                "; ".join(f"{check.name}: {check.detail}" for check in health.checks if not check.ok) or health.status
+            )
+        if time.monotonic() >= until:
+            raise EvaluationError(f"the gateway at {client.url} was not ready within {seconds:.0f} s: {last}")
+        await asyncio.sleep(0.5)
+
+
+def dataset_of(experiment: Experiment) -> Dataset:
+    """The experiment's collection, read and checked."""
+    return read_dataset(experiment.directory, experiment.split, strict=experiment.strict)
+
+
+async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
+    """Loads the collection and leaves ingest.json."""
+    experiment = folder.experiment
+    report = await ingest(client, experiment, await asyncio.to_thread(dataset_of, experiment))
+    folder.write("ingest.json", report)
+    for backend, loaded in report.backends.items():
+        say(f"{backend}: {loaded.indexed} indexed, {loaded.unchanged} unchanged, {loaded.encoded} encoded")
+    say(f"{report.generation}: {report.documents} documents, {report.stripped_characters} characters stripped")
+    return report
+
+
+async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
+    """Runs every query through every arm and leaves manifest.json, answers/, runs/, rank.json and recall.json."""
+    experiment = folder.experiment
+    dataset = await asyncio.to_thread(dataset_of, experiment)
+    view = await _live(client, experiment)
+    arms = await resolve(client, experiment, view)
+    manifest = describe(experiment, dataset, client.url, str(view.live), live_states(view), arms)
+    folder.write("manifest.json", manifest)
+    folder.point_latest_here()
+    report = await rank(client, experiment, arms, dataset, folder)
+    folder.write("recall.json", await vector_recall(client, experiment, dataset, view))
+    return report
+
+
+def quality_step(folder: RunFolder) -> QualityReport:
+    """Measures the run files and leaves quality.json and quality/<arm>.jsonl."""
+    experiment, ranked = folder.experiment, folder.read("rank.json", RankReport)
+    dataset = _same_dataset(folder)
+    arms, strangers = {}, {}
+    for arm in ranked.arms:
+        rankings = read_run(folder.run_file(arm.name))
+        figures = measure(dataset.judgments, rankings, ranked.queries)
+        arms[arm.name] = means(figures)
+        strangers[arm.name] = len(rankings.keys() - set(ranked.queries))
+        with folder.per_query(arm.name).open("w", encoding="utf-8") as file:
+            for query in ranked.queries:
+                values = {metric: figures[metric][query] for metric in figures}
+                file.write(QueryFigures(query=query, figures=values).model_dump_json() + "\n")
+    report = QualityReport(arms=arms, judged=len(ranked.queries), run_queries_not_judged=strangers)
+    folder.write("quality.json", report)
+    say(f"Measured {len(arms)} run files of {experiment.name}")
+    return report
+
+
+def report_step(folder: RunFolder) -> Report:
+    """Puts together what the steps left, as report.json and report.md."""
+    ranked = folder.read("rank.json", RankReport)
+    records = {}
+    for arm in ranked.arms:
+        with folder.answers(arm.name).open(encoding="utf-8") as file:
+            records[arm.name] = [AnswerRecord.model_validate_json(line) for line in file]
+    report = build(
+        experiment=folder.experiment,
+        manifest=folder.read("manifest.json", Manifest),
+        counts=_same_dataset(folder).counts,
+        ranked=ranked,
+        records=records,
+        quality=folder.read("quality.json", QualityReport),
+        recall=folder.read("recall.json", RecallReport).backends,
+        ingested=folder.read("ingest.json", IngestReport) if folder.has("ingest.json") else None,
+        run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
+    )
+    folder.write("report.json", report)
+    folder.write_text("report.md", page(report))
+    return report
+
+
+async def evaluate(client: GatewayClient, folder: RunFolder, tell: Step = lambda step: None) -> Report:
+    """All steps. `tell` learns which one begins."""
+    tell("ingest")
+    await ingest_step(client, folder)
+    tell("rank")
+    await rank_step(client, folder)
+    # Reading, compiling and computing: in a thread, so that a service that runs this can answer meanwhile.
+    tell("quality")
+    await asyncio.to_thread(quality_step, folder)
+    tell("report")
+    return await asyncio.to_thread(report_step, folder)
+
+
+async def _live(client: GatewayClient, experiment: Experiment) -> CollectionView:
+    view = await client.collection(experiment.target)
+    if view.live is None:
+        raise EvaluationError(f"{experiment.target} has no published generation; ingest it first")
+    return view
+
+
+def _same_dataset(folder: RunFolder) -> Dataset:
+    dataset = dataset_of(folder.experiment)
+    was = folder.read("manifest.json", Manifest).dataset_sha256
+    changed = [name for name, digest in dataset.sha256.items() if was.get(name) != digest]
+    if changed:
+        raise EvaluationError(f"{dataset.directory}: {', '.join(changed)} changed since the queries ran; rank again")
+    return dataset

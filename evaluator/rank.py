@@ -1,0 +1,192 @@
+"""Fires every query through every arm, one at a time: quality and latency come from the very same answers."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Literal
+
+from pydantic import FiniteFloat, ValidationError
+
+from evaluator.arms import Arm
+from evaluator.client import GatewayClient, GatewayError
+from evaluator.datasets import Dataset
+from evaluator.errors import EvaluationError
+from evaluator.experiment import Experiment
+from evaluator.folder import RunFolder
+from evaluator.progress import progress
+from evaluator.runs import write_run
+from services.contracts.base import Count, Wire
+from services.contracts.pipelines import Pipeline
+from services.contracts.query import Degradation, SearchAnswer, SearchRequest
+
+# A hung system would cost a minute a query: after so many timeouts in a row an arm's other queries count as lost.
+MOST_TIMEOUTS = 5
+
+
+class AnswerRecord(Wire):
+    """What became of one query in one arm. `phase` tells the warm-up from what is measured."""
+
+    query: str
+    phase: Literal["warmup", "measured"]
+    latency_ms: FiniteFloat | None = None  # None: no answer
+    hits: Count = 0
+    excluded_self: bool = False
+    timings_ms: dict[str, FiniteFloat] = {}  # as the gateway reports them, by stage
+    degraded: tuple[Degradation, ...] = ()
+    error: str | None = None  # the kind (client.GatewayError)
+    detail: str | None = None
+    request_id: str | None = None
+    generation: str | None = None
+    fingerprint: str | None = None
+
+
+class RankedArm(Wire):
+    """An arm as it was run."""
+
+    name: str
+    fingerprint: str  # of the pipeline that was sent, preset included
+    preset: str | None
+    pipeline: Pipeline
+
+
+class RankReport(Wire):
+    """Which queries went through which arms. The order of `queries` is that of the metrics."""
+
+    queries: tuple[str, ...]
+    warmup: tuple[str, ...]
+    arms: tuple[RankedArm, ...]
+    depth: Count
+
+
+def choose(judged: Sequence[str], every: Sequence[str], experiment: Experiment) -> tuple[list[str], list[str]]:
+    """The queries to measure (all judged ones or a seeded sample, in file order) and those to warm up with.
+
+    Warm-up queries are others than the measured ones as far as there are any, so that no cache knows the latter yet.
+    """
+    dice = random.Random(experiment.seed)
+    measured = list(judged)
+    if experiment.queries is not None and experiment.queries < len(measured):
+        drawn = frozenset(dice.sample(sorted(measured), experiment.queries))
+        measured = [query for query in measured if query in drawn]
+    taken = frozenset(measured)
+    others = sorted(query for query in every if query not in taken)
+    pool = others if len(others) >= experiment.warmup else others + sorted(measured)
+    return measured, dice.sample(pool, min(experiment.warmup, len(pool)))
+
+
+def interleaved(queries: Sequence[str], arms: int) -> Iterator[tuple[int, str]]:
+    """(arm, query) for every pair, the arms in turn, so that a busy spell of the machine meets all of them alike.
+
+    Every other turn runs backwards (ABBA), so that none always follows the same one; and the arms are at different
+    places in the list of queries, so that no arm profits from what a query has just left in somebody's cache.
+    """
+    n = len(queries)
+    for turn in range(n):
+        order = range(arms) if turn % 2 == 0 else range(arms - 1, -1, -1)
+        for arm in order:
+            yield arm, queries[(turn + arm * n // arms) % n]
+
+
+async def rank(
+    client: GatewayClient,
+    experiment: Experiment,
+    arms: Sequence[Arm],
+    dataset: Dataset,
+    folder: RunFolder,
+) -> RankReport:
+    """Warms every arm up, measures, and leaves `answers/<arm>.jsonl` and `runs/<arm>.trec`.
+
+    A failed query is recorded, never retried and never fatal. But an arm that the gateway refuses as such (unknown
+    stage or preset, inline pipelines switched off) raises EvaluationError before anything is measured.
+    """
+    for arm in arms:
+        await _preflight(client, experiment, arm)
+    measured, warmup = choose(list(dataset.judgments), list(dataset.queries), experiment)
+    walk = interleaved(measured, len(arms))
+    with ExitStack() as files:
+        answers = [files.enter_context(folder.answers(arm.name).open("w", encoding="utf-8")) for arm in arms]
+        runs = [files.enter_context(folder.run_file(arm.name).open("w", encoding="utf-8")) for arm in arms]
+        with progress("Warming up", len(warmup) * len(arms), "queries") as advance:
+            for number, query in [(number, query) for query in warmup for number in range(len(arms))]:
+                record, _ = await _one(client, experiment, arms[number], query, dataset, "warmup")
+                answers[number].write(record.model_dump_json(exclude_defaults=True) + "\n")
+                advance(1)
+        timeouts = [0] * len(arms)
+        with progress("Ranking", len(measured) * len(arms), "queries") as advance:
+            for number, query in walk:
+                arm = arms[number]
+                if timeouts[number] >= MOST_TIMEOUTS:
+                    detail = f"not sent: {MOST_TIMEOUTS} queries in a row had timed out"
+                    record = AnswerRecord(query=query, phase="measured", error="abandoned", detail=detail)
+                else:
+                    record, hits = await _one(client, experiment, arm, query, dataset, "measured")
+                    timeouts[number] = timeouts[number] + 1 if record.error == "timeout" else 0
+                    write_run(runs[number], query, hits, arm.name)
+                answers[number].write(record.model_dump_json(exclude_defaults=True) + "\n")
+                advance(1)
+    report = RankReport(
+        queries=tuple(measured),
+        warmup=tuple(warmup),
+        arms=tuple(
+            RankedArm(name=arm.name, fingerprint=arm.pipeline.fingerprint, preset=arm.preset, pipeline=arm.pipeline)
+            for arm in arms
+        ),
+        depth=experiment.depth,
+    )
+    folder.write("rank.json", report)
+    return report
+
+
+async def _preflight(client: GatewayClient, experiment: Experiment, arm: Arm) -> None:
+    request = SearchRequest(query="can this pipeline run", pipeline=arm.asked, top=1)
+    try:
+        await client.search(experiment.target, request)
+    except GatewayError as error:
+        if 400 <= error.status < 500 and error.status != 429:
+            raise EvaluationError(f"pipeline {arm.name}: {error}") from error
+        # Anything else may pass; if it does not, every query says so in its own record.
+
+
+async def _one(
+    client: GatewayClient,
+    experiment: Experiment,
+    arm: Arm,
+    query: str,
+    dataset: Dataset,
+    phase: Literal["warmup", "measured"],
+) -> tuple[AnswerRecord, tuple[str, ...]]:
+    excluded = query in dataset.self_retrieved
+    record = AnswerRecord(query=query, phase=phase, excluded_self=excluded)
+    try:
+        request = SearchRequest(
+            query=dataset.queries[query],
+            pipeline=arm.asked,
+            top=experiment.depth,
+            exclude_ids=(query,) if excluded else (),
+        )
+    except ValidationError as error:
+        return record.model_copy(update={"error": "invalid_query", "detail": error.errors()[0]["msg"]}), ()
+    try:
+        timed = await client.search(experiment.target, request)
+        hits = _ranking(timed.answer, experiment.depth, request.exclude_ids)
+    except GatewayError as error:
+        return record.model_copy(update={"error": error.kind, "detail": str(error)}), ()
+    answer = timed.answer
+    answered = {
+        "latency_ms": timed.latency_ms,
+        "hits": len(hits),
+        "timings_ms": answer.timings_ms,
+        "degraded": answer.degraded,
+        "request_id": answer.request_id,
+        "generation": answer.collection,
+        "fingerprint": answer.pipeline.fingerprint,
+    }
+    return record.model_copy(update=answered), hits
+
+
+def _ranking(answer: SearchAnswer, depth: int, excluded: Sequence[str]) -> tuple[str, ...]:
+    """The ids, best first. An answer that breaks the wire's promises is an error, not a ranking."""
+    ids = tuple(hit.id for hit in answer.hits)
+    if len(set(ids)) < len(ids) or len(ids) > depth or set(ids) & set(excluded):
+        raise GatewayError("bad_answer", "the answer repeats a document, is too long, or holds an excluded one")
+    return ids

@@ -1,0 +1,115 @@
+"""A report for people: one table for the terminal, a page of Markdown for the folder. Takes values, gives text."""
+
+from collections.abc import Sequence
+
+from evaluator.report import Report
+
+COLUMNS = ("nDCG@10", "MRR@10", "MAP", "Recall@100", "P@10")
+
+
+def table(report: Report) -> str:
+    """The pipelines, one a row; it reads as Markdown and on a terminal alike."""
+    rows = [["pipeline", *COLUMNS, "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
+    for name, outcome in report.pipelines.items():
+        label = f"{name} ({outcome.preset})" if outcome.preset else name
+        latency = outcome.latency_ms
+        rows.append(
+            [label]
+            + [_figure(outcome.quality.get(metric), 4) for metric in COLUMNS]
+            + [_figure(latency.p50, 1), _figure(latency.p95, 1)]
+            + [str(outcome.queries), str(outcome.errors), str(outcome.degraded)]
+        )
+    return _aligned(rows)
+
+
+def page(report: Report) -> str:
+    """report.md."""
+    counts, manifest = report.counts, report.manifest
+    sample = f"{report.sample} drawn with seed {report.seed}" if report.sample else "all judged ones"
+    parts = [
+        f"# {report.experiment}: {report.dataset}, split {report.split}",
+        *(f"**{warning}**" for warning in report.warnings),
+        table(report),
+        "Quality: means over the judged queries that were asked for; a lost query counts as 0. nDCG has linear gain. "
+        f"Rankings are {report.depth} deep, and so is MAP. Latency: one query at a time, from sending to the last byte "
+        "read, of the very answers whose quality stands beside it; p99 only from 662 answers on.",
+        "## More figures",
+        _aligned(_details(report)),
+        "## Stages (ms, as the gateway reports them)",
+        _aligned(_stages(report)),
+    ]
+    if report.vector_recall:
+        parts += ["## Approximate against exact vector search", _aligned(_recalls(report))]
+    parts += [
+        "## The collection",
+        f"{counts.documents} documents, {counts.judged_queries} judged queries ({sample}), "
+        f"{counts.judgments} judgments. Without judgments and not sent: {counts.queries_without_judgments}. Judged without a positive: "
+        f"{counts.judged_without_positives}. Judged documents missing from the corpus: "
+        f"{counts.judged_documents_missing}. Negative judgments, taken as unjudged: {counts.negative_judgments}. "
+        f"Duplicate judgments: {counts.duplicate_judgments}. Self-retrieved: {counts.self_retrieved}. Characters "
+        f"stripped from queries: {counts.query_characters_stripped}, from documents: "
+        f"{counts.document_characters_stripped}. Metadata values dropped: {counts.metadata_values_dropped}.",
+        "## How it was made",
+        _aligned(
+            [
+                ["what", "value"],
+                ["generation", report.generation],
+                *(["engine of " + name, engine] for name, engine in report.engine.items()),
+                ["started", manifest.started_utc],
+                ["command", f"`{manifest.command}`"],
+                ["commit", f"{manifest.git_commit}{' + changes' if manifest.git_dirty else ''}"],
+                ["machine", f"{manifest.machine.cpu}, {manifest.machine.cores} cores, load {manifest.machine.load_1m}"],
+                ["python", manifest.python],
+            ]
+        ),
+        "Everything else (hashes, stamps, pipelines, versions): manifest.json and rank.json beside this file.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _details(report: Report) -> list[list[str]]:
+    rows = [["pipeline", "R_cap@100", "judged@10", "p99 ms", "max ms", "drift", "no hits", "self excluded", "run file"]]
+    for name, outcome in report.pipelines.items():
+        latency = outcome.latency_ms
+        rows.append(
+            [name]
+            + [_figure(outcome.quality.get(metric), 4) for metric in ("R_cap@100", "judged@10")]
+            + [_figure(latency.p99, 1), _figure(latency.max, 1), _figure(latency.drift, 2)]
+            + [str(outcome.no_hits), str(outcome.excluded_self), outcome.run_file]
+        )
+    return rows
+
+
+def _stages(report: Report) -> list[list[str]]:
+    rows = [["pipeline", "stage", "p50", "p95", "answers"]]
+    for name, outcome in report.pipelines.items():
+        for stage, time in outcome.stages_ms.items():
+            rows.append([name, stage, _figure(time.p50, 1), _figure(time.p95, 1), str(time.n)])
+    return rows
+
+
+def _recalls(report: Report) -> list[list[str]]:
+    rows = [["backend", "recall", "top", "queries", "vectors", "of them indexed"]]
+    for name, found in report.vector_recall.items():
+        rows.append(
+            [name, _figure(found.recall, 4), *map(str, (found.top, found.queries, found.vectors, found.indexed))]
+        )
+    return rows
+
+
+def _figure(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    # Names left, figures right.
+    cells = [
+        [
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        for row in rows
+    ]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (cells[0], rule, *cells[1:]))

@@ -1,0 +1,189 @@
+"""report.json: the format in which the outcome of a run is kept. Fields are only ever added within a version."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import FiniteFloat
+
+from evaluator.datasets import DatasetCounts
+from evaluator.experiment import Experiment
+from evaluator.ingest import IngestReport
+from evaluator.latency import Latency, percentile, summarise
+from evaluator.manifest import Manifest
+from evaluator.quality import cutoff
+from evaluator.rank import AnswerRecord, RankedArm, RankReport
+from evaluator.recall import VectorRecall
+from services.contracts.base import Count, Wire
+
+
+class QualityReport(Wire):
+    """What the quality step leaves: unrounded means per arm over `judged` queries."""
+
+    arms: dict[str, dict[str, FiniteFloat]]
+    judged: Count
+    run_queries_not_judged: dict[str, Count]  # in the run file, but not among the judged ones: ignored
+
+
+class QueryFigures(Wire):
+    """A line of quality/<arm>.jsonl."""
+
+    query: str
+    figures: dict[str, FiniteFloat]
+
+
+class StageTime(Wire):
+    """Milliseconds that the gateway reports for a stage, over the answered queries that ran it."""
+
+    p50: FiniteFloat
+    p95: FiniteFloat
+    n: Count
+
+
+class PipelineReport(Wire):
+    """One arm. Lost queries (`errors`) are in every mean of `quality`, as 0; they are not in `latency_ms`."""
+
+    fingerprint: str
+    preset: str | None  # the lexical preset that the experiment has set, if it has
+    quality: dict[str, FiniteFloat | None]  # by name (nDCG@10, …); null where the ranking was cut above the cutoff
+    latency_ms: Latency
+    stages_ms: dict[str, StageTime]
+    queries: Count  # sent and measured
+    judged: Count  # the denominator of every metric
+    errors: Count
+    errors_by_kind: dict[str, Count]
+    no_hits: Count  # answered, with an empty ranking
+    degraded: Count  # answered by less than the pipeline says
+    degraded_by_stage: dict[str, Count]  # `stage: reason`
+    excluded_self: Count
+    warmup: Count  # labelled warm-up answers, in no figure
+    run_queries_not_judged: Count
+    run_file: str  # relative to the folder of the report
+
+
+class Report(Wire):
+    """The outcome of a run. `valid` only if no query was lost or degraded and nothing changed under way."""
+
+    schema_version: Literal[1] = 1
+    experiment: str
+    dataset: str
+    split: str
+    collection: str
+    generation: str
+    engine: dict[str, str]  # by backend
+    seed: Count
+    depth: Count
+    sample: Count | None  # queries drawn with `seed`; null: all judged ones
+    valid: bool
+    warnings: tuple[str, ...]
+    pipelines: dict[str, PipelineReport]
+    vector_recall: dict[str, VectorRecall]
+    counts: DatasetCounts
+    ingest: IngestReport | None  # null when the collection was there already
+    manifest: Manifest
+
+
+def build(
+    experiment: Experiment,
+    manifest: Manifest,
+    counts: DatasetCounts,
+    ranked: RankReport,
+    records: Mapping[str, Sequence[AnswerRecord]],
+    quality: QualityReport,
+    recall: Mapping[str, VectorRecall],
+    ingested: IngestReport | None,
+    run_files: Mapping[str, str],
+) -> Report:
+    """Everything that the steps left, in one value."""
+    pipelines = {
+        arm.name: _pipeline(arm, ranked, records[arm.name], quality, run_files[arm.name]) for arm in ranked.arms
+    }
+    warnings = tuple(_warnings(manifest, ranked, records, pipelines, recall))
+    return Report(
+        experiment=experiment.name,
+        dataset=experiment.directory.resolve().name,
+        split=experiment.split,
+        collection=experiment.target,
+        generation=manifest.generation,
+        engine={name: state.engine for name, state in manifest.backends.items()},
+        seed=experiment.seed,
+        depth=ranked.depth,
+        sample=experiment.queries,
+        valid=not warnings,
+        warnings=warnings,
+        pipelines=pipelines,
+        vector_recall=dict(recall),
+        counts=counts,
+        ingest=ingested,
+        manifest=manifest,
+    )
+
+
+def _pipeline(
+    arm: RankedArm, ranked: RankReport, records: Sequence[AnswerRecord], quality: QualityReport, run_file: str
+) -> PipelineReport:
+    measured = [record for record in records if record.phase == "measured"]
+    answered = [record for record in measured if record.error is None]
+    kinds = Counter(record.error for record in measured if record.error is not None)
+    # A crash in the middle of `rank` leaves queries without any record: they are lost as well.
+    if missing := len(ranked.queries) - len(measured):
+        kinds["no_record"] += missing
+    stages: dict[str, list[float]] = {}
+    for record in answered:
+        for stage, ms in record.timings_ms.items():
+            stages.setdefault(stage, []).append(ms)
+    degradations = Counter(f"{item.stage}: {item.reason}" for record in answered for item in record.degraded)
+    return PipelineReport(
+        fingerprint=arm.fingerprint,
+        preset=arm.preset,
+        quality={
+            metric: value if cutoff(metric) <= ranked.depth else None
+            for metric, value in quality.arms[arm.name].items()
+        },
+        latency_ms=summarise([record.latency_ms for record in answered if record.latency_ms is not None]),
+        stages_ms={
+            stage: StageTime(p50=percentile(sorted(ms), 0.5), p95=percentile(sorted(ms), 0.95), n=len(ms))
+            for stage, ms in stages.items()
+        },
+        queries=len(ranked.queries),
+        judged=quality.judged,
+        errors=sum(kinds.values()),
+        errors_by_kind=dict(kinds),
+        no_hits=sum(record.hits == 0 for record in answered),
+        degraded=sum(bool(record.degraded) for record in answered),
+        degraded_by_stage=dict(degradations),
+        excluded_self=sum(record.excluded_self for record in measured),
+        warmup=sum(record.phase == "warmup" for record in records),
+        run_queries_not_judged=quality.run_queries_not_judged[arm.name],
+        run_file=run_file,
+    )
+
+
+def _warnings(
+    manifest: Manifest,
+    ranked: RankReport,
+    records: Mapping[str, Sequence[AnswerRecord]],
+    pipelines: Mapping[str, PipelineReport],
+    recall: Mapping[str, VectorRecall],
+) -> list[str]:
+    found = []
+    for arm in ranked.arms:
+        outcome = pipelines[arm.name]
+        if outcome.errors:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.errors_by_kind.items()))
+            found.append(f"{arm.name}: LOST {outcome.errors} of {outcome.queries} queries ({kinds}); they count as 0")
+        if outcome.degraded:
+            stages = ", ".join(f"{what} {count}" for what, count in sorted(outcome.degraded_by_stage.items()))
+            found.append(
+                f"{arm.name}: {outcome.degraded} answers were DEGRADED ({stages}): not this pipeline's figures"
+            )
+        answered = [record for record in records[arm.name] if record.phase == "measured" and record.error is None]
+        generations = {record.generation for record in answered} - {manifest.generation}
+        if generations:
+            found.append(
+                f"{arm.name}: answered from {sorted(map(str, generations))} too, not only {manifest.generation}"
+            )
+        if {record.fingerprint for record in answered} - {arm.fingerprint}:
+            found.append(f"{arm.name}: the gateway's pipeline was not the one that it had told of before")
+    found += [f"{name}: no recall figure: {measured.reason}" for name, measured in recall.items() if measured.reason]
+    return found

@@ -1,0 +1,37 @@
+"""The evaluator over HTTP: start an experiment, ask how far it is, fetch its report."""
+
+from fastapi import APIRouter
+
+from evaluator.experiment import Experiment
+from evaluator.jobs import Busy, Jobs, JobState, RunId
+from evaluator.report import Report
+from services.chassis.app import router
+from services.chassis.errors import Conflict, NotFound
+
+
+def experiment_routes(jobs: Jobs) -> APIRouter:
+    """Routes over the jobs of this process."""
+    routes = router()
+
+    @routes.post("/v1/experiments", status_code=202)
+    async def start(experiment: Experiment) -> JobState:
+        try:
+            return jobs.start(experiment)
+        except Busy as error:
+            raise Conflict(str(error)) from error
+
+    @routes.get("/v1/experiments/{run}")
+    async def state(run: RunId) -> JobState:
+        found = jobs.state(run)
+        if found is None:
+            raise NotFound(f"No run {run} here; POST /v1/experiments starts one.")
+        return found
+
+    @routes.get("/v1/experiments/{run}/report")
+    async def report(run: RunId) -> Report:
+        found = jobs.report(run)
+        if found is None:
+            raise NotFound(f"Run {run} has no report; GET /v1/experiments/{run} says how far it is.")
+        return found
+
+    return routes

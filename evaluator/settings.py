@@ -1,0 +1,22 @@
+"""The settings of the evaluator's HTTP service."""
+
+from pathlib import Path
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import SettingsConfigDict
+
+from services.chassis.settings import ServiceSettings
+
+
+class Settings(ServiceSettings):
+    """Read once, in `app.main`, from the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="EVALUATOR_", frozen=True, extra="ignore", env_nested_delimiter="__")
+
+    port: int = Field(8009, ge=0, le=65_535, description="Port to listen on.")
+    gateway_url: str = Field(
+        "http://127.0.0.1:8000",
+        validation_alias=AliasChoices("GATEWAY_URL", "gateway_url"),
+        description="Where the gateway is.",
+    )
+    runs: Path = Field(Path(".runs"), description="The folder that holds the runs, one folder each.")
