@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
 
@@ -15,8 +14,6 @@ from services.reranker.routes import score_router
 from services.reranker.scorer import Scorer
 from services.reranker.settings import Settings
 
-MODELS_FILE = Path(__file__).resolve().parents[2] / "deploy" / "models" / "models.yaml"
-
 
 def open_scorer(settings: Settings) -> Scorer:
     """The scorer that the settings name. Raises ModelError in one sentence."""
@@ -27,7 +24,7 @@ def open_scorer(settings: Settings) -> Scorer:
             return OverlapScorer()
         case "onnx":
             from services.inference.model import Engine
-            from services.inference.profiles import load_cross_encoder
+            from services.inference.profiles import MODELS_FILE, load_cross_encoder
             from services.reranker.scorer_onnx import OnnxScorer
 
             profile = load_cross_encoder(MODELS_FILE, settings.model)

@@ -8,8 +8,8 @@ import pytest
 
 from services.chassis.errors import Overloaded
 from services.inference.model import Engine
-from services.inference.profiles import load_cross_encoder
-from services.reranker.app import MODELS_FILE, open_scorer
+from services.inference.profiles import MODELS_FILE, load_cross_encoder
+from services.reranker.app import open_scorer
 from services.reranker.scorer import Scorer
 from services.reranker.scorer_onnx import OnnxScorer
 from services.reranker.scorer_overlap import OverlapScorer
