@@ -33,7 +33,7 @@ class Fuse(Wire):
     k: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 60
     normalisation: Literal["min-max", "z-score", "theoretical-min"] = "min-max"
     weights: tuple[Annotated[Number, Field(ge=0.0)], ...] | None = None  # one an input; equal shares when absent
-    inputs: Annotated[tuple["Retrieve | Fuse", ...], Field(min_length=2, max_length=8)]
+    inputs: Annotated[tuple["Source", ...], Field(min_length=2, max_length=8)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

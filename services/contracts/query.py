@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, FiniteFloat
+from pydantic import Discriminator, Field, FiniteFloat, Tag
 
 from services.contracts.base import Count, Depth, Name, QueryText, Wire
 from services.contracts.documents import MetadataValue
@@ -14,11 +14,21 @@ Included = Literal["title", "text", "metadata"]
 Reason = Literal["timeout", "unreachable", "overloaded", "refused", "failed", "deadline", "no_document_store"]
 
 
+def _named_or_inline(value: object) -> str:
+    return "name" if isinstance(value, str) else "inline"
+
+
+# Told apart by type, so that a fault in an inline pipeline is not reported as a bad name too.
+AskedPipeline = Annotated[
+    Annotated[Name, Tag("name")] | Annotated[Pipeline, Tag("inline")], Discriminator(_named_or_inline)
+]
+
+
 class SearchRequest(Wire):
     """A query for a collection, through a pipeline by name or (where the gateway allows it) inline."""
 
     query: QueryText
-    pipeline: Name | Pipeline = "hybrid"
+    pipeline: AskedPipeline = "hybrid"
     top: Depth = 10
     filter: Filter | None = None
     exclude_ids: ExcludedIds = ()

@@ -1,0 +1,55 @@
+"""Puts the gateway together: the only file that knows which transport its clients use."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI
+
+from gateway.backends import opened_backends
+from gateway.catalog import load_catalog
+from gateway.downstream import TransportFor, over_sockets
+from gateway.execute import Executor
+from gateway.generations import LOOK_S, Generations
+from gateway.indexing import Indexing
+from gateway.routes import collection_routes, pipeline_routes, search_routes
+from gateway.settings import GatewaySettings
+from services.chassis.app import create_app
+from services.chassis.instruments import Instruments
+from services.chassis.probes import Readiness
+from services.contracts.health import Check
+
+
+def build_app(settings: GatewaySettings, transport_for: TransportFor = over_sockets) -> FastAPI:
+    """The gateway. A pipeline that does not fit the backends ends the start with its file's name.
+
+    `transport_for` gives each backend's httpx transport; tests put whole services (ASGI) or faults there.
+    """
+    catalog = load_catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
+    instruments = Instruments()
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
+        async with opened_backends(settings.backends, transport_for, settings.connect_s) as backends:
+            generations = Generations(backends)
+            await generations.refresh(LOOK_S)
+            background = asyncio.create_task(generations.keep_fresh(settings.refresh_s))
+            executor = Executor(backends, generations, catalog, instruments)
+            routes = (
+                search_routes(executor),
+                pipeline_routes(catalog),
+                collection_routes(Indexing(backends, generations)),
+            )
+
+            async def readiness() -> tuple[Check, ...]:
+                # One retriever suffices: what else is gone is degraded and flagged, and must not take us down too.
+                gone = [f"{name}: {look.reason}" for name, look in generations.looks.items() if not look.reachable]
+                return (Check(name="retrievers", ok=len(gone) < len(generations.looks), detail="; ".join(gone)),)
+
+            try:
+                yield routes, readiness
+            finally:
+                background.cancel()
+                await asyncio.gather(background, return_exceptions=True)
+
+    return create_app("gateway", settings, instruments, opened)

@@ -1,0 +1,100 @@
+"""The backends by name and family, and what can be asked of them (the services' wire, architecture.md)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from gateway.downstream import Backend, Call, TransportFor
+from gateway.settings import BackendAddress, Family
+from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
+from services.contracts.documents import DeleteReport, DocumentsAnswer, IdsRequest, IndexReport, IndexRequest
+from services.contracts.rerank import ScoreAnswer, ScoreRequest
+from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+
+
+class Backends:
+    """All backends. The storing ones hold collections; the first lexical one among them is the document store."""
+
+    def __init__(self, backends: Mapping[str, Backend]) -> None:
+        self._by_name = dict(backends)
+        self.storing = tuple(backend for backend in backends.values() if backend.family != "reranker")
+        self.document_store = next((backend for backend in self.storing if backend.family == "lexical"), None)
+
+        self.families: dict[str, Family] = {name: backend.family for name, backend in backends.items()}
+
+    def __getitem__(self, name: str) -> Backend:
+        return self._by_name[name]
+
+
+@asynccontextmanager
+async def opened_backends(
+    addresses: Mapping[str, BackendAddress], transport_for: TransportFor, connect_s: float
+) -> AsyncIterator[Backends]:
+    """One client per backend, closed at the end."""
+    backends = {
+        name: Backend(name, address, transport_for(name, address), connect_s) for name, address in addresses.items()
+    }
+    try:
+        yield Backends(backends)
+    finally:
+        await asyncio.gather(*(backend.close() for backend in backends.values()))
+
+
+def _path(generation: str, action: str = "") -> str:
+    return f"/v1/collections/{generation}{action}"
+
+
+async def search(backend: Backend, generation: str, request: RetrievalRequest, timeout_s: float) -> RetrievalAnswer:
+    """One retrieval."""
+    return await backend.ask(
+        Call("POST", _path(generation, "/search"), timeout_s, request, reads=True), RetrievalAnswer
+    )
+
+
+async def score(backend: Backend, request: ScoreRequest, timeout_s: float) -> ScoreAnswer:
+    """One score a passage."""
+    return await backend.ask(Call("POST", "/v1/score", timeout_s, request, reads=True), ScoreAnswer)
+
+
+async def documents(backend: Backend, generation: str, request: IdsRequest, timeout_s: float) -> DocumentsAnswer:
+    """Documents by id, from the document store."""
+    return await backend.ask(
+        Call("POST", _path(generation, "/documents/get"), timeout_s, request, reads=True), DocumentsAnswer
+    )
+
+
+async def held(backend: Backend, timeout_s: float) -> CollectionStates:
+    """Every generation that the backend holds; asked past the breaker."""
+    return await backend.look(Call("GET", "/v1/collections", timeout_s, reads=True), CollectionStates)
+
+
+async def declare(
+    backend: Backend, generation: str, declaration: CollectionDeclaration, timeout_s: float
+) -> CollectionState:
+    """Makes a generation, or checks that the one there is the same."""
+    return await backend.ask(Call("PUT", _path(generation), timeout_s, declaration), CollectionState)
+
+
+async def index(backend: Backend, generation: str, batch: IndexRequest, timeout_s: float) -> IndexReport:
+    """A batch in; idempotent by id, but never repeated by us: it is the caller's to send again."""
+    return await backend.ask(Call("POST", _path(generation, "/documents"), timeout_s, batch), IndexReport)
+
+
+async def delete(backend: Backend, generation: str, ids: IdsRequest, timeout_s: float) -> DeleteReport:
+    """Documents out, by id."""
+    return await backend.ask(Call("POST", _path(generation, "/documents/delete"), timeout_s, ids), DeleteReport)
+
+
+async def finish(backend: Backend, generation: str, timeout_s: float) -> CollectionState:
+    """Refreshes, merges, waits for vector indexes; goes on where it was when asked again."""
+    return await backend.ask(Call("POST", _path(generation, "/finish"), timeout_s), CollectionState)
+
+
+async def publish(backend: Backend, generation: str, timeout_s: float) -> CollectionState:
+    """Makes this generation the published one of its name."""
+    return await backend.ask(Call("POST", _path(generation, "/publish"), timeout_s), CollectionState)
+
+
+async def remove(backend: Backend, generation: str, timeout_s: float) -> None:
+    """Removes a generation."""
+    await backend.tell(Call("DELETE", _path(generation), timeout_s))

@@ -1,0 +1,154 @@
+"""The pipelines that can be asked for: files parsed at the start, and those that a search brings along."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from gateway.settings import BackendAddress, Family
+from services.chassis.errors import BadInput, UnknownPipeline
+from services.contracts.pipelines import Cut, Fuse, Pipeline, PipelineList, PipelineView, Rerank, Retrieve, walk
+
+STAGE_KINDS = "retrieve, fuse, rerank, cut"
+# A pipeline is data from outside: what it costs is bounded before anything is asked of a backend.
+MOST_RETRIEVES = 16
+MOST_RERANKS = 4
+DEEPEST_FUSE = 4
+LARGEST_WEIGHT = 1_000.0
+
+
+class PipelineError(ValueError):
+    """A pipeline cannot be walked over the present backends; the message says what to change."""
+
+
+class Catalog:
+    """Pipelines by name, each checked against the backends that there are."""
+
+    def __init__(
+        self, pipelines: Mapping[str, Pipeline], backends: Mapping[str, BackendAddress], *, inline: bool
+    ) -> None:
+        self._pipelines = dict(pipelines)
+        self._backends = dict(backends)
+        self._inline = inline
+
+    def resolve(self, asked: str | Pipeline) -> Pipeline:
+        """The pipeline of that name, or the given one once it is checked. Raises UnknownPipeline or BadInput."""
+        if isinstance(asked, str):
+            return self._named(asked)
+        if not self._inline:
+            raise BadInput(
+                "Inline pipelines are switched off here (GATEWAY_INLINE_PIPELINES); name one of: "
+                f"{', '.join(sorted(self._pipelines))}."
+            )
+        try:
+            check(asked, self._backends)
+        except PipelineError as error:
+            raise BadInput(f"pipeline: {error}") from error
+        return asked
+
+    def view(self, name: str) -> PipelineView:
+        """One pipeline by name. Raises UnknownPipeline."""
+        pipeline = self._named(name)
+        return PipelineView(name=name, fingerprint=pipeline.fingerprint, pipeline=pipeline)
+
+    def views(self) -> PipelineList:
+        """All pipelines, by name."""
+        return PipelineList(pipelines=tuple(self.view(name) for name in sorted(self._pipelines)))
+
+    def _named(self, name: str) -> Pipeline:
+        if name not in self._pipelines:
+            raise UnknownPipeline(f"There is no pipeline '{name}'; known: {', '.join(sorted(self._pipelines))}.")
+        return self._pipelines[name]
+
+
+def load_catalog(directory: Path, backends: Mapping[str, BackendAddress], *, inline: bool) -> Catalog:
+    """All `*.yaml` of a directory. Raises PipelineError naming the file and what is wrong with it."""
+    pipelines: dict[str, Pipeline] = {}
+    for path in sorted(directory.glob("*.yaml")):
+        try:
+            pipeline = parse(path.read_text())
+            check(pipeline, backends)
+            if pipeline.name != path.stem:
+                raise PipelineError(f"name '{pipeline.name}' differs from the file's")
+        except PipelineError as error:
+            raise PipelineError(f"{path}: {error}") from error
+        pipelines[pipeline.name] = pipeline
+    if not pipelines:
+        raise PipelineError(f"{directory}: no pipeline (*.yaml) there; see GATEWAY_PIPELINES")
+    return Catalog(pipelines, backends, inline=inline)
+
+
+def parse(text: str) -> Pipeline:
+    """A pipeline from YAML. Raises PipelineError with every place that is wrong and the legal kinds of stages."""
+    try:
+        return Pipeline.model_validate(yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise PipelineError(f"not valid YAML: {error}") from error
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(str(part) for part in fault['loc']) or 'pipeline'}: {fault['msg']}"
+            for fault in error.errors(include_url=False, include_input=False)
+        )
+        raise PipelineError(f"{faults} (kinds of stages: {STAGE_KINDS})") from error
+
+
+def check(pipeline: Pipeline, backends: Mapping[str, BackendAddress]) -> None:
+    """Raises PipelineError unless every stage names a backend of a fitting family and the whole is bounded."""
+    if isinstance(pipeline.stages[0], Fuse) and _depth(pipeline.stages[0]) > DEEPEST_FUSE:
+        raise PipelineError(f"fuse stages may be nested {DEEPEST_FUSE} deep at most")
+    stages = list(walk(pipeline))
+    families = {name: backend.family for name, backend in backends.items()}
+    for kind, most in ((Retrieve, MOST_RETRIEVES), (Rerank, MOST_RERANKS)):
+        count = sum(isinstance(item.stage, kind) for item in stages)
+        if count > most:
+            raise PipelineError(f"{count} {kind.__name__.lower()} stages, at most {most} are allowed")
+    for item in stages:
+        match item.stage:
+            case Retrieve() as stage:
+                _check_retrieve(item.id, stage, backends)
+            case Fuse(weights=weights) if weights and max(weights) > LARGEST_WEIGHT:
+                raise PipelineError(f"stage '{item.id}': weights may be at most {LARGEST_WEIGHT:g}")
+            case Fuse(method="weighted", normalisation="theoretical-min", inputs=inputs):
+                if any(isinstance(source, Fuse) and floor_of(source, families) is None for source in inputs):
+                    raise PipelineError(
+                        f"stage '{item.id}': theoretical-min needs inputs with a least score; z-scores have none"
+                    )
+            case Rerank(backend=name):
+                _check_family(item.id, name, ("reranker",), backends)
+                if not any(backend.family == "lexical" for backend in backends.values()):
+                    raise PipelineError(f"stage '{item.id}': re-ranking needs a lexical backend, the document store")
+            case Fuse() | Cut():
+                pass
+
+
+def floor_of(stage: Retrieve | Fuse, families: Mapping[str, Family]) -> float | None:
+    """The least score that a stage can give: BM25 0, cosine -1, sums of non-negative shares 0; z-scores have none."""
+    match stage:
+        case Retrieve(backend=name):
+            return 0.0 if families[name] == "lexical" else -1.0
+        case Fuse(method="weighted", normalisation="z-score"):
+            return None
+        case Fuse():
+            return 0.0
+
+
+def _depth(stage: Retrieve | Fuse) -> int:
+    if isinstance(stage, Retrieve):
+        return 0
+    return 1 + max(_depth(source) for source in stage.inputs)
+
+
+def _check_retrieve(identity: str, stage: Retrieve, backends: Mapping[str, BackendAddress]) -> None:
+    family = _check_family(identity, stage.backend, ("lexical", "dense"), backends)
+    if stage.preset is not None and family != "lexical":
+        raise PipelineError(f"stage '{identity}': presets are lexical; backend '{stage.backend}' is {family}")
+    if stage.exact and family == "lexical":
+        raise PipelineError(f"stage '{identity}': exact is for vectors; backend '{stage.backend}' is lexical")
+
+
+def _check_family(identity: str, name: str, fitting: tuple[str, ...], backends: Mapping[str, BackendAddress]) -> str:
+    fit = sorted(known for known, backend in backends.items() if backend.family in fitting)
+    if name not in fit:
+        raise PipelineError(f"stage '{identity}': no backend '{name}' for this; there are: {', '.join(fit) or 'none'}")
+    return backends[name].family

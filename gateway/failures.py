@@ -1,0 +1,76 @@
+"""What a backend can do to us, in the words of the wire, and the problem that it becomes for our caller."""
+
+from services.chassis.errors import (
+    BadInput,
+    BodyTooLarge,
+    Conflict,
+    DeadlineExceeded,
+    Overloaded,
+    ProblemError,
+    StampMismatch,
+    Unavailable,
+    UnknownCollection,
+    UpstreamFailed,
+)
+from services.contracts.query import Reason
+
+
+class BackendFailed(Exception):
+    """A backend gave no usable answer. `status` is its HTTP status, where it gave one; `kind` its problem's name."""
+
+    def __init__(
+        self,
+        backend: str,
+        reason: Reason,
+        detail: str,
+        *,
+        status: int | None = None,
+        kind: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(f"{backend}: {detail}")
+        self.backend = backend
+        self.reason = reason
+        self.detail = detail
+        self.status = status
+        self.kind = kind
+        self.retry_after_s = retry_after_s
+
+    @property
+    def unknown_generation(self) -> bool:
+        """The backend holds no such generation."""
+        return self.status == 404 and self.kind == UnknownCollection.kind
+
+    @property
+    def caller_erred(self) -> bool:
+        """The backend understood the request and finds fault with what the caller asked for."""
+        return self.status == 422
+
+
+def as_problem(failure: BackendFailed) -> ProblemError:
+    """The problem for a request that cannot be answered without this backend: a fault of the caller's stays a 4xx."""
+    detail = str(failure)
+    match failure.status:
+        case 404 if failure.unknown_generation:
+            return UnknownCollection(f"{detail} Begin the collection again with PUT.")
+        case 409 if failure.kind == StampMismatch.kind:
+            return StampMismatch(f"{detail} To rebuild beside the live one, begin with new_generation: true.")
+        case 409:
+            return Conflict(detail)
+        case 413:
+            return BodyTooLarge(detail)
+        case 422:
+            return BadInput(detail)
+    match failure.reason:
+        case "overloaded":
+            return Overloaded(f"{detail} Try again after the seconds in Retry-After.")
+        case "timeout" | "deadline":
+            return DeadlineExceeded(
+                f"{detail} Send the same again, it goes on where it was; or a larger X-Deadline-Ms."
+            )
+        case "unreachable":
+            return Unavailable(f"{detail} Try again when it is back.", retry_after_s=1)
+        case _ if failure.status == 503:
+            return Unavailable(detail, retry_after_s=1)
+        case _:
+            return UpstreamFailed(detail)

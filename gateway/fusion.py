@@ -1,0 +1,133 @@
+"""Rankings in, one ranking out: reciprocal ranks, weighted sums, the re-ranker's mix. Pure: no I/O, no clock.
+
+Conventions: metrics-and-parity 4.9 (degenerate cases), 4.18 (duplicates), 4.20 and 4.21 (ranks from 1, by score).
+Every ranking that leaves here is in the one total order (score descending, id ascending) and its scores never rise.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+Normalisation = Literal["min-max", "z-score", "theoretical-min"]
+
+
+class Scored(NamedTuple):
+    """A document and its score; higher is better."""
+
+    id: str
+    score: float
+
+
+Ranking = tuple[Scored, ...]
+
+
+class Leg(NamedTuple):
+    """One input of a fusion. `floor` is the least score that its kind can give (BM25 0, cosine -1), if there is one."""
+
+    ranking: Ranking
+    weight: float = 1.0
+    floor: float | None = None
+
+
+def ranked(scored: Iterable[Scored]) -> Ranking:
+    """The total order: score descending, then id ascending; of an id that stands twice, the best place counts."""
+    best: dict[str, Scored] = {}
+    for one in sorted(scored, key=lambda one: (-one.score, one.id)):
+        best.setdefault(one.id, one)
+    return tuple(best.values())
+
+
+def reciprocal_rank(legs: Sequence[Leg], k: int = 60) -> Ranking:
+    """Sums `weight / (k + rank)`, ranks from 1 (Cormack et al. 2009); who is absent from a leg gets nothing of it."""
+    return _summed(
+        {one.id: leg.weight / (k + rank) for rank, one in enumerate(ranked(leg.ranking), start=1)} for leg in legs
+    )
+
+
+def weighted(legs: Sequence[Leg], normalisation: Normalisation) -> Ranking:
+    """Sums `weight * normalised score`.
+
+    A document absent from a leg gets 0 there, under z-score that leg's least value. An empty leg gives nothing.
+    """
+    documents = {one.id for leg in legs for one in leg.ranking}
+    parts: list[dict[str, float]] = []
+    for leg in legs:
+        values = _normalised(leg, normalisation)
+        if not values:
+            continue
+        absent = min(values.values()) if normalisation == "z-score" else 0.0
+        parts.append({document: leg.weight * values.get(document, absent) for document in documents})
+    return _summed(parts)
+
+
+def mixed(first: Ranking, reranked: Mapping[str, float], weight: float) -> Ranking:
+    """`weight * z(re-ranker) + (1 - weight) * z(first stage)` over the documents that the re-ranker scored.
+
+    The others keep their order beneath them, at scores below.
+    """
+    seen = [one for one in first if one.id in reranked]
+    if not seen:
+        return first
+    rerank_z = _z_scores([reranked[one.id] for one in seen])
+    first_z = _z_scores([one.score for one in seen])
+    head = ranked(
+        Scored(one.id, weight * high + (1 - weight) * low)
+        for one, high, low in zip(seen, rerank_z, first_z, strict=True)
+    )
+    # Only the order of the rest means anything: one step each below the lowest z keeps it under any sorting by score.
+    lowest = head[-1].score
+    rest = (one for one in first if one.id not in reranked)
+    return head + tuple(Scored(one.id, lowest - place) for place, one in enumerate(rest, start=1))
+
+
+def _summed(parts: Iterable[Mapping[str, float]]) -> Ranking:
+    terms: dict[str, list[float]] = {}
+    for part in parts:
+        for document, value in part.items():
+            terms.setdefault(document, []).append(value)
+    # fsum is exact, so the order of the legs cannot change a score by a last bit and with it a tie.
+    return ranked(Scored(document, math.fsum(values)) for document, values in terms.items())
+
+
+def _normalised(leg: Leg, normalisation: Normalisation) -> dict[str, float]:
+    ranking = ranked(leg.ranking)
+    if not ranking:
+        return {}
+    scores = [one.score for one in ranking]
+    match normalisation:
+        case "min-max":
+            values = _from_floor(scores, min(scores))
+        case "z-score":
+            values = _z_scores(scores)
+        case "theoretical-min":
+            if leg.floor is None:
+                raise ValueError("theoretical-min needs the least score that each leg can give")
+            values = _from_floor(scores, leg.floor)
+    return {one.id: value for one, value in zip(ranking, values, strict=True)}
+
+
+def _from_floor(scores: Sequence[float], floor: float) -> list[float]:
+    """0 at the floor, 1 at the highest; all 1 when nothing lies between them."""
+    *scaled, low = _scaled([*scores, floor])
+    spread = max(scaled) - low
+    if spread <= 0:
+        return [1.0] * len(scaled)
+    return [max(0.0, (score - low) / spread) for score in scaled]
+
+
+def _z_scores(scores: Sequence[float]) -> list[float]:
+    """Population z-scores; all 0 when the scores are equal."""
+    if min(scores) == max(scores):
+        return [0.0] * len(scores)  # not left to the arithmetic: the mean of equal numbers may differ from them
+    scaled = _scaled(scores)
+    mean = math.fsum(scaled) / len(scaled)
+    deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in scaled) / len(scaled))
+    if not deviation:
+        return [0.0] * len(scores)
+    return [(score - mean) / deviation for score in scaled]
+
+
+def _scaled(scores: Sequence[float]) -> list[float]:
+    """The scores times one power of two (exact) so that neither differences nor squares overflow or vanish."""
+    _, exponent = math.frexp(max(abs(score) for score in scores))
+    return [math.ldexp(score, -exponent) for score in scores]

@@ -1,0 +1,193 @@
+"""Which generation a collection's name means. Nothing is kept here that the backends do not say of themselves."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gateway import backends as wire
+from gateway.backends import Backends
+from gateway.downstream import Backend
+from gateway.failures import BackendFailed
+from services.chassis.errors import Unavailable, UnknownCollection
+from services.contracts.collections import BackendState, CollectionState, CollectionView
+
+LOOK_S = 1.0
+
+
+def name_of(generation: str) -> str:
+    """`scifact` of `scifact@2`."""
+    return generation.rpartition("@")[0]
+
+
+def number_of(generation: str) -> int:
+    """2 of `scifact@2`."""
+    return int(generation.rpartition("@")[2])
+
+
+def live_of(states: Iterable[CollectionState]) -> str | None:
+    """What searches see: the highest generation that any backend has published. `states` are of one name."""
+    return max((state.generation for state in states if state.published), key=number_of, default=None)
+
+
+def building_of(states: Iterable[CollectionState]) -> str | None:
+    """The highest generation above the live one that exists anywhere."""
+    states = tuple(states)
+    live = live_of(states)
+    highest = max((state.generation for state in states), key=number_of, default=None)
+    if highest is None or (live is not None and number_of(highest) <= number_of(live)):
+        return None
+    return highest
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a backend last said that it holds (None: it never answered), and whether it answered the last time."""
+
+    states: tuple[CollectionState, ...] | None
+    reachable: bool
+    reason: str | None
+    asked_at: float = float("-inf")
+
+
+class Generations:
+    """The view of all storing backends, refreshed about once a second and whenever a name is not known."""
+
+    def __init__(self, backends: Backends) -> None:
+        self._backends = backends
+        self._looks: dict[str, Look] = {
+            backend.name: Look(None, reachable=False, reason="not asked yet") for backend in backends.storing
+        }
+        self._refreshing = asyncio.Lock()
+        self._refreshed_at = float("-inf")
+
+    async def keep_fresh(self, every_s: float) -> None:
+        """Looks for ever, at each backend on its own, so that a hung one does not hold up what the others say."""
+        async with asyncio.TaskGroup() as group:
+            for backend in self._backends.storing:
+                group.create_task(self._keep_looking(backend, every_s))
+
+    async def _keep_looking(self, backend: Backend, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            await self._look(backend)
+
+    async def refresh(self, wait_s: float) -> None:
+        """Looks at every backend once, now, and waits so long for it. Who comes meanwhile shares the next look."""
+        asked_at = time.monotonic()
+        # A caller in a hurry gives up waiting; what a backend may take to answer does not depend on callers.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s), self._refreshing:
+                if self._refreshed_at >= asked_at:
+                    return
+                started = time.monotonic()
+                await asyncio.gather(*(self._look(backend) for backend in self._backends.storing))
+                self._refreshed_at = started
+
+    async def _look(self, backend: Backend) -> None:
+        asked_at = time.monotonic()
+        try:
+            look = Look((await wire.held(backend, LOOK_S)).collections, reachable=True, reason=None, asked_at=asked_at)
+        except BackendFailed as failure:
+            # What it said last is kept: a collection does not vanish with a restart.
+            states = self._looks[backend.name].states
+            look = Look(states, reachable=False, reason=f"{failure.reason}: {failure.detail}", asked_at=asked_at)
+        # A slow look of the background must not overwrite what a later one has seen.
+        if look.asked_at >= self._looks[backend.name].asked_at:
+            self._looks[backend.name] = look
+
+    @property
+    def looks(self) -> Mapping[str, Look]:
+        """The last look at each storing backend, by its name."""
+        return self._looks
+
+    def names(self) -> list[str]:
+        """All collections of which any backend holds a generation."""
+        return sorted({name_of(state.generation) for look in self._looks.values() for state in look.states or ()})
+
+    def states(self, name: str) -> dict[str, tuple[CollectionState, ...]]:
+        """What each backend holds of a collection."""
+        return {
+            backend: tuple(state for state in look.states or () if name_of(state.generation) == name)
+            for backend, look in self._looks.items()
+        }
+
+    def live(self, name: str) -> str | None:
+        """The generation that searches see, as far as we know."""
+        return live_of(self._all(name))
+
+    def building(self, name: str) -> str | None:
+        """The generation that is being built, as far as we know."""
+        return building_of(self._all(name))
+
+    def _all(self, name: str) -> list[CollectionState]:
+        return [state for states in self.states(name).values() for state in states]
+
+    async def searchable(self, name: str, wait_s: float) -> str:
+        """The live generation; asks the backends before it says that there is none.
+
+        Raises UnknownCollection, or Unavailable while a backend that never answered could still know the name.
+        """
+        if self.live(name) is None:
+            await self.refresh(wait_s)
+        live = self.live(name)
+        if live is not None:
+            return live
+        if self.building(name) is not None:
+            raise UnknownCollection(
+                f"Collection '{name}' has no published generation yet; POST /v1/collections/{name}/publish first."
+            )
+        raise self._unknown(name)
+
+    async def writable(self, name: str, wait_s: float) -> str:
+        """Where documents go: the generation being built if there is one, else the live one. Always asks anew."""
+        await self.refresh(wait_s)
+        target = self.building(name) or self.live(name)
+        if target is None:
+            raise self._unknown(name)
+        return target
+
+    async def readable(self, name: str, wait_s: float) -> str:
+        """Where documents are read: the live generation, or the one being built while there is no other."""
+        if self.live(name) is None:
+            return await self.writable(name, wait_s)
+        return await self.searchable(name, wait_s)
+
+    def _unknown(self, name: str) -> UnknownCollection | Unavailable:
+        silent = sorted(backend for backend, look in self._looks.items() if look.states is None)
+        if silent:
+            return Unavailable(
+                f"No reachable backend knows collection '{name}', and {', '.join(silent)} has not answered since the "
+                "gateway started; try again when it is back.",
+                retry_after_s=1,
+            )
+        known = ", ".join(self.names()) or "none yet"
+        return UnknownCollection(
+            f"There is no collection '{name}'; known: {known}. PUT /v1/collections/{name} begins it."
+        )
+
+    def require_all(self) -> None:
+        """Raises Unavailable unless every storing backend answered the last look: building needs all of them."""
+        gone = [f"{backend} ({look.reason})" for backend, look in self._looks.items() if not look.reachable]
+        if gone:
+            raise Unavailable(f"Every storing backend is needed for this; gone: {'; '.join(gone)}", retry_after_s=1)
+
+    def view(self, name: str) -> CollectionView:
+        """A collection as all backends see it."""
+        families = {backend.name: backend.family for backend in self._backends.storing}
+        return CollectionView(
+            collection=name,
+            live=self.live(name),
+            building=self.building(name),
+            backends=tuple(
+                BackendState(
+                    backend=backend,
+                    family=families[backend],
+                    reachable=self._looks[backend].reachable,
+                    generations=states,
+                    reason=self._looks[backend].reason,
+                )
+                for backend, states in self.states(name).items()
+            ),
+        )

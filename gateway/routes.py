@@ -1,0 +1,87 @@
+"""The gateway's routes: HTTP in and out, no logic (architecture.md, The wire)."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+
+from gateway.catalog import Catalog
+from gateway.execute import Executor
+from gateway.indexing import Indexing
+from services.chassis.app import router
+from services.contracts.base import Name
+from services.contracts.collections import BeginCollection, CollectionBegun, CollectionList, CollectionView, Published
+from services.contracts.documents import DocumentsAnswer, FanOutReport, IdsRequest, IndexRequest
+from services.contracts.pipelines import PipelineList, PipelineView
+from services.contracts.query import SearchAnswer, SearchRequest
+
+CollectionName = Annotated[Name, Path(description="A collection: lower-case letters, digits, - and _, at most 64.")]
+PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.")]
+
+
+def search_routes(executor: Executor) -> APIRouter:
+    """The one that apps call."""
+    routes = router()
+
+    @routes.post("/v1/collections/{collection}/search", response_model=SearchAnswer, tags=["search"])
+    async def search(collection: CollectionName, request: SearchRequest) -> Response:
+        answer = await executor.search(collection, request)
+        # Written here, or every hit would be validated a second time; what was not asked for is left out.
+        return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
+
+    return routes
+
+
+def pipeline_routes(catalog: Catalog) -> APIRouter:
+    """What can be asked for."""
+    routes = router()
+
+    @routes.get("/v1/pipelines", tags=["pipelines"])
+    async def list_pipelines() -> PipelineList:
+        return catalog.views()
+
+    @routes.get("/v1/pipelines/{name}", tags=["pipelines"])
+    async def get_pipeline(name: PipelineName) -> PipelineView:
+        return catalog.view(name)
+
+    return routes
+
+
+def collection_routes(indexing: Indexing) -> APIRouter:
+    """Collections and their documents."""
+    routes = router()
+
+    @routes.get("/v1/collections", tags=["collections"])
+    async def list_collections() -> CollectionList:
+        return await indexing.collections()
+
+    @routes.get("/v1/collections/{collection}", tags=["collections"])
+    async def get_collection(collection: CollectionName) -> CollectionView:
+        return await indexing.collection(collection)
+
+    @routes.put("/v1/collections/{collection}", tags=["collections"])
+    async def begin_collection(
+        collection: CollectionName, declaration: BeginCollection | None = None
+    ) -> CollectionBegun:
+        return await indexing.begin(collection, declaration or BeginCollection())
+
+    @routes.delete("/v1/collections/{collection}", status_code=204, tags=["collections"])
+    async def delete_collection(collection: CollectionName) -> None:
+        await indexing.remove(collection)
+
+    @routes.post("/v1/collections/{collection}/publish", tags=["collections"])
+    async def publish(collection: CollectionName) -> Published:
+        return await indexing.publish(collection)
+
+    @routes.post("/v1/collections/{collection}/documents", tags=["documents"])
+    async def index_documents(collection: CollectionName, batch: IndexRequest) -> FanOutReport:
+        return await indexing.index(collection, batch)
+
+    @routes.post("/v1/collections/{collection}/documents/get", tags=["documents"])
+    async def get_documents(collection: CollectionName, ids: IdsRequest) -> DocumentsAnswer:
+        return await indexing.get_documents(collection, ids)
+
+    @routes.post("/v1/collections/{collection}/documents/delete", tags=["documents"])
+    async def delete_documents(collection: CollectionName, ids: IdsRequest) -> FanOutReport:
+        return await indexing.delete_documents(collection, ids)
+
+    return routes

@@ -1,0 +1,55 @@
+"""The gateway's settings, read once from the environment (GATEWAY_…)."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from services.chassis.settings import ServiceSettings
+from services.contracts.base import Name
+
+Family = Literal["lexical", "dense", "reranker"]
+
+
+class BackendAddress(BaseModel):
+    """Where a backend is, and what it can do."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    family: Family
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+(/[^\s]*)?$")]
+
+
+DEFAULT_BACKENDS = {
+    "lexical": BackendAddress(family="lexical", url="http://127.0.0.1:8001"),
+    "dense": BackendAddress(family="dense", url="http://127.0.0.1:8002"),
+    "reranker": BackendAddress(family="reranker", url="http://127.0.0.1:8003"),
+}
+
+
+class GatewaySettings(ServiceSettings):
+    """Where the backends are and which pipelines are served over them."""
+
+    model_config = SettingsConfigDict(env_prefix="GATEWAY_", frozen=True, extra="ignore", env_nested_delimiter="__")
+
+    port: int = Field(8000, ge=0, le=65_535, description="Port to listen on.")
+    backends: dict[Name, BackendAddress] = Field(
+        DEFAULT_BACKENDS,
+        description='Backends by name, as JSON: {"lexical": {"family": "lexical", "url": "http://..."}, ...}. '
+        "The first one of family lexical is the document store.",
+    )
+    pipelines: Path = Field(
+        Path(__file__).parent / "pipelines", description="Directory of the pipelines (*.yaml) served by name."
+    )
+    inline_pipelines: bool = Field(True, description="Whether a search may bring its own pipeline.")
+    refresh_s: float = Field(
+        1.0, gt=0.0, le=60.0, description="Seconds between two looks at which generations the backends hold."
+    )
+    connect_s: float = Field(0.5, gt=0.0, le=10.0, description="Seconds that a connection to a backend may take.")
+
+    @model_validator(mode="after")
+    def _has_a_retriever(self) -> Self:
+        if not any(backend.family != "reranker" for backend in self.backends.values()):
+            raise ValueError("GATEWAY_BACKENDS: name at least one backend of family lexical or dense")
+        return self

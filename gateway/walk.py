@@ -1,0 +1,233 @@
+"""One walk of one query through one pipeline over one generation, and what is known of it afterwards."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+from gateway import backends as wire
+from gateway.backends import Backends
+from gateway.budget import Budget
+from gateway.catalog import floor_of
+from gateway.failures import BackendFailed
+from gateway.fusion import Leg, Ranking, Scored, mixed, ranked, reciprocal_rank, weighted
+from gateway.generations import Generations, name_of
+from gateway.texts import Texts, fitting
+from services.chassis.errors import BadInput, DeadlineExceeded, Unavailable
+from services.contracts.documents import Document
+from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, Pipeline, Rerank, Retrieve, walk
+from services.contracts.query import Degradation, Reason, SearchRequest
+from services.contracts.rerank import ScoreRequest
+from services.contracts.retrieval import RetrievalRequest
+
+StageKind = Literal["retrieve", "fuse", "rerank", "cut", "include"]
+
+# Shares of the time that is left: all retrieves run at once, each re-ranking and the final texts come after them.
+RETRIEVAL, RERANKING, INCLUDING = 1.0, 1.0, 0.25
+
+
+class GenerationMovedError(Exception):
+    """The generation was replaced while we walked over it: another walk, over the new one, is due."""
+
+
+class Walk:
+    """Walks once. Failures that the pipeline allows end up in `degraded`, all others are raised as problems."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        generations: Generations,
+        pipeline: Pipeline,
+        request: SearchRequest,
+        generation: str,
+        budget: Budget,
+        *,
+        may_move: bool,
+    ) -> None:
+        self._backends = backends
+        self._generations = generations
+        self._pipeline = pipeline
+        self._request = request
+        self._generation = generation
+        self._budget = budget
+        self._may_move = may_move
+        self._texts = Texts(backends.document_store, generation)
+        self.outputs: dict[str, Ranking] = {}
+        self.timings_ms: dict[str, float] = {}
+        self.degraded: list[tuple[StageKind, Degradation]] = []
+
+    async def run(self) -> Ranking:
+        """The final ranking, at most as long as the request's `top`."""
+        stages = list(walk(self._pipeline))
+        after = [item for item in stages if isinstance(item.stage, Rerank | Cut)]
+        rerankings = sum(isinstance(item.stage, Rerank) for item in after)
+        outcomes = await self._retrieve_all(stages, later=self._later(rerankings))
+        ranking = self._fused(stages, outcomes)
+        for item in after:
+            started = time.perf_counter()
+            if isinstance(item.stage, Rerank):
+                rerankings -= 1
+                ranking = await self._reranked(item.id, item.stage, ranking, self._later(rerankings))
+            elif isinstance(item.stage, Cut):
+                ranking = ranking[: item.stage.top]
+            self._done(item.id, ranking, started)
+        return ranking[: self._request.top]
+
+    async def included(self, ids: Sequence[str]) -> dict[str, Document]:
+        """The documents of the answer, as many as can be had in time; what is lacking is flagged."""
+        if not ids or not self._request.include:
+            return {}
+        started = time.perf_counter()
+        try:
+            found = await self._texts.fetch(ids, self._timeout_s("include", INCLUDING, 0.0))
+        except BackendFailed as failure:
+            found = self._texts.at_hand(ids)
+            self._degrade("include", "include", failure.reason, str(failure), len(found), len(ids))
+        else:
+            self._flag_missing("include", "include", len(found), len(ids))
+        self.timings_ms["include"] = (time.perf_counter() - started) * 1000
+        return found
+
+    def _later(self, rerankings: int) -> float:
+        return RERANKING * rerankings + (INCLUDING if self._request.include else 0.0)
+
+    def _timeout_s(self, name: str, own: float, later: float) -> float:
+        timeout_s = self._budget.share_s(own, later)
+        if not timeout_s:
+            raise BackendFailed(name, "deadline", "no time was left for it; send a larger X-Deadline-Ms.")
+        return timeout_s
+
+    # Retrieval: every retrieve of the pipeline at once, wherever in the fusions it stands.
+
+    async def _retrieve_all(
+        self, stages: Sequence[IdentifiedStage], later: float
+    ) -> dict[str, Ranking | BackendFailed]:
+        legs = [(item.id, item.stage) for item in stages if isinstance(item.stage, Retrieve)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    identity: group.create_task(self._retrieved(identity, stage, later)) for identity, stage in legs
+                }
+        except ExceptionGroup as failures:
+            # The first one decides; the other legs were cancelled for it.
+            raise failures.exceptions[0] from None
+        return {identity: task.result() for identity, task in tasks.items()}
+
+    async def _retrieved(self, identity: str, stage: Retrieve, later: float) -> Ranking | BackendFailed:
+        started = time.perf_counter()
+        backend = self._backends[stage.backend]
+        request = RetrievalRequest(
+            query=self._request.query,
+            top=max(stage.top, self._request.top),
+            preset=stage.preset,
+            exact=stage.exact,
+            filter=self._request.filter,
+            exclude_ids=self._request.exclude_ids,
+        )
+        try:
+            timeout_s = self._timeout_s(backend.name, RETRIEVAL, later)
+            answer = await wire.search(backend, self._generation, request, timeout_s)
+        except BackendFailed as failure:
+            await self._let_pass(identity, stage, failure)
+            self.timings_ms[identity] = (time.perf_counter() - started) * 1000
+            return failure
+        ranking = ranked(Scored(hit.id, hit.score) for hit in answer.hits)
+        self._done(identity, ranking, started)
+        return ranking
+
+    async def _let_pass(self, identity: str, stage: Retrieve, failure: BackendFailed) -> None:
+        """Returns when the walk may go on without this leg; raises what the caller must hear otherwise."""
+        if failure.caller_erred:
+            raise BadInput(f"stage '{identity}': {failure}") from failure
+        if failure.unknown_generation and self._may_move:
+            await self._generations.refresh(self._budget.share_s(1.0, 1.0))
+            if self._generations.live(name_of(self._generation)) != self._generation:
+                raise GenerationMovedError from failure
+        if stage.on_failure == "fail":
+            raise _no_retriever({identity: failure}) from failure
+        self._texts.note_failure(failure)
+
+    # Fusion: pure, inputs before the stage that fuses them.
+
+    def _fused(self, stages: Sequence[IdentifiedStage], outcomes: dict[str, Ranking | BackendFailed]) -> Ranking:
+        stack: list[Leg | None] = []
+        for item in stages:
+            match item.stage:
+                case Retrieve() as stage:
+                    outcome = outcomes[item.id]
+                    if isinstance(outcome, BackendFailed):
+                        self._degrade(item.id, "retrieve", outcome.reason, str(outcome), 0, 1)
+                        stack.append(None)
+                    else:
+                        stack.append(Leg(outcome, floor=floor_of(stage, self._backends.families)))
+                case Fuse() as stage:
+                    inputs = stack[-len(stage.inputs) :]
+                    del stack[-len(stage.inputs) :]
+                    stack.append(self._fuse(item.id, stage, inputs))
+        if stack[0] is None:
+            raise _no_retriever({name: one for name, one in outcomes.items() if isinstance(one, BackendFailed)})
+        return stack[0].ranking
+
+    def _fuse(self, identity: str, stage: Fuse, inputs: Sequence[Leg | None]) -> Leg | None:
+        started = time.perf_counter()
+        share = 1.0 if stage.method == "rrf" else 1.0 / len(inputs)
+        weights = stage.weights or (share,) * len(inputs)
+        legs = [leg._replace(weight=weight) for leg, weight in zip(inputs, weights, strict=True) if leg is not None]
+        if not legs:
+            return None
+        ranking = reciprocal_rank(legs, stage.k) if stage.method == "rrf" else weighted(legs, stage.normalisation)
+        self._done(identity, ranking, started)
+        return Leg(ranking, floor=floor_of(stage, self._backends.families))
+
+    # Re-ranking: texts from the document store, scores from the re-ranker.
+
+    async def _reranked(self, identity: str, stage: Rerank, ranking: Ranking, later: float) -> Ranking:
+        head = [one.id for one in ranking[: stage.top]]
+        if not head:
+            return ranking
+        try:
+            scores, recommended = await self._scored(stage, head, later)
+        except BackendFailed as failure:
+            if stage.on_failure == "fail":
+                raise Unavailable(f"stage '{identity}': {failure}", retry_after_s=1) from failure
+            self._degrade(identity, "rerank", failure.reason, str(failure), 0, len(head))
+            return ranking
+        self._flag_missing(identity, "rerank", len(scores), len(head))
+        return mixed(ranking, scores, recommended if stage.weight is None else stage.weight)
+
+    async def _scored(self, stage: Rerank, ids: Sequence[str], later: float) -> tuple[dict[str, float], float]:
+        """Scores of those candidates that have a text, and the weight that the model recommends."""
+        backend = self._backends[stage.backend]
+        timeout_s = self._timeout_s(backend.name, RERANKING, later)
+        ends_at = time.monotonic() + timeout_s
+        documents = await self._texts.fetch(ids, timeout_s / 2)
+        if not documents:
+            raise BackendFailed("document store", "no_document_store", "it has none of the candidates; ingest again.")
+        request = ScoreRequest(
+            query=self._request.query, passages=fitting([document.passage for document in documents.values()])
+        )
+        answer = await wire.score(backend, request, ends_at - time.monotonic())
+        if len(answer.scores) != len(documents):
+            raise BackendFailed(backend.name, "failed", f"{len(answer.scores)} scores for {len(documents)} passages.")
+        return dict(zip(documents, answer.scores, strict=True)), answer.weight
+
+    # The record.
+
+    def _done(self, identity: str, ranking: Ranking, started: float) -> None:
+        self.outputs[identity] = ranking
+        self.timings_ms[identity] = (time.perf_counter() - started) * 1000
+
+    def _flag_missing(self, identity: str, kind: StageKind, done: int, of: int) -> None:
+        if done < of:
+            detail = "document store: it lacks the others; ingest them again."
+            self._degrade(identity, kind, "no_document_store", detail, done, of)
+
+    def _degrade(self, identity: str, kind: StageKind, reason: Reason, detail: str, done: int, of: int) -> None:
+        self.degraded.append((kind, Degradation(stage=identity, reason=reason, detail=detail, done=done, of=of)))
+
+
+def _no_retriever(failures: dict[str, BackendFailed]) -> Unavailable | DeadlineExceeded:
+    what = "; ".join(f"stage '{identity}': {failure}" for identity, failure in failures.items())
+    if all(failure.reason == "deadline" for failure in failures.values()):
+        return DeadlineExceeded(what)
+    return Unavailable(f"No retriever is left. {what} Try again when it is back.", retry_after_s=1)

@@ -1,0 +1,294 @@
+"""Small backends that obey the services' wire, and a gateway over them whose wires can be cut."""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import httpx
+from fastapi import FastAPI
+
+from gateway.app import build_app
+from gateway.settings import DEFAULT_BACKENDS, BackendAddress, GatewaySettings
+from services.chassis.app import create_app, router
+from services.chassis.errors import BadInput, StampMismatch, UnknownCollection
+from services.chassis.instruments import Instruments
+from services.chassis.settings import ServiceSettings
+from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates, VectorState
+from services.contracts.documents import (
+    DeleteReport,
+    Document,
+    DocumentsAnswer,
+    IdsRequest,
+    IndexReport,
+    IndexRequest,
+    ItemError,
+)
+from services.contracts.rerank import ScoreAnswer, ScoreRequest
+from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest, RetrievedHit
+
+STOP_WORDS = {"the", "a", "of", "and", "is", "in"}
+Fault = Literal["refused", "hung", "status-500", "status-503", "overloaded", "garbage", "html", "reset"]
+
+
+def words(text: str) -> Counter[str]:
+    return Counter(word for word in text.lower().split() if word not in STOP_WORDS)
+
+
+def trigrams(text: str) -> Counter[str]:
+    padded = f"  {text.lower()} "
+    return Counter(padded[place : place + 3] for place in range(len(padded) - 2))
+
+
+def cosine(one: Counter[str], other: Counter[str]) -> float:
+    shared = sum(count * other[key] for key, count in one.items())
+    norms = math.sqrt(sum(c * c for c in one.values()) * sum(c * c for c in other.values()))
+    return shared / norms if norms else 0.0
+
+
+@dataclass
+class Held:
+    declaration: CollectionDeclaration
+    published: bool = False
+    documents: dict[str, Document] = field(default_factory=dict)
+
+
+class Store:
+    """A storing service in memory: word overlap when lexical (0 finds nothing), trigram cosine when dense."""
+
+    def __init__(self, family: Literal["lexical", "dense"], model: str = "1") -> None:
+        self.family = family
+        self.model = model
+        self.generations: dict[str, Held] = {}
+        self.refuse_ids: set[str] = set()
+        self.asked: list[RetrievalRequest] = []
+
+    def held(self, generation: str) -> Held:
+        if generation not in self.generations:
+            raise UnknownCollection(f"There is no {generation} here.")
+        return self.generations[generation]
+
+    def state(self, generation: str) -> CollectionState:
+        held = self.held(generation)
+        count = len(held.documents)
+        return CollectionState(
+            generation=generation,
+            published=held.published,
+            documents=count,
+            engine="memory",
+            stamp={"model": self.model},
+            declaration=held.declaration,
+            vectors=VectorState(vectors=count, indexed=0) if self.family == "dense" else None,
+        )
+
+    def score(self, query: str, document: Document) -> float:
+        if self.family == "lexical":
+            return float(sum((words(query) & words(document.passage)).values()))
+        return cosine(trigrams(query), trigrams(document.passage))
+
+    def search(self, generation: str, request: RetrievalRequest) -> RetrievalAnswer:
+        self.asked.append(request)
+        held = self.held(generation)
+        declared = [preset if isinstance(preset, str) else preset.name for preset in held.declaration.presets]
+        if request.preset is not None and request.preset not in declared:
+            raise BadInput(f"preset: '{request.preset}' is not declared; declared: {', '.join(declared)}.")
+        for condition in request.filter.all if request.filter else ():
+            if condition.field not in held.declaration.metadata:
+                raise BadInput(f"filter: '{condition.field}' is not declared.")
+        found = [
+            RetrievedHit(id=document.id, score=self.score(request.query, document))
+            for document in held.documents.values()
+            if document.id not in request.exclude_ids
+            and all(document.metadata.get(c.field) == c.value for c in (request.filter.all if request.filter else ()))
+        ]
+        found = [hit for hit in found if self.family == "dense" or hit.score > 0]
+        found.sort(key=lambda hit: (-hit.score, hit.id))
+        return RetrievalAnswer(generation=generation, hits=tuple(found[: request.top]))
+
+    def index(self, generation: str, batch: IndexRequest) -> IndexReport:
+        held = self.held(generation)
+        refused = tuple(ItemError(id=d.id, reason="refused") for d in batch.documents if d.id in self.refuse_ids)
+        taken = [document for document in batch.documents if document.id not in self.refuse_ids]
+        unchanged = sum(held.documents.get(document.id) == document for document in taken)
+        held.documents |= {document.id: document for document in taken}
+        return IndexReport(indexed=len(taken) - unchanged, unchanged=unchanged, errors=refused)
+
+    def app(self) -> FastAPI:
+        @asynccontextmanager
+        async def opened():
+            routes = router()
+
+            @routes.get("/v1/collections")
+            async def collections() -> CollectionStates:
+                return CollectionStates(collections=tuple(self.state(generation) for generation in self.generations))
+
+            @routes.put("/v1/collections/{generation}")
+            async def declare(generation: str, declaration: CollectionDeclaration) -> CollectionState:
+                held = self.generations.setdefault(generation, Held(declaration))
+                if held.declaration != declaration:
+                    raise StampMismatch(f"{generation} was declared otherwise.")
+                return self.state(generation)
+
+            @routes.delete("/v1/collections/{generation}", status_code=204)
+            async def remove(generation: str) -> None:
+                self.held(generation)
+                del self.generations[generation]
+
+            @routes.post("/v1/collections/{generation}/documents")
+            async def index(generation: str, batch: IndexRequest) -> IndexReport:
+                return self.index(generation, batch)
+
+            @routes.post("/v1/collections/{generation}/documents/delete")
+            async def delete(generation: str, ids: IdsRequest) -> DeleteReport:
+                documents = self.held(generation).documents
+                return DeleteReport(deleted=sum(documents.pop(identity, None) is not None for identity in ids.ids))
+
+            @routes.post("/v1/collections/{generation}/documents/get")
+            async def get(generation: str, ids: IdsRequest) -> DocumentsAnswer:
+                documents = self.held(generation).documents
+                return DocumentsAnswer(
+                    documents=tuple(documents[identity] for identity in ids.ids if identity in documents),
+                    missing=tuple(identity for identity in ids.ids if identity not in documents),
+                )
+
+            @routes.post("/v1/collections/{generation}/finish")
+            async def finish(generation: str) -> CollectionState:
+                return self.state(generation)
+
+            @routes.post("/v1/collections/{generation}/publish")
+            async def publish(generation: str) -> CollectionState:
+                self.held(generation)
+                for name, held in self.generations.items():
+                    if name.rpartition("@")[0] == generation.rpartition("@")[0]:
+                        held.published = name == generation
+                return self.state(generation)
+
+            @routes.post("/v1/collections/{generation}/search")
+            async def search(generation: str, request: RetrievalRequest) -> RetrievalAnswer:
+                return self.search(generation, request)
+
+            async def readiness():
+                return ()
+
+            yield (routes,), readiness
+
+        return create_app(self.family, ServiceSettings(port=0), Instruments(), opened)
+
+
+def reranker_app(weight: float = 1.0) -> FastAPI:
+    """Scores by the share of the query's words that stand in the passage, longer passages a little lower."""
+
+    @asynccontextmanager
+    async def opened():
+        routes = router()
+
+        @routes.post("/v1/score")
+        async def score(request: ScoreRequest) -> ScoreAnswer:
+            query = words(request.query)
+            scores = [
+                len(query.keys() & words(passage).keys()) / max(1, len(query)) - 0.001 * len(passage)
+                for passage in request.passages
+            ]
+            return ScoreAnswer(model="overlap", weight=weight, scores=tuple(scores))
+
+        async def readiness():
+            return ()
+
+        yield (routes,), readiness
+
+    return create_app("reranker", ServiceSettings(port=0), Instruments(), opened)
+
+
+class Wire(httpx.AsyncBaseTransport):
+    """The way to one backend: whole, or with a fault on it.
+
+    Each request runs in a task of its own, as it would in another process: the backend's context variables
+    (deadline, timings) must not reach the gateway's.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self._inner = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        self.fault: Fault | None = None
+        self.delay_s = 0.0
+        self.requests = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        await asyncio.sleep(self.delay_s)
+        match self.fault:
+            case None:
+                return await asyncio.create_task(self._inner.handle_async_request(request))
+            case "refused":
+                raise httpx.ConnectError("refused", request=request)
+            case "reset":
+                raise httpx.ReadError("reset", request=request)
+            case "hung":
+                await asyncio.sleep(3_600)
+                raise AssertionError("nobody waits so long")
+            case "status-500":
+                return httpx.Response(500, request=request)
+            case "status-503":
+                return httpx.Response(503, text="<html>busy</html>", request=request)
+            case "overloaded":
+                return httpx.Response(429, headers={"retry-after": "1"}, request=request)
+            case "garbage":
+                return httpx.Response(200, content=b"\x00\xff{", request=request)
+            case "html":
+                return httpx.Response(200, text="<html>welcome</html>", request=request)
+
+
+@dataclass
+class Stack:
+    """A gateway's client, and what stands behind it."""
+
+    client: httpx.AsyncClient
+    lexical: Store
+    dense: Store
+    wires: dict[str, Wire]
+    app: FastAPI
+
+    async def search(self, query: str, pipeline: object = "hybrid-rerank", **more: object) -> httpx.Response:
+        """A search of `demo` with a deadline of a second unless `deadline_ms` says otherwise."""
+        headers = {"x-deadline-ms": str(more.pop("deadline_ms", 1_000))}
+        body = {"query": query, "pipeline": pipeline, **more}
+        return await self.client.post("/v1/collections/demo/search", json=body, headers=headers)
+
+
+DOCUMENTS: tuple[Mapping[str, object], ...] = (
+    {"id": "apple", "title": "Apple", "text": "a round fruit that grows on trees", "metadata": {"kind": "fruit"}},
+    {"id": "banana", "title": "Banana", "text": "a long yellow fruit", "metadata": {"kind": "fruit"}},
+    {"id": "carrot", "title": "Carrot", "text": "an orange root", "metadata": {"kind": "root"}},
+    {"id": "beet", "title": "Beet", "text": "a red root that is boiled", "metadata": {"kind": "root"}},
+    {"id": "tree", "title": "Trees", "text": "trees grow slowly and bear fruit", "metadata": {"kind": "plant"}},
+)
+DECLARATION = {"presets": ["beir", "anserini-flat"], "metadata": {"kind": "keyword"}}
+
+
+@asynccontextmanager
+async def opened_stack(*, ingested: bool = True, weight: float = 1.0, **settings: object) -> AsyncIterator[Stack]:
+    """A gateway over two stores and a re-ranker, with DOCUMENTS published as `demo` unless told otherwise."""
+    lexical, dense = Store("lexical"), Store("dense")
+    apps = {"lexical": lexical.app(), "dense": dense.app(), "reranker": reranker_app(weight)}
+    wires = {name: Wire(app) for name, app in apps.items()}
+
+    def transport_for(name: str, _: BackendAddress) -> httpx.AsyncBaseTransport:
+        return wires[name]
+
+    configured = GatewaySettings.model_validate({"backends": DEFAULT_BACKENDS, **settings})
+    gateway = build_app(configured, transport_for)
+    async with AsyncExitStack() as stack:
+        for app in (*apps.values(), gateway):
+            await stack.enter_async_context(app.router.lifespan_context(app))
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(app=gateway, raise_app_exceptions=False), base_url="http://gateway"
+            )
+        )
+        if ingested:
+            assert (await client.put("/v1/collections/demo", json=DECLARATION)).status_code == 200
+            assert (await client.post("/v1/collections/demo/documents", json={"documents": DOCUMENTS})).is_success
+            assert (await client.post("/v1/collections/demo/publish")).is_success
+        yield Stack(client, lexical, dense, wires, gateway)
