@@ -1,0 +1,109 @@
+"""What the Qdrant client raises, as our problems: most specific first, the cause kept."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc  # type: ignore[import-untyped]  # ships no types
+import httpx
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+
+from services.chassis.errors import (
+    Conflict,
+    DeadlineExceeded,
+    Overloaded,
+    ProblemError,
+    Unavailable,
+    UnknownCollection,
+    UpstreamFailed,
+)
+
+_KEY_REFUSED = "Qdrant refuses the key; set QDRANT_API_KEY to one that may read and write."
+
+
+@contextmanager
+def qdrant_errors(asked: str) -> Iterator[None]:
+    """Turns every error of the client into a ProblemError; `asked` is the collection as the caller knows it."""
+    try:
+        yield
+    except ResourceExhaustedResponse as error:
+        raise Overloaded(f"Qdrant refuses more requests: {error}", retry_after_s=error.retry_after_s) from error
+    except UnexpectedResponse as error:
+        raise _of_status(error, asked) from error
+    except ResponseHandlingException as error:
+        raise _of_source(error.source) from error
+    except grpc.aio.AioRpcError as error:
+        raise _of_code(error, asked) from error
+    except grpc.RpcError as error:
+        raise UpstreamFailed(f"Qdrant failed over gRPC: {_line(error)}") from error
+    except (ApiException, QdrantException) as error:
+        raise UpstreamFailed(f"Qdrant failed: {_line(error)}") from error
+    except ValueError as error:
+        # The in-process engine has one error for everything; the sentence tells which it is.
+        if str(error).startswith("Collection ") and str(error).endswith(" not found"):
+            raise unknown(asked) from error
+        raise UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
+    except (AssertionError, TypeError, RuntimeError) as error:
+        # The client asserts that an answer has a result, and refuses to go on once closed.
+        raise UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
+
+
+def unknown(asked: str) -> UnknownCollection:
+    """The problem of a collection that is not there."""
+    return UnknownCollection(f"There is no collection {asked} here; begin it first.")
+
+
+def _of_status(error: UnexpectedResponse, asked: str) -> ProblemError:
+    match error.status_code:
+        case 404:
+            return unknown(asked)
+        case 401 | 403:
+            return UpstreamFailed(_KEY_REFUSED)
+        case 409:
+            return Conflict(f"Qdrant has {asked} already.")
+        case 408 | 504:
+            return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
+        case 429:
+            return Overloaded("Qdrant refuses more requests; try again after the seconds in Retry-After.")
+        case 502 | 503:
+            return Unavailable(f"Qdrant is not available now (HTTP {error.status_code}); try again.")
+        case status:
+            return UpstreamFailed(f"Qdrant answered with HTTP {status}: {_line(error)}")
+
+
+def _of_source(source: Exception) -> ProblemError:
+    match source:
+        case httpx.ReadTimeout() | httpx.WriteTimeout() | httpx.PoolTimeout():
+            return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
+        case httpx.TransportError() | OSError():
+            return Unavailable(
+                f"Qdrant cannot be reached: {_line(source)}. Is it running at QDRANT_URL, and is its certificate "
+                "signed by the authority in QDRANT_CA_FILE?"
+            )
+        case _:
+            return UpstreamFailed(f"Qdrant's answer could not be read: {_line(source)}")
+
+
+def _of_code(error: grpc.aio.AioRpcError, asked: str) -> ProblemError:
+    match error.code():
+        case grpc.StatusCode.NOT_FOUND:
+            return unknown(asked)
+        case grpc.StatusCode.ALREADY_EXISTS:
+            return Conflict(f"Qdrant has {asked} already.")
+        case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
+            return UpstreamFailed(_KEY_REFUSED)
+        case grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
+            return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return Overloaded("Qdrant refuses more requests; try again after the seconds in Retry-After.")
+        case grpc.StatusCode.UNAVAILABLE:
+            return Unavailable(
+                f"Qdrant cannot be reached over gRPC: {error.details()}. Is it running at QDRANT_URL, is "
+                "DENSE_GRPC_PORT its gRPC port, and is its certificate signed by the authority in QDRANT_CA_FILE?"
+            )
+        case code:
+            return UpstreamFailed(f"Qdrant failed over gRPC with {code.name}: {error.details()}")
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__

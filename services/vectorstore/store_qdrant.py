@@ -1,0 +1,284 @@
+"""A Qdrant server as a vector store, through its own async client: REST over aiohttp, or gRPC."""
+
+import asyncio
+import contextlib
+import importlib.metadata
+import math
+import re
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import httpx
+from httpx_aiohttp import AiohttpTransport
+from pydantic import SecretStr
+from qdrant_client import AsyncQdrantClient, models
+
+from services.chassis.deadlines import MOST_MS, current_deadline
+from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError, UpstreamFailed
+from services.contracts.health import Check
+from services.contracts.retrieval import RetrievedHit
+from services.vectorstore.identity import point_id
+from services.vectorstore.qdrant_errors import qdrant_errors, unknown
+from services.vectorstore.qdrant_models import (
+    KINDS,
+    filter_of,
+    hits_of,
+    made_of,
+    metadata_of,
+    point_struct,
+    stored_point,
+)
+from services.vectorstore.stamps import refuse_another
+from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, checked, in_order, name_of
+from services.vectorstore.ties import settled
+
+# Kilobytes of vectors in a segment from which it gets an HNSW graph, and from which the graph is used.
+INDEXING_THRESHOLD_KB = 1_000
+HNSW = models.HnswConfigDiff(m=16, ef_construct=128, full_scan_threshold=INDEXING_THRESHOLD_KB)
+OPTIMIZERS = models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_KB)
+OLDEST_SERVER = (1, 16)  # the first with metadata on collections
+# How long another replica's change to what a generation is made of (dropped, begun anew) may go unseen.
+MADE_SECONDS = 5.0
+READY_SECONDS = 2.0
+_GENERATION = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}@[1-9][0-9]{0,8}")
+
+
+@dataclass(frozen=True, slots=True)
+class QdrantServer:
+    """Where the server is and how to talk to it; `grpc_port` None means REST."""
+
+    url: str
+    api_key: SecretStr | None = None
+    ca_file: Path | None = None
+    grpc_port: int | None = None
+
+
+class QdrantStore:
+    """Owns a client. A collection is `<prefix><generation>`, the published one has the alias `<prefix><name>`."""
+
+    engine = f"qdrant (client {importlib.metadata.version('qdrant-client')})"
+
+    def __init__(self, client: AsyncQdrantClient, prefix: str = "") -> None:
+        self._client = client
+        self._prefix = prefix
+        self._made: dict[str, tuple[float, Made]] = {}
+
+    @classmethod
+    def connect(cls, server: QdrantServer, prefix: str) -> Self:
+        """A store over a server, whether or not it answers now; call inside a running event loop."""
+        context = ssl.create_default_context(cafile=server.ca_file)
+        # The server closes connections that were idle for 5 s; a request on one that it just closed fails.
+        limits = httpx.Limits(max_connections=64, keepalive_expiry=3.0)
+        certificates = {"root_certificates": server.ca_file.read_bytes()} if server.ca_file else {}
+        client = AsyncQdrantClient(
+            url=server.url,
+            api_key=server.api_key.get_secret_value() if server.api_key else None,
+            prefer_grpc=server.grpc_port is not None,
+            grpc_port=server.grpc_port or 6334,
+            grpc_options=certificates or None,
+            # The client's own timeouts are whole seconds and only a net: the deadline is enforced in _within.
+            timeout=MOST_MS // 1000,
+            check_compatibility=False,  # it would ask with a client of its own, in a thread; ready() asks
+            transport=AiohttpTransport(verify=context, limits=limits),
+            trust_env=False,  # proxies from the environment would bring httpx' own transport back
+        )
+        return cls(client, prefix)
+
+    async def ready(self) -> Check:
+        """Asks the server for its version."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                with qdrant_errors("any"):
+                    version = (await self._client.info()).version
+        except TimeoutError:
+            return Check(name="store", ok=False, detail=f"Qdrant did not answer within {READY_SECONDS:g} s.")
+        except ProblemError as error:
+            return Check(name="store", ok=False, detail=error.detail)
+        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
+            return Check(name="store", ok=False, detail=f"Qdrant {version} is too old; 1.16 is the oldest that works.")
+        return Check(name="store", ok=True, detail=f"qdrant {version}")
+
+    async def generations(self) -> tuple[str, ...]:
+        """Collections under our prefix that are named like generations."""
+        async with self._within("any"):
+            answer = await self._client.get_collections()
+        names = (one.name.removeprefix(self._prefix) for one in answer.collections if self._ours(one.name))
+        return in_order(tuple(name for name in names if _GENERATION.fullmatch(name)))
+
+    async def create(self, made: Made) -> None:
+        """The collection with what it is made of as its metadata, then an index for each declared field."""
+        self._made.pop(made.generation, None)
+        collection = self._collection(made.generation)
+        # Another replica may be making the same one just now; what it is made of is compared below all the same.
+        with contextlib.suppress(Conflict):
+            async with self._within(made.generation) as seconds:
+                if not await self._client.collection_exists(collection):
+                    await self._client.create_collection(
+                        collection,
+                        # Dot, not Cosine: Cosine would normalise again on the way in, and copies drift by a bit.
+                        vectors_config=models.VectorParams(size=made.dimension, distance=models.Distance.DOT),
+                        hnsw_config=HNSW,
+                        optimizers_config=OPTIMIZERS,
+                        metadata=metadata_of(made),
+                        timeout=seconds,
+                    )
+        refuse_another(await self.made(made.generation), made)
+        # Again for one that is there: a creation may have ended before its indexes were made.
+        for field, kind in made.declaration.metadata.items():
+            async with self._within(made.generation):
+                await self._client.create_payload_index(
+                    collection, f"fields.{field}", field_schema=KINDS[kind], wait=True
+                )
+
+    async def made(self, generation: str) -> Made:
+        """From the collection's metadata, remembered for MADE_SECONDS."""
+        known = self._made.get(generation)
+        if known is not None and time.monotonic() - known[0] < MADE_SECONDS:
+            return known[1]
+        made = made_of(generation, await self._info(generation))
+        self._made[generation] = (time.monotonic(), made)
+        return made
+
+    async def counts(self, generation: str) -> Counts:
+        """The exact count, and how many vectors the server says are indexed."""
+        info = await self._info(generation)
+        async with self._within(generation) as seconds:
+            documents = (await self._client.count(self._collection(generation), exact=True, timeout=seconds)).count
+        return Counts(documents=documents, indexed=min(info.indexed_vectors_count or 0, documents))
+
+    async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
+        """By UUIDv5 of the ids."""
+        async with self._within(generation) as seconds:
+            records = await self._client.retrieve(
+                self._collection(generation),
+                [str(point_id(one)) for one in ids],
+                with_payload=["id", "content", "passage"],
+                with_vectors=vectors,
+                timeout=seconds,
+            )
+        return dict(stored_point(record, vectors=vectors) for record in records)
+
+    async def upsert(self, generation: str, points: Sequence[Point]) -> None:
+        """Returns when the server has applied it (`wait`), so that the next search sees it."""
+        dimension = (await self.made(generation)).dimension
+        batch = [point_struct(point, dimension) for point in points]
+        async with self._within(generation) as seconds:
+            await self._client.upsert(self._collection(generation), batch, wait=True, timeout=seconds)
+
+    async def delete(self, generation: str, ids: Sequence[str]) -> int:
+        """Counts what is there, then removes it."""
+        present = await self.stored(generation, ids, vectors=False)
+        if present:
+            points: list[models.ExtendedPointId] = [str(point_id(one)) for one in present]
+            async with self._within(generation) as seconds:
+                await self._client.delete(
+                    self._collection(generation), models.PointIdsList(points=points), wait=True, timeout=seconds
+                )
+        return len(present)
+
+    async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
+        """Nearest by dot product, ties settled; the id is all that is read of the payload."""
+        vector = checked(query.vector, (await self.made(generation)).dimension).tolist()
+        where = filter_of(query.where, query.exclude_ids)
+
+        async def fetch(limit: int) -> Sequence[RetrievedHit]:
+            # The graph is searched with a beam as wide as twice what is asked for: see the README for the recall.
+            params = models.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else max(128, 2 * limit))
+            async with self._within(generation) as seconds:
+                answer = await self._client.query_points(
+                    self._collection(generation),
+                    query=vector,
+                    query_filter=where,
+                    search_params=params,
+                    limit=limit,
+                    with_payload=["id"],
+                    timeout=seconds,
+                )
+                return hits_of(answer.points)
+
+        return await settled(fetch, query.top)
+
+    async def finish(self, generation: str) -> None:
+        """Asks until the server says green twice with the same number of indexed vectors."""
+        before = -1
+        pause = 0.05
+        while True:
+            info = await self._info(generation)
+            match info.status:
+                case models.CollectionStatus.RED:
+                    raise UpstreamFailed(f"Qdrant could not index {generation}: {info.optimizer_status}")
+                case models.CollectionStatus.GREY:  # not begun since the server's start: any update begins it
+                    async with self._within(generation):
+                        await self._client.update_collection(self._collection(generation), optimizers_config=OPTIMIZERS)
+                case models.CollectionStatus.GREEN if info.indexed_vectors_count == before:
+                    return
+            before = (info.indexed_vectors_count or 0) if info.status == models.CollectionStatus.GREEN else -1
+            await asyncio.sleep(pause)
+            pause = min(1.0, pause * 2)
+
+    async def publish(self, generation: str) -> None:
+        """Moves the alias of the name, in one request."""
+        await self._info(generation)
+        alias = f"{self._prefix}{name_of(generation)}"
+        moves: list[models.AliasOperations] = [
+            models.CreateAliasOperation(
+                create_alias=models.CreateAlias(collection_name=self._collection(generation), alias_name=alias)
+            )
+        ]
+        if name_of(generation) in await self.published():
+            moves.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
+        async with self._within(generation) as seconds:
+            await self._client.update_collection_aliases(moves, timeout=seconds)
+
+    async def published(self) -> Mapping[str, str]:
+        """From the aliases."""
+        async with self._within("any"):
+            answer = await self._client.get_aliases()
+        return {
+            one.alias_name.removeprefix(self._prefix): one.collection_name.removeprefix(self._prefix)
+            for one in answer.aliases
+            if self._ours(one.alias_name) and self._ours(one.collection_name)
+        }
+
+    async def drop(self, generation: str) -> None:
+        """The server removes the alias with the collection."""
+        self._made.pop(generation, None)
+        async with self._within(generation) as seconds:
+            if not await self._client.collection_exists(self._collection(generation)):
+                raise unknown(generation)
+            await self._client.delete_collection(self._collection(generation), timeout=seconds)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._client.close()
+
+    async def _info(self, generation: str) -> models.CollectionInfo:
+        async with self._within(generation):
+            return await self._client.get_collection(self._collection(generation))
+
+    def _collection(self, generation: str) -> str:
+        return f"{self._prefix}{generation}"
+
+    def _ours(self, name: str) -> bool:
+        return name.startswith(self._prefix)
+
+    @asynccontextmanager
+    async def _within(self, generation: str) -> AsyncIterator[int]:
+        """The deadline of the request, kept here; gives it in whole seconds, rounded up, for the server to stop too."""
+        remaining = current_deadline().remaining_s
+        try:
+            async with asyncio.timeout(remaining):
+                try:
+                    with qdrant_errors(generation):
+                        yield max(1, math.ceil(remaining))
+                except ProblemError as error:
+                    if error.status == 404:
+                        self._made.pop(generation, None)
+                    raise
+        except TimeoutError as error:
+            raise DeadlineExceeded("Qdrant did not answer within X-Deadline-Ms; send a larger one.") from error

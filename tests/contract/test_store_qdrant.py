@@ -1,0 +1,256 @@
+"""The Qdrant store keeps the promises of VectorStore on the client's own in-process engine, and says what went wrong
+with a server in sentences. The same suite runs on a server in tests/integration/test_store_qdrant_server.py."""
+
+import asyncio
+import inspect
+import pkgutil
+import ssl
+from collections.abc import AsyncIterator, Callable
+from importlib import import_module
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+import qdrant_client
+from pydantic import SecretStr
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from services.chassis.errors import (
+    Conflict,
+    DeadlineExceeded,
+    Overloaded,
+    ProblemError,
+    StampMismatch,
+    Unavailable,
+    UnknownCollection,
+    UpstreamFailed,
+)
+from services.vectorstore.qdrant_errors import qdrant_errors
+from services.vectorstore.store import VectorQuery, VectorStore
+from services.vectorstore.store_qdrant import QdrantServer, QdrantStore
+from tests.contract.vector_store import MADE, VectorStoreSuite, axis
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Payload indexes have no effect", "ignore:Api key is used with an insec", "ignore:Local mode performs exact"
+)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[QdrantStore]:
+    store = QdrantStore(AsyncQdrantClient(location=":memory:"), prefix="dense.")
+    yield store
+    await store.close()
+
+
+class TestInProcess(VectorStoreSuite):
+    """Every promise, on the client's in-process engine."""
+
+
+async def test_two_prefixes_share_a_server_without_meeting() -> None:
+    client = AsyncQdrantClient(location=":memory:")
+    mine, theirs = QdrantStore(client, prefix="dense."), QdrantStore(client, prefix="other.")
+    await mine.create(MADE)
+    await mine.publish("notes@1")
+    assert (await theirs.generations(), await theirs.published()) == ((), {})
+    with pytest.raises(UnknownCollection):
+        await theirs.made("notes@1")
+    await client.close()
+
+
+async def test_a_collection_of_others_is_refused() -> None:
+    client = AsyncQdrantClient(location=":memory:")
+    vectors = models.VectorParams(size=8, distance=models.Distance.DOT)
+    await client.create_collection("dense.notes@1", vectors_config=vectors)
+    with pytest.raises(StampMismatch, match="DENSE_PREFIX"):
+        await QdrantStore(client, prefix="dense.").create(MADE)
+    await client.close()
+
+
+def response(status: int, headers: dict[str, str] | None = None) -> httpx.Response:
+    return httpx.Response(status, headers=headers or {}, json={"status": {"error": "said the server"}, "time": 0.0})
+
+
+def hung(request: httpx.Request) -> httpx.Response:
+    raise httpx.ReadTimeout("hung", request=request)
+
+
+def refused(request: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError("refused", request=request)
+
+
+FAULTS: dict[str, tuple[Callable[[httpx.Request], httpx.Response], type[ProblemError], str]] = {
+    "nothing there": (lambda _: response(404), UnknownCollection, "notes@1"),
+    "no key": (lambda _: response(401), UpstreamFailed, "QDRANT_API_KEY"),
+    "a key that may not": (lambda _: response(403), UpstreamFailed, "QDRANT_API_KEY"),
+    "too many requests": (lambda _: response(429), Overloaded, "more requests"),
+    "too many, with a time": (lambda _: response(429, {"retry-after": "7"}), Overloaded, "said the server"),
+    "too many, with nonsense": (lambda _: response(429, {"retry-after": "soon"}), UpstreamFailed, "Retry-After"),
+    "a broken server": (lambda _: response(500), UpstreamFailed, "HTTP 500"),
+    "a server that starts": (lambda _: response(503), Unavailable, "try again"),
+    "a bad request": (lambda _: response(400), UpstreamFailed, "HTTP 400"),
+    "an HTML page": (lambda _: httpx.Response(200, text="<html>"), UpstreamFailed, "could not be used"),
+    "an empty result": (lambda _: httpx.Response(200, json={"result": None}), UpstreamFailed, "could not be"),
+    "a refused connection": (refused, Unavailable, "QDRANT_URL"),
+    "no answer": (hung, DeadlineExceeded, "X-Deadline-Ms"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_what_a_server_does_wrong_is_said_in_a_sentence(name: str) -> None:
+    handler, problem, said = FAULTS[name]
+    transport = httpx.MockTransport(handler)
+    store = QdrantStore(AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False))
+    with pytest.raises(problem, match=said) as raised:
+        await store.search("notes@1", VectorQuery(axis(1.0), top=1))
+    assert type(raised.value) is problem
+    assert not (await store.ready()).ok
+    await store.close()
+
+
+CODES = {
+    grpc.StatusCode.NOT_FOUND: UnknownCollection,
+    grpc.StatusCode.ALREADY_EXISTS: Conflict,
+    grpc.StatusCode.UNAUTHENTICATED: UpstreamFailed,
+    grpc.StatusCode.PERMISSION_DENIED: UpstreamFailed,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+    grpc.StatusCode.CANCELLED: DeadlineExceeded,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+}
+
+
+@pytest.mark.parametrize("code", list(grpc.StatusCode), ids=lambda code: code.name)
+def test_every_grpc_code_is_a_problem(code: grpc.StatusCode) -> None:
+    nothing = grpc.aio.Metadata()
+    with pytest.raises(CODES.get(code, UpstreamFailed)), qdrant_errors("notes@1"):
+        raise grpc.aio.AioRpcError(code, nothing, nothing, details="said the server")
+
+
+def exceptions_of_the_client() -> set[type[Exception]]:
+    """Every exception class that any module of qdrant-client defines."""
+    found: set[type[Exception]] = set()
+    for module in pkgutil.walk_packages(qdrant_client.__path__, "qdrant_client."):
+        try:
+            loaded = import_module(module.name)
+        except ImportError:  # needs an extra that we do not install
+            continue
+        for _, value in inspect.getmembers(loaded, inspect.isclass):
+            if issubclass(value, Exception) and value.__module__.startswith("qdrant_client"):
+                found.add(value)
+    return found
+
+
+MADE_OF: dict[type[Exception], Callable[[], Exception]] = {
+    UnexpectedResponse: lambda: UnexpectedResponse(500, "broken", b"{}", httpx.Headers()),
+    ResponseHandlingException: lambda: ResponseHandlingException(ValueError("nonsense")),
+    ResourceExhaustedResponse: lambda: ResourceExhaustedResponse("full", 3),
+}
+
+
+def test_every_exception_of_the_client_is_a_problem() -> None:
+    found = exceptions_of_the_client()
+    assert set(MADE_OF) <= found
+    for kind in found:
+        error = MADE_OF[kind]() if kind in MADE_OF else kind("unforeseen")
+        with pytest.raises(ProblemError) as raised, qdrant_errors("notes@1"):
+            raise error
+        assert raised.value.__cause__ is error
+        assert raised.value.status in (429, 502)
+
+
+async def listening(answer: bytes | None) -> asyncio.Server:
+    """A server on a free port that answers everything with `answer`, or never."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        if answer is not None:
+            writer.write(answer)
+            await writer.drain()
+            writer.close()
+        else:
+            await reader.read()  # until the caller gives up
+            writer.close()
+
+    return await asyncio.start_server(handle, "127.0.0.1", 0)
+
+
+def port_of(server: asyncio.Server) -> int:
+    return int(server.sockets[0].getsockname()[1])
+
+
+@pytest.mark.parametrize("grpc_too", [False, True], ids=["rest", "grpc"])
+async def test_a_server_that_never_answers_is_late_by_our_own_clock(
+    grpc_too: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await listening(None)
+    monkeypatch.setattr("services.chassis.deadlines.DEFAULT_MS", 200)
+    port = port_of(server)
+    store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None), "")
+    start = asyncio.get_running_loop().time()
+    with pytest.raises(DeadlineExceeded):
+        await store.made("notes@1")
+    assert asyncio.get_running_loop().time() - start < 0.5
+    await store.close()
+    server.close()
+
+
+@pytest.mark.parametrize("grpc_too", [False, True], ids=["rest", "grpc"])
+async def test_a_server_that_is_not_there_is_unavailable_at_once(grpc_too: bool) -> None:
+    server = await listening(None)
+    port = port_of(server)
+    server.close()
+    await server.wait_closed()
+    store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None), "")
+    with pytest.raises(Unavailable, match="QDRANT_URL"):
+        await store.made("notes@1")
+    assert not (await store.ready()).ok
+    await store.close()
+
+
+async def test_an_answer_that_is_no_http_is_a_failure() -> None:
+    server = await listening(b"220 mail.example ESMTP\r\n")
+    store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port_of(server)}"), "")
+    with pytest.raises(ProblemError) as raised:
+        await store.made("notes@1")
+    assert raised.value.status in (502, 503)
+    await store.close()
+    server.close()
+
+
+async def test_the_key_goes_out_as_a_header_and_connections_are_kept() -> None:
+    seen: list[bytes] = []
+    connections = 0
+    body = b'{"result": {"aliases": []}, "status": "ok", "time": 0.0}'
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while head := await reader.readuntil(b"\r\n\r\n") if not reader.at_eof() else b"":
+            seen.append(head)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body))
+            writer.write(body)
+            await writer.drain()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port_of(server)}", api_key=SecretStr("s3cret")), "")
+    for _ in range(3):
+        assert await store.published() == {}
+    assert (connections, len(seen)) == (1, 3)
+    assert b"api-key: s3cret" in seen[0]
+    await store.close()
+    server.close()
+
+
+def test_a_ca_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("no certificate")
+    with pytest.raises(ssl.SSLError):
+        QdrantStore.connect(QdrantServer("https://127.0.0.1:1", ca_file=tmp_path / "ca.pem"), "")
+
+
+def test_the_store_is_a_vector_store() -> None:
+    def takes(_: type[VectorStore]) -> None: ...
+
+    takes(QdrantStore)

@@ -1,0 +1,68 @@
+"""The promises of VectorStore on a real Qdrant server, over REST and over gRPC, whenever QDRANT_URL names one.
+
+Everything is made under a prefix of its own and removed. Settings: QDRANT_URL, QDRANT_API_KEY, QDRANT_CA_FILE,
+DENSE_GRPC_PORT (6334).
+"""
+
+import os
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import SecretStr
+
+from services.contracts.collections import CollectionDeclaration
+from services.vectorstore.store import VectorQuery, VectorStore
+from services.vectorstore.store_qdrant import QdrantServer, QdrantStore
+from tests.contract.vector_store import MADE, VectorStoreSuite, random_points
+
+URL = os.environ.get("QDRANT_URL", "")
+if not URL:
+    pytest.skip("QDRANT_URL names no Qdrant server", allow_module_level=True)
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore:Api key is used with an insec"),
+]
+
+
+@pytest.fixture(params=["rest", "grpc"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[QdrantStore]:
+    key, ca_file = os.environ.get("QDRANT_API_KEY"), os.environ.get("QDRANT_CA_FILE")
+    server = QdrantServer(
+        url=URL,
+        api_key=SecretStr(key) if key else None,
+        ca_file=Path(ca_file) if ca_file else None,
+        grpc_port=int(os.environ.get("DENSE_GRPC_PORT", "6334")) if request.param == "grpc" else None,
+    )
+    store = QdrantStore.connect(server, prefix=f"test-{uuid.uuid4().hex[:12]}.")
+    if request.param == "grpc" and not (ready := await store.ready()).ok:
+        await store.close()
+        pytest.skip(f"no gRPC there: {ready.detail}")
+    yield store
+    for generation in await store.generations():
+        await store.drop(generation)
+    await store.close()
+
+
+class TestServer(VectorStoreSuite):
+    """Every promise, on the server."""
+
+
+async def test_finish_waits_until_the_vectors_are_indexed(store: VectorStore) -> None:
+    await store.create(replace(MADE, generation="wide@1", dimension=384, declaration=CollectionDeclaration()))
+    points = random_points(3000, 384)
+    for start in range(0, 3000, 250):
+        await store.upsert("wide@1", points[start : start + 250])
+    exact = VectorQuery(points[7].vector, top=100, exact=True)
+    before = await store.search("wide@1", exact)
+    await store.finish("wide@1")
+    counts = await store.counts("wide@1")
+    assert counts.documents == 3000
+    assert counts.indexed > 0
+    assert [hit.id for hit in await store.search("wide@1", exact)] == [hit.id for hit in before]
+    held = await store.stored("wide@1", ["d00007"], vectors=True)
+    assert held["d00007"].vector is not None
+    assert np.array_equal(held["d00007"].vector, points[7].vector)
