@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from evaluator.datasets import DatasetCounts
 from evaluator.report import Report
 
 COLUMNS = ("nDCG@10", "MRR@10", "MAP", "Recall@100", "P@10")
@@ -42,13 +43,9 @@ def page(report: Report) -> str:
         parts += ["## Approximate against exact vector search", _aligned(_recalls(report))]
     parts += [
         "## The collection",
-        f"{counts.documents} documents, {counts.judged_queries} judged queries ({sample}), "
-        f"{counts.judgments} judgments. Without judgments and not sent: {counts.queries_without_judgments}. Judged without a positive: "
-        f"{counts.judged_without_positives}. Judged documents missing from the corpus: "
-        f"{counts.judged_documents_missing}. Negative judgments, taken as unjudged: {counts.negative_judgments}. "
-        f"Duplicate judgments: {counts.duplicate_judgments}. Self-retrieved: {counts.self_retrieved}. Characters "
-        f"stripped from queries: {counts.query_characters_stripped}, from documents: "
-        f"{counts.document_characters_stripped}. Metadata values dropped: {counts.metadata_values_dropped}.",
+        f"{counts.documents} documents, {counts.queries} queries, {counts.judged_queries} of them judged "
+        f"({counts.judgments} judgments); asked: {sample}. What reading them had to decide:",
+        _aligned([["what", "how many"], *([name.replace("_", " "), str(count)] for name, count in _decided(counts))]),
         "## How it was made",
         _aligned(
             [
@@ -65,6 +62,12 @@ def page(report: Report) -> str:
         "Everything else (hashes, stamps, pipelines, versions): manifest.json and rank.json beside this file.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _decided(counts: DatasetCounts) -> list[tuple[str, object]]:
+    told = ("documents", "queries", "judged_queries", "judgments")
+    fields = [(name, value) for name, value in counts.model_dump().items() if name not in told]
+    return [(name, ", ".join(value) or "none" if isinstance(value, tuple) else value) for name, value in fields]
 
 
 def _details(report: Report) -> list[list[str]]:

@@ -1,0 +1,306 @@
+"""The evaluator against a gateway that keeps (or breaks) the wire's promises."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from evaluator.client import GatewayClient, GatewayError, connected
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import (
+    dataset_of,
+    evaluate,
+    ingest_step,
+    quality_step,
+    rank_step,
+    report_step,
+    wait_until_ready,
+)
+from evaluator.experiment import Experiment
+from evaluator.folder import RunFolder
+from evaluator.ingest import ingest
+from evaluator.report import Report
+from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
+from tests.contract.gateway_stub import GatewayStub, write_shop
+
+
+@pytest.fixture
+def stub() -> GatewayStub:
+    return GatewayStub()
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Experiment:
+    return planned(tmp_path)
+
+
+def planned(tmp_path: Path, **given: object) -> Experiment:
+    if not (tmp_path / "shop").exists():
+        write_shop(tmp_path / "shop")
+    content = {
+        "name": "small",
+        "dataset": str(tmp_path / "shop"),
+        "pipelines": ["bm25", "hybrid"],
+        "warmup": 1,
+        **given,
+    }
+    return Experiment.model_validate(content)
+
+
+@asynccontextmanager
+async def reached(stub: GatewayStub) -> AsyncIterator[GatewayClient]:
+    app = stub.app
+    async with (
+        app.router.lifespan_context(app),
+        connected("http://gateway", httpx.ASGITransport(app=app)) as client,
+    ):
+        yield client
+
+
+async def no_sleep(_: float) -> None:
+    return None
+
+
+async def evaluated(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> tuple[Report, RunFolder]:
+    folder = RunFolder.create(tmp_path / "runs", experiment)
+    async with reached(stub) as client:
+        return await evaluate(client, folder), folder
+
+
+async def test_an_evaluation_leaves_a_report_that_holds_what_was_asked_for(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    report, folder = await evaluated(stub, experiment, tmp_path)
+    content = json.loads((tmp_path / "runs" / "latest" / "report.json").read_text())
+    assert content["dataset"] == "shop"
+    assert content["engine"] == {"lexical": "edge", "dense": "qdrant"}
+    outcome = content["pipelines"]["bm25"]
+    assert set(outcome["quality"]) == {"nDCG@10", "MRR@10", "MAP", "Recall@100", "P@10", "R_cap@100", "judged@10"}
+    # q1 perfect, q2 perfect, q3 has no positive, q4 finds one of two (the other is not in the corpus).
+    assert outcome["quality"]["MRR@10"] == pytest.approx(3 / 4)
+    assert outcome["quality"]["Recall@100"] == pytest.approx((1 + 1 + 0 + 0.5) / 4)
+    assert set(outcome["latency_ms"]) >= {"p50", "p95", "p99", "n"}
+    assert outcome["latency_ms"]["n"] == 4
+    assert outcome["latency_ms"]["p99"] is None
+    assert (outcome["queries"], outcome["judged"], outcome["errors"], outcome["degraded"]) == (4, 4, 0, 0)
+    assert (outcome["errors_by_kind"], outcome["warmup"], outcome["excluded_self"]) == ({}, 1, 1)
+    assert (folder.path / outcome["run_file"]).is_file()
+    assert report.valid
+    assert report.manifest.backends["dense"].engine == "qdrant"
+    assert "nDCG@10" in (folder.path / "report.md").read_text()
+
+
+async def test_a_query_never_finds_itself(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> None:
+    _, folder = await evaluated(stub, experiment, tmp_path)
+    lines = folder.run_file("bm25").read_text().splitlines()
+    assert [line.split("\t")[2] for line in lines if line.startswith("q4\t")] == ["d3"]
+    assert {request.exclude_ids for request in stub.searches if request.query == "saddle springs squeak"} >= {("q4",)}
+
+
+async def test_lost_queries_count_as_zero_and_make_the_run_invalid(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    stub.failing_queries = {"red bell": Unavailable("gone"), "steel": DeadlineExceeded("slow")}
+    report, _ = await evaluated(stub, experiment, tmp_path)
+    outcome = report.pipelines["bm25"]
+    assert outcome.quality["MRR@10"] == pytest.approx(2 / 4)
+    assert (outcome.errors, outcome.errors_by_kind) == (2, {"unavailable": 1, "timeout": 1})
+    assert (outcome.queries, outcome.latency_ms.n) == (4, 2)
+    assert not report.valid
+    assert report.warnings[0] == "bm25: LOST 2 of 4 queries (timeout 1, unavailable 1); they count as 0"
+
+
+async def test_degraded_answers_are_counted_and_make_the_run_invalid(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    stub.degraded_queries = {"red bell"}
+    report, _ = await evaluated(stub, experiment, tmp_path)
+    outcome = report.pipelines["hybrid"]
+    assert (outcome.degraded, outcome.degraded_by_stage, outcome.errors) == (1, {"dense: timeout": 1}, 0)
+    assert not report.valid
+
+
+async def test_an_answer_that_breaks_the_wires_promises_is_an_error_not_a_ranking(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    stub.repeating = True
+    report, _ = await evaluated(stub, experiment, tmp_path)
+    assert report.pipelines["bm25"].errors_by_kind == {"bad_answer": 4}
+    assert report.pipelines["bm25"].quality["nDCG@10"] == 0
+
+
+async def test_after_five_timeouts_in_a_row_the_rest_of_an_arm_is_abandoned_and_counted(
+    stub: GatewayStub, tmp_path: Path
+) -> None:
+    experiment = planned(tmp_path, pipelines=["bm25"])
+    queries = tmp_path / "shop" / "queries.jsonl"
+    judgments = tmp_path / "shop" / "qrels" / "test.tsv"
+    for number in range(8):
+        queries.write_text(queries.read_text() + f'{{"_id": "s{number}", "text": "slow {number}"}}\n')
+        judgments.write_text(judgments.read_text() + f"s{number}\td1\t1\n")
+        stub.failing_queries[f"slow {number}"] = DeadlineExceeded("slow")
+    report, _ = await evaluated(stub, experiment, tmp_path)
+    assert report.pipelines["bm25"].errors_by_kind == {"timeout": 5, "abandoned": 3}
+
+
+async def test_each_step_runs_again_from_the_files_that_the_one_before_left(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    first, folder = await evaluated(stub, experiment, tmp_path)
+    async with reached(stub) as client:
+        await rank_step(client, folder)
+    quality_step(folder)
+    again = report_step(folder)
+    assert {name: outcome.quality for name, outcome in again.pipelines.items()} == {
+        name: outcome.quality for name, outcome in first.pipelines.items()
+    }
+
+
+async def test_a_dataset_that_changed_since_the_queries_ran_is_noticed(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    _, folder = await evaluated(stub, experiment, tmp_path)
+    (tmp_path / "shop" / "qrels" / "test.tsv").write_text("q1\td1\t1\n")
+    with pytest.raises(EvaluationError, match=r"test\.tsv changed since"):
+        quality_step(folder)
+
+
+async def test_a_step_without_its_files_names_the_step_before(experiment: Experiment, tmp_path: Path) -> None:
+    with pytest.raises(EvaluationError, match="evaluator rank` first"):
+        quality_step(RunFolder.create(tmp_path / "runs", experiment))
+
+
+async def test_a_preset_goes_inline_into_the_lexical_pipelines_and_is_reported(
+    stub: GatewayStub, tmp_path: Path
+) -> None:
+    experiment = planned(tmp_path, preset="anserini-flat", pipelines=["bm25", "dense"])
+    report, _ = await evaluated(stub, experiment, tmp_path)
+    assert report.valid
+    assert report.pipelines["bm25"].preset == "anserini-flat"
+    assert report.pipelines["dense"].preset is None
+    sent = [request.pipeline for request in stub.searches]
+    assert {item if isinstance(item, str) else item.stages[0].preset for item in sent if item != "dense"} == {
+        "anserini-flat", None,  # None: the inline pipelines of the recall measurement
+    }  # fmt: skip
+
+
+async def test_a_preset_that_the_collection_does_not_serve_is_refused_with_those_it_does(
+    stub: GatewayStub, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        EvaluationError, match="serves the presets beir, anserini-flat, anserini-multifield, not 'other'"
+    ):
+        await evaluated(stub, planned(tmp_path, preset="other"), tmp_path)
+
+
+async def test_a_preset_where_inline_pipelines_are_off_is_refused_before_anything_is_measured(
+    stub: GatewayStub, tmp_path: Path
+) -> None:
+    stub.inline = False
+    with pytest.raises(EvaluationError, match=r"bm25: HTTP 422: .*switched off"):
+        await evaluated(stub, planned(tmp_path, preset="anserini-flat"), tmp_path)
+
+
+async def test_an_unknown_pipeline_is_refused_with_those_there_are(stub: GatewayStub, tmp_path: Path) -> None:
+    with pytest.raises(EvaluationError, match="there are bm25, dense, hybrid"):
+        await evaluated(stub, planned(tmp_path, pipelines=["bm26"]), tmp_path)
+
+
+async def test_recall_of_the_vector_search_stands_beside_what_is_indexed(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> None:  # noqa: E501  # fmt: skip
+    stub.approximate_misses = 1
+    report, _ = await evaluated(stub, experiment, tmp_path)
+    measured = report.vector_recall["dense"]
+    assert (measured.vectors, measured.indexed, measured.top, measured.queries) == (6, 2, 100, 4)
+    assert measured.recall is not None
+    assert 0 < measured.recall < 1
+
+
+async def test_without_inline_pipelines_there_is_no_recall_figure_but_a_reason(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    stub.inline = False
+    report, _ = await evaluated(stub, experiment, tmp_path)
+    assert report.vector_recall["dense"].recall is None
+    assert "switched off" in str(report.vector_recall["dense"].reason)
+
+
+async def test_metrics_below_the_depth_of_the_rankings_are_not_given(stub: GatewayStub, tmp_path: Path) -> None:
+    report, _ = await evaluated(stub, planned(tmp_path, depth=10), tmp_path)
+    quality = report.pipelines["bm25"].quality
+    assert quality["Recall@100"] is None
+    assert quality["nDCG@10"] is not None
+
+
+async def test_loading_twice_indexes_and_encodes_nothing_the_second_time(
+    stub: GatewayStub, experiment: Experiment
+) -> None:
+    async with reached(stub) as client:
+        first = await ingest(client, experiment, dataset_of(experiment))
+        second = await ingest(client, experiment, dataset_of(experiment))
+    assert first.backends["dense"].model_dump() == {"indexed": 6, "unchanged": 0, "encoded": 6}
+    assert second.backends["dense"].model_dump() == {"indexed": 0, "unchanged": 6, "encoded": 0}
+    assert (first.documents, first.stripped_characters, first.created, second.created) == (6, 1, True, False)
+
+
+async def test_a_busy_or_half_absent_gateway_is_asked_again(stub: GatewayStub, experiment: Experiment) -> None:
+    stub.failing_loads = [Overloaded("full"), Unavailable("away"), DeadlineExceeded("slow")]
+    stub.lost_backends = ["dense"]
+    async with reached(stub) as client:
+        report = await ingest(client, experiment, dataset_of(experiment), no_sleep)
+    assert (report.retries, report.documents) == (4, 6)
+
+
+async def test_patience_has_an_end_and_says_how_to_go_on(stub: GatewayStub, experiment: Experiment) -> None:
+    stub.failing_loads = [Overloaded("full") for _ in range(100)]
+    async with reached(stub) as client:
+        with pytest.raises(EvaluationError, match=r"given up after 8 attempts: HTTP 429: full \(run ingest again"):
+            await ingest(client, experiment, dataset_of(experiment), no_sleep)
+
+
+async def test_a_refused_document_is_named_and_not_sent_again(stub: GatewayStub, experiment: Experiment) -> None:
+    stub.refused_documents = {"d3"}
+    async with reached(stub) as client:
+        with pytest.raises(EvaluationError, match="lexical: d3: no"):
+            await ingest(client, experiment, dataset_of(experiment), no_sleep)
+    assert stub.batches == [6]
+
+
+async def test_counts_that_disagree_end_the_load(stub: GatewayStub, experiment: Experiment) -> None:
+    stub.forgetful = True
+    async with reached(stub) as client:
+        with pytest.raises(EvaluationError, match=r"the corpus has 6 documents, but \{'published': 5\}"):
+            await ingest(client, experiment, dataset_of(experiment))
+
+
+async def test_a_conflict_is_not_repeated(stub: GatewayStub, experiment: Experiment) -> None:
+    stub.failing_loads = [Conflict("made by something else")]
+    async with reached(stub) as client:
+        with pytest.raises(GatewayError, match="made by something else"):
+            await ingest(client, experiment, dataset_of(experiment), no_sleep)
+
+
+async def test_readiness_is_waited_for_and_its_absence_explained(stub: GatewayStub) -> None:
+    stub.ready_after = 2
+    async with reached(stub) as client:
+        await wait_until_ready(client, 10)
+        stub.ready_after = 10**6
+        with pytest.raises(EvaluationError, match="lexical: still starting"):
+            await wait_until_ready(client, 0)
+
+
+async def test_a_gateway_that_is_not_there_is_called_unreachable() -> None:
+    async with connected("http://127.0.0.1:9") as client:
+        with pytest.raises(GatewayError, match="is the gateway up") as caught:
+            await client.collection("shop")
+    assert caught.value.kind == "unreachable"
+
+
+async def test_ingest_alone_does_not_move_latest(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "runs", experiment)
+    async with reached(stub) as client:
+        await ingest_step(client, folder)
+    assert not (tmp_path / "runs" / "latest").exists()
+    assert RunFolder.newest(tmp_path / "runs") == folder.path

@@ -1,0 +1,90 @@
+"""The evaluator's HTTP service: the same steps, in the background, one experiment at a time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from evaluator.app import build_app
+from evaluator.settings import Settings
+from services.chassis.errors import Overloaded
+from tests.contract.gateway_stub import GatewayStub, write_shop
+
+
+@asynccontextmanager
+async def evaluator(stub: GatewayStub, runs: Path) -> AsyncIterator[httpx.AsyncClient]:
+    gateway = stub.app
+    app = build_app(Settings(runs=runs, gateway_url="http://gateway"), httpx.ASGITransport(app=gateway))
+    async with (
+        gateway.router.lifespan_context(gateway),
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://evaluator") as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def body(tmp_path: Path) -> dict[str, object]:
+    return {"name": "small", "dataset": str(write_shop(tmp_path / "shop")), "pipelines": ["bm25"]}
+
+
+async def ended(client: httpx.AsyncClient, run: str) -> dict[str, str]:
+    for _ in range(1_200):
+        state: dict[str, str] = (await client.get(f"/v1/experiments/{run}")).json()
+        if state["state"] != "running":
+            return state
+        await asyncio.sleep(0.05)
+    raise AssertionError("the experiment did not end")
+
+
+async def test_an_experiment_is_started_watched_and_reported(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        started = await client.post("/v1/experiments", json=body)
+        assert started.status_code == 202
+        run = started.json()["id"]
+        assert (await ended(client, run))["state"] == "done"
+        report = (await client.get(f"/v1/experiments/{run}/report")).json()
+    assert report["pipelines"]["bm25"]["queries"] == 4
+    async with evaluator(GatewayStub(), tmp_path / "runs") as later:
+        assert (await later.get(f"/v1/experiments/{run}")).json()["state"] == "done"
+
+
+async def test_a_second_experiment_at_once_is_a_409_that_names_the_first(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    stub = GatewayStub(failing_loads=[Overloaded("full")])
+    async with evaluator(stub, tmp_path / "runs") as client:
+        run = (await client.post("/v1/experiments", json=body)).json()["id"]
+        refused = await client.post("/v1/experiments", json=body)
+        assert refused.status_code == 409
+        assert run in refused.json()["detail"]
+        assert (await client.get(f"/v1/experiments/{run}/report")).status_code == 404
+
+
+async def test_a_failed_experiment_says_why(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        started = await client.post("/v1/experiments", json={**body, "dataset": "nowhere"})
+        state = await ended(client, started.json()["id"])
+    assert (state["state"], state["step"]) == ("failed", "ingest")
+    assert "nowhere: no corpus.jsonl there" in state["detail"]
+
+
+@pytest.mark.parametrize("path", ["20250101T000000Z-x-00000000", "20250101T000000Z-x-00000000/report"])
+async def test_an_unknown_run_is_a_404(tmp_path: Path, path: str) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        assert (await client.get(f"/v1/experiments/{path}")).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["..", "latest", "x"])
+async def test_a_run_id_that_is_none_never_reaches_the_disk(tmp_path: Path, path: str) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        assert (await client.get(f"/v1/experiments/{path}/report")).status_code in (404, 422)
+
+
+async def test_an_experiment_with_an_unknown_field_is_a_422(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        answer = await client.post("/v1/experiments", json={**body, "dept": 3})
+    assert answer.status_code == 422
