@@ -1,0 +1,41 @@
+"""The composition root of the lexical service: the only file that knows which engine."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI
+
+from services.chassis.app import create_app
+from services.chassis.instruments import Instruments
+from services.chassis.probes import Readiness
+from services.contracts.health import Check
+from services.lexical.engine import LexicalEngine
+from services.lexical.routes import lexical_router
+from services.lexical.settings import Settings
+
+
+def open_engine(settings: Settings) -> LexicalEngine:
+    """The engine that the settings name. Raises Unavailable when the directory of `edge` is in use."""
+    match settings.engine:
+        case "edge":
+            from services.lexical.engine_edge import EdgeEngine
+
+            return EdgeEngine(settings.directory)
+
+
+def build_app(settings: Settings) -> FastAPI:
+    """The service, its engine opened when it starts and closed when it ends."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
+        engine = open_engine(settings)
+
+        async def readiness() -> tuple[Check, ...]:
+            return (await engine.check(),)
+
+        try:
+            yield (lexical_router(engine),), readiness
+        finally:
+            await engine.close()
+
+    return create_app("lexical", settings, Instruments(), opened)

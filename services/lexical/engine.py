@@ -1,0 +1,79 @@
+"""The port of the lexical service: what an engine of text promises."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from services.contracts.collections import CollectionDeclaration, CollectionState
+from services.contracts.documents import Document, DocumentsAnswer, IndexReport
+from services.contracts.health import Check
+from services.contracts.retrieval import RetrievalRequest, RetrievedHit
+
+
+class LexicalEngine(Protocol):
+    """Searches the text of documents by BM25, and keeps the documents.
+
+    - One generation (`scifact@2`) serves every preset that it declares, at the same time.
+    - Hits come best first, equal scores by ascending id, also at the cut (for as long as the engine's README says);
+      only documents that share a word with the query are hits, stop words not counted: a query of stop words has none.
+    - A word that stands twice in the query counts twice; k1 and b of a preset decide its scores.
+    - Ids are the caller's; indexing is idempotent by id. A document whose content is unchanged is counted as such and
+      not indexed again. A document that cannot be taken is reported, and the others of its batch are taken.
+    - What `index` and `delete` acknowledged is kept; `get` sees it at once, `search` and the counts at the latest after
+      `finish`, and at once where the generation is published.
+    - Filters and `exclude_ids` apply before the cut: `top` hits remain when there are as many.
+    - What does not fit the declaration is BadInput: a preset or a filter field that is not declared (the declared ones
+      are named), an operand of another kind.
+    - A generation that is not there raises UnknownCollection. What was begun with another declaration, or made by
+      another version of the engine's analysis, raises StampMismatch naming both.
+    - At most one generation of a name is published; a newly begun one is not.
+    - An answer is whole or an error: never a ranking from a part of the documents.
+    - A server that cannot be reached raises Unavailable, one that is late DeadlineExceeded; both recover by themselves.
+    """
+
+    async def check(self) -> Check:
+        """Whether it can be used now; never raises."""
+        ...
+
+    async def begin(self, generation: str, declaration: CollectionDeclaration) -> CollectionState:
+        """Begins an empty generation; leaves one alone that is there with the same declaration."""
+        ...
+
+    async def states(self) -> tuple[CollectionState, ...]:
+        """Every generation held, by name and number."""
+        ...
+
+    async def state(self, generation: str) -> CollectionState:
+        """One generation."""
+        ...
+
+    async def drop(self, generation: str) -> None:
+        """Removes a generation and all that it holds."""
+        ...
+
+    async def index(self, generation: str, documents: Sequence[Document]) -> IndexReport:
+        """Adds or replaces documents; their ids are distinct."""
+        ...
+
+    async def delete(self, generation: str, ids: Sequence[str]) -> int:
+        """Removes documents; how many there were."""
+        ...
+
+    async def get(self, generation: str, ids: Sequence[str]) -> DocumentsAnswer:
+        """The documents as they were given, in the order of the ids, each once; ids without one are `missing`."""
+        ...
+
+    async def finish(self, generation: str) -> CollectionState:
+        """Makes everything searchable and the index compact. Cut off by a deadline: call it again."""
+        ...
+
+    async def publish(self, generation: str) -> CollectionState:
+        """Makes this generation the published one of its name, in one step."""
+        ...
+
+    async def search(self, generation: str, asked: RetrievalRequest) -> tuple[RetrievedHit, ...]:
+        """The best documents for `asked.query` under `asked.preset`, or under the first declared one."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of files and connections; twice is as good as once. Nothing else may be asked afterwards."""
+        ...

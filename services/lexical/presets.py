@@ -1,0 +1,39 @@
+"""Lexical presets: the three built-in ones, and which of a collection's a search means. Pure."""
+
+from collections.abc import Mapping
+
+from services.chassis.errors import BadInput
+from services.contracts.collections import CollectionDeclaration, LexicalPreset
+
+BUILT_IN: Mapping[str, LexicalPreset] = {
+    preset.name: preset
+    for preset in (
+        # As the beir package runs Elasticsearch (metrics-and-parity.md 5.1).
+        LexicalPreset(name="beir", match="best_fields", k1=1.2, b=0.75, tie_breaker=0.5),
+        # As Anserini's BEIR regressions run Lucene, `flat` and `multifield` (5.2).
+        LexicalPreset(name="anserini-flat", match="flat", k1=0.9, b=0.4),
+        LexicalPreset(name="anserini-multifield", match="most_fields", k1=0.9, b=0.4),
+    )
+}
+
+
+def declared_presets(declaration: CollectionDeclaration) -> tuple[LexicalPreset, ...]:
+    """The presets with their parameters. Raises BadInput when a name stands for two of them."""
+    presets = tuple(BUILT_IN[preset] if isinstance(preset, str) else preset for preset in declaration.presets)
+    names = [preset.name for preset in presets]
+    for preset in presets:
+        if names.count(preset.name) > 1 or BUILT_IN.get(preset.name, preset) != preset:
+            raise BadInput(f"presets: {preset.name} stands for more than one preset; give yours another name.")
+    return presets
+
+
+def chosen_preset(declaration: CollectionDeclaration, name: str | None) -> LexicalPreset:
+    """The preset of that name, or the first one. Raises BadInput naming the declared ones."""
+    presets = declared_presets(declaration)
+    if name is None:
+        return presets[0]
+    for preset in presets:
+        if preset.name == name:
+            return preset
+    known = ", ".join(preset.name for preset in presets)
+    raise BadInput(f"preset: {name} is not declared for this collection; declared are: {known}.")

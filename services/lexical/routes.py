@@ -1,0 +1,75 @@
+"""HTTP in and out of the lexical service: architecture.md, The wire, one level down."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+
+from services.chassis.app import router
+from services.chassis.errors import BadInput
+from services.chassis.telemetry import timed
+from services.contracts.base import Generation
+from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
+from services.contracts.documents import DeleteReport, DocumentsAnswer, IdsRequest, IndexReport, IndexRequest
+from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+from services.lexical.engine import LexicalEngine
+
+InPath = Annotated[Generation, Path(description="A generation of a collection: `scifact@2`.")]
+JSON = "application/json"
+
+
+def lexical_router(engine: LexicalEngine) -> APIRouter:
+    """Collections, documents and searches of one engine."""
+    routes = router()
+    one = "/v1/collections/{generation}"
+
+    @routes.get("/v1/collections")
+    async def states() -> CollectionStates:
+        return CollectionStates(collections=await engine.states())
+
+    @routes.put(one)
+    async def begin(generation: InPath, declaration: CollectionDeclaration) -> CollectionState:
+        return await engine.begin(generation, declaration)
+
+    @routes.get(one)
+    async def state(generation: InPath) -> CollectionState:
+        return await engine.state(generation)
+
+    @routes.delete(one, status_code=204)
+    async def drop(generation: InPath) -> None:
+        await engine.drop(generation)
+
+    @routes.post(f"{one}/documents")
+    async def index(generation: InPath, batch: IndexRequest) -> IndexReport:
+        with timed("index"):
+            return await engine.index(generation, batch.documents)
+
+    @routes.post(f"{one}/documents/delete")
+    async def delete(generation: InPath, asked: IdsRequest) -> DeleteReport:
+        return DeleteReport(deleted=await engine.delete(generation, asked.ids))
+
+    # Answers of a thousand hits or of whole documents are rendered once, not validated again by FastAPI.
+    @routes.post(f"{one}/documents/get", response_model=DocumentsAnswer)
+    async def get(generation: InPath, asked: IdsRequest) -> Response:
+        with timed("get"):
+            answer = await engine.get(generation, asked.ids)
+        return Response(answer.model_dump_json(), media_type=JSON)
+
+    @routes.post(f"{one}/finish")
+    async def finish(generation: InPath) -> CollectionState:
+        with timed("finish"):
+            return await engine.finish(generation)
+
+    @routes.post(f"{one}/publish")
+    async def publish(generation: InPath) -> CollectionState:
+        return await engine.publish(generation)
+
+    @routes.post(f"{one}/search", response_model=RetrievalAnswer)
+    async def search(generation: InPath, asked: RetrievalRequest) -> Response:
+        if asked.exact:
+            raise BadInput("exact: a lexical search is always exact; leave it out (it is for vectors).")
+        with timed("bm25"):
+            hits = await engine.search(generation, asked)
+        answer = RetrievalAnswer.model_construct(generation=generation, hits=hits)
+        return Response(answer.model_dump_json(), media_type=JSON)
+
+    return routes

@@ -1,0 +1,49 @@
+"""The settings of the lexical service, from LEXICAL_* and ELASTICSEARCH_*."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from services.chassis.settings import ServiceSettings
+
+
+class Settings(ServiceSettings):
+    """Which engine holds the text, and where."""
+
+    # A variable that is set but empty, as compose files leave them, means that it is not given.
+    model_config = SettingsConfigDict(
+        env_prefix="LEXICAL_",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="ignore",
+        populate_by_name=True,
+    )
+
+    port: int = Field(8001, ge=0, le=65_535, description="Port to listen on.")
+    engine: Literal["edge", "elasticsearch"] = Field(
+        "edge", description="`edge` runs in this process and needs no server, `elasticsearch` asks ELASTICSEARCH_URL."
+    )
+    directory: Path = Field(
+        Path(".data/lexical"), description="Where the engine `edge` keeps its collections; for one process alone."
+    )
+    index_prefix: str = Field(
+        "",
+        pattern=r"^([a-z0-9][a-z0-9_.-]{0,63})?$",
+        description="Put before the names of indices and aliases, where an Elasticsearch is shared.",
+    )
+    replicas: int = Field(0, ge=0, le=9, description="Copies of each Elasticsearch index beside the first.")
+    elasticsearch_url: str = Field(
+        "http://127.0.0.1:9200",
+        pattern=r"^https?://",
+        validation_alias="ELASTICSEARCH_URL",
+        description="The Elasticsearch, 8 or 9.",
+    )
+    elasticsearch_api_key: SecretStr | None = Field(
+        None, validation_alias="ELASTICSEARCH_API_KEY", description="Its API key, base64 as Elasticsearch gives it."
+    )
+    elasticsearch_ca_file: Path | None = Field(
+        None, validation_alias="ELASTICSEARCH_CA_FILE", description="The CA that signed its certificate (PEM)."
+    )

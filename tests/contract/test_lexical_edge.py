@@ -1,0 +1,87 @@
+"""Qdrant Edge keeps the promises of a lexical engine, and its own."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.chassis.errors import Unavailable
+from services.lexical.edge_generation import RECORD
+from services.lexical.engine import LexicalEngine
+from services.lexical.engine_edge import EdgeEngine
+from tests.contract.lexical_engine import ALL_PRESETS, NOTES, LexicalEngineSuite, Opener, documents, filled, found
+from tests.scratch import scratch
+
+
+class EdgeOpener(Opener):
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    async def open(self) -> EdgeEngine:
+        return EdgeEngine(self.directory)
+
+    async def disown(self, engine: LexicalEngine, generation: str) -> LexicalEngine:
+        await engine.close()
+        path = self.directory / generation / RECORD
+        record = json.loads(path.read_text())
+        record["stamp"]["analysis"] = "english-0"
+        path.write_text(json.dumps(record))
+        return await self.open()
+
+
+@pytest.fixture
+def opener() -> Iterator[EdgeOpener]:
+    with scratch() as directory:
+        yield EdgeOpener(directory / "lexical")
+
+
+class TestEdge(LexicalEngineSuite):
+    """Every promise, on Qdrant Edge."""
+
+
+async def test_a_directory_in_use_is_refused_in_one_sentence(opener: EdgeOpener) -> None:
+    engine = await opener.open()
+    with pytest.raises(Unavailable, match="is in use by another process; stop that one or name another directory"):
+        await opener.open()
+    await engine.close()
+    await (await opener.open()).close()
+
+
+async def test_a_half_made_generation_is_cleared_away(opener: EdgeOpener) -> None:
+    engine = await opener.open()
+    await filled(engine, documents(NOTES))
+    await engine.begin("notes@2", ALL_PRESETS)
+    await engine.close()
+    (opener.directory / "notes@2" / RECORD).unlink()
+    engine = await opener.open()
+    assert [state.generation for state in await engine.states()] == ["notes@1"]
+    assert (await engine.begin("notes@2", ALL_PRESETS)).documents == 0
+    await engine.close()
+
+
+async def test_what_was_acknowledged_is_there_after_an_end_without_goodbye(opener: EdgeOpener) -> None:
+    engine = await opener.open()
+    await filled(engine, documents(NOTES))
+    await engine.index("notes@1", documents({"n6": "saddle creaks"}))
+    copy = opener.directory.with_name("copy")
+    shutil.copytree(opener.directory, copy)  # as a killed process leaves its files
+    again = EdgeEngine(copy)
+    assert (await again.state("notes@1")).documents == 6
+    assert await found(again, "notes@1", "saddle") == ["n6"]
+    await again.close()
+    await engine.close()
+
+
+async def test_searches_go_on_while_a_batch_is_indexed(opener: EdgeOpener) -> None:
+    engine = await opener.open()
+    await filled(engine, documents(NOTES))
+    batch = documents({f"d{number}": "wheel " * 400 for number in range(256)})
+    indexing = asyncio.create_task(engine.index("notes@1", batch))
+    await asyncio.sleep(0)
+    assert await found(engine, "notes@1", "squeals") == ["n1"]
+    assert not indexing.done()
+    assert (await indexing).indexed == 256
+    await engine.close()

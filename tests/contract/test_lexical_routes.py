@@ -1,0 +1,121 @@
+"""The wire of the lexical service, on the embedded engine, over an ASGI transport."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from services.lexical.app import build_app
+from services.lexical.settings import Settings
+from tests.scratch import scratch
+
+GENERATION = "/v1/collections/notes@1"
+DECLARATION = {"presets": ["beir", "anserini-flat"], "metadata": {"year": "number"}}
+DOCUMENTS = [
+    {"id": "a", "title": "Brakes", "text": "The pad squeals.", "metadata": {"year": 2019}},
+    {"id": "b", "text": "A wheel\u0000 wobbles."},
+    {"id": "c", "text": "Brake cable frayed."},
+]
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    with scratch() as directory:
+        app = build_app(Settings(directory=directory))
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://lexical") as client:
+                yield client
+
+
+@pytest.fixture
+async def filled(client: httpx.AsyncClient) -> httpx.AsyncClient:
+    assert (await client.put(GENERATION, json=DECLARATION)).status_code == 200
+    report = await client.post(f"{GENERATION}/documents", json={"documents": DOCUMENTS})
+    assert report.json() == {"indexed": 3, "unchanged": 0, "errors": [], "encoded": 0}
+    assert (await client.post(f"{GENERATION}/finish")).json()["documents"] == 3
+    return client
+
+
+async def search(client: httpx.AsyncClient, **asked: object) -> httpx.Response:
+    return await client.post(f"{GENERATION}/search", json=asked)
+
+
+async def test_the_service_is_ready_with_its_engine(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/readyz")
+    assert answer.status_code == 200
+    assert [check["name"] for check in answer.json()["checks"]] == ["engine"]
+
+
+async def test_a_search_answers_ids_and_scores_and_its_time(filled: httpx.AsyncClient) -> None:
+    answer = await search(filled, query="squealing brakes", top=5)
+    body = answer.json()
+    assert body["generation"] == "notes@1"
+    assert [hit["id"] for hit in body["hits"]] == ["a", "c"]
+    assert body["hits"][0]["score"] > body["hits"][1]["score"] > 0
+    assert "bm25;dur=" in answer.headers["server-timing"]
+
+
+async def test_collections_tell_their_state(filled: httpx.AsyncClient) -> None:
+    state = (await filled.post(f"{GENERATION}/publish")).json()
+    assert (state["generation"], state["published"], state["documents"]) == ("notes@1", True, 3)
+    assert state["declaration"] == DECLARATION
+    assert state["engine"].startswith("qdrant-edge ")
+    assert (await filled.get(GENERATION)).json() == state
+    assert (await filled.get("/v1/collections")).json() == {"collections": [state]}
+
+
+async def test_documents_are_fetched_and_deleted_by_id(filled: httpx.AsyncClient) -> None:
+    deleted = await filled.post(f"{GENERATION}/documents/delete", json={"ids": ["c", "x"]})
+    assert deleted.json() == {"deleted": 1}
+    answer = (await filled.post(f"{GENERATION}/documents/get", json={"ids": ["c", "b", "a"]})).json()
+    assert answer["missing"] == ["c"]
+    assert answer["documents"] == [
+        {"id": "b", "title": "", "text": "A wheel wobbles.", "metadata": {}},
+        DOCUMENTS[0],
+    ]
+
+
+async def test_a_dropped_collection_is_unknown(filled: httpx.AsyncClient) -> None:
+    assert (await filled.delete(GENERATION)).status_code == 204
+    for answer in (await filled.get(GENERATION), await filled.delete(GENERATION), await search(filled, query="a")):
+        assert (answer.status_code, answer.json()["type"]) == (404, "urn:problem:unknown-collection")
+
+
+async def test_another_declaration_is_a_conflict_that_names_both(filled: httpx.AsyncClient) -> None:
+    answer = await filled.put(GENERATION, json={"presets": ["beir"]})
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:problem:stamp-mismatch")
+    assert "presets: beir,anserini-flat" in answer.json()["detail"]
+    assert "presets: beir;" in answer.json()["detail"]
+
+
+BAD_SEARCHES = {
+    "exact": ({"query": "a", "exact": True}, "always exact"),
+    "an undeclared preset": ({"query": "a", "preset": "anserini-multifield"}, "declared are: beir, anserini-flat"),
+    "an undeclared field": (
+        {"query": "a", "filter": {"all": [{"field": "tag", "op": "exists"}]}},
+        "declared are: year",
+    ),
+    "an empty query": ({"query": " "}, "must not be empty"),
+    "a top of 0": ({"query": "a", "top": 0}, "top"),
+    "eleven excluded ids": ({"query": "a", "exclude_ids": list("abcdefghijk")}, "exclude_ids"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SEARCHES)
+async def test_a_bad_search_is_a_422_that_says_why(filled: httpx.AsyncClient, name: str) -> None:
+    asked, said = BAD_SEARCHES[name]
+    answer = await search(filled, **asked)
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("generation", ["notes", "Notes@1", "notes@0", "@1", "notes@1@2", "%2E%2E@1", "notes@01"])
+async def test_a_name_that_is_no_generation_is_a_4xx(client: httpx.AsyncClient, generation: str) -> None:
+    answer = await client.put(f"/v1/collections/{generation}", json=DECLARATION)
+    assert answer.status_code == 422
+
+
+async def test_a_query_of_stop_words_is_answered_with_nothing(filled: httpx.AsyncClient) -> None:
+    answer = await search(filled, query="the of and")
+    assert (answer.status_code, answer.json()["hits"]) == (200, [])
