@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
 
@@ -16,8 +15,6 @@ from services.dense.routes import collection_router, document_router
 from services.dense.settings import Settings
 from services.vectorstore.store import VectorStore
 
-MODELS_FILE = Path(__file__).resolve().parents[2] / "deploy" / "models" / "models.yaml"
-
 
 def open_encoder(settings: Settings) -> Encoder:
     """The encoder that the settings name. Raises ModelError in one sentence."""
@@ -28,7 +25,7 @@ def open_encoder(settings: Settings) -> Encoder:
             return HashingEncoder()
         case "onnx":
             from services.dense.encoder_onnx import OnnxEncoder
-            from services.inference.profiles import load_encoder
+            from services.inference.profiles import MODELS_FILE, load_encoder
 
             return OnnxEncoder(
                 load_encoder(MODELS_FILE, settings.model),

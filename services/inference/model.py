@@ -42,7 +42,13 @@ class OpenModel:
         self._session = Session(profile, folder, engine.provider)
         self.weights_sha256 = self._session.weights_sha256
         self._max_padded_tokens = engine.max_padded_tokens
-        self._workers = Workers(engine.threads or available_cores(), engine.max_pending, profile.name)
+        # An encoder's queries never wait behind passages; a cross-encoder has nothing urgent.
+        self._workers = Workers(
+            engine.threads or available_cores(),
+            engine.max_pending,
+            profile.name,
+            urgent_threads=1 if isinstance(profile, EncoderProfile) else 0,
+        )
 
     async def rows(
         self, texts: Sequence[str], rows_of: Callable[[list[str]], list[Row]], deadline: float | None, *, urgent: bool

@@ -47,7 +47,8 @@ class WorkersClosed(Exception):
 class _Request:
     """One caller's tasks and what became of them; every field is guarded by the workers' lock."""
 
-    def __init__(self, tasks: Sequence[Callable[[], object]], deadline: float | None) -> None:
+    def __init__(self, tasks: Sequence[Callable[[], object]], deadline: float | None, *, urgent: bool) -> None:
+        self.urgent = urgent
         self.waiting = deque(enumerate(tasks))
         self.results: dict[int, object] = {}
         self.of = len(tasks)
@@ -74,15 +75,23 @@ class _Request:
 class Workers:
     """A fixed number of threads over a bounded queue of requests. Close it to stop them."""
 
-    def __init__(self, threads: int, max_pending: int = MAX_PENDING, name: str = "inference") -> None:
-        """`max_pending`: tasks that may wait when a new request is still accepted."""
+    def __init__(
+        self, threads: int, max_pending: int = MAX_PENDING, name: str = "inference", *, urgent_threads: int = 0
+    ) -> None:
+        """`max_pending`: tasks that may wait when a new request is still accepted, urgent and other ones apart.
+
+        `urgent_threads` come on top of `threads` and do urgent requests only: those need not even wait for the
+        micro-batches that the others are in.
+        """
+        self._urgent: deque[_Request] = deque()
         self._turns: deque[_Request] = deque()
         self._changed = threading.Condition()
         self._max_pending = max_pending
-        self._pending = 0
+        self._pending = {True: 0, False: 0}  # by urgency
         self._closed = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(threads)
+            threading.Thread(target=self._work, args=(number < urgent_threads,), name=f"{name}-{number}", daemon=True)
+            for number in range(urgent_threads + threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -90,7 +99,7 @@ class Workers:
     @property
     def pending(self) -> int:
         """How many tasks wait for a thread now."""
-        return self._pending
+        return sum(self._pending.values())
 
     async def run(
         self, tasks: Sequence[Callable[[], T]], deadline: float | None = None, *, urgent: bool = False
@@ -103,8 +112,8 @@ class Workers:
         """
         if not tasks:
             return []
-        request = _Request(tasks, deadline)
-        self._admit(request, urgent=urgent)
+        request = _Request(tasks, deadline, urgent=urgent)
+        self._admit(request)
         try:
             async with asyncio.timeout(None if deadline is None else max(0.0, deadline - time.monotonic())):
                 await request.answered
@@ -118,7 +127,7 @@ class Workers:
         """Stops the threads after the tasks that they are in; requests that wait raise WorkersClosed."""
         with self._changed:
             self._closed = True
-            left = list(self._turns)
+            left = [*self._urgent, *self._turns]
             self._changed.notify_all()
         for request in left:
             request.answer(WorkersClosed())
@@ -126,43 +135,43 @@ class Workers:
         for thread in self._threads:
             thread.join()
 
-    def _admit(self, request: _Request, *, urgent: bool) -> None:
+    def _admit(self, request: _Request) -> None:
         with self._changed:
             if self._closed:
                 raise WorkersClosed
-            if self._pending >= self._max_pending:
-                raise Overloaded(self._pending)
-            self._pending += len(request.waiting)
-            if urgent:
-                self._turns.appendleft(request)
-            else:
-                self._turns.append(request)
+            if self._pending[request.urgent] >= self._max_pending:
+                raise Overloaded(self._pending[request.urgent])
+            self._pending[request.urgent] += len(request.waiting)
+            self._queue(request).append(request)
             self._changed.notify_all()
 
     def _drop(self, request: _Request) -> None:
         with self._changed:
-            self._pending -= len(request.waiting)
+            self._pending[request.urgent] -= len(request.waiting)
             request.waiting.clear()
 
-    def _next(self) -> tuple[_Request, int, Callable[[], object]] | None:
-        """Waits for the next task in turn; None when the workers are closed."""
+    def _queue(self, request: _Request) -> deque[_Request]:
+        return self._urgent if request.urgent else self._turns
+
+    def _next(self, *, only_urgent: bool) -> tuple[_Request, int, Callable[[], object]] | None:
+        """Waits for the next task in turn, urgent ones first; None when the workers are closed."""
         with self._changed:
             while True:
-                while not self._turns and not self._closed:
+                while not self._closed and not self._urgent and (only_urgent or not self._turns):
                     self._changed.wait()
                 if self._closed:
                     return None
-                request = self._turns.popleft()
+                request = (self._urgent or self._turns).popleft()
                 if not request.waiting:
                     continue
                 place, task = request.waiting.popleft()
-                self._pending -= 1
+                self._pending[request.urgent] -= 1
                 if request.waiting:
-                    self._turns.append(request)
+                    self._queue(request).append(request)
                 return request, place, task
 
-    def _work(self) -> None:
-        while (turn := self._next()) is not None:
+    def _work(self, only_urgent: bool) -> None:
+        while (turn := self._next(only_urgent=only_urgent)) is not None:
             request, place, task = turn
             if request.deadline is not None and time.monotonic() >= request.deadline:
                 # The caller raises DeadlinePassed by its own clock; here the work is only spared.

@@ -94,6 +94,30 @@ async def test_an_urgent_request_has_the_next_turn(one, gate):
     assert order == ["query", "passage", "passage", "passage"]
 
 
+async def test_an_urgent_thread_is_free_for_urgent_requests(gate):
+    workers = Workers(1, max_pending=2, urgent_threads=1)
+    try:
+        passages = asyncio.create_task(workers.run([lambda: gate.wait(5)] * 2))
+        await asyncio.sleep(0.05)
+        assert workers.pending == 1
+        assert await workers.run([lambda: "query"], urgent=True) == ["query"]
+        assert workers.pending == 1
+        gate.set()
+        await passages
+    finally:
+        workers.close()
+
+
+async def test_waiting_passages_do_not_refuse_urgent_requests(one, gate):
+    first = await occupied(one, gate)
+    waiting = asyncio.create_task(one.run([lambda: None] * 10))
+    await asyncio.sleep(0)
+    query = asyncio.create_task(one.run([lambda: "query"], urgent=True))
+    gate.set()
+    assert await query == ["query"]
+    await asyncio.gather(first, waiting)
+
+
 async def test_a_full_queue_refuses_at_once_and_accepts_again_later(one, gate):
     first = await occupied(one, gate)
     waiting = asyncio.create_task(one.run([lambda: None] * 10))
