@@ -1,0 +1,273 @@
+"""What kustomize makes of k8s/: every object is valid, hardened, and finds what it refers to."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from deploy.deployables import DEPLOYABLES
+from tests.images import ROOT, Yaml, versions
+from tests.manifests import (
+    NAME,
+    POLICY_NAMESPACE,
+    RELEASES,
+    Peer,
+    Pods,
+    documents,
+    may_connect,
+    name_of,
+    of_kind,
+    pods_of,
+    read,
+    schema_problem,
+    selects,
+)
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
+OVERLAYS = {folder.name: folder for folder in sorted((ROOT / "k8s" / "overlays").iterdir())}
+# The base has no namespace and no stores; it must be whole all the same.
+FOLDERS = {"base": ROOT / "k8s" / "base", **OVERLAYS}
+EMBEDDED = ("LEXICAL_ENGINE", "DENSE_STORE")
+STORE_PORTS = {"elasticsearch": 9200, "qdrant": 6333}
+
+
+@cache
+def kustomize() -> Path:
+    """The program, built once into .cache/go/bin; skips where there is no Go to build it."""
+    binary = ROOT / ".cache" / "go" / "bin" / "kustomize"
+    if not binary.exists():
+        go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+        if go is None:
+            pytest.skip(f"there is no Go here to build kustomize with (go install {KUSTOMIZE})")
+        environment = os.environ | {"GOBIN": str(binary.parent), "GOFLAGS": "-modcacherw"}
+        done = subprocess.run([go, "install", KUSTOMIZE], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    return binary
+
+
+@cache
+def rendered(name: str) -> list[Yaml]:
+    built = subprocess.run([kustomize(), "build", FOLDERS[name]], capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    assert built.stderr == ""  # it warns of deprecated fields there
+    return documents(built.stdout)
+
+
+@pytest.fixture(params=FOLDERS)
+def objects(request: pytest.FixtureRequest) -> list[Yaml]:
+    return rendered(request.param)
+
+
+@pytest.fixture(params=OVERLAYS)
+def overlay(request: pytest.FixtureRequest) -> list[Yaml]:
+    return rendered(request.param)
+
+
+def config(objects: list[Yaml], pods: Pods) -> Mapping[str, str]:
+    """The variables that the pods take from ConfigMaps."""
+    maps = {item["metadata"]["name"]: item["data"] for item in of_kind(objects, "ConfigMap")}
+    return {key: value for name, _ in pods.references("configMap") for key, value in maps[name].items()}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_object_is_what_the_api_server_takes(objects: list[Yaml], release: str) -> None:
+    assert [problem for item in objects if (problem := schema_problem(item, release)) is not None] == []
+
+
+def test_no_two_objects_have_the_same_name(objects: list[Yaml]) -> None:
+    names = [name_of(item) for item in objects]
+    assert len(names) == len(set(names))
+
+
+def test_an_overlay_keeps_to_one_namespace_of_its_own(overlay: list[Yaml]) -> None:
+    (namespace,) = of_kind(overlay, "Namespace")
+    assert {item["metadata"].get("namespace") for item in overlay if item is not namespace} == {
+        namespace["metadata"]["name"]
+    }
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_every_container_meets_the_restricted_standard_with_a_read_only_root(objects: list[Yaml]) -> None:
+    for pods in pods_of(objects):
+        assert pods.spec["automountServiceAccountToken"] is False
+        assert pods.spec["securityContext"]["runAsNonRoot"] is True
+        assert pods.spec["securityContext"]["runAsUser"] > 0
+        assert pods.spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pods.all_containers:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, f"{pods.name}/{container['name']}"
+
+
+def test_every_container_asks_for_cpu_and_memory_and_is_limited_in_memory(objects: list[Yaml]) -> None:
+    for pods in pods_of(objects):
+        for container in pods.all_containers:
+            resources = container["resources"]
+            assert resources["requests"].keys() == {"cpu", "memory"}, f"{pods.name}/{container['name']}"
+            assert "memory" in resources["limits"]
+
+
+def test_every_container_is_probed_on_a_port_that_it_has(objects: list[Yaml]) -> None:
+    for pods in pods_of(objects):
+        for container in pods.containers:
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                check = container[probe].get("httpGet") or container[probe]["tcpSocket"]
+                assert check["port"] in pods.ports, f"{pods.name}: {probe}"
+
+
+def test_readiness_alone_depends_on_anything_but_the_process_itself(objects: list[Yaml]) -> None:
+    for pods in pods_of(objects):
+        if pods.name in DEPLOYABLES:
+            (container,) = pods.containers
+            paths = {
+                probe: container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")
+            }
+            assert paths == {"startup": "/livez", "readiness": "/readyz", "liveness": "/livez"}
+
+
+def test_a_pod_drains_and_ends_its_requests_before_it_is_killed(objects: list[Yaml]) -> None:
+    for pods in pods_of(objects):
+        if pods.name in DEPLOYABLES:
+            told = config(objects, pods)
+            prefix = DEPLOYABLES[pods.name].prefix
+            drain, grace = float(told[f"{prefix}DRAIN_S"]), float(told[f"{prefix}GRACE_S"])
+            assert drain + grace < pods.spec["terminationGracePeriodSeconds"]
+            # The evaluator is called by people, not through a balancer that has to learn of its end.
+            assert drain >= 5 or pods.name == "evaluator"
+
+
+def test_every_selector_chooses_the_pods_of_its_own_name(objects: list[Yaml]) -> None:
+    for pods in pods_of(objects):
+        assert selects(pods.owner["spec"]["selector"], pods.labels)
+        assert pods.labels[NAME] == pods.name
+    for item in of_kind(objects, "Service", "PodDisruptionBudget"):
+        selector = item["spec"]["selector"]
+        chosen = [
+            pods.name
+            for pods in pods_of(objects)
+            if selects(selector if "matchLabels" in selector else {"matchLabels": selector}, pods.labels)
+        ]
+        assert chosen == [item["metadata"]["name"]], name_of(item)
+    for item in of_kind(objects, "HorizontalPodAutoscaler"):
+        target = item["spec"]["scaleTargetRef"]
+        assert f"{target['kind']}/{target['name']}" in {name_of(pods.owner) for pods in pods_of(objects)}
+
+
+def test_every_port_of_a_service_is_one_of_its_pods(objects: list[Yaml]) -> None:
+    by_name = {pods.name: pods for pods in pods_of(objects)}
+    for service in of_kind(objects, "Service"):
+        for port in service["spec"]["ports"]:
+            assert by_name[service["metadata"]["name"]].ports[port["targetPort"]] == port["port"]
+
+
+def test_every_volume_that_is_mounted_is_there_and_claimed(objects: list[Yaml]) -> None:
+    claims = {item["metadata"]["name"] for item in of_kind(objects, "PersistentVolumeClaim")}
+    for pods in pods_of(objects):
+        templates = {item["metadata"]["name"] for item in pods.owner["spec"].get("volumeClaimTemplates", [])}
+        volumes = {volume["name"] for volume in pods.spec.get("volumes", [])} | templates
+        mounted = {mount["name"] for container in pods.all_containers for mount in container.get("volumeMounts", [])}
+        assert mounted == volumes, pods.name
+        assert pods.claims <= claims
+
+
+def test_every_config_map_and_every_secret_that_a_pod_needs_is_there_or_documented(objects: list[Yaml]) -> None:
+    maps = {item["metadata"]["name"]: item["data"] for item in of_kind(objects, "ConfigMap")}
+    secrets = {item["metadata"]["name"]: item["stringData"] for item in read(OVERLAYS["prod"] / "secrets.example.yaml")}
+    assert of_kind(objects, "Secret") == []
+    for pods in pods_of(objects):
+        for name, key in pods.references("configMap"):
+            assert name in maps
+            assert key is None or key in maps[name]
+        for name, key in pods.references("secret"):
+            assert name in secrets, f"{pods.name} needs the secret {name}: add it to secrets.example.yaml"
+            assert key is None or key in secrets[name]
+
+
+def test_images_are_pinned_and_those_of_one_release(overlay: list[Yaml]) -> None:
+    images = {container["image"] for pods in pods_of(overlay) for container in pods.all_containers}
+    tags = dict(image.rsplit(":", 1) for image in images)
+    assert len(tags) == len(images)
+    assert "latest" not in tags.values()
+    assert len({tag for name, tag in tags.items() if name.startswith("retrieval-stack/")}) == 1
+    assert tags.get("docker.elastic.co/elasticsearch/elasticsearch") in {None, versions()["ELASTICSEARCH_VERSION"]}
+
+
+def test_an_embedded_engine_is_one_replica_that_ends_before_the_next_one_starts(overlay: list[Yaml]) -> None:
+    for pods in pods_of(overlay):
+        told = config(overlay, pods)
+        scaled = [h for h in of_kind(overlay, "HorizontalPodAutoscaler") if h["metadata"]["name"] == pods.name]
+        if "edge" in {told.get(name) for name in EMBEDDED}:
+            assert (pods.owner["spec"]["replicas"], pods.owner["spec"]["strategy"]) == (1, {"type": "Recreate"})
+            assert pods.claims == {f"{pods.name}-data"}
+            assert scaled == []
+
+
+def test_dev_runs_on_embedded_engines_and_prod_on_servers() -> None:
+    def engines(name: str) -> set[str]:
+        return {v for pods in pods_of(rendered(name)) for k, v in config(rendered(name), pods).items() if k in EMBEDDED}
+
+    assert engines("dev") == {"edge"}
+    assert engines("prod") == {"elasticsearch", "qdrant"}
+    assert {pods.name for pods in pods_of(rendered("dev"))} == set(DEPLOYABLES)
+    assert {pods.name for pods in pods_of(rendered("prod"))} == {*DEPLOYABLES, *STORE_PORTS}
+
+
+def test_in_prod_whatever_answers_searches_has_two_replicas_and_is_never_all_away() -> None:
+    prod = rendered("prod")
+    for name in ("gateway", "lexical", "dense", "reranker"):
+        (scaler,) = [h for h in of_kind(prod, "HorizontalPodAutoscaler") if h["metadata"]["name"] == name]
+        (budget,) = [b for b in of_kind(prod, "PodDisruptionBudget") if b["metadata"]["name"] == name]
+        (pods,) = [p for p in pods_of(prod) if p.name == name]
+        assert scaler["spec"]["minReplicas"] >= 2
+        assert budget["spec"]["minAvailable"] == 1
+        assert "replicas" not in pods.owner["spec"]
+        assert pods.owner["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+        (spread,) = pods.spec["topologySpreadConstraints"]
+        assert selects(spread["labelSelector"], pods.labels)
+
+
+def test_in_prod_the_stores_are_asked_over_tls_with_a_key() -> None:
+    prod = rendered("prod")
+    for name, variable in (("lexical", "ELASTICSEARCH"), ("dense", "QDRANT")):
+        (pods,) = [p for p in pods_of(prod) if p.name == name]
+        told = config(prod, pods)
+        assert told[f"{variable}_URL"].startswith("https://")
+        mounts = {mount["mountPath"] for mount in pods.containers[0]["volumeMounts"]}
+        assert str(Path(told[f"{variable}_CA_FILE"]).parent) in mounts
+        assert f"{variable}_API_KEY" in {entry["name"] for entry in pods.containers[0]["env"]}
+
+
+def test_only_the_gateway_calls_services_and_only_services_call_stores(overlay: list[Yaml]) -> None:
+    policies = of_kind(overlay, "NetworkPolicy")
+    by_name = {pods.name: pods for pods in pods_of(overlay)}
+    ports = {name: deployable.port for name, deployable in DEPLOYABLES.items()} | STORE_PORTS
+    wanted = {("gateway", name) for name in ("lexical", "dense", "reranker")} | {("evaluator", "gateway")}
+    wanted |= {pair for pair in (("lexical", "elasticsearch"), ("dense", "qdrant")) if pair[1] in by_name}
+    open_ways = {
+        (source.name, target.name)
+        for source in by_name.values()
+        for target in by_name.values()
+        if source is not target and may_connect(policies, Peer(source.labels), target, ports[target.name])
+    }
+    assert open_ways == wanted
+
+
+def test_from_outside_only_the_gateway_can_be_reached_and_prometheus_reads_the_rest(overlay: list[Yaml]) -> None:
+    policies = of_kind(overlay, "NetworkPolicy")
+    ports = {name: deployable.port for name, deployable in DEPLOYABLES.items()} | STORE_PORTS
+
+    def reached(namespace: str) -> set[str]:
+        stranger = Peer({NAME: "stranger"}, namespace)
+        return {p.name for p in pods_of(overlay) if may_connect(policies, stranger, p, ports[p.name])}
+
+    assert reached("shop") == {"gateway"}
+    monitored = any("monitoring" in str(p) and POLICY_NAMESPACE in str(p) for p in policies)
+    assert reached("monitoring") == (set(DEPLOYABLES) if monitored else {"gateway"})
