@@ -38,8 +38,9 @@ class OpenModel:
     def __init__(self, profile: EncoderProfile | CrossEncoderProfile, folder: Path, engine: Engine) -> None:
         """Opens `folder` (blocking, below a second); raises ModelError when it does not hold the model."""
         self._profile = profile
-        self.tokens = Tokens(folder / TOKENIZER, profile.max_tokens)
+        # The session first: it checks the files, and says what to do about a missing one.
         self._session = Session(profile, folder, engine.provider)
+        self.tokens = Tokens(folder / TOKENIZER, profile.max_tokens)
         self.weights_sha256 = self._session.weights_sha256
         self._max_padded_tokens = engine.max_padded_tokens
         # An encoder's queries never wait behind passages; a cross-encoder has nothing urgent.

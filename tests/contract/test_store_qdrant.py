@@ -32,6 +32,7 @@ from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantServer, QdrantStore
 from tests.contract.vector_store import MADE, VectorStoreSuite, axis
+from tests.qdrant_double import qdrant_double
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Payload indexes have no effect", "ignore:Api key is used with an insec", "ignore:Local mode performs exact"
@@ -47,6 +48,17 @@ async def store() -> AsyncIterator[QdrantStore]:
 
 class TestInProcess(VectorStoreSuite):
     """Every promise, on the client's in-process engine."""
+
+
+class TestOverRest(VectorStoreSuite):
+    """Every promise, with the requests and answers of the REST interface in between."""
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[QdrantStore]:
+        transport = httpx.ASGITransport(app=qdrant_double())
+        store = QdrantStore(AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False))
+        yield store
+        await store.close()
 
 
 async def test_two_prefixes_share_a_server_without_meeting() -> None:

@@ -1,0 +1,66 @@
+"""The promises of services/dense/encoder.py, as tests that every encoder must pass."""
+
+import asyncio
+import random
+
+import numpy as np
+import pytest
+
+from services.chassis.deadlines import Deadline
+from services.chassis.errors import DeadlineExceeded
+from services.dense.encoder import Encoder
+
+QUERY = "how to true a bent wheel"
+PASSAGES = (
+    "Truing a bent wheel means tightening and loosening spokes until the rim runs straight.",
+    "Bread dough rests twice.",
+    "",
+    "wheel " * 400,
+    "Räder zentrieren 🚲 — ein Rad, das eiert.",
+)
+
+
+def soon() -> Deadline:
+    return Deadline.after_ms(60_000)
+
+
+class EncoderSuite:
+    """A subclass gives the `encoder` fixture."""
+
+    async def test_a_query_is_one_fp32_vector_and_passages_one_row_each(self, encoder: Encoder) -> None:
+        query = await encoder.encode_query(QUERY, soon())
+        passages = await encoder.encode_passages(PASSAGES, soon())
+        assert (query.shape, query.dtype) == ((encoder.dimension,), np.float32)
+        assert (passages.shape, passages.dtype) == ((len(PASSAGES), encoder.dimension), np.float32)
+        assert np.isfinite(query).all()
+        assert np.isfinite(passages).all()
+
+    async def test_no_passages_are_no_rows(self, encoder: Encoder) -> None:
+        assert (await encoder.encode_passages((), soon())).shape == (0, encoder.dimension)
+
+    async def test_what_answers_the_query_is_nearer_than_what_does_not(self, encoder: Encoder) -> None:
+        query = await encoder.encode_query(QUERY, soon())
+        scores = await encoder.encode_passages(PASSAGES[:2], soon()) @ query
+        assert scores[0] > scores[1]
+
+    async def test_a_vector_does_not_depend_on_the_texts_beside_it(self, encoder: Encoder) -> None:
+        together = dict(zip(PASSAGES, await encoder.encode_passages(PASSAGES, soon()), strict=True))
+        some = random.Random(1).sample(PASSAGES, 3)
+        for passage, vector in zip(some, await encoder.encode_passages(some, soon()), strict=True):
+            assert vector == pytest.approx(together[passage], abs=1e-6)
+
+    async def test_a_passed_deadline_ends_the_work(self, encoder: Encoder) -> None:
+        with pytest.raises(DeadlineExceeded):
+            await encoder.encode_passages(PASSAGES, Deadline.after_ms(0))
+        with pytest.raises(DeadlineExceeded):
+            await encoder.encode_query(QUERY, Deadline.after_ms(0))
+
+    async def test_queries_and_passages_may_come_together(self, encoder: Encoder) -> None:
+        alone = await encoder.encode_query(QUERY, soon())
+        _, query = await asyncio.gather(encoder.encode_passages(PASSAGES, soon()), encoder.encode_query(QUERY, soon()))
+        assert query == pytest.approx(alone, abs=1e-6)
+
+    async def test_the_stamp_names_the_model_and_its_dimension(self, encoder: Encoder) -> None:
+        assert encoder.stamp["model"]
+        assert encoder.stamp["weights_sha256"]
+        assert encoder.stamp["dimension"] == str(encoder.dimension)

@@ -1,0 +1,103 @@
+"""The dense service on a Qdrant that comes and goes, and how it starts without one."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+
+from services.dense.app import build_app
+from services.dense.settings import Settings
+from tests.qdrant_double import qdrant_double
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect", "ignore:Api key is used with an insec")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def serving(port: int, key: str | None = None) -> AsyncIterator[None]:
+    server = uvicorn.Server(uvicorn.Config(qdrant_double(key), host="127.0.0.1", port=port, log_config=None))
+    running = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.01)
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await running
+
+
+@asynccontextmanager
+async def dense(port: int, key: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    app = build_app(
+        Settings(store="qdrant", encoder="hashing", qdrant_url=f"http://127.0.0.1:{port}", qdrant_api_key=key)
+    )
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://dense") as client:
+            yield client
+
+
+async def ask(client: httpx.AsyncClient) -> httpx.Response:
+    return await client.post("/v1/collections/notes@1/search", json={"query": "chain"})
+
+
+async def test_it_starts_without_its_server_and_recovers_by_itself() -> None:
+    port = free_port()
+    async with dense(port) as client:
+        down = await ask(client)
+        assert (down.status_code, down.json()["type"]) == (503, "urn:problem:unavailable")
+        assert "QDRANT_URL" in down.json()["detail"]
+        assert (await client.get("/readyz")).status_code == 503
+        assert (await client.get("/livez")).status_code == 200
+        async with serving(port):
+            assert (await client.get("/readyz")).json()["checks"][0] == {
+                "name": "store", "ok": True, "detail": "qdrant 1.16.0",
+            }  # fmt: skip
+            assert (await ask(client)).status_code == 404
+            await client.put("/v1/collections/notes@1", json={})
+            documents = {"documents": [{"id": "a", "text": "oil the chain"}, {"id": "b", "text": "bleed the brake"}]}
+            report = (await client.post("/v1/collections/notes@1/documents", json=documents)).json()
+            assert (report["indexed"], report["encoded"]) == (2, 2)
+            again = (await client.post("/v1/collections/notes@1/documents", json=documents)).json()
+            assert (again["unchanged"], again["encoded"]) == (2, 0)
+            await client.post("/v1/collections/notes@1/finish")
+            assert (await client.post("/v1/collections/notes@1/publish")).json()["published"]
+            assert [hit["id"] for hit in (await ask(client)).json()["hits"]] == ["a", "b"]
+        assert (await ask(client)).status_code == 503
+        assert (await client.get("/readyz")).status_code == 503
+
+
+async def test_the_key_opens_the_server() -> None:
+    port = free_port()
+    async with serving(port, key="s3cret"):
+        async with dense(port, key="s3cret") as client:
+            assert (await client.get("/v1/collections")).json() == {"collections": []}
+        async with dense(port) as client:
+            refused = await client.get("/v1/collections")
+            assert refused.status_code == 502
+            assert "QDRANT_API_KEY" in refused.json()["detail"]
+
+
+def test_a_start_without_an_address_ends_in_one_sentence() -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "QDRANT_URL"}
+    done = subprocess.run(
+        [sys.executable, "-m", "services.dense"], env=environment | {"DENSE_STORE": "qdrant"}, cwd=ROOT,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "QDRANT_URL" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,67 @@
+"""Every encoder keeps the promises of the port; and what is particular to the one that serves."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.dense.app import open_encoder
+from services.dense.encoder import Encoder
+from services.dense.encoder_hashing import HashingEncoder
+from services.dense.encoder_onnx import stamp_of
+from services.dense.settings import Settings
+from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
+from tests.contract.encoder import PASSAGES, QUERY, EncoderSuite, soon
+from tests.models import ENCODER, fetched
+
+
+class TestHashing(EncoderSuite):
+    @pytest.fixture
+    def encoder(self) -> Encoder:
+        return HashingEncoder()
+
+
+@pytest.fixture(scope="module")
+def models() -> Path:
+    """The folder that holds the models."""
+    return fetched(ENCODER).parent
+
+
+@pytest.fixture
+async def onnx(models: Path) -> AsyncIterator[Encoder]:
+    encoder = open_encoder(Settings(models=models))
+    yield encoder
+    await encoder.close()
+
+
+class TestOnnx(EncoderSuite):
+    @pytest.fixture
+    def encoder(self, onnx: Encoder) -> Encoder:
+        return onnx
+
+
+async def test_a_query_does_not_wait_for_the_passages_before_it(onnx: Encoder) -> None:
+    start = time.perf_counter()
+    passages = asyncio.create_task(onnx.encode_passages(PASSAGES * 12, soon()))
+    await asyncio.sleep(0.05)
+    await onnx.encode_query(QUERY, soon())
+    query_done = time.perf_counter() - start
+    assert not passages.done()
+    await passages
+    assert query_done < (time.perf_counter() - start) / 2
+
+
+def test_everything_that_decides_a_vector_is_in_the_stamp() -> None:
+    profile = load_encoder(MODELS_FILE, ENCODER)
+    stamp = stamp_of(profile, "f" * 64)
+    assert (stamp["pooling"], stamp["max_tokens"], stamp["normalise"]) == ("mean", "256", "true")
+    for change in ({"pooling": "cls"}, {"query_prefix": "query: "}, {"passage_prefix": "passage: "}, {"max_tokens": 9}):
+        assert stamp_of(profile.model_copy(update=change), "f" * 64) != stamp
+    assert stamp_of(profile, "0" * 64) != stamp
+
+
+def test_a_model_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="make models"):
+        open_encoder(Settings(models=tmp_path))

@@ -1,0 +1,74 @@
+"""Metadata as the vector stores keep it, and filters as they test it. What they find is in the conformance suite."""
+
+import pytest
+
+from services.chassis.errors import BadInput
+from services.contracts.collections import FieldKind
+from services.contracts.documents import MetadataValue
+from services.contracts.filters import Condition, Filter, Operand
+from services.vectorstore.fields import Within, fields_of, requirements_of
+
+NEW_YEAR_MS = 1_704_067_200_000.0  # 2024-01-01T00:00:00Z
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "kept"),
+    [
+        ("keyword", "Brakes", ("Brakes",)),
+        ("keyword", "", ("",)),
+        ("keyword", ("a", "b"), ("a", "b")),
+        ("keyword", False, ("false",)),
+        ("keyword", 5, ("5",)),
+        ("keyword", 5.0, ("5.0",)),
+        ("number", 5, (5.0,)),
+        ("number", -0.5, (-0.5,)),
+        ("date", "2024-01-01", (NEW_YEAR_MS,)),
+        ("date", "2024-01-01T00:00:00", (NEW_YEAR_MS,)),
+        ("date", "2024-01-01T01:00:00+01:00", (NEW_YEAR_MS,)),
+        ("date", "2024-01-01T00:00:00.9999Z", (NEW_YEAR_MS + 999,)),
+        ("date", ("2024-01-01", "2024-01-02"), (NEW_YEAR_MS, NEW_YEAR_MS + 86_400_000)),
+    ],
+)
+def test_a_value_is_kept_in_the_form_of_its_kind(kind: FieldKind, value: MetadataValue, kept: object) -> None:
+    assert fields_of({"field": value, "other": 1}, {"field": kind}) == {"field": kept}
+
+
+@pytest.mark.parametrize("value", [(), None])
+def test_no_value_is_no_field(value: MetadataValue | None) -> None:
+    assert fields_of({} if value is None else {"field": value}, {"field": "keyword"}) == {}
+
+
+BAD: list[tuple[FieldKind, MetadataValue]] = [
+    ("number", "5"), ("number", True), ("number", ("5",)), ("number", 10**400),
+    ("date", 2024), ("date", "2024"), ("date", "2024-13-01"), ("date", "01.02.2024"), ("date", "2024-W01-1"),
+    ("date", "2024-01-01T25:00:00"), ("date", ("2024-01-01", "soon")), ("date", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "value"), BAD)
+def test_a_value_of_another_kind_is_refused_by_name(kind: FieldKind, value: MetadataValue) -> None:
+    with pytest.raises(BadInput, match="field"):
+        fields_of({"field": value}, {"field": kind})
+
+
+@pytest.mark.parametrize(("kind", "value"), [one for one in BAD if not isinstance(one[1], tuple)])
+def test_an_operand_of_another_kind_is_refused_by_name(kind: FieldKind, value: Operand) -> None:
+    with pytest.raises(BadInput, match="field"):
+        requirements_of(Filter(all=(Condition(field="field", op="eq", value=value),)), {"field": kind})
+
+
+def test_a_day_as_an_upper_bound_is_meant_to_its_end() -> None:
+    asked = Filter(all=(Condition(field="seen", op="lte", value="2024-01-01"),))
+    assert requirements_of(asked, {"seen": "date"}) == (Within("seen", ((None, NEW_YEAR_MS + 86_399_999),)),)
+
+
+def test_an_undeclared_field_is_refused_and_the_declared_ones_are_named() -> None:
+    asked = Filter(all=(Condition(field="author", op="exists"),))
+    with pytest.raises(BadInput, match="declared are: topic, year"):
+        requirements_of(asked, {"year": "number", "topic": "keyword"})
+
+
+def test_keywords_have_no_order() -> None:
+    asked = Filter(all=(Condition(field="topic", op="gte", value="a"),))
+    with pytest.raises(BadInput, match="topic is a keyword"):
+        requirements_of(asked, {"topic": "keyword"})
