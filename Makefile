@@ -29,9 +29,12 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 install: $(VENV)/.installed ## set up .venv with everything that runs and tests this project
 
 .PHONY: lock
-lock: $(VENV)/.installed ## resolve the newest allowed versions into requirements.lock
-	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 $(addprefix --extra ,lexical dense reranker gateway evaluator cpu models local dev) \
-		--generate-hashes --no-header --no-annotate --upgrade --quiet --output-file requirements.lock
+RESOLVE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
+lock: $(VENV)/.installed ## resolve the newest allowed versions into requirements.lock (and the GPU images' lock)
+	$(RESOLVE) --upgrade $(addprefix --extra ,lexical dense reranker gateway evaluator cpu models local dev) \
+		--output-file requirements.lock
+	$(RESOLVE) --constraints requirements.lock $(addprefix --extra ,dense reranker gpu) \
+		--output-file deploy/requirements-gpu.lock
 
 .PHONY: models
 models: $(VENV)/.installed ## fetch and verify the models of deploy/models/models.yaml into .models/
@@ -72,6 +75,10 @@ test-integration: models ## the tests on real servers and processes, which they 
 .PHONY: test-acceptance
 test-acceptance: $(VENV)/.installed ## the figures of the SciFact runs that .ci/run has made, against their bars
 	$(BIN)/python -m pytest -m acceptance tests/acceptance
+
+.PHONY: check-extras
+check-extras: models ## one clean environment per deployable: an undeclared dependency or import fails
+	$(BIN)/python -m pytest tests/integration/test_images.py
 
 .PHONY: lint
 lint: $(VENV)/.installed ## format, lint, types, import contracts
