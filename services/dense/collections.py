@@ -1,7 +1,10 @@
 """Generations as the wire shows them, and the check that they are this service's own."""
 
 import asyncio
+import contextlib
+from collections.abc import Mapping
 
+from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates, VectorState
 from services.dense.encoder import Encoder
 from services.vectorstore.stamps import refuse_stamp
@@ -22,7 +25,21 @@ async def opened(store: VectorStore, encoder: Encoder, generation: str) -> Made:
 
 async def state(store: VectorStore, generation: str) -> CollectionState:
     """One generation as the wire shows it, whoever made it."""
-    made, counts, published = await asyncio.gather(store.made(generation), store.counts(generation), store.published())
+    return await _state(store, generation, await store.published())
+
+
+async def states(store: VectorStore) -> CollectionStates:
+    """Every generation."""
+    published = await store.published()
+    found: list[CollectionState] = []
+    for generation in await store.generations():
+        with contextlib.suppress(UnknownCollection):  # removed since it was listed
+            found.append(await _state(store, generation, published))
+    return CollectionStates(collections=tuple(found))
+
+
+async def _state(store: VectorStore, generation: str, published: Mapping[str, str]) -> CollectionState:
+    made, counts = await asyncio.gather(store.made(generation), store.counts(generation))
     return CollectionState(
         generation=generation,
         published=published.get(name_of(generation)) == generation,
@@ -32,9 +49,3 @@ async def state(store: VectorStore, generation: str) -> CollectionState:
         declaration=made.declaration,
         vectors=VectorState(vectors=counts.documents, indexed=counts.indexed),
     )
-
-
-async def states(store: VectorStore) -> CollectionStates:
-    """Every generation."""
-    found = [await state(store, generation) for generation in await store.generations()]
-    return CollectionStates(collections=tuple(found))

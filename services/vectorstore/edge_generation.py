@@ -145,7 +145,7 @@ class EdgeGeneration:
         """Indexes a copy of the shard in another process, then puts it in the place of the one that served."""
         old = self._folder / self.record.shard
         new = self._folder / f"shard-{int(self.record.shard.removeprefix('shard-')) + 1}"
-        await self._run(lambda: shutil.copytree(old, new))
+        await self._run(lambda: _copy(old, new))
         process = await asyncio.create_subprocess_exec(
             sys.executable, edge_optimize.__file__, str(new), stderr=asyncio.subprocess.PIPE
         )
@@ -171,3 +171,8 @@ class EdgeGeneration:
         record = self.record.model_copy(update=changes)
         replace(self._folder / RECORD, record.model_dump_json(indent=1))
         self.record = record
+
+
+def _copy(old: Path, new: Path) -> None:
+    shutil.rmtree(new, ignore_errors=True)  # of an indexing that failed
+    shutil.copytree(old, new)

@@ -72,7 +72,7 @@ class VectorStore(Protocol):
     - Adding again under an id replaces; deleting what is not there is no error.
     - An acknowledged change is seen by the next search, and survives the end of the process, however abrupt.
     - Hits come best first, equal scores by ascending id, also at the cut, as long as at most `ties.MOST_EXTRA`
-      documents tie with the last place.
+      documents tie with the last place (an approximate search orders those that it found).
     - Vectors come back bit by bit as they were given. A vector that is not finite or has another dimension is
       refused (BadInput), on the way in and as a query.
     - A generation that is not there raises UnknownCollection. What was made with another stamp or declaration is

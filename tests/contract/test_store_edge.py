@@ -1,6 +1,7 @@
 """The Edge store keeps the promises of VectorStore, and those of a directory on disk."""
 
 import asyncio
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -144,6 +145,26 @@ async def test_a_generation_dropped_during_searches_leaves_no_files(wide: EdgeSt
     await wide.drop("wide@1")
     await asyncio.gather(*searches, return_exceptions=True)
     assert sorted(entry.name for entry in (tmp_path / "vectors").iterdir()) == [".lock"]
+
+
+async def test_a_generation_can_be_dropped_while_its_index_is_built(wide: EdgeStore, tmp_path: Path) -> None:
+    finishing = asyncio.create_task(wide.finish("wide@1"))
+    await asyncio.sleep(0.05)
+    await wide.drop("wide@1")
+    await asyncio.gather(finishing, return_exceptions=True)
+    assert sorted(entry.name for entry in (tmp_path / "vectors").iterdir()) == [".lock"]
+
+
+async def test_an_indexing_that_broke_off_is_cleaned_up_and_done_again(wide: EdgeStore, tmp_path: Path) -> None:
+    folder = tmp_path / "vectors" / "wide@1"
+    shutil.copytree(folder / "shard-1", folder / "shard-2")
+    await wide.finish("wide@1")
+    assert (await wide.counts("wide@1")).indexed == 800
+    await wide.close()
+    (folder / "shard-3").mkdir()
+    async with opened(tmp_path / "vectors") as again:
+        assert (await again.counts("wide@1")).indexed == 800
+        assert sorted(entry.name for entry in folder.iterdir()) == ["collection.json", "shard-2"]
 
 
 async def test_a_creation_that_broke_off_is_cleaned_up(tmp_path: Path) -> None:
