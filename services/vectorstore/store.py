@@ -157,6 +157,14 @@ def checked(vector: Vector, dimension: int) -> Vector:
     return np.ascontiguousarray(vector, dtype=np.float32)
 
 
+def beam(limit: int) -> int:
+    """How many candidates an approximate search keeps for `limit` hits.
+
+    On NFCorpus recall@10 was 0.990 with 128 candidates and 0.998 with 256 (services/vectorstore/README.md).
+    """
+    return max(256, 2 * limit)
+
+
 def name_of(generation: str) -> str:
     """`scifact` of `scifact@2`."""
     return generation.partition("@")[0]

@@ -20,7 +20,7 @@ from services.vectorstore.edge_generation import EdgeGeneration
 from services.vectorstore.fields import Exists, OneOf, Requirement, Within
 from services.vectorstore.identity import point_id
 from services.vectorstore.stamps import refuse_another
-from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, checked, in_order, name_of
+from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked, in_order, name_of
 from services.vectorstore.ties import settled
 
 _KINDS: Mapping[FieldKind, edge.PayloadSchemaType] = {
@@ -127,8 +127,7 @@ class EdgeStore:
         where = _filter(query.where, query.exclude_ids)
 
         async def fetch(limit: int) -> Sequence[RetrievedHit]:
-            # The graph is searched with a beam as wide as twice what is asked for: see the README for the recall.
-            params = edge.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else max(128, 2 * limit))
+            params = edge.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else beam(limit))
             request = edge.QueryRequest(limit=limit, query=vector, filter=where, with_payload=["id"], params=params)
             return await opened.read(lambda shard: _hits(shard.query(request)))
 

@@ -34,7 +34,7 @@ from services.vectorstore.qdrant_models import (
     stored_point,
 )
 from services.vectorstore.stamps import refuse_another
-from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, checked, in_order, name_of
+from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked, in_order, name_of
 from services.vectorstore.ties import settled
 
 # Kilobytes of vectors in a segment from which it gets an HNSW graph, and from which the graph is used.
@@ -187,8 +187,7 @@ class QdrantStore:
         where = filter_of(query.where, query.exclude_ids)
 
         async def fetch(limit: int) -> Sequence[RetrievedHit]:
-            # The graph is searched with a beam as wide as twice what is asked for: see the README for the recall.
-            params = models.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else max(128, 2 * limit))
+            params = models.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else beam(limit))
             async with self._within(generation) as seconds:
                 answer = await self._client.query_points(
                     self._collection(generation),
