@@ -56,5 +56,14 @@ def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
 
 
 def _tail(choices: Choices, process: str) -> str:
+    """The last messages of a process: of JSON lines the message, of others the line."""
     log = supervision.log_file(choices.directory, process)
-    return "\n".join(log.read_text(errors="replace").splitlines()[-8:]) if log.exists() else "(nothing)"
+    lines = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else ["(nothing)"]
+    return "\n".join(f"  {_message(line)}" for line in dict.fromkeys(lines))
+
+
+def _message(line: str) -> str:
+    try:
+        return str(json.loads(line)["message"])
+    except (ValueError, LookupError, TypeError):
+        return line

@@ -1,8 +1,11 @@
 """Runs an app as a process: one event loop, JSON logs, and a polite end on SIGTERM."""
 
+import asyncio
+import logging
 import signal
 import sys
 import threading
+from contextlib import AsyncExitStack
 from types import FrameType
 
 import uvicorn
@@ -10,6 +13,8 @@ from fastapi import FastAPI
 
 from services.chassis.logs import configure_logs
 from services.chassis.settings import ServiceSettings
+
+logger = logging.getLogger(__name__)
 
 # Longer than any client of ours keeps an idle connection (30 s), or it would send on one that we just closed.
 KEEP_ALIVE_S = 75
@@ -45,9 +50,21 @@ def serve(service: str, app: FastAPI, settings: ServiceSettings) -> None:
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=settings.grace_s,
-        lifespan="on",
+        lifespan="off",  # entered below, where a failure to open is ours to tell
     )
     server = DrainingServer(config, app, settings.drain_s)
-    server.run()
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(_opened_and_served(app, server))
     if not server.started:
         sys.exit(3)
+
+
+async def _opened_and_served(app: FastAPI, server: DrainingServer) -> None:
+    async with AsyncExitStack() as opened:
+        try:
+            await opened.enter_async_context(app.router.lifespan_context(app))
+        except Exception as error:
+            # Its own sentence is the message (a missing model, a directory in use); the trace stands beside it.
+            logger.error("cannot start: %s", error, exc_info=error)
+            return
+        await server.serve()
