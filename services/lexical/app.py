@@ -21,6 +21,18 @@ def open_engine(settings: Settings) -> LexicalEngine:
             from services.lexical.engine_edge import EdgeEngine
 
             return EdgeEngine(settings.directory)
+        case "elasticsearch":
+            from services.lexical.elasticsearch_client import open_client
+            from services.lexical.engine_elasticsearch import ElasticsearchEngine
+
+            key = settings.elasticsearch_api_key
+            client = open_client(
+                settings.elasticsearch_url,
+                None if key is None else key.get_secret_value(),
+                settings.elasticsearch_ca_file,
+                settings.max_in_flight,
+            )
+            return ElasticsearchEngine(client, settings.index_prefix, settings.replicas)
 
 
 def build_app(settings: Settings) -> FastAPI:

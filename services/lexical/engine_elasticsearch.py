@@ -1,0 +1,190 @@
+"""Elasticsearch as a lexical engine: an index a generation, an alias for the published one."""
+
+from collections.abc import Sequence
+
+from elasticsearch import AsyncElasticsearch, BadRequestError
+
+from services.chassis.deadlines import current_deadline
+from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError, UnknownCollection, UpstreamFailed
+from services.contracts.collections import CollectionDeclaration, CollectionState
+from services.contracts.documents import Document, DocumentsAnswer, IndexReport
+from services.contracts.health import Check
+from services.contracts.retrieval import RetrievalRequest, RetrievedHit
+from services.lexical.elasticsearch_answers import Broadcast, ClusterHealth, Nodes, SearchAnswer
+from services.lexical.elasticsearch_catalog import Catalog, Held
+from services.lexical.elasticsearch_client import in_time
+from services.lexical.elasticsearch_documents import delete_documents, get_documents, index_documents
+from services.lexical.elasticsearch_errors import cause_of, elasticsearch_errors
+from services.lexical.generations import by_number
+from services.lexical.mapping import ANALYSIS, Meta, index_body
+from services.lexical.presets import chosen_preset
+from services.lexical.query import ORDER, search_query
+from services.lexical.stamp import refuse_other_stamp, stamp_of
+from services.vectorstore.fields import requirements_of
+
+CHECK_S = 2.0
+
+
+class ElasticsearchEngine:
+    """Owns a client. Promises what LexicalEngine promises; keeps nothing that another replica would have to know."""
+
+    def __init__(self, client: AsyncElasticsearch, prefix: str, replicas: int) -> None:
+        """Connects to nothing yet: a service may start before its Elasticsearch."""
+        self._client = client
+        self._catalog = Catalog(client, prefix)
+        self._replicas = replicas
+        self._version: str | None = None
+
+    async def check(self) -> Check:
+        """Whether the cluster serves."""
+        try:
+            with elasticsearch_errors():
+                answer = await self._client.options(request_timeout=CHECK_S).cluster.health(filter_path="status")
+                status = ClusterHealth.model_validate(answer.body).status
+        except ProblemError as error:
+            return Check(name="engine", ok=False, detail=error.detail)
+        return Check(name="engine", ok=status != "red", detail=f"elasticsearch is {status}")
+
+    async def begin(self, generation: str, declaration: CollectionDeclaration) -> CollectionState:
+        """Creates the index, or finds it made of the same."""
+        wanted = Meta(declaration=declaration, stamp=stamp_of(declaration, ANALYSIS))
+        body = index_body(wanted, self._replicas)
+        with elasticsearch_errors(generation):
+            try:
+                await in_time(self._client).indices.create(
+                    index=self._catalog.index(generation),
+                    settings=body["settings"],
+                    mappings=body["mappings"],
+                    aliases={self._catalog.writing(generation): {}},
+                )
+            except BadRequestError as error:
+                if cause_of(error).type != "resource_already_exists_exception":
+                    raise
+        try:
+            held = await self._catalog.held(generation)
+        except UnknownCollection as error:
+            index = self._catalog.index(generation)
+            raise Conflict(f"The index {index} is not ours; set LEXICAL_INDEX_PREFIX, or remove it.") from error
+        refuse_other_stamp(generation, held.meta.stamp, wanted.stamp)
+        return await self._state(held)
+
+    async def states(self) -> tuple[CollectionState, ...]:
+        """Three requests, however many there are."""
+        held = await self._catalog.all()
+        counts = await self._catalog.counts(self._catalog.index("*@*"))
+        engine = await self._engine()
+        return tuple(_state(held[one], counts.get(self._catalog.index(one), 0), engine) for one in by_number(held))
+
+    async def state(self, generation: str) -> CollectionState:
+        """One index."""
+        return await self._state(await self._catalog.held(generation))
+
+    async def drop(self, generation: str) -> None:
+        """The index, and its aliases with it."""
+        await self._catalog.held(generation)
+        with elasticsearch_errors(generation):
+            await in_time(self._client).indices.delete(index=self._catalog.index(generation))
+        self._catalog.forget(generation)
+
+    async def index(self, generation: str, documents: Sequence[Document]) -> IndexReport:
+        """In one bulk request, its items retried where Elasticsearch had no room."""
+        held = await self._catalog.usable(generation)
+        alias = self._catalog.writing(generation)
+        with self._catalog.watching(generation):
+            return await index_documents(
+                self._client, alias, documents, held.declaration.metadata, refresh=held.published
+            )
+
+    async def delete(self, generation: str, ids: Sequence[str]) -> int:
+        """In one bulk request."""
+        held = await self._catalog.usable(generation)
+        with self._catalog.watching(generation):
+            return await delete_documents(self._client, self._catalog.writing(generation), ids, refresh=held.published)
+
+    async def get(self, generation: str, ids: Sequence[str]) -> DocumentsAnswer:
+        """By realtime get."""
+        await self._catalog.usable(generation)
+        with self._catalog.watching(generation):
+            return await get_documents(self._client, self._catalog.index(generation), ids)
+
+    async def finish(self, generation: str) -> CollectionState:
+        """Refreshes and merges to one segment. A merge goes on inside when the deadline cuts it off."""
+        held = await self._catalog.usable(generation)
+        index = self._catalog.index(generation)
+        with elasticsearch_errors(generation):
+            merged = await in_time(self._client).indices.forcemerge(index=index, max_num_segments=1)
+            refreshed = await in_time(self._client).indices.refresh(index=index)
+            for answer in (merged, refreshed):
+                if Broadcast.model_validate(answer.body).shards.failed:
+                    raise UpstreamFailed(f"A shard of {generation} could not be finished; finish it again.")
+        return await self._state(held)
+
+    async def publish(self, generation: str) -> CollectionState:
+        """Moves the alias in one step. From then on writes are refreshed at once, and stragglers within a second."""
+        await self._catalog.usable(generation)
+        index, alias = self._catalog.index(generation), self._catalog.alias(generation)
+        with elasticsearch_errors(generation):
+            await in_time(self._client).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
+            await in_time(self._client).indices.update_aliases(
+                actions=[
+                    {"remove": {"index": f"{alias}@*", "alias": alias, "must_exist": False}},
+                    {"add": {"index": index, "alias": alias}},
+                ]
+            )
+            await in_time(self._client).indices.refresh(index=index)
+        return await self._state(await self._catalog.held(generation))
+
+    async def search(self, generation: str, asked: RetrievalRequest) -> tuple[RetrievedHit, ...]:
+        """One request for ids and scores."""
+        declaration = (await self._catalog.usable(generation)).declaration
+        preset = chosen_preset(declaration, asked.preset)
+        requirements = requirements_of(asked.filter, declaration.metadata)
+        with self._catalog.watching(generation), elasticsearch_errors(generation):
+            answer = await in_time(self._client).search(
+                index=self._catalog.index(generation),
+                query=search_query(preset, asked.query, requirements, asked.exclude_ids),
+                size=asked.top,
+                sort=ORDER,
+                source=False,
+                track_total_hits=False,
+                timeout=f"{max(1, current_deadline().remaining_ms)}ms",
+                allow_partial_search_results=False,
+                request_cache=False,
+                # Copies of a shard differ in what they have merged, and so in their statistics: always ask the same.
+                preference="lexical",
+                filter_path="timed_out,_shards.failed,hits.hits.sort",
+            )
+            found = SearchAnswer.model_validate(answer.body)
+        if found.timed_out:
+            raise DeadlineExceeded("Elasticsearch did not see all documents in time; send a larger X-Deadline-Ms.")
+        if found.shards.failed:
+            raise UpstreamFailed("A shard failed, so that documents would be missing from the ranking; try again.")
+        return tuple(RetrievedHit(id=hit.sort[1], score=hit.sort[0]) for hit in found.hits.hits)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._client.close()
+
+    async def _state(self, held: Held) -> CollectionState:
+        index = self._catalog.index(held.generation)
+        counts = await self._catalog.counts(index)
+        return _state(held, counts.get(index, 0), await self._engine())
+
+    async def _engine(self) -> str:
+        """Name and version of the server that was first met; `GET /` is not there on every distribution."""
+        if self._version is None:
+            with elasticsearch_errors():
+                answer = await in_time(self._client).nodes.info(filter_path="nodes.*.version")
+                self._version = Nodes.model_validate(answer.body).version
+        return f"elasticsearch {self._version}"
+
+
+def _state(held: Held, documents: int, engine: str) -> CollectionState:
+    return CollectionState(
+        generation=held.generation,
+        published=held.published,
+        documents=documents,
+        engine=engine,
+        stamp=held.meta.stamp,
+        declaration=held.declaration,
+    )

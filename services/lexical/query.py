@@ -1,0 +1,55 @@
+"""Presets and filters in Elasticsearch's words. Pure."""
+
+from collections.abc import Sequence
+
+from services.contracts.collections import LexicalPreset
+from services.lexical.mapping import Json, scored_fields
+from services.vectorstore.fields import Exists, OneOf, Requirement, Within
+
+# Best first, equal scores by ascending id.
+ORDER = ({"_score": "desc"}, {"doc_id": "asc"})
+
+
+def search_query(
+    preset: LexicalPreset, text: str, requirements: Sequence[Requirement], exclude_ids: Sequence[str]
+) -> Json:
+    """BM25 over the preset's fields; what filters does not score."""
+    scoring = _scoring(preset, text)
+    if not requirements and not exclude_ids:
+        return scoring
+    return {
+        "bool": {
+            "must": [scoring],
+            "filter": [_clause(requirement) for requirement in requirements],
+            "must_not": [{"ids": {"values": list(exclude_ids)}}] if exclude_ids else [],
+        }
+    }
+
+
+def _scoring(preset: LexicalPreset, text: str) -> Json:
+    fields = scored_fields(preset)
+    match preset.match:
+        case "flat":
+            return {"match": {fields[0]: {"query": text}}}
+        case "best_fields":
+            return _multi_match(fields, text, "best_fields", preset.tie_breaker)
+        case "most_fields":
+            return _multi_match(fields, text, "most_fields", 1.0)
+
+
+def _multi_match(fields: list[str], text: str, kind: str, tie_breaker: float) -> Json:
+    return {"multi_match": {"query": text, "type": kind, "fields": fields, "tie_breaker": tie_breaker}}
+
+
+def _clause(requirement: Requirement) -> Json:
+    field = f"fields.{requirement.field}"
+    match requirement:
+        case OneOf(values=values):
+            return {"terms": {field: list(values)}}
+        case Within(ranges=ranges):
+            bounds = [{"gte": low, "lte": high} for low, high in ranges]  # null is open
+            return {"bool": {"should": [{"range": {field: bound}} for bound in bounds], "minimum_should_match": 1}}
+        case Exists(present=True):
+            return {"exists": {"field": field}}
+        case Exists():
+            return {"bool": {"must_not": [{"exists": {"field": field}}]}}

@@ -1,0 +1,178 @@
+"""A real Elasticsearch keeps the promises of a lexical engine, and the adapter its own."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from elasticsearch import AsyncElasticsearch
+
+from services.chassis.errors import BadInput, Conflict, UnknownCollection
+from services.contracts.documents import Document
+from services.lexical.analysis import words_of
+from services.lexical.app import build_app, open_engine
+from services.lexical.elasticsearch_client import open_client
+from services.lexical.engine import LexicalEngine
+from services.lexical.settings import Settings
+from tests.contract.lexical_engine import (
+    ALL_PRESETS,
+    NOTES,
+    LexicalEngineSuite,
+    Opener,
+    asking,
+    documents,
+    filled,
+    found,
+)
+
+# The first test waits for the server to start.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+
+class ElasticsearchOpener(Opener):
+    def __init__(self, settings: Settings, client: AsyncElasticsearch) -> None:
+        self.settings = settings
+        self.client = client
+
+    async def open(self) -> LexicalEngine:
+        return open_engine(self.settings)
+
+    async def disown(self, engine: LexicalEngine, generation: str) -> LexicalEngine:
+        await engine.close()
+        index = f"{self.settings.index_prefix}{generation}"
+        mapping = (await self.client.indices.get_mapping(index=index)).body[index]["mappings"]
+        meta = mapping["_meta"]
+        meta["stamp"]["analysis"] = "elasticsearch-english-0"
+        await self.client.indices.put_mapping(index=index, meta=meta)
+        return await self.open()
+
+
+def client_of(settings: Settings) -> AsyncElasticsearch:
+    key = settings.elasticsearch_api_key
+    secret = None if key is None else key.get_secret_value()
+    return open_client(settings.elasticsearch_url, secret, settings.elasticsearch_ca_file, 4)
+
+
+@pytest.fixture
+async def opener(elasticsearch_url: str) -> AsyncIterator[ElasticsearchOpener]:
+    prefix = f"test-{uuid.uuid4().hex[:12]}-"
+    settings = Settings(engine="elasticsearch", elasticsearch_url=elasticsearch_url, index_prefix=prefix)
+    async with client_of(settings) as client:
+        yield ElasticsearchOpener(settings, client)
+        left = (await client.indices.get(index=f"{prefix}*")).body
+        if left:
+            await client.indices.delete(index=list(left))
+
+
+class TestElasticsearch(LexicalEngineSuite):
+    """Every promise, on the server."""
+
+
+@pytest.fixture
+async def engine(opener: ElasticsearchOpener) -> AsyncIterator[LexicalEngine]:
+    engine = await opener.open()
+    yield engine
+    await engine.close()
+
+
+async def test_the_published_generation_goes_by_the_collections_name(
+    engine: LexicalEngine, opener: ElasticsearchOpener
+) -> None:
+    prefix = opener.settings.index_prefix
+    await filled(engine, documents(NOTES))
+    await filled(engine, documents(NOTES), generation="notes@2")
+    for generation in ("notes@1", "notes@2"):
+        await engine.publish(generation)
+        assert list((await opener.client.indices.get_alias(name=f"{prefix}notes")).body) == [f"{prefix}{generation}"]
+
+
+async def test_finishing_leaves_one_segment(engine: LexicalEngine, opener: ElasticsearchOpener) -> None:
+    for note in NOTES:
+        await filled(engine, documents({note: NOTES[note]}))
+    index = f"{opener.settings.index_prefix}notes@1"
+    segments = await opener.client.indices.segments(index=index)
+    assert segments.body["indices"][index]["shards"]["0"][0]["num_search_segments"] == 1
+
+
+async def test_writing_to_an_index_that_was_just_removed_does_not_bring_it_back(
+    engine: LexicalEngine, opener: ElasticsearchOpener
+) -> None:
+    await filled(engine, documents(NOTES))
+    await opener.client.indices.delete(index=f"{opener.settings.index_prefix}notes@1")  # as another replica would
+    for call in (
+        engine.index("notes@1", documents({"n9": "new"})),
+        engine.delete("notes@1", ["n1"]),
+        engine.get("notes@1", ["n1"]),
+        engine.search("notes@1", asking("brake")),
+    ):
+        with pytest.raises(UnknownCollection):
+            await call
+    assert await engine.states() == ()
+
+
+async def test_an_index_that_is_not_ours_is_left_alone(engine: LexicalEngine, opener: ElasticsearchOpener) -> None:
+    prefix = opener.settings.index_prefix
+    await opener.client.indices.create(index=f"{prefix}theirs@1")
+    await opener.client.indices.create(index=f"{prefix}notes")
+    assert await engine.states() == ()
+    with pytest.raises(UnknownCollection):
+        await engine.drop("theirs@1")
+    with pytest.raises(Conflict, match="not ours"):
+        await engine.begin("theirs@1", ALL_PRESETS)
+    await engine.begin("notes@1", ALL_PRESETS)
+    with pytest.raises(Conflict, match="not ours"):
+        await engine.publish("notes@1")
+
+
+async def test_what_elasticsearch_refuses_is_reported_by_document(engine: LexicalEngine) -> None:
+    declaration = ALL_PRESETS.model_copy(update={"metadata": {"tag": "keyword"}})
+    await engine.begin("notes@1", declaration)
+    huge = Document(id="huge", text="brake", metadata={"tag": "x" * 40_000})  # Lucene takes terms of 32,766 bytes
+    report = await engine.index("notes@1", [huge, Document(id="good", text="brake")])
+    assert report.indexed == 1
+    assert [error.id for error in report.errors] == ["huge"]
+    assert "immense term" in report.errors[0].reason
+    await engine.finish("notes@1")
+    assert await found(engine, "notes@1", "brake") == ["good"]
+
+
+async def test_a_query_of_more_words_than_the_heap_allows_is_refused_with_a_reason(engine: LexicalEngine) -> None:
+    generation = await filled(engine, documents(NOTES))
+    every_word_another = "".join(chr(0x4E00 + number) for number in range(16_384))
+    assert await found(engine, generation, every_word_another, preset="anserini-flat") == []
+    with pytest.raises(BadInput, match="more distinct words"):
+        await engine.search(generation, asking(every_word_another, preset="beir"))
+
+
+async def test_our_own_analysis_is_that_of_elasticsearch(opener: ElasticsearchOpener) -> None:
+    texts = (
+        "The children's bicycles weren't running; they'd been re-tested at 3.14 km/h (1,000 times).",
+        "U.S.A. e.g. state_of_the_art x:y 10:30 a.b.c. O’Neil’s naïve café Ωmega STRASSE straße",
+        "generalizations oscillators relational conditional feed agreed plastered hopping sky happy",
+        "中文 かな カタカナ and α-tocopherol IL-2 p53 5-HT(2A) H2O2 C++ .NET",
+    )
+    for text in texts:
+        answer = await opener.client.indices.analyze(analyzer="english", text=text)
+        assert words_of(text) == [token["token"] for token in answer.body["tokens"]], text
+
+
+async def test_a_deadline_that_has_passed_in_elasticsearch_is_a_504_and_the_next_search_is_fine(
+    opener: ElasticsearchOpener,
+) -> None:
+    app = build_app(opener.settings)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://lexical") as client:
+            await client.put("/v1/collections/notes@1", json={})
+            path = "/v1/collections/notes@1/search"
+            late = await client.post(path, json={"query": "brake"}, headers={"x-deadline-ms": "1"})
+            assert late.status_code == 504
+            assert (await client.post(path, json={"query": "brake"})).status_code == 200
+            assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_searches_beside_each_other_all_answer(engine: LexicalEngine) -> None:
+    generation = await filled(engine, documents(NOTES))
+    answers = await asyncio.gather(*(engine.search(generation, asking("brake cable")) for _ in range(64)))
+    assert len({tuple(hit.id for hit in answer) for answer in answers}) == 1
