@@ -13,14 +13,14 @@ from gateway.execute import Executor
 from gateway.generations import LOOK_S, Generations
 from gateway.indexing import Indexing
 from gateway.routes import collection_routes, pipeline_routes, search_routes
-from gateway.settings import GatewaySettings
+from gateway.settings import Settings
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.contracts.health import Check
 
 
-def build_app(settings: GatewaySettings, transport_for: TransportFor = over_sockets) -> FastAPI:
+def build_app(settings: Settings, transport_for: TransportFor = over_sockets) -> FastAPI:
     """The gateway. A pipeline that does not fit the backends ends the start with its file's name.
 
     `transport_for` gives each backend's httpx transport; tests put whole services (ASGI) or faults there.

@@ -28,10 +28,10 @@ DEFAULT_BACKENDS = {
 }
 
 
-class GatewaySettings(ServiceSettings):
+class Settings(ServiceSettings):
     """Where the backends are and which pipelines are served over them."""
 
-    model_config = SettingsConfigDict(env_prefix="GATEWAY_", frozen=True, extra="ignore", env_nested_delimiter="__")
+    model_config = SettingsConfigDict(env_prefix="GATEWAY_", frozen=True, extra="ignore", env_ignore_empty=True)
 
     port: int = Field(8000, ge=0, le=65_535, description="Port to listen on.")
     backends: dict[Name, BackendAddress] = Field(

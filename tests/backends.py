@@ -12,7 +12,7 @@ import httpx
 from fastapi import FastAPI
 
 from gateway.app import build_app
-from gateway.settings import DEFAULT_BACKENDS, BackendAddress, GatewaySettings
+from gateway.settings import DEFAULT_BACKENDS, BackendAddress, Settings
 from services.chassis.app import create_app, router
 from services.chassis.errors import BadInput, StampMismatch, UnknownCollection
 from services.chassis.instruments import Instruments
@@ -52,6 +52,7 @@ def cosine(one: Counter[str], other: Counter[str]) -> float:
 @dataclass
 class Held:
     declaration: CollectionDeclaration
+    model: str
     published: bool = False
     documents: dict[str, Document] = field(default_factory=dict)
 
@@ -79,7 +80,7 @@ class Store:
             published=held.published,
             documents=count,
             engine="memory",
-            stamp={"model": self.model},
+            stamp={"model": held.model},
             declaration=held.declaration,
             vectors=VectorState(vectors=count, indexed=0) if self.family == "dense" else None,
         )
@@ -127,9 +128,9 @@ class Store:
 
             @routes.put("/v1/collections/{generation}")
             async def declare(generation: str, declaration: CollectionDeclaration) -> CollectionState:
-                held = self.generations.setdefault(generation, Held(declaration))
-                if held.declaration != declaration:
-                    raise StampMismatch(f"{generation} was declared otherwise.")
+                held = self.generations.setdefault(generation, Held(declaration, self.model))
+                if (held.declaration, held.model) != (declaration, self.model):
+                    raise StampMismatch(f"{generation} was made by model {held.model}, this is {self.model}.")
                 return self.state(generation)
 
             @routes.delete("/v1/collections/{generation}", status_code=204)
@@ -212,13 +213,14 @@ class Wire(httpx.AsyncBaseTransport):
     def __init__(self, app: FastAPI) -> None:
         self._inner = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         self.fault: Fault | None = None
+        self.faults_left = math.inf
         self.delay_s = 0.0
-        self.requests = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.requests += 1
         await asyncio.sleep(self.delay_s)
-        match self.fault:
+        fault = self.fault if self.faults_left > 0 else None
+        self.faults_left -= fault is not None
+        match fault:
             case None:
                 return await asyncio.create_task(self._inner.handle_async_request(request))
             case "refused":
@@ -268,16 +270,23 @@ DECLARATION = {"presets": ["beir", "anserini-flat"], "metadata": {"kind": "keywo
 
 
 @asynccontextmanager
-async def opened_stack(*, ingested: bool = True, weight: float = 1.0, **settings: object) -> AsyncIterator[Stack]:
-    """A gateway over two stores and a re-ranker, with DOCUMENTS published as `demo` unless told otherwise."""
+async def opened_stack(
+    *, ingested: bool = True, faults: Mapping[str, Fault] | None = None, **settings: object
+) -> AsyncIterator[Stack]:
+    """A gateway over two stores and a re-ranker, with DOCUMENTS published as `demo` unless told otherwise.
+
+    `faults` are there from the start, by backend; `settings` are the gateway's.
+    """
     lexical, dense = Store("lexical"), Store("dense")
-    apps = {"lexical": lexical.app(), "dense": dense.app(), "reranker": reranker_app(weight)}
+    apps = {"lexical": lexical.app(), "dense": dense.app(), "reranker": reranker_app()}
     wires = {name: Wire(app) for name, app in apps.items()}
+    for name, fault in (faults or {}).items():
+        wires[name].fault = fault
 
     def transport_for(name: str, _: BackendAddress) -> httpx.AsyncBaseTransport:
         return wires[name]
 
-    configured = GatewaySettings.model_validate({"backends": DEFAULT_BACKENDS, **settings})
+    configured = Settings.model_validate({"backends": DEFAULT_BACKENDS, **settings})
     gateway = build_app(configured, transport_for)
     async with AsyncExitStack() as stack:
         for app in (*apps.values(), gateway):

@@ -1,0 +1,106 @@
+"""Calls that are cancelled at any moment leak neither connections nor tasks (encode/httpcore 1093 is what we avoid)."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from httpx_aiohttp import AiohttpTransport
+
+from gateway.downstream import Backend, Call, over_sockets
+from gateway.settings import BackendAddress
+from services.contracts.rerank import ScoreAnswer, ScoreRequest
+
+SLOTS = 10
+TASKS = 40
+REQUEST = ScoreRequest(query="a", passages=("b" * 500,))
+ANSWER = ScoreAnswer(model="stub", weight=1.0, scores=(1.0,)).model_dump_json().encode()
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(ANSWER)
+
+
+class Stub:
+    """An HTTP server that takes its time between headers and body, or answers only when SLOTS requests are there."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(7)
+        self.together = False
+        self.present = 0
+        self.all_here = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
+                await reader.readexactly(length)
+                if self.together:
+                    self.present += 1
+                    if self.present == SLOTS:
+                        self.all_here.set()
+                    await self.all_here.wait()
+                writer.write(HEAD)
+                await asyncio.sleep(self.random.choice((0, 0, 0.001, 0.003)))
+                writer.write(ANSWER)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client cancelled
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[Backend, Stub]]:
+    stub = Stub()
+    server = await asyncio.start_server(stub.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    address = BackendAddress(family="reranker", url=f"http://127.0.0.1:{port}")
+    assert type(over_sockets("reranker", address)) is AiohttpTransport
+    # The production transport with few slots, so that a single one that leaked would be missed.
+    transport = AiohttpTransport(limits=httpx.Limits(max_connections=SLOTS, keepalive_expiry=30))
+    backend = Backend("reranker", address, transport, connect_s=0.5)
+    try:
+        yield backend, stub
+    finally:
+        await backend.close()
+        server.close()
+
+
+def call() -> Call:
+    return Call("POST", "/v1/score", 30.0, REQUEST, reads=True)
+
+
+async def cancel_at_random(backend: Backend, chance: random.Random, times: int) -> int:
+    """Calls that are cancelled after 0 to 4 ms, or before if they are done by then; how many were cancelled."""
+    cancelled = 0
+    while cancelled < times:
+        asking = asyncio.create_task(backend.ask(call(), ScoreAnswer))
+        await asyncio.sleep(chance.choice((0.0, chance.uniform(0, 0.004))))
+        asking.cancel()
+        try:
+            await asking
+        except asyncio.CancelledError:
+            cancelled += 1
+    return cancelled
+
+
+@pytest.mark.parametrize(
+    "cancellations", [10_000, pytest.param(100_000, marks=[pytest.mark.integration, pytest.mark.timeout(600)])]
+)
+async def test_random_cancellations_leak_nothing(cancellations: int) -> None:
+    async with connected() as (backend, stub):
+        await backend.ask(call(), ScoreAnswer)
+        before = len(asyncio.all_tasks())
+        chance = random.Random(cancellations)
+        share = cancellations // TASKS
+        counts = await asyncio.gather(*(cancel_at_random(backend, chance, share) for _ in range(TASKS)))
+        assert sum(counts) == cancellations
+        # The stub answers only when as many requests are in its hands as there are slots: none may have leaked.
+        stub.together = True
+        async with asyncio.timeout(10):
+            answers = await asyncio.gather(*(backend.ask(call(), ScoreAnswer) for _ in range(SLOTS)))
+        assert [answer.scores for answer in answers] == [(1.0,)] * SLOTS
+        await asyncio.sleep(0.1)
+        assert len(asyncio.all_tasks()) <= before + SLOTS  # the stub has one for each open connection
+        assert backend.breaker.state == "closed"

@@ -1,0 +1,253 @@
+"""Fusion: hand-worked cases, the documented degenerate ones, and a second opinion by ranx."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gateway.fusion import Leg, Normalisation, Ranking, Scored, mixed, ranked, reciprocal_rank, weighted
+
+NORMALISATIONS: tuple[Normalisation, ...] = ("min-max", "z-score", "theoretical-min")
+BM25 = (Scored("a", 12.0), Scored("b", 6.0), Scored("c", 3.0))
+DENSE = (Scored("b", 0.8), Scored("d", 0.5), Scored("a", 0.2))
+
+
+def ids(ranking: Ranking) -> list[str]:
+    return [one.id for one in ranking]
+
+
+def scores(ranking: Ranking) -> dict[str, float]:
+    return {one.id: one.score for one in ranking}
+
+
+def legs(
+    *rankings: Ranking, weights: Sequence[float] | None = None, floors: Sequence[float] = (0.0, -1.0)
+) -> list[Leg]:
+    shares = weights or [1 / len(rankings)] * len(rankings)
+    # As many floors as there are legs, in turn.
+    return [
+        Leg(ranking, share, floors[place % len(floors)])
+        for place, (ranking, share) in enumerate(zip(rankings, shares, strict=True))
+    ]
+
+
+def test_reciprocal_ranks_start_at_one() -> None:
+    fused = reciprocal_rank([Leg(BM25), Leg(DENSE)], k=60)
+    assert scores(fused) == pytest.approx({"b": 1 / 62 + 1 / 61, "a": 1 / 61 + 1 / 63, "d": 1 / 62, "c": 1 / 63})
+    assert ids(fused) == ["b", "a", "d", "c"]
+
+
+def test_reciprocal_ranks_are_ranks_by_score_whatever_the_order_given() -> None:
+    assert reciprocal_rank([Leg(BM25[::-1]), Leg(DENSE)]) == reciprocal_rank([Leg(BM25), Leg(DENSE)])
+
+
+def test_min_max_gives_the_last_one_as_much_as_an_absent_one() -> None:
+    fused = weighted(legs(BM25, DENSE), "min-max")
+    assert scores(fused) == pytest.approx({"a": (1 + 0) / 2, "b": (1 / 3 + 1) / 2, "c": 0.0, "d": (0.3 / 0.6) / 2})
+
+
+def test_theoretical_min_starts_at_what_the_family_can_give_least() -> None:
+    fused = weighted(legs(BM25, DENSE), "theoretical-min")
+    # BM25 from 0 to 12; cosine from -1 to 0.8, so 1.2 / 1.8 for 0.2 and 1.5 / 1.8 for 0.5.
+    assert scores(fused) == pytest.approx(
+        {"a": (12 / 12 + 1.2 / 1.8) / 2, "b": (6 / 12 + 1.8 / 1.8) / 2, "c": (3 / 12) / 2, "d": (1.5 / 1.8) / 2}
+    )
+    assert ids(fused) == ["a", "b", "d", "c"]
+
+
+def test_z_scores_are_of_the_population() -> None:
+    fused = weighted(legs((Scored("a", 1.0), Scored("b", 3.0))), "z-score")
+    assert scores(fused) == pytest.approx({"b": 1.0, "a": -1.0})
+
+
+def test_an_absent_document_gets_the_least_z_score_of_the_leg_not_its_mean() -> None:
+    fused = weighted(legs((Scored("a", 3.0), Scored("b", 1.0)), (Scored("a", 5.0), Scored("c", 4.0))), "z-score")
+    assert scores(fused) == pytest.approx({"a": 1.0, "b": -1.0, "c": -1.0})
+
+
+@pytest.mark.parametrize("ranking", [(Scored("a", 3.0),), (Scored("a", -2.0), Scored("b", -2.0))])
+def test_equal_scores_are_all_one_under_min_max(ranking: Ranking) -> None:
+    assert set(scores(weighted(legs(ranking), "min-max")).values()) == {1.0}
+
+
+def test_equal_scores_are_all_zero_under_z_score() -> None:
+    tied = (Scored("b", 0.1), Scored("a", 0.1), Scored("c", 0.1))
+    fused = weighted(legs(tied, BM25), "z-score")
+    assert weighted(legs(tied), "z-score") == (Scored("a", 0.0), Scored("b", 0.0), Scored("c", 0.0))
+    assert ids(fused) == ids(BM25)
+
+
+def test_scores_at_the_theoretical_minimum_are_all_one() -> None:
+    assert scores(weighted([Leg((Scored("a", 0.0), Scored("b", 0.0)), 1.0, 0.0)], "theoretical-min")) == {
+        "a": 1,
+        "b": 1,
+    }
+
+
+def test_theoretical_min_refuses_a_leg_without_one() -> None:
+    with pytest.raises(ValueError, match="least score"):
+        weighted([Leg(BM25)], "theoretical-min")
+
+
+@pytest.mark.parametrize("normalisation", NORMALISATIONS)
+def test_an_empty_leg_gives_nothing(normalisation: Normalisation) -> None:
+    assert ids(weighted(legs(BM25, ()), normalisation)) == ids(BM25)
+    assert weighted(legs((), ()), normalisation) == ()
+    assert reciprocal_rank([Leg(()), Leg(())]) == ()
+
+
+def test_ties_are_in_ascending_order_of_id() -> None:
+    assert ids(
+        reciprocal_rank([Leg((Scored("b", 2.0), Scored("a", 1.0))), Leg((Scored("a", 2.0), Scored("b", 1.0)))])
+    ) == ["a", "b"]
+
+
+def test_of_an_id_that_stands_twice_the_best_place_counts() -> None:
+    twice = (Scored("a", 3.0), Scored("b", 2.0), Scored("a", 1.0))
+    assert ranked(twice) == twice[:2]
+    assert reciprocal_rank([Leg(twice)]) == reciprocal_rank([Leg(twice[:2])])
+
+
+def test_the_mix_weighs_z_scores_of_both_over_the_candidates_seen() -> None:
+    first = (Scored("a", 3.0), Scored("b", 1.0), Scored("c", 0.5))
+    answer = mixed(first, {"a": -4.0, "b": 6.0}, 0.75)
+    assert answer[:2] == (Scored("b", 0.5), Scored("a", -0.5))
+
+
+def test_unseen_documents_keep_their_order_beneath_the_mix_at_lower_scores() -> None:
+    first = tuple(Scored(name, 10.0 - place) for place, name in enumerate("abcdef"))
+    answer = mixed(first, {"a": 1.0, "c": 9.0}, 1.0)
+    assert ids(answer) == ["c", "a", "b", "d", "e", "f"]
+    assert all(high.score > low.score for high, low in pairwise(answer))
+
+
+def test_a_weight_of_one_is_the_order_of_the_reranker_and_of_zero_that_of_the_first_stage() -> None:
+    reranked = {"a": 0.1, "b": 0.2, "c": 0.9}
+    assert ids(mixed(BM25, reranked, 1.0)) == ["c", "b", "a"]
+    assert ids(mixed(BM25, reranked, 0.0)) == ["a", "b", "c"]
+
+
+def test_a_reranker_without_an_opinion_leaves_the_first_stage() -> None:
+    assert ids(mixed(BM25, dict.fromkeys("abc", 0.3), 0.9)) == ["a", "b", "c"]
+    assert mixed(BM25, {}, 0.9) == BM25
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+names = st.sampled_from([f"d{number:02}" for number in range(12)])
+
+
+def runs(values: st.SearchStrategy[float] = finite, least: int = 0) -> st.SearchStrategy[Ranking]:
+    return st.dictionaries(names, values, min_size=least, max_size=12).map(
+        lambda found: ranked(Scored(name, score) for name, score in found.items())
+    )
+
+
+@given(st.lists(runs(), min_size=2, max_size=3), st.randoms(use_true_random=False), st.sampled_from(NORMALISATIONS))
+def test_fusion_ignores_the_order_of_its_inputs(rankings: list[Ranking], shuffle: Random, by: Normalisation) -> None:
+    given_legs = [Leg(ranking, 0.5 + place, -1.0) for place, ranking in enumerate(rankings)]
+    other = list(given_legs)
+    shuffle.shuffle(other)
+    assert weighted(given_legs, by) == weighted(other, by)
+    assert reciprocal_rank(given_legs) == reciprocal_rank(other)
+
+
+@given(st.lists(runs(), min_size=1, max_size=3), st.sampled_from(NORMALISATIONS))
+def test_every_fusion_is_finite_in_total_order_and_complete(rankings: list[Ranking], by: Normalisation) -> None:
+    present = {one.id for ranking in rankings for one in ranking}
+    given_legs = [Leg(ranking, 0.5, 0.0) for ranking in rankings]
+    for fused in (weighted(given_legs, by), reciprocal_rank(given_legs)):
+        assert {one.id for one in fused} == present
+        assert all(math.isfinite(one.score) for one in fused)
+        assert list(fused) == sorted(fused, key=lambda one: (-one.score, one.id))
+
+
+@given(runs(least=1), st.dictionaries(names, finite), st.floats(0, 1))
+def test_every_mix_is_finite_non_increasing_and_complete(
+    first: Ranking, reranked: dict[str, float], weight: float
+) -> None:
+    answer = mixed(first, reranked, weight)
+    assert sorted(ids(answer)) == sorted(ids(first))
+    assert all(math.isfinite(one.score) for one in answer)
+    assert all(high.score >= low.score for high, low in pairwise(answer))
+
+
+# ranx in a process of its own with its just-in-time compiler off: small runs need no compiling (100 s when cold).
+RANX = """
+import json, sys
+from ranx import Run, fuse
+from ranx.normalization import min_max_norm, zmuv_norm
+norms = {"min-max": min_max_norm, "z-score": zmuv_norm}
+for line in sys.stdin:
+    asked = json.loads(line)
+    runs = [Run({"q": leg}) for leg in asked["legs"]]
+    if asked["norm"]:
+        runs = [norms[asked["norm"]](run) for run in runs]
+    fused = fuse(runs=runs, norm=None, method=asked["method"], params=asked["params"]).to_dict()["q"]
+    print(json.dumps({name: float(score) for name, score in fused.items()}), flush=True)
+"""
+Ranx = Callable[..., dict[str, float]]
+
+
+@pytest.fixture(scope="module")
+def ranx() -> Iterator[Ranx]:
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", RANX],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def fuse(legs: Sequence[Ranking], method: str, norm: str | None, **params: object) -> dict[str, float]:
+            asked = {"legs": [scores(leg) for leg in legs], "method": method, "norm": norm, "params": params}
+            print(json.dumps(asked), file=process.stdin, flush=True)
+            answer: dict[str, float] = json.loads(process.stdout.readline())
+            return answer
+
+        yield fuse
+        process.stdin.close()
+
+
+# Whole numbers below 65: scores that differ do so by more than rounding.
+coarse = st.integers(1, 64).map(float)
+shares = st.lists(st.sampled_from([0.25, 0.5, 1.0, 2.0]), min_size=3, max_size=3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rankings=st.lists(runs(coarse, least=1), min_size=2, max_size=3))
+def test_reciprocal_rank_equals_ranx_apart_from_ties(ranx: Ranx, rankings: list[Ranking]) -> None:
+    assume(all(len({one.score for one in ranking}) == len(ranking) for ranking in rankings))
+    fused = reciprocal_rank([Leg(ranking) for ranking in rankings], 60)
+    assert scores(fused) == pytest.approx(ranx(rankings, "rrf", None, k=60), abs=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rankings=st.lists(runs(coarse, least=2), min_size=2, max_size=3), weights=shares)
+def test_min_max_equals_ranx_apart_from_legs_of_equal_scores(
+    ranx: Ranx, rankings: list[Ranking], weights: list[float]
+) -> None:
+    assume(all(len({one.score for one in ranking}) > 1 for ranking in rankings))
+    given_weights = weights[: len(rankings)]
+    fused = weighted(legs(*rankings, weights=given_weights), "min-max")
+    assert scores(fused) == pytest.approx(ranx(rankings, "wsum", "min-max", weights=given_weights), abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(table=st.dictionaries(names, st.tuples(coarse, coarse, coarse), min_size=2, max_size=12), weights=shares)
+def test_z_score_equals_ranx_where_every_leg_has_every_document(
+    ranx: Ranx, table: dict[str, tuple[float, ...]], weights: list[float]
+) -> None:
+    rankings = [ranked(Scored(name, row[leg]) for name, row in table.items()) for leg in range(3)]
+    fused = weighted(legs(*rankings, weights=weights), "z-score")
+    assert scores(fused) == pytest.approx(ranx(rankings, "wsum", "z-score", weights=weights), abs=1e-9)

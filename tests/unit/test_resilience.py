@@ -1,0 +1,167 @@
+"""The breaker and the retry budget on a clock that only moves when told to."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from gateway.resilience import Breaker, RetryBudget
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def opened() -> tuple[Breaker, Clock]:
+    clock = Clock()
+    breaker = Breaker(clock)
+    for _ in range(5):
+        breaker.failed()
+    return breaker, clock
+
+
+def half_open() -> tuple[Breaker, Clock]:
+    breaker, clock = opened()
+    clock.now += 1.0
+    breaker.process_answers()
+    return breaker, clock
+
+
+def test_a_few_failures_alone_open_nothing() -> None:
+    breaker = Breaker(Clock())
+    for _ in range(4):
+        breaker.failed()
+    assert breaker.admit()
+
+
+def test_failures_that_are_few_among_many_open_nothing() -> None:
+    breaker = Breaker(Clock())
+    for _ in range(20):
+        breaker.succeeded()
+    for _ in range(10):
+        breaker.failed()
+    assert breaker.admit()
+
+
+def test_as_many_failures_as_successes_open_it() -> None:
+    breaker = Breaker(Clock())
+    for _ in range(5):
+        breaker.succeeded()
+        breaker.failed()
+    assert not breaker.admit()
+
+
+def test_old_failures_are_forgotten() -> None:
+    clock = Clock()
+    breaker = Breaker(clock)
+    for _ in range(4):
+        breaker.failed()
+    clock.now = 11.0
+    breaker.failed()
+    assert breaker.admit()
+
+
+def test_an_open_breaker_waits_for_its_time_and_for_a_sign_of_life() -> None:
+    breaker, clock = opened()
+    breaker.process_answers()
+    assert not breaker.admit()
+    clock.now = 100.0
+    assert not breaker.admit()
+    breaker.process_answers()
+    assert breaker.admit()
+
+
+def test_half_open_lets_one_probe_through_at_a_time() -> None:
+    breaker, _ = half_open()
+    assert [breaker.admit() for _ in range(3)] == [True, False, False]
+
+
+def test_a_probe_that_succeeds_closes_it() -> None:
+    breaker, _ = half_open()
+    breaker.admit()
+    breaker.succeeded()
+    assert breaker.state == "closed"
+    assert all(breaker.admit() for _ in range(3))
+
+
+def test_a_probe_that_fails_opens_it_anew() -> None:
+    breaker, clock = half_open()
+    breaker.admit()
+    breaker.failed()
+    breaker.process_answers()
+    assert breaker.state == "open"
+    clock.now += 1.0
+    breaker.process_answers()
+    assert breaker.admit()
+
+
+def test_a_probe_that_is_abandoned_makes_room_for_the_next() -> None:
+    breaker, _ = half_open()
+    breaker.admit()
+    breaker.abandoned()
+    assert breaker.admit()
+
+
+def test_a_probe_that_does_not_come_back_holds_up_the_others_for_a_second_only() -> None:
+    breaker, clock = half_open()
+    breaker.admit()
+    clock.now += 1.0
+    assert breaker.admit()
+
+
+def test_a_late_success_of_before_does_not_close_an_open_breaker() -> None:
+    breaker, _ = opened()
+    breaker.succeeded()
+    assert not breaker.admit()
+
+
+def test_repeats_are_a_tenth_of_the_calls_in_the_long_run() -> None:
+    budget = RetryBudget()
+    repeats = 0
+    for _ in range(10_000):
+        budget.called()
+        repeats += budget.take()
+    assert 1_000 <= repeats <= 1_006
+
+
+class BreakerMachine(RuleBasedStateMachine):
+    """Whatever happens: closed admits, open does not, and after a sign of life at most one probe a second runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.breaker = Breaker(self.clock)
+        self.since_open = 0.0
+        self.probes: list[float] = []
+
+    @rule(seconds=st.floats(0.0, 3.0))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+    @rule(outcome=st.sampled_from(["succeeded", "failed", "abandoned", "process_answers", "trip"]))
+    def something_happens(self, outcome: str) -> None:
+        before = self.breaker.state
+        getattr(self.breaker, outcome)()
+        if before == "open":
+            assert self.breaker.state == "open" or outcome == "process_answers"
+        if outcome in ("abandoned", "trip") or before != self.breaker.state:
+            self.probes.clear()
+
+    @rule()
+    def a_call_comes(self) -> None:
+        state = self.breaker.state
+        admitted = self.breaker.admit()
+        assert admitted == (state == "closed") or state == "half-open"
+        if state == "half-open" and admitted:
+            assert not self.probes or self.clock.now - self.probes[-1] >= 1.0
+            self.probes.append(self.clock.now)
+
+    @invariant()
+    def it_can_always_recover(self) -> None:
+        assert self.breaker.state in ("closed", "open", "half-open")
+
+
+TestBreakerMachine = BreakerMachine.TestCase
+TestBreakerMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
