@@ -30,7 +30,8 @@ def words_of(text: str) -> list[str]:
     kept = [word for word in map(str.lower, words) if word and word not in STOP_WORDS]
     # A stemmer of its own for each call (0.4 µs): one is not to be shared between threads.
     stems: list[str] = Stemmer.Stemmer("porter").stemWords(kept)
-    return stems
+    # Porter's own rule, which Lucene keeps and Snowball does not: words of one or two letters stay.
+    return [stem if len(word) > 2 else word for word, stem in zip(kept, stems, strict=True)]
 
 
 def _composed(text: str) -> str:

@@ -1,0 +1,81 @@
+"""A server that answers as an Elasticsearch might on a bad day: the double stands at the wire."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from services.contracts.collections import CollectionDeclaration
+from services.lexical.mapping import ANALYSIS, Meta
+from services.lexical.stamp import stamp_of
+
+HELD = CollectionDeclaration()
+META = Meta(declaration=HELD, stamp=stamp_of(HELD, ANALYSIS)).model_dump(mode="json")
+JSON = "application/vnd.elasticsearch+json;compatible-with=8"
+
+
+@dataclass
+class Reply:
+    """A whole answer, after `delay_s`; `broken` breaks off before its end."""
+
+    body: object = None
+    status: int = 200
+    content_type: str = JSON
+    delay_s: float = 0.0
+    broken: bool = False
+
+
+@dataclass
+class Stub:
+    """One generation, notes@1, well described; searches, bulks and gets are answered by `reply`."""
+
+    reply: Callable[[str], Reply] = lambda path: Reply({})
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        """Serves until left; on the same port when entered again."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield f"http://127.0.0.1:{self.port}"
+        finally:
+            server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                path = line.split()[1].decode()
+                length = 0
+                while (header := (await reader.readline()).strip()) != b"":
+                    name, _, value = header.partition(b":")
+                    length = int(value) if name.lower() == b"content-length" else length
+                await reader.readexactly(length)
+                self.asked.append(path)
+                await self._answer(self._reply(path), writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    def _reply(self, path: str) -> Reply:
+        place = path.partition("?")[0]
+        if place == "/notes@1":
+            return Reply({"notes@1": {"mappings": {"_meta": META}, "aliases": {}}})
+        if place == "/_cluster/health":
+            return Reply({"status": "green"})
+        return self.reply(place)
+
+    async def _answer(self, reply: Reply, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(reply.delay_s)
+        body = reply.body.encode() if isinstance(reply.body, str) else json.dumps(reply.body).encode()
+        head = (
+            f"HTTP/1.1 {reply.status} X\r\ncontent-type: {reply.content_type}\r\nx-elastic-product: Elasticsearch\r\n"
+            f"content-length: {len(body) + reply.broken}\r\n\r\n"
+        )
+        writer.write(head.encode() + body)
+        await writer.drain()
+        if reply.broken:
+            raise ConnectionError
