@@ -37,13 +37,14 @@ class Executor:
         walked, ranking, generation = await self._walked(collection, pipeline, request, budget)
         documents = await walked.included([one.id for one in ranking])
         self._record(walked, pipeline, named=isinstance(request.pipeline, str))
+        timings_ms = {**walked.timings_ms, "total": (time.perf_counter() - started) * 1000}
         return SearchAnswer(
             collection=generation,
             pipeline=PipelineRef(name=pipeline.name, fingerprint=pipeline.fingerprint),
             request_id=identity,
             hits=_hits(request, ranking, documents, walked.outputs),
             degraded=tuple(degradation for _, degradation in walked.degraded),
-            timings_ms={**walked.timings_ms, "total": (time.perf_counter() - started) * 1000},
+            timings_ms={stage: round(ms, 3) for stage, ms in timings_ms.items()},
         )
 
     async def _walked(
