@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from evaluator.client import GatewayClient, connected
+from evaluator.datasets import expect_dataset
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, ingest_step, quality_step, rank_step, report_step, wait_until_ready
 from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
@@ -164,7 +165,9 @@ def _chosen(name: str, **given: object) -> Experiment:
         own, other = read_experiment(experiment_path(name)).directory, Path(str(overrides["dataset"]))
         if own.resolve() != other.resolve():
             overrides["collection"] = collection_name(other)
-    return read_experiment(experiment_path(name), **overrides)
+    chosen = read_experiment(experiment_path(name), **overrides)
+    expect_dataset(chosen.directory)
+    return chosen
 
 
 def _over(gateway: str, wait: float, work: Callable[[GatewayClient], Awaitable[T]]) -> T:

@@ -49,7 +49,7 @@ class Dataset:
     self_retrieved: frozenset[str]
     schema: Mapping[str, FieldKind]
     counts: DatasetCounts
-    sha256: Mapping[str, str]
+    hashes: Mapping[str, str]  # sha256 by file name
 
     def documents(self) -> Iterator[Document]:
         """The corpus in file order."""
@@ -65,9 +65,8 @@ class _Found:
 
 def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) -> Dataset:
     """Reads and checks every line once. Raises DatasetError with `file:line` at the first thing that is wrong."""
-    if not (directory / CORPUS).is_file():
-        raise DatasetError(f"{directory}: no {CORPUS} there; a BEIR directory has {CORPUS}, {QUERIES} and qrels/")
-    qrels = directory / "qrels" / f"{split}.tsv"
+    expect_dataset(directory)
+    qrels = qrels_file(directory, split)
     judgments = read_judgments(qrels, strict=strict)
     queries, stripped = _queries(directory / QUERIES)
     orphans = [query for query in judgments.grades if query not in queries]
@@ -119,8 +118,19 @@ def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) 
         self_retrieved=frozenset(own),
         schema=schema,
         counts=counts,
-        sha256={path.name: _sha256(path) for path in (directory / CORPUS, directory / QUERIES, qrels)},
+        hashes={path.name: sha256(path) for path in (directory / CORPUS, directory / QUERIES, qrels)},
     )
+
+
+def expect_dataset(directory: Path) -> None:
+    """Raises DatasetError when there is no corpus at all: the quick check before anything is waited for."""
+    if not (directory / CORPUS).is_file():
+        raise DatasetError(f"{directory}: no {CORPUS} there; a BEIR directory has {CORPUS}, {QUERIES} and qrels/")
+
+
+def qrels_file(directory: Path, split: str) -> Path:
+    """Where the judgments of a split lie."""
+    return directory / "qrels" / f"{split}.tsv"
 
 
 def is_same_text(document: Document, query: str) -> bool:
@@ -194,6 +204,7 @@ def _identity(value: dict[str, object], place: str) -> str:
     return identity
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """The hash of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

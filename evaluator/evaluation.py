@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from evaluator.arms import resolve
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets import Dataset, read_dataset
+from evaluator.datasets import Dataset, qrels_file, read_dataset, sha256
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.folder import RunFolder
 from evaluator.ingest import IngestReport, ingest, live_states
+from evaluator.judgments import read_judgments
 from evaluator.manifest import Manifest, describe
 from evaluator.progress import say
 from evaluator.quality import means, measure
@@ -76,11 +77,14 @@ async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
 def quality_step(folder: RunFolder) -> QualityReport:
     """Measures the run files and leaves quality.json and quality/<arm>.jsonl."""
     experiment, ranked = folder.experiment, folder.read("rank.json", RankReport)
-    dataset = _same_dataset(folder)
+    qrels = qrels_file(experiment.directory, experiment.split)
+    judgments = read_judgments(qrels, strict=experiment.strict).grades
+    if sha256(qrels) != folder.read("manifest.json", Manifest).dataset_sha256[qrels.name]:
+        raise EvaluationError(f"{qrels} changed since the queries ran; rank again")
     arms, strangers = {}, {}
     for arm in ranked.arms:
         rankings = read_run(folder.run_file(arm.name))
-        figures = measure(dataset.judgments, rankings, ranked.queries)
+        figures = measure(judgments, rankings, ranked.queries)
         arms[arm.name] = means(figures)
         strangers[arm.name] = len(rankings.keys() - set(ranked.queries))
         with folder.per_query(arm.name).open("w", encoding="utf-8") as file:
@@ -103,7 +107,6 @@ def report_step(folder: RunFolder) -> Report:
     report = build(
         experiment=folder.experiment,
         manifest=folder.read("manifest.json", Manifest),
-        counts=_same_dataset(folder).counts,
         ranked=ranked,
         records=records,
         quality=folder.read("quality.json", QualityReport),
@@ -119,6 +122,9 @@ def report_step(folder: RunFolder) -> Report:
 async def evaluate(client: GatewayClient, folder: RunFolder, tell: Step = lambda step: None) -> Report:
     """All steps. `tell` learns which one begins."""
     tell("ingest")
+    for asked in folder.experiment.pipelines:
+        if isinstance(asked, str):
+            await client.pipeline(asked)  # unknown: better said now than after everything has been encoded
     await ingest_step(client, folder)
     tell("rank")
     await rank_step(client, folder)
@@ -134,12 +140,3 @@ async def _live(client: GatewayClient, experiment: Experiment) -> CollectionView
     if view.live is None:
         raise EvaluationError(f"{experiment.target} has no published generation; ingest it first")
     return view
-
-
-def _same_dataset(folder: RunFolder) -> Dataset:
-    dataset = dataset_of(folder.experiment)
-    was = folder.read("manifest.json", Manifest).dataset_sha256
-    changed = [name for name, digest in dataset.sha256.items() if was.get(name) != digest]
-    if changed:
-        raise EvaluationError(f"{dataset.directory}: {', '.join(changed)} changed since the queries ran; rank again")
-    return dataset

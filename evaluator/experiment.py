@@ -45,6 +45,13 @@ class Experiment(Wire):
             raise ValueError(f"pipelines: the same name twice: {', '.join(names)}")
         return self
 
+    @model_validator(mode="after")
+    def _preset_is_served(self) -> Self:
+        declared = [item if isinstance(item, str) else item.name for item in self.presets]
+        if self.preset is not None and self.preset not in declared:
+            raise ValueError(f"preset: {self.preset!r} is none of those that are declared: {', '.join(declared)}")
+        return self
+
     @property
     def arms(self) -> tuple[str, ...]:
         """The names of the pipelines, in order."""

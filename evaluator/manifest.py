@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from pathlib import Path
 from pydantic import FiniteFloat
 
 from evaluator.arms import Arm
-from evaluator.datasets import Dataset
+from evaluator.datasets import Dataset, DatasetCounts
 from evaluator.experiment import Experiment
 from services.contracts.base import Count, Wire
 from services.contracts.collections import CollectionState
@@ -45,6 +46,7 @@ class Manifest(Wire):
     experiment: str  # fingerprint
     seed: Count
     dataset_sha256: dict[str, str]
+    counts: DatasetCounts
     generation: str
     # By backend: engine, stamp (preset parameters, model, weights hash, …), counts, as the services declared them.
     backends: dict[str, CollectionState]
@@ -63,7 +65,7 @@ def describe(
     commit, dirty = _git()
     return Manifest(
         started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command=shlex.join([Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]),
         git_commit=commit,
         git_dirty=dirty,
         python=platform.python_version(),
@@ -72,7 +74,8 @@ def describe(
         gateway=gateway,
         experiment=experiment.fingerprint,
         seed=experiment.seed,
-        dataset_sha256=dict(dataset.sha256),
+        dataset_sha256=dict(dataset.hashes),
+        counts=dataset.counts,
         generation=generation,
         backends=dict(backends),
         pipelines={arm.name: arm.pipeline.fingerprint for arm in arms},

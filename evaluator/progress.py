@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 Advance = Callable[[int], None]
 # A log that is read later wants few lines; someone who watches wants a sign of life.
-PLAIN_EVERY_S = 10.0
+PLAIN_EVERY_S = 15.0
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 

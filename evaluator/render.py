@@ -55,7 +55,10 @@ def page(report: Report) -> str:
                 ["started", manifest.started_utc],
                 ["command", f"`{manifest.command}`"],
                 ["commit", f"{manifest.git_commit}{' + changes' if manifest.git_dirty else ''}"],
-                ["machine", f"{manifest.machine.cpu}, {manifest.machine.cores} cores, load {manifest.machine.load_1m}"],
+                [
+                    "machine",
+                    f"{manifest.machine.cpu}, {manifest.machine.cores} cores, load {manifest.machine.load_1m:.2f}",
+                ],
                 ["python", manifest.python],
             ]
         ),
@@ -105,14 +108,12 @@ def _figure(value: float | None, digits: int) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    # Names left, figures right.
-    cells = [
-        [
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        for row in rows
-    ]
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (cells[0], rule, *cells[1:]))
+    lines = [""] * (len(rows) + 1)
+    for column in zip(*rows, strict=True):
+        width = max(map(len, column))
+        # Figures right, words left.
+        figures = all(cell == "–" or cell.replace(".", "", 1).isdigit() for cell in column[1:])
+        rule = "-" * (width - 1) + ":" if figures else "-" * width
+        cells = [cell.rjust(width) if figures else cell.ljust(width) for cell in column]
+        lines = [f"{line}| {cell} " for line, cell in zip(lines, (cells[0], rule, *cells[1:]), strict=True)]
+    return "\n".join(f"{line}|" for line in lines)

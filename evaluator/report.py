@@ -86,7 +86,6 @@ class Report(Wire):
 def build(
     experiment: Experiment,
     manifest: Manifest,
-    counts: DatasetCounts,
     ranked: RankReport,
     records: Mapping[str, Sequence[AnswerRecord]],
     quality: QualityReport,
@@ -113,7 +112,7 @@ def build(
         warnings=warnings,
         pipelines=pipelines,
         vector_recall=dict(recall),
-        counts=counts,
+        counts=manifest.counts,
         ingest=ingested,
         manifest=manifest,
     )

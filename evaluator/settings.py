@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.chassis.settings import ServiceSettings
@@ -11,12 +11,19 @@ from services.chassis.settings import ServiceSettings
 class Settings(ServiceSettings):
     """Read once, in `app.main`, from the environment."""
 
-    model_config = SettingsConfigDict(env_prefix="EVALUATOR_", frozen=True, extra="ignore", env_nested_delimiter="__")
+    model_config = SettingsConfigDict(
+        env_prefix="EVALUATOR_",
+        frozen=True,
+        extra="ignore",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        populate_by_name=True,
+    )
 
     port: int = Field(8009, ge=0, le=65_535, description="Port to listen on.")
     gateway_url: str = Field(
         "http://127.0.0.1:8000",
-        validation_alias=AliasChoices("GATEWAY_URL", "gateway_url"),
+        validation_alias="GATEWAY_URL",
         description="Where the gateway is.",
     )
     runs: Path = Field(Path(".runs"), description="The folder that holds the runs, one folder each.")

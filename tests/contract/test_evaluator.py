@@ -190,10 +190,12 @@ async def test_a_preset_goes_inline_into_the_lexical_pipelines_and_is_reported(
 async def test_a_preset_that_the_collection_does_not_serve_is_refused_with_those_it_does(
     stub: GatewayStub, tmp_path: Path
 ) -> None:
-    with pytest.raises(
-        EvaluationError, match="serves the presets beir, anserini-flat, anserini-multifield, not 'other'"
-    ):
-        await evaluated(stub, planned(tmp_path, preset="other"), tmp_path)
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, preset="anserini-flat"))
+    async with reached(stub) as client:
+        loaded = planned(tmp_path, presets=["beir"])
+        await ingest(client, loaded, dataset_of(loaded))
+        with pytest.raises(EvaluationError, match="shop@1 serves the presets beir, not 'anserini-flat'"):
+            await rank_step(client, folder)
 
 
 async def test_a_preset_where_inline_pipelines_are_off_is_refused_before_anything_is_measured(

@@ -92,6 +92,7 @@ def test_every_arm_gets_every_query_once_the_arms_in_turn(queries: int, arms: in
         ({"pipelines": []}, "pipelines"),
         ({"pipelines": ["a", "a"]}, "twice"),
         ({"dept": 5}, "dept"),
+        ({"preset": "other"}, "none of those that are declared: beir, anserini-flat, anserini-multifield"),
     ],
 )
 def test_an_experiment_that_is_none_says_which_field(given: dict[str, object], message: str) -> None:

@@ -1,0 +1,92 @@
+"""The command line: a table, files where they were promised, and an exit status that tells how it went."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from click.testing import Result
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from services.chassis.errors import Unavailable
+from tests.contract.gateway_stub import GatewayStub, write_shop
+
+Evaluator = Callable[..., Result]
+
+
+@pytest.fixture
+def stub() -> GatewayStub:
+    return GatewayStub()
+
+
+@pytest.fixture
+def url(stub: GatewayStub) -> Iterator[str]:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(stub.app, lifespan="on", log_config=None))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def evaluator(url: str, tmp_path: Path) -> Evaluator:
+    environment = {"GATEWAY_URL": url, "EVALUATOR_RUNS": str(tmp_path / "runs"), "DATASET": str(tmp_path / "shop")}
+    write_shop(tmp_path / "shop")
+    return lambda *words, **more: CliRunner().invoke(app, words, env=environment | {"PIPELINES": "bm25,dense"} | more)
+
+
+def test_the_demo_prints_a_table_and_where_the_report_is(evaluator: Evaluator, tmp_path: Path) -> None:
+    done = evaluator("demo")
+    assert done.exit_code == 0, done.output
+    header, _, *rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("|")]
+    assert [cell.strip() for cell in header[:8]] == [
+        "pipeline", "nDCG@10", "MRR@10", "MAP", "Recall@100", "P@10", "p50 ms", "p95 ms",
+    ]  # fmt: skip
+    assert [row[0].strip() for row in rows] == ["bm25", "dense"]
+    assert (tmp_path / "runs" / "latest" / "report.json").is_file()
+    assert "report.json" in done.stdout
+
+
+def test_a_run_that_lost_queries_says_so_last_and_exits_with_3(evaluator: Evaluator, stub: GatewayStub) -> None:
+    stub.failing_queries = {"red bell": Unavailable("gone")}
+    done = evaluator("demo")
+    assert done.exit_code == 3
+    assert "THIS RUN IS NOT VALID:\n  bm25: LOST 1 of 4 queries (unavailable 1); they count as 0" in done.stderr
+
+
+def test_the_steps_one_by_one_end_where_run_ends(evaluator: Evaluator) -> None:
+    assert [evaluator(step).exit_code for step in ("ingest", "rank", "quality", "report")] == [0, 0, 0, 0]
+    assert evaluator("report").stdout.count("| bm25 ") == 1
+
+
+def test_settings_of_the_environment_may_be_empty(evaluator: Evaluator) -> None:
+    assert evaluator("demo", PRESET="", QUERIES="", DEPTH="").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "said"),
+    [
+        (("demo",), {"DATASET": "nowhere"}, "nowhere: no corpus.jsonl there"),
+        (("demo",), {"PIPELINES": "bm25,nope"}, "there are bm25, dense, hybrid"),
+        (("demo",), {"PRESET": "nope"}, "none of those that are declared"),
+        (("run", "nope"), {}, "no such experiment; there are: demo, nfcorpus, scifact"),
+        (("demo", "--wait", "0"), {"GATEWAY_URL": "http://127.0.0.1:9"}, "was not ready within 0 s"),
+        (("rank", "--run", "nowhere"), {}, "nowhere: no run there"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line_and_exits_with_1(
+    evaluator: Evaluator, words: tuple[str, ...], environment: dict[str, str], said: str
+) -> None:
+    done = evaluator(*words, **environment)
+    assert done.exit_code == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,78 @@
+"""The demo in one process: our own collection through the real gateway and services, with models that count words."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from evaluator.client import GatewayClient, connected
+from evaluator.evaluation import evaluate, ingest_step
+from evaluator.experiment import Experiment, experiment_path, read_experiment
+from evaluator.folder import RunFolder
+from gateway.app import build_app as build_gateway
+from gateway.settings import DEFAULT_BACKENDS
+from gateway.settings import Settings as GatewaySettings
+from services.dense.app import build_app as build_dense
+from services.dense.settings import Settings as DenseSettings
+from services.lexical.app import build_app as build_lexical
+from services.lexical.settings import Settings as LexicalSettings
+from services.reranker.app import build_app as build_reranker
+from services.reranker.settings import Settings as RerankerSettings
+from tests.backends import Wire
+
+Planned = Callable[..., Experiment]
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayClient]:
+    apps = {
+        "lexical": build_lexical(LexicalSettings(directory=tmp_path / "lexical")),
+        "dense": build_dense(DenseSettings(directory=tmp_path / "dense", encoder="hashing")),
+        "reranker": build_reranker(RerankerSettings(scorer="overlap")),
+    }
+    wires = {name: Wire(app) for name, app in apps.items()}
+    front = build_gateway(GatewaySettings(backends=DEFAULT_BACKENDS), lambda name, _: wires[name])
+    async with AsyncExitStack() as stack:
+        for app in (*apps.values(), front):
+            await stack.enter_async_context(app.router.lifespan_context(app))
+        yield await stack.enter_async_context(connected("http://gateway", Wire(front)))
+
+
+@pytest.fixture
+def planned() -> Planned:
+    return lambda **given: read_experiment(experiment_path("demo"), queries=12, recall_queries=5, **given)
+
+
+async def test_the_demo_ends_in_a_valid_report_of_every_pipeline(
+    gateway: GatewayClient, planned: Planned, tmp_path: Path
+) -> None:
+    report = await evaluate(gateway, RunFolder.create(tmp_path / "runs", planned()))
+    assert report.warnings == ()
+    assert list(report.pipelines) == ["bm25", "dense", "hybrid", "bm25-rerank", "hybrid-rerank"]
+    for outcome in report.pipelines.values():
+        assert (outcome.queries, outcome.judged, outcome.errors, outcome.degraded) == (12, 12, 0, 0)
+        assert outcome.quality["nDCG@10"] is not None
+        assert outcome.quality["nDCG@10"] > 0.2
+    assert report.vector_recall["dense"].vectors == report.counts.documents
+    assert report.ingest is not None
+    assert report.ingest.backends["dense"].encoded == report.counts.documents
+
+
+async def test_loading_the_demo_again_encodes_nothing(gateway: GatewayClient, planned: Planned, tmp_path: Path) -> None:
+    for encoded in (301, 0):
+        report = await ingest_step(gateway, RunFolder.create(tmp_path / "runs", planned()))
+        assert (report.documents, report.generation) == (301, "demo@1")
+        assert report.backends["dense"].encoded == encoded
+
+
+async def test_another_preset_is_asked_for_without_loading_anew(
+    gateway: GatewayClient, planned: Planned, tmp_path: Path
+) -> None:
+    reports = [
+        await evaluate(gateway, RunFolder.create(tmp_path / "runs", planned(pipelines=["bm25"], preset=preset)))
+        for preset in ("beir", "anserini-flat")
+    ]
+    assert [report.pipelines["bm25"].preset for report in reports] == ["beir", "anserini-flat"]
+    assert {report.generation for report in reports} == {"demo@1"}
+    assert reports[0].pipelines["bm25"].quality["MAP"] != reports[1].pipelines["bm25"].quality["MAP"]
