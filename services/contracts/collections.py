@@ -25,7 +25,8 @@ class CollectionDeclaration(Wire):
     """What a collection serves: lexical presets (by name, or defined here) and the metadata fields to filter by."""
 
     presets: Annotated[tuple[BuiltInPreset | LexicalPreset, ...], Field(min_length=1, max_length=8)] = ("beir",)
-    metadata: dict[FieldName, FieldKind] = {}
+    # Each is a field of the index, and Elasticsearch takes 1,000 in all.
+    metadata: Annotated[dict[FieldName, FieldKind], Field(max_length=256)] = {}
 
 
 class BeginCollection(CollectionDeclaration):

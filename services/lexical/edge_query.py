@@ -24,13 +24,13 @@ def fields_of_presets(presets: Sequence[LexicalPreset]) -> tuple[str, ...]:
 def bm25_request(
     preset: LexicalPreset, words: Sequence[str], where: edge.Filter | None, limit: int
 ) -> edge.QueryRequest:
-    """The `limit` best points for the query's terms (at least one), with the caller's ids in their payload."""
+    """The `limit` best points for the query's terms (at least one)."""
     parameters = edge.Bm25Params(k=preset.k1, b=preset.b)
     groups = _by_repetition(words)
     fields = _scored(preset)
     if len(fields) == 1 and set(groups) == {1}:
         query = edge.TextQuery(fields[0], groups[1], parameters)
-        return edge.QueryRequest(limit=limit, query=query, filter=where, with_payload=["id"])
+        return edge.QueryRequest(limit=limit, query=query, filter=where)
     prefetches: list[edge.Prefetch] = []
     scores: list[edge.Expression] = []
     for field in fields:
@@ -42,7 +42,7 @@ def bm25_request(
             prefetches.append(edge.Prefetch(limit=MOST_CANDIDATES, query=query, filter=where))
         scores.append(edge.Expression.Sum(weighted))
     formula = edge.Formula(_combined(preset, scores), {f"$score[{place}]": 0.0 for place in range(len(prefetches))})
-    return edge.QueryRequest(limit=limit, query=formula, prefetches=prefetches, with_payload=["id"])
+    return edge.QueryRequest(limit=limit, query=formula, prefetches=prefetches)
 
 
 def edge_filter(requirements: Sequence[Requirement], exclude_ids: Sequence[str]) -> edge.Filter | None:

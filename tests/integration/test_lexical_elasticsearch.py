@@ -2,13 +2,15 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
 from elasticsearch import AsyncElasticsearch
 
-from services.chassis.errors import BadInput, Conflict, UnknownCollection
+from deploy.elasticsearch.server import temporary_server
+from services.chassis.errors import BadInput, Conflict, Unavailable, UnknownCollection
 from services.contracts.documents import Document
 from services.lexical.analysis import words_of
 from services.lexical.app import build_app, open_engine
@@ -176,3 +178,50 @@ async def test_searches_beside_each_other_all_answer(engine: LexicalEngine) -> N
     generation = await filled(engine, documents(NOTES))
     answers = await asyncio.gather(*(engine.search(generation, asking("brake cable")) for _ in range(64)))
     assert len({tuple(hit.id for hit in answer) for answer in answers}) == 1
+
+
+# What services/lexical/README.md says that a key needs.
+ROLE = {"cluster": ["monitor"], "indices": [{"names": ["retrieval-*"], "privileges": ["all"]}]}
+
+
+async def test_a_secured_server_is_used_with_key_and_ca_and_each_one_missing_is_named() -> None:
+    with temporary_server(secured=True) as endpoint:
+        assert endpoint.api_key is not None
+        right = {
+            "engine": "elasticsearch",
+            "elasticsearch_url": endpoint.url,
+            "elasticsearch_api_key": endpoint.api_key,
+            "elasticsearch_ca_file": endpoint.ca_file,
+        }
+        async with engine_of(right) as engine:
+            assert (await engine.check()).ok
+            await filled(engine, documents(NOTES))
+            assert await found(engine, "notes@1", "squeals") == ["n1"]
+        async with client_of(Settings.model_validate(right)) as client:
+            await client.security.put_role(name="lexical", **ROLE)
+            await client.security.put_user(username="lexical", password="not a secret", roles=["lexical"])
+            granted = await client.security.grant_api_key(
+                grant_type="password", username="lexical", password="not a secret", api_key={"name": "lexical"}
+            )
+            narrow = granted["encoded"]
+        async with engine_of({**right, "elasticsearch_api_key": narrow, "index_prefix": "retrieval-"}) as engine:
+            await filled(engine, documents(NOTES))
+            await engine.publish("notes@1")
+            assert [state.generation for state in await engine.states()] == ["notes@1"]
+            await engine.drop("notes@1")
+        async with engine_of({**right, "elasticsearch_api_key": narrow}) as engine:
+            with pytest.raises(Unavailable, match="does not let this key"):
+                await engine.begin("notes@2", ALL_PRESETS)
+        async with engine_of({**right, "elasticsearch_api_key": "d3Jvbmc6d3Jvbmc="}) as engine:
+            assert "ELASTICSEARCH_API_KEY" in (await engine.check()).detail
+        async with engine_of({**right, "elasticsearch_ca_file": None}) as engine:
+            assert "ELASTICSEARCH_CA_FILE" in (await engine.check()).detail
+
+
+@asynccontextmanager
+async def engine_of(settings: Mapping[str, object]) -> AsyncIterator[LexicalEngine]:
+    engine = open_engine(Settings.model_validate(settings))
+    try:
+        yield engine
+    finally:
+        await engine.close()
