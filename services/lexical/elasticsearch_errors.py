@@ -53,9 +53,8 @@ def elasticsearch_errors(generation: str | None = None) -> Iterator[None]:
     except AuthenticationException as error:
         raise Unavailable("Elasticsearch refuses the key; check ELASTICSEARCH_API_KEY.") from error
     except AuthorizationException as error:
-        raise Unavailable(
-            f"Elasticsearch does not let this key do that (services/lexical/README.md lists what it needs): {reason_of(error)}"
-        ) from error
+        needs = "services/lexical/README.md lists what a key needs"
+        raise Unavailable(f"Elasticsearch does not let this key do that ({needs}): {reason_of(error)}") from error
     except NotFoundError as error:
         raise unknown(generation) from error
     except ConflictError as error:
