@@ -120,6 +120,9 @@ class Backend:
                     self.breaker.abandoned()
                     self._last = failure
                     self._look_after()
+                case "failed" if not call.reads and failure.status is not None:
+                    # It answers, and cannot write (a full disk makes stores read-only): no reason to stop reading.
+                    self.breaker.abandoned()
                 case _:
                     self.breaker.failed()
                     self._last = failure

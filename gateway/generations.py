@@ -14,6 +14,8 @@ from services.chassis.errors import Unavailable, UnknownCollection
 from services.contracts.collections import BackendState, CollectionState, CollectionView
 
 LOOK_S = 1.0
+# Where every backend is needed, one that is busy (encoding, merging) gets the time to say so.
+PATIENT_LOOK_S = 15.0
 
 
 def name_of(generation: str) -> str:
@@ -71,9 +73,9 @@ class Generations:
     async def _keep_looking(self, backend: Backend, every_s: float) -> None:
         while True:
             await asyncio.sleep(every_s)
-            await self._look(backend)
+            await self._look(backend, LOOK_S)
 
-    async def refresh(self, wait_s: float) -> None:
+    async def refresh(self, wait_s: float, look_s: float = LOOK_S) -> None:
         """Looks at every backend once, now, and waits so long for it. Who comes meanwhile shares the next look."""
         asked_at = time.monotonic()
         # A caller in a hurry gives up waiting; what a backend may take to answer does not depend on callers.
@@ -82,20 +84,22 @@ class Generations:
                 if self._refreshed_at >= asked_at:
                     return
                 started = time.monotonic()
-                await asyncio.gather(*(self._look(backend) for backend in self._backends.storing))
+                await asyncio.gather(*(self._look(backend, look_s) for backend in self._backends.storing))
                 self._refreshed_at = started
 
-    async def _look(self, backend: Backend) -> None:
+    async def _look(self, backend: Backend, look_s: float) -> None:
         asked_at = time.monotonic()
         try:
-            look = Look((await wire.held(backend, LOOK_S)).collections, reachable=True, reason=None, asked_at=asked_at)
+            states = (await wire.held(backend, look_s)).collections
         except BackendFailed as failure:
             # What it said last is kept: a collection does not vanish with a restart.
-            states = self._looks[backend.name].states
-            look = Look(states, reachable=False, reason=f"{failure.reason}: {failure.detail}", asked_at=asked_at)
-        # A slow look of the background must not overwrite what a later one has seen.
-        if look.asked_at >= self._looks[backend.name].asked_at:
-            self._looks[backend.name] = look
+            known = self._looks[backend.name]
+            reason = f"{failure.reason}: {failure.detail}"
+            self._looks[backend.name] = Look(known.states, reachable=False, reason=reason, asked_at=known.asked_at)
+        else:
+            # A slow answer to an older look must not overwrite what a later one has seen.
+            if asked_at >= self._looks[backend.name].asked_at:
+                self._looks[backend.name] = Look(states, reachable=True, reason=None, asked_at=asked_at)
 
     @property
     def looks(self) -> Mapping[str, Look]:
@@ -167,8 +171,9 @@ class Generations:
             f"There is no collection '{name}'; known: {known}. PUT /v1/collections/{name} begins it."
         )
 
-    def require_all(self) -> None:
-        """Raises Unavailable unless every storing backend answered the last look: building needs all of them."""
+    async def require_all(self, wait_s: float) -> None:
+        """Looks anew; raises Unavailable unless every storing backend answers: building needs all of them."""
+        await self.refresh(wait_s, PATIENT_LOOK_S)
         gone = [f"{backend} ({look.reason})" for backend, look in self._looks.items() if not look.reachable]
         if gone:
             raise Unavailable(f"Every storing backend is needed for this; gone: {'; '.join(gone)}", retry_after_s=1)

@@ -49,8 +49,7 @@ class Indexing:
         The one being built or the live one if it was declared the same, and no new one is asked for; else a new one.
         """
         budget = Budget.within(current_deadline())
-        await self._generations.refresh(_left(budget))
-        self._generations.require_all()
+        await self._generations.require_all(_left(budget))
         declaration = CollectionDeclaration(presets=wanted.presets, metadata=wanted.metadata)
         live = self._generations.live(name)
         candidates = [] if wanted.new_generation else [self._generations.building(name), live]
@@ -121,8 +120,8 @@ class Indexing:
         Stopped midway it is taken up by asking again: every step may be repeated.
         """
         budget = Budget.within(current_deadline())
+        await self._generations.require_all(_left(budget))
         generation = await self._generations.writable(name, _left(budget))
-        self._generations.require_all()
         finished = await self._on_all(lambda backend: wire.finish(backend, generation, _left(budget)))
         counts = {backend: state.documents for backend, state in finished.items()}
         if len(set(counts.values())) > 1:
@@ -152,8 +151,8 @@ class Indexing:
     async def remove(self, name: str) -> None:
         """Every generation of a collection out of every backend; needs all of them, or it would come back."""
         budget = Budget.within(current_deadline())
+        await self._generations.require_all(_left(budget))
         await self._generations.writable(name, _left(budget))
-        self._generations.require_all()
 
         async def remove(backend: Backend) -> None:
             for state in self._generations.states(name)[backend.name]:
