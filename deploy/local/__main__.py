@@ -14,6 +14,7 @@ from deploy.elasticsearch.install import install
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.local import supervision
 from deploy.local.choices import ROOT, Choices, choose, taken
+from deploy.local.footprint import footprints, table, write
 from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_until_ready
 
@@ -93,9 +94,22 @@ def demo() -> int:
         choices = choose(os.environ, DEMO, own_ports=True)
         try:
             launch(choices)
-            return evaluator(choices, "demo")
+            status = evaluator(choices, "demo")
+            tell_footprints(choices)
+            return status
         finally:
             supervision.stop(DEMO)
+
+
+def tell_footprints(choices: Choices) -> None:
+    """Prints what each process has cost, and leaves it beside the newest report."""
+    supervisor = supervision.pid(choices.directory)
+    found = footprints(supervisor, list(supervision.processes(choices))) if supervisor else []
+    if found:
+        sys.stdout.write(f"\n{table(found)}\n")
+        newest = ROOT / ".runs" / "latest"
+        if newest.is_dir():
+            write(found, newest / "processes.json")
 
 
 @contextmanager

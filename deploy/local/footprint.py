@@ -1,0 +1,78 @@
+"""What each process of a running stack has cost so far: peak memory and CPU time, as the kernel counts them."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """One process and all that it started. `peak_mib` is the sum of their peaks, which need not be of one moment."""
+
+    process: str
+    peak_mib: float
+    cpu_s: float
+
+
+def footprints(supervisor: int, names: Sequence[tuple[str, list[str]]]) -> list[Footprint]:
+    """Of every named process under the supervisor; empty where there is no /proc (macOS)."""
+    found = []
+    for child in _children(supervisor):
+        command = _command(child)
+        name = next((name for name, words in names if command[1:] == words[1:]), None)
+        if name is not None:
+            family = [child, *_descendants(child)]
+            found.append(Footprint(name, round(sum(map(_peak_mib, family)), 1), round(sum(map(_cpu_s, family)), 1)))
+    return sorted(found, key=lambda one: one.process)
+
+
+def table(found: Sequence[Footprint]) -> str:
+    """For the terminal."""
+    rows = [f"| {one.process:<13} | {one.peak_mib:>8.0f} | {one.cpu_s:>6.1f} |" for one in found]
+    return "\n".join(["| process       | peak MiB |  CPU s |", "| ------------- | -------: | -----: |", *rows])
+
+
+def write(found: Sequence[Footprint], file: Path) -> None:
+    """For the report's folder."""
+    file.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", encoding="utf-8")
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in (PROC / f"{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for child in _children(pid):
+        yield child
+        yield from _descendants(child)
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return (PROC / f"{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def _peak_mib(pid: int) -> float:
+    try:
+        lines = (PROC / f"{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        # After the command in parentheses: utime and stime are the 14th and 15th fields of proc(5).
+        fields = (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
