@@ -22,6 +22,7 @@ class Choices:
     dense: str  # edge | qdrant
     ports: Mapping[str, int]
     elasticsearch_url: str | None  # None: we start one, if lexical wants it
+    prefix: str  # of names on servers that this stack shares with others
 
     @property
     def starts_elasticsearch(self) -> bool:
@@ -43,8 +44,10 @@ class Choices:
         own = {
             "LEXICAL_ENGINE": self.lexical,
             "LEXICAL_DIRECTORY": str(self.directory / "lexical"),
+            "LEXICAL_INDEX_PREFIX": self.prefix,
             "DENSE_STORE": self.dense,
             "DENSE_DIRECTORY": str(self.directory / "dense"),
+            "DENSE_PREFIX": f"{self.prefix}dense.",
             "GATEWAY_URL": self.url("gateway"),
             "GATEWAY_BACKENDS": json.dumps(
                 {name: {"family": name, "url": self.url(name)} for name in ("lexical", "dense", "reranker")}
@@ -75,13 +78,15 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool) 
             " puts one at http://127.0.0.1:6333), or leave DENSE out to use the embedded engine; nothing was started."
         )
     elasticsearch_url = environment.get("ELASTICSEARCH_URL") or None
+    # A demo must not publish its collections over those of `make up` when both use one server.
+    prefix = environment.get("LEXICAL_INDEX_PREFIX", "") + ("demo-" if own_ports else "")
     ports: dict[str, int] = {}
     with _Reserved() as reserved:
         for process, default in DEFAULT_PORTS.items():
             ports[process] = reserved.free() if own_ports else _port(environment, f"{process.upper()}_PORT", default)
         if lexical == "elasticsearch" and elasticsearch_url is None:
             ports["elasticsearch"] = reserved.free()
-    return Choices(directory, lexical, dense, ports, elasticsearch_url)
+    return Choices(directory, lexical, dense, ports, elasticsearch_url, prefix)
 
 
 def _one_of(environment: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:

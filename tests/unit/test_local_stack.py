@@ -21,6 +21,12 @@ def test_a_demo_takes_ports_of_its_own(tmp_path: Path) -> None:
     assert not set(ports.values()) & set(DEFAULT_PORTS.values())
 
 
+def test_a_demo_keeps_its_names_apart_on_servers_that_it_shares(tmp_path: Path) -> None:
+    demo, up = (choose({}, tmp_path, own_ports=own).environment() for own in (True, False))
+    for name in ("LEXICAL_INDEX_PREFIX", "DENSE_PREFIX"):
+        assert demo[name] != up[name]
+
+
 def test_dense_on_qdrant_without_its_address_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(StackProblem, match=r"QDRANT_URL.*nothing was started"):
         choose({"DENSE": "qdrant"}, tmp_path, own_ports=True)
