@@ -3,7 +3,7 @@
 import math
 import random
 
-from pydantic import FiniteFloat
+from pydantic import FiniteFloat, ValidationError
 
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets import Dataset
@@ -56,7 +56,9 @@ async def vector_recall(
                 try:
                     exact = await _ids(client, experiment.target, dataset.queries[query], backend, top, exact=True)
                     near = await _ids(client, experiment.target, dataset.queries[query], backend, top, exact=False)
-                except (GatewayError, ValueError) as error:  # a query that the wire does not carry is a ValueError
+                except ValidationError:
+                    continue  # the wire does not carry this query; ranking has counted it as lost
+                except GatewayError as error:
                     reason = str(error)
                     break
                 if exact:
