@@ -12,7 +12,8 @@ from services.chassis.errors import Unavailable
 from services.lexical.edge_generation import RECORD
 from services.lexical.engine import LexicalEngine
 from services.lexical.engine_edge import EdgeEngine
-from tests.contract.lexical_engine import ALL_PRESETS, NOTES, LexicalEngineSuite, Opener, documents, filled, found
+from tests.contract.lexical_engine import LexicalEngineSuite
+from tests.contract.lexical_notes import ALL_PRESETS, NOTES, Opener, documents, filled, found
 from tests.scratch import scratch
 
 

@@ -1,0 +1,59 @@
+"""What the tests of lexical engines share: opening them again on the same storage, filling them, asking them."""
+
+from abc import ABC, abstractmethod
+
+from services.contracts.collections import CollectionDeclaration
+from services.contracts.documents import Document
+from services.contracts.retrieval import RetrievalRequest
+from services.lexical.engine import LexicalEngine
+
+ALL_PRESETS = CollectionDeclaration(presets=("beir", "anserini-flat", "anserini-multifield"))
+WITH_FIELDS = CollectionDeclaration(metadata={"tag": "keyword", "year": "number", "seen": "date"})
+NOTES = {
+    "n1": "brake pad squeals",
+    "n2": "brake lever loose brake cable frayed brake",
+    "n3": "wheel wobbles",
+    "n4": "pad worn cable fine wheel true spoke tight rim clean tyre new tube old valve bent",
+    "n5": "cable",
+}
+
+
+class Opener(ABC):
+    """Opens engines on one storage."""
+
+    @abstractmethod
+    async def open(self) -> LexicalEngine:
+        """The engine, on what was stored before."""
+
+    @abstractmethod
+    async def disown(self, engine: LexicalEngine, generation: str) -> LexicalEngine:
+        """Changes what the storage says of the analysis that made a generation; the engine, opened again."""
+
+
+def documents(texts: dict[str, str], title: str = "") -> list[Document]:
+    return [Document(id=one, title=title, text=text) for one, text in texts.items()]
+
+
+def asking(query: str, **parts: object) -> RetrievalRequest:
+    return RetrievalRequest.model_validate({"query": query, **parts})
+
+
+async def filled(
+    engine: LexicalEngine,
+    held: list[Document],
+    declaration: CollectionDeclaration = ALL_PRESETS,
+    generation: str = "notes@1",
+) -> str:
+    await engine.begin(generation, declaration)
+    report = await engine.index(generation, held)
+    assert report.errors == ()
+    await engine.finish(generation)
+    return generation
+
+
+async def found(engine: LexicalEngine, generation: str, query: str, **parts: object) -> list[str]:
+    return [hit.id for hit in await engine.search(generation, asking(query, **parts))]
+
+
+async def scores(engine: LexicalEngine, generation: str, query: str, **parts: object) -> dict[str, float]:
+    return {hit.id: hit.score for hit in await engine.search(generation, asking(query, **parts))}
