@@ -37,8 +37,8 @@ lock: $(VENV)/.installed ## resolve the newest allowed versions into requirement
 		--output-file deploy/requirements-gpu.lock
 
 .PHONY: models
-models: $(VENV)/.installed ## fetch and verify the models of deploy/models/models.yaml into .models/
-	@$(BIN)/python -m services.inference.fetch
+models: $(VENV)/.installed ## fetch and verify the default models, or those of MODELS="name ...", into .models/
+	@$(BIN)/python -m services.inference.fetch $(MODELS)
 
 .PHONY: demo
 demo: models ## five pipelines over a collection, measured [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= LEXICAL= DENSE= ENGINE=]
