@@ -1,0 +1,73 @@
+"""A clone of this checkout whose stack comes up beside any other: real processes, supervised, on free ports."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from deploy.local.choices import DEFAULT_PORTS, ROOT
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    ports = [int(one.getsockname()[1]) for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+class Clone:
+    """A copy of the tracked and untracked files (not the ignored ones), and the ports that its stack gets."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+        for name in subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0"):
+            if name and (ROOT / name).is_file():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, root / name)
+        (root / ".models").symlink_to(ROOT / ".models")
+        self.ports = dict(zip(DEFAULT_PORTS, free_ports(len(DEFAULT_PORTS)), strict=True))
+
+    @property
+    def gateway(self) -> str:
+        """Where its gateway listens."""
+        return f"http://127.0.0.1:{self.ports['gateway']}"
+
+    def local(self, command: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command of deploy.local, as the Makefile does."""
+        ports = {f"{process.upper()}_PORT": str(port) for process, port in self.ports.items()}
+        environment = {**os.environ, **ports, "RERANKER_SCORER": "overlap", **settings}
+        return subprocess.run(
+            [sys.executable, "-m", "deploy.local", command],
+            cwd=self.root, env=environment, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+    def search(self, pipeline: object, query: str = "wheel bent after a crash", of: str = "demo") -> dict[str, object]:
+        """The answer to a query, three hits deep."""
+        body = json.dumps({"query": query, "pipeline": pipeline, "top": 3}).encode()
+        url = f"{self.gateway}/v1/collections/{of}/search"
+        asked = urllib.request.Request(url, body, {"content-type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=15) as answer:
+            found: dict[str, object] = json.load(answer)
+            return found
+
+    def pid(self, module: str) -> int:
+        """The pid of the process of this stack that runs a module."""
+        supervisor = int((self.root / ".data/up/supervisord.pid").read_text())
+        for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+            if module.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                return int(child)
+        raise AssertionError(f"{module} is not running")
+
+    def get(self, path: str, process: str = "gateway") -> dict[str, object]:
+        """What a process of this stack answers to a GET."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[process]}{path}", timeout=15) as answer:
+            found: dict[str, object] = json.load(answer)
+            return found
