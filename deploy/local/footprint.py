@@ -42,10 +42,14 @@ def write(found: Sequence[Footprint], file: Path) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    try:
-        return [int(child) for child in (PROC / f"{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+    # Of every thread: Java starts the server's own JVM from another thread than its first.
+    found = []
+    for task in (PROC / str(pid) / "task").glob("*/children"):
+        try:
+            found += [int(child) for child in task.read_text().split()]
+        except OSError:
+            continue  # the thread has ended
+    return found
 
 
 def _descendants(pid: int) -> Iterator[int]:
