@@ -53,13 +53,14 @@ class Stub:
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[Backend, Stub]]:
     stub = Stub()
-    server = await asyncio.start_server(stub.serve, "127.0.0.1", 0)
+    # Cancelled connections wait to be accepted too: a full backlog would lose connections that nobody cancelled.
+    server = await asyncio.start_server(stub.serve, "127.0.0.1", 0, backlog=4_096)
     port = server.sockets[0].getsockname()[1]
     address = BackendAddress(family="reranker", url=f"http://127.0.0.1:{port}")
     assert type(over_sockets("reranker", address)) is AiohttpTransport
     # The production transport with few slots, so that a single one that leaked would be missed.
     transport = AiohttpTransport(limits=httpx.Limits(max_connections=SLOTS, keepalive_expiry=30))
-    backend = Backend("reranker", address, transport, connect_s=0.5)
+    backend = Backend("reranker", address, transport, connect_s=10.0)
     try:
         yield backend, stub
     finally:
@@ -68,7 +69,7 @@ async def connected() -> AsyncIterator[tuple[Backend, Stub]]:
 
 
 def call() -> Call:
-    return Call("POST", "/v1/score", 30.0, REQUEST, reads=True)
+    return Call("POST", "/v1/score", 60.0, REQUEST, reads=True)
 
 
 async def cancel_at_random(backend: Backend, chance: random.Random, times: int) -> int:
@@ -98,7 +99,7 @@ async def test_random_cancellations_leak_nothing(cancellations: int) -> None:
         assert sum(counts) == cancellations
         # The stub answers only when as many requests are in its hands as there are slots: none may have leaked.
         stub.together = True
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             answers = await asyncio.gather(*(backend.ask(call(), ScoreAnswer) for _ in range(SLOTS)))
         assert [answer.scores for answer in answers] == [(1.0,)] * SLOTS
         await asyncio.sleep(0.1)
