@@ -33,6 +33,7 @@ class AnswerRecord(Wire):
     excluded_self: bool = False
     timings_ms: dict[str, FiniteFloat] = {}  # as the gateway reports them, by stage
     degraded: tuple[Degradation, ...] = ()
+    models: dict[str, str] = {}  # by rerank stage
     error: str | None = None  # the kind (client.GatewayError)
     detail: str | None = None
     request_id: str | None = None
@@ -177,6 +178,7 @@ async def _one(
         "hits": len(hits),
         "timings_ms": answer.timings_ms,
         "degraded": answer.degraded,
+        "models": answer.models,
         "request_id": answer.request_id,
         "generation": answer.collection,
         "fingerprint": answer.pipeline.fingerprint,

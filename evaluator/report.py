@@ -45,6 +45,7 @@ class PipelineReport(Wire):
 
     fingerprint: str
     preset: str | None  # the lexical preset that the experiment has set, if it has
+    models: dict[str, tuple[str, ...]]  # by rerank stage: every model that answered, `name@weights`
     quality: dict[str, FiniteFloat | None]  # by name (nDCG@10, …); null where the ranking was cut above the cutoff
     latency_ms: Latency
     stages_ms: dict[str, StageTime]
@@ -131,10 +132,15 @@ def _pipeline(
     for record in answered:
         for stage, ms in record.timings_ms.items():
             stages.setdefault(stage, []).append(ms)
+    models: dict[str, set[str]] = {}
+    for record in answered:
+        for stage, model in record.models.items():
+            models.setdefault(stage, set()).add(model)
     degradations = Counter(f"{item.stage}: {item.reason}" for record in answered for item in record.degraded)
     return PipelineReport(
         fingerprint=arm.fingerprint,
         preset=arm.preset,
+        models={stage: tuple(sorted(names)) for stage, names in models.items()},
         quality={
             metric: value if cutoff(metric) <= ranked.depth else None
             for metric, value in quality.arms[arm.name].items()
@@ -184,5 +190,8 @@ def _warnings(
             )
         if {record.fingerprint for record in answered} - {arm.fingerprint}:
             found.append(f"{arm.name}: the gateway's pipeline was not the one that it had told of before")
+        for stage, names in outcome.models.items():
+            if len(names) > 1:
+                found.append(f"{arm.name}: stage {stage} was answered by several models: {', '.join(names)}")
     found += [f"{name}: no recall figure: {measured.reason}" for name, measured in recall.items() if measured.reason]
     return found

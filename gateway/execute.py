@@ -44,6 +44,7 @@ class Executor:
             request_id=identity,
             hits=_hits(request, ranking, documents, walked.outputs),
             degraded=tuple(degradation for _, degradation in walked.degraded),
+            models=walked.models,
             timings_ms={stage: round(ms, 3) for stage, ms in timings_ms.items()},
         )
 

@@ -52,7 +52,10 @@ class Indexing:
         await self._generations.require_all(_left(budget))
         declaration = CollectionDeclaration(presets=wanted.presets, metadata=wanted.metadata)
         live = self._generations.live(name)
-        candidates = [] if wanted.new_generation else [self._generations.building(name), live]
+        # Begun halfway, a generation being built is completed. A live one that a backend lacks (another engine took
+        # its place) must not be: searches would see it half-built.
+        whole = live if live and self._held_by_all(live) else None
+        candidates = [] if wanted.new_generation else [self._generations.building(name), whole]
         present = next((one for one in candidates if one and self._declared_as(one, declaration)), None)
         generation = present or f"{name}@{self._highest(name) + 1}"
         await self._on_all(lambda backend: wire.declare(backend, generation, declaration, _left(budget)))
@@ -62,6 +65,10 @@ class Indexing:
     def _declared_as(self, generation: str, declaration: CollectionDeclaration) -> bool:
         holders = [state for state in self._states(name_of(generation)) if state.generation == generation]
         return all(state.declaration == declaration for state in holders)
+
+    def _held_by_all(self, generation: str) -> bool:
+        states = self._generations.states(name_of(generation))
+        return all(any(state.generation == generation for state in held) for held in states.values())
 
     def _highest(self, name: str) -> int:
         return max((number_of(state.generation) for state in self._states(name)), default=0)

@@ -17,7 +17,7 @@ from services.chassis.errors import BadInput, DeadlineExceeded, Unavailable
 from services.contracts.documents import Document
 from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, Pipeline, Rerank, Retrieve, walk
 from services.contracts.query import Degradation, Reason, SearchRequest
-from services.contracts.rerank import ScoreRequest
+from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalRequest
 
 StageKind = Literal["retrieve", "fuse", "rerank", "cut", "include"]
@@ -55,6 +55,7 @@ class Walk:
         self.outputs: dict[str, Ranking] = {}
         self.timings_ms: dict[str, float] = {}
         self.degraded: list[tuple[StageKind, Degradation]] = []
+        self.models: dict[str, str] = {}
 
     async def run(self) -> Ranking:
         """The final ranking, at most as long as the request's `top`."""
@@ -186,17 +187,18 @@ class Walk:
         if not head:
             return ranking
         try:
-            scores, recommended = await self._scored(stage, head, later)
+            scores, said = await self._scored(stage, head, later)
         except BackendFailed as failure:
             if stage.on_failure == "fail":
                 raise Unavailable(f"stage '{identity}': {failure}", retry_after_s=1) from failure
             self._degrade(identity, "rerank", failure.reason, str(failure), 0, len(head))
             return ranking
         self._flag_missing(identity, "rerank", len(scores), len(head))
-        return mixed(ranking, scores, recommended if stage.weight is None else stage.weight)
+        self.models[identity] = said.model
+        return mixed(ranking, scores, said.weight if stage.weight is None else stage.weight)
 
-    async def _scored(self, stage: Rerank, ids: Sequence[str], later: float) -> tuple[dict[str, float], float]:
-        """Scores of those candidates that have a text, and the weight that the model recommends."""
+    async def _scored(self, stage: Rerank, ids: Sequence[str], later: float) -> tuple[dict[str, float], ScoreAnswer]:
+        """Scores of those candidates that have a text, and what the re-ranker said of its model."""
         backend = self._backends[stage.backend]
         timeout_s = self._timeout_s(backend.name, RERANKING, later)
         ends_at = time.monotonic() + timeout_s
@@ -209,7 +211,7 @@ class Walk:
         answer = await wire.score(backend, request, ends_at - time.monotonic())
         if len(answer.scores) != len(documents):
             raise BackendFailed(backend.name, "failed", f"{len(answer.scores)} scores for {len(documents)} passages.")
-        return dict(zip(documents, answer.scores, strict=True)), answer.weight
+        return dict(zip(documents, answer.scores, strict=True)), answer
 
     # The record.
 

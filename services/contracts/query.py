@@ -80,4 +80,5 @@ class SearchAnswer(Wire):
     request_id: str
     hits: tuple[SearchHit, ...]
     degraded: tuple[Degradation, ...] = ()
+    models: dict[str, str] = {}  # by id of the rerank stage that used it: `name@first 12 digits of the weights' sha256`
     timings_ms: dict[str, FiniteFloat]  # by stage id, plus `total`
