@@ -76,6 +76,13 @@ async def test_a_begin_that_reached_one_service_only_is_healed_by_the_next(empty
     assert list(empty.lexical.generations) == list(empty.dense.generations) == ["demo@1"]
 
 
+async def test_a_live_generation_that_a_service_lacks_is_built_anew_beside_it(stack: Stack) -> None:
+    stack.lexical.generations.clear()  # another engine took its place
+    begun = (await stack.client.put(DEMO, json=DECLARATION)).json()
+    assert begun == {"collection": "demo", "generation": "demo@2", "created": True, "live": "demo@1"}
+    assert (await stack.search("fruit", "hybrid")).json()["collection"] == "demo@1"
+
+
 async def test_documents_come_with_a_report_of_every_service(stack: Stack) -> None:
     report = await post(stack, f"{DEMO}/documents", documents=[*DOCUMENTS[:2], {"id": "x", "text": "a\x01b\x02"}])
     assert (report["collection"], report["complete"], report["documents"]) == ("demo@1", True, 3)
