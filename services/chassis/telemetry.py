@@ -21,6 +21,8 @@ _request_id: ContextVar[str] = ContextVar("request_id", default="-")
 _timings_ms: ContextVar[dict[str, float] | None] = ContextVar("timings_ms", default=None)
 
 PROBES = ("/livez", "/readyz", "/metrics")
+# The gateway asks for the list of collections every second: counted, not logged.
+UNLOGGED = (*PROBES, "/v1/collections")
 
 
 def request_id() -> str:
@@ -89,7 +91,7 @@ class TelemetryMiddleware:
     def _report(self, scope: Scope, status: int, seconds: float, timings: dict[str, float]) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         self.instruments.observe(scope["method"], route, status, seconds, timings)
-        if scope["path"] not in PROBES:
+        if scope["path"] not in UNLOGGED or status >= 400:
             logger.info(
                 "request",
                 extra={
