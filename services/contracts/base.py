@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 # C0 without tab, line feed and carriage return (white space that real queries and documents carry), plus DEL,
 # and the surrogates, which no UTF-8 text can carry.
@@ -17,9 +17,14 @@ class Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def _checked_query(text: str) -> str:
-    if UNSENDABLE.search(text):
+def _sendable(value: object) -> object:
+    # Before pydantic's own check of strings, whose word for a lone surrogate helps nobody.
+    if isinstance(value, str) and UNSENDABLE.search(value):
         raise ValueError("must not contain NUL, other control characters or lone surrogates")
+    return value
+
+
+def _checked_query(text: str) -> str:
     normal = unicodedata.normalize("NFC", text)
     if not normal.strip():
         raise ValueError("must not be empty or only white space")
@@ -27,16 +32,17 @@ def _checked_query(text: str) -> str:
 
 
 def _checked_id(text: str) -> str:
-    if UNSENDABLE.search(text):
-        raise ValueError("must not contain control characters or lone surrogates")
     if len(text.encode()) > 512:
         raise ValueError("must be at most 512 bytes in UTF-8")
     return text
 
 
-# pydantic's own string check rejects surrogates before ours runs; both end as a 422.
-QueryText = Annotated[str, Field(min_length=1, max_length=16_384), AfterValidator(_checked_query)]
-DocumentId = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_checked_id)]
+QueryText = Annotated[
+    str, BeforeValidator(_sendable), Field(min_length=1, max_length=16_384), AfterValidator(_checked_query)
+]
+DocumentId = Annotated[
+    str, BeforeValidator(_sendable), Field(min_length=1, max_length=512), AfterValidator(_checked_id)
+]
 # A bool is an int in Python and "10" coerces to one: neither is a count on the wire.
 Depth = Annotated[int, Field(strict=True, ge=1, le=1_000)]
 Count = Annotated[int, Field(strict=True, ge=0)]

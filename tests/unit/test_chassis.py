@@ -99,6 +99,12 @@ async def test_bad_input_gets_a_clear_problem(client: httpx.AsyncClient, name: s
     assert problem["request_id"] == answer.headers["x-request-id"]
 
 
+async def test_a_lone_surrogate_is_called_by_its_name(client: httpx.AsyncClient) -> None:
+    body, _ = BAD_BODIES["a lone surrogate in the query"]
+    answer = await client.post("/echo", content=body, headers={"content-type": "application/json"})
+    assert "lone surrogates" in answer.json()["detail"]
+
+
 async def test_a_body_that_is_not_json_is_a_415(client: httpx.AsyncClient) -> None:
     answer = await client.post("/echo", content=b"query=a", headers={"content-type": "text/plain"})
     assert answer.status_code == 415
