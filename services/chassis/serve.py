@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import socket
 import sys
 import threading
 from contextlib import AsyncExitStack
@@ -27,6 +28,7 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._lifecycle = app.state.lifecycle
         self._drain_s = drain_s
+        self.opened = AsyncExitStack()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal drains, a second one ends at once."""
@@ -36,6 +38,12 @@ class DrainingServer(uvicorn.Server):
             return
         self._lifecycle.draining = True
         threading.Timer(self._drain_s, super().handle_exit, (sig, frame)).start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Lets requests in work end, then closes what was opened: right after this, uvicorn raises the signal again."""
+        await super().shutdown(sockets)
+        await self.opened.aclose()
+        logger.info("all that was opened is closed")
 
 
 def serve(service: str, app: FastAPI, settings: ServiceSettings) -> None:
@@ -60,7 +68,7 @@ def serve(service: str, app: FastAPI, settings: ServiceSettings) -> None:
 
 
 async def _opened_and_served(app: FastAPI, server: DrainingServer) -> None:
-    async with AsyncExitStack() as opened:
+    async with server.opened as opened:
         try:
             await opened.enter_async_context(app.router.lifespan_context(app))
         except Exception as error:
