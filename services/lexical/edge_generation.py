@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -12,23 +12,19 @@ from pydantic import BaseModel, ConfigDict
 
 from services.chassis.errors import BadInput, UpstreamFailed
 from services.contracts.base import Generation
-from services.contracts.collections import CollectionDeclaration, FieldKind
+from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import Document, DocumentsAnswer, IndexReport, ItemError
 from services.contracts.retrieval import RetrievedHit
 from services.lexical.analysis import words_of
 from services.lexical.edge_query import fields_of_presets
 from services.lexical.presets import declared_presets
+from services.vectorstore.edge_fields import INDEX_KINDS
 from services.vectorstore.edge_files import replace
 from services.vectorstore.fields import fields_of
 from services.vectorstore.identity import point_id
 
 RECORD = "collection.json"
 SHARD = "shard"
-_KINDS: Mapping[FieldKind, edge.PayloadSchemaType] = {
-    "keyword": edge.PayloadSchemaType.Keyword,
-    "number": edge.PayloadSchemaType.Float,
-    "date": edge.PayloadSchemaType.Float,
-}
 
 
 class Record(BaseModel):
@@ -80,7 +76,7 @@ class EdgeGeneration:
             for field in fields_of_presets(declared_presets(record.declaration)):
                 shard.update(edge.UpdateOperation.create_field_index(field, _terms_index()))
             for field, kind in record.declaration.metadata.items():
-                shard.update(edge.UpdateOperation.create_field_index(f"fields.{field}", _KINDS[kind]))
+                shard.update(edge.UpdateOperation.create_field_index(f"fields.{field}", INDEX_KINDS[kind]))
             shard.flush()
             replace(folder / RECORD, record.model_dump_json(indent=1))
             return cls(record, shard)

@@ -1,4 +1,4 @@
-"""Presets and filters in Qdrant Edge's words. Pure."""
+"""Presets in Qdrant Edge's words. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 import qdrant_edge as edge
 
 from services.contracts.collections import LexicalPreset
-from services.vectorstore.fields import Exists, OneOf, Requirement, Within
-from services.vectorstore.identity import point_id
 
 # A field's best documents that a sum over several fields, or over repeated words, is made from: with fewer documents
 # than this in a collection the sum is exact, and 5,183 of them cost 4 ms. Beyond, a document that one field ranks
@@ -45,16 +43,6 @@ def bm25_request(
     return edge.QueryRequest(limit=limit, query=formula, prefetches=prefetches)
 
 
-def edge_filter(requirements: Sequence[Requirement], exclude_ids: Sequence[str]) -> edge.Filter | None:
-    """All requirements met, and none of these ids."""
-    if not requirements and not exclude_ids:
-        return None
-    excluded: list[edge.ConditionType] = (
-        [edge.HasIdCondition({point_id(one) for one in exclude_ids})] if exclude_ids else []
-    )
-    return edge.Filter(must=[_condition(requirement) for requirement in requirements], must_not=excluded)
-
-
 def _scored(preset: LexicalPreset) -> tuple[str, ...]:
     return ("contents",) if preset.match == "flat" else ("title", "text")
 
@@ -74,18 +62,3 @@ def _combined(preset: LexicalPreset, scores: list[edge.Expression]) -> edge.Expr
     best = edge.Expression.Mult([edge.Expression.Constant(1.0 - preset.tie_breaker), edge.Expression.Max(scores)])
     both = edge.Expression.Mult([edge.Expression.Constant(preset.tie_breaker), edge.Expression.Sum(scores)])
     return edge.Expression.Sum([best, both])
-
-
-def _condition(requirement: Requirement) -> "edge.ConditionType":  # a name of the stubs alone
-    key = f"fields.{requirement.field}"
-    match requirement:
-        case OneOf(values=values):
-            return edge.FieldCondition(key, match=edge.MatchAny(list(values)))
-        case Within(ranges=ranges):
-            return edge.Filter(
-                should=[edge.FieldCondition(key, range=edge.RangeFloat(gte=low, lte=high)) for low, high in ranges]
-            )
-        case Exists(present=True):
-            return edge.Filter(must_not=[edge.IsEmptyCondition(key)])
-        case Exists():
-            return edge.IsEmptyCondition(key)

@@ -16,10 +16,11 @@ from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
 from services.lexical.analysis import ANALYSIS, words_of
 from services.lexical.edge_generation import RECORD, EdgeGeneration, Record, edge_errors
-from services.lexical.edge_query import bm25_request, edge_filter
+from services.lexical.edge_query import bm25_request
 from services.lexical.generations import by_number, name_of
 from services.lexical.presets import chosen_preset
 from services.lexical.stamp import refuse_other_stamp, stamp_of
+from services.vectorstore.edge_fields import edge_filter
 from services.vectorstore.edge_files import locked, read_pointers, write_pointers
 from services.vectorstore.fields import requirements_of
 from services.vectorstore.ties import settled

@@ -12,22 +12,15 @@ import numpy as np
 import qdrant_edge as edge
 
 from services.chassis.errors import UnknownCollection
-from services.contracts.collections import FieldKind
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
+from services.vectorstore.edge_fields import INDEX_KINDS, edge_filter
 from services.vectorstore.edge_files import locked, read_pointers, write_pointers
 from services.vectorstore.edge_generation import EdgeGeneration
-from services.vectorstore.fields import Exists, OneOf, Requirement, Within
 from services.vectorstore.identity import point_id
 from services.vectorstore.stamps import refuse_another
 from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked, in_order, name_of
 from services.vectorstore.ties import settled
-
-_KINDS: Mapping[FieldKind, edge.PayloadSchemaType] = {
-    "keyword": edge.PayloadSchemaType.Keyword,
-    "number": edge.PayloadSchemaType.Float,
-    "date": edge.PayloadSchemaType.Float,
-}
 
 
 class EdgeStore:
@@ -69,7 +62,7 @@ class EdgeStore:
                 return
             folder, beside = self._directory / made.generation, self._aside()
             indexes = [
-                edge.UpdateOperation.create_field_index(f"fields.{field}", _KINDS[kind])
+                edge.UpdateOperation.create_field_index(f"fields.{field}", INDEX_KINDS[kind])
                 for field, kind in made.declaration.metadata.items()
             ]
             await asyncio.to_thread(EdgeGeneration.create, beside, made, indexes)
@@ -124,7 +117,7 @@ class EdgeStore:
         """Nearest by dot product, ties settled."""
         opened = self._generation(generation)
         vector = edge.Query.Nearest(checked(query.vector, opened.record.dimension).tolist())
-        where = _filter(query.where, query.exclude_ids)
+        where = edge_filter(query.where, query.exclude_ids)
 
         async def fetch(limit: int) -> Sequence[RetrievedHit]:
             params = edge.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else beam(limit))
@@ -192,27 +185,3 @@ def _point(point: Point, dimension: int) -> edge.Point:
 
 def _hits(points: Sequence[edge.ScoredPoint]) -> list[RetrievedHit]:
     return [RetrievedHit(id=point.payload["id"], score=point.score) for point in points if point.payload is not None]
-
-
-def _filter(where: Sequence[Requirement], exclude_ids: Sequence[str]) -> edge.Filter | None:
-    if not where and not exclude_ids:
-        return None
-    excluded: list[edge.ConditionType] = (
-        [edge.HasIdCondition({point_id(one) for one in exclude_ids})] if exclude_ids else []
-    )
-    return edge.Filter(must=[_condition(one) for one in where], must_not=excluded)
-
-
-def _condition(required: Requirement) -> "edge.ConditionType":
-    key = f"fields.{required.field}"
-    match required:
-        case OneOf(values=values):
-            return edge.FieldCondition(key, match=edge.MatchAny(list(values)))
-        case Within(ranges=ranges):
-            return edge.Filter(
-                should=[edge.FieldCondition(key, range=edge.RangeFloat(gte=low, lte=high)) for low, high in ranges]
-            )
-        case Exists(present=True):
-            return edge.Filter(must_not=[edge.IsEmptyCondition(key)])
-        case Exists():
-            return edge.IsEmptyCondition(key)

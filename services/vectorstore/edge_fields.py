@@ -1,0 +1,40 @@
+"""Metadata fields and filters in Qdrant Edge's words, for every engine that lives in it. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+import qdrant_edge as edge
+
+from services.contracts.collections import FieldKind
+from services.vectorstore.fields import Exists, OneOf, Requirement, Within
+from services.vectorstore.identity import point_id
+
+INDEX_KINDS: Mapping[FieldKind, edge.PayloadSchemaType] = {
+    "keyword": edge.PayloadSchemaType.Keyword,
+    "number": edge.PayloadSchemaType.Float,
+    "date": edge.PayloadSchemaType.Float,
+}
+
+
+def edge_filter(requirements: Sequence[Requirement], exclude_ids: Sequence[str]) -> edge.Filter | None:
+    """All requirements met, and none of these ids."""
+    if not requirements and not exclude_ids:
+        return None
+    excluded: list[edge.ConditionType] = (
+        [edge.HasIdCondition({point_id(one) for one in exclude_ids})] if exclude_ids else []
+    )
+    return edge.Filter(must=[_condition(requirement) for requirement in requirements], must_not=excluded)
+
+
+def _condition(requirement: Requirement) -> "edge.ConditionType":  # a name of the stubs alone
+    key = f"fields.{requirement.field}"
+    match requirement:
+        case OneOf(values=values):
+            return edge.FieldCondition(key, match=edge.MatchAny(list(values)))
+        case Within(ranges=ranges):
+            return edge.Filter(
+                should=[edge.FieldCondition(key, range=edge.RangeFloat(gte=low, lte=high)) for low, high in ranges]
+            )
+        case Exists(present=True):
+            return edge.Filter(must_not=[edge.IsEmptyCondition(key)])
+        case Exists():
+            return edge.IsEmptyCondition(key)
