@@ -31,7 +31,7 @@ install: $(VENV)/.installed ## set up .venv with everything that runs and tests 
 .PHONY: lock
 RESOLVE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
 lock: $(VENV)/.installed ## resolve the newest allowed versions into requirements.lock (and the GPU images' lock)
-	$(RESOLVE) --upgrade $(addprefix --extra ,lexical dense reranker gateway evaluator cpu models local dev) \
+	$(RESOLVE) --upgrade $(addprefix --extra ,lexical dense reranker gateway evaluator cpu openvino models local dev) \
 		--output-file requirements.lock
 	$(RESOLVE) --constraints requirements.lock $(addprefix --extra ,dense reranker gpu) \
 		--output-file deploy/requirements-gpu.lock
