@@ -28,7 +28,8 @@ class EdgeOpener(Opener):
         await engine.close()
         path = self.directory / generation / RECORD
         record = json.loads(path.read_text())
-        record["stamp"]["analysis"] = "english-0"
+        # What stood there before the stamp followed from the rules.
+        record["stamp"]["analysis"] = "english-1 (UAX 29 words, Lucene's 33 stop words, Porter)"
         path.write_text(json.dumps(record))
         return await self.open()
 

@@ -1,7 +1,10 @@
 """The analysis of the embedded engine, case by case; that it is Elasticsearch's is an integration test."""
 
+from collections.abc import Callable
+
 import pytest
 
+from services.lexical import analysis
 from services.lexical.analysis import words_of
 
 CASES = {
@@ -22,3 +25,41 @@ CASES = {
 def test_a_text_is_analysed_as_in_english(case: str) -> None:
     text, expected = CASES[case]
     assert " ".join(words_of(text)) == expected
+
+
+RULES: dict[str, tuple[str, object]] = {
+    "a stop word more": ("STOP_WORDS", analysis.STOP_WORDS | {"brake"}),
+    "a stop word less": ("STOP_WORDS", analysis.STOP_WORDS - {"such"}),
+    "another stemmer": ("_STEMMER", "english"),
+    "no possessives": ("_POSSESSIVES", ()),
+    "other words": ("_WORD", analysis.re.compile(r"\w+")),
+    "no composing": ("_composed", str),
+    "decomposing": ("_composed", lambda text: analysis.unicodedata.normalize("NFD", text)),
+    "accents folded": ("_composed", lambda text: text.replace("e\u0301", "e")),
+}
+# What a change of the code in `words_of` might do, put behind it.
+TWISTS: dict[str, Callable[[list[str]], list[str]]] = {
+    "short words dropped": lambda words: [word for word in words if len(word) > 2],
+    "numbers dropped": lambda words: [word for word in words if not word[0].isdigit()],
+    "digits parted": lambda words: " ".join(words).replace(",", " ").split(),
+    "long words cut": lambda words: [word[:6] for word in words],
+    "ß written out": lambda words: [word.casefold() for word in words],
+    "ideographs dropped": lambda words: [word for word in words if word < "぀"],
+    "each word once": lambda words: list(dict.fromkeys(words)),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_stamp_changes_with_a_rule_that_is_data(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, *RULES[rule])
+    assert analysis.version() != analysis.ANALYSIS
+
+
+@pytest.mark.parametrize("twist", TWISTS)
+def test_the_stamp_changes_with_what_the_code_makes_of_words(twist: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "words_of", lambda text: TWISTS[twist](words_of(text)))
+    assert analysis.version() != analysis.ANALYSIS
+
+
+def test_the_stamp_changes_only_on_purpose_since_every_index_must_then_be_made_anew() -> None:
+    assert analysis.version() == analysis.ANALYSIS == "english-0630c9942f4e"
