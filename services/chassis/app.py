@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import MappingProxyType
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Response
+from pydantic import BaseModel
 
 from services.chassis import errors
 from services.chassis.body import BodyMiddleware, JsonRoute
@@ -18,18 +20,26 @@ from services.contracts.problem import Problem
 Opened = AbstractAsyncContextManager[tuple[Sequence[APIRouter], Readiness]]
 
 
-def router() -> APIRouter:
-    """A router whose bodies are parsed the chassis' way. All routes of all services are made with it."""
-    return APIRouter(route_class=JsonRoute, responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}})
+def router(error: type[BaseModel] = Problem) -> APIRouter:
+    """A router whose bodies are parsed the chassis' way. All routes of all services are made with it.
+
+    `error` is what its errors look like: another one than Problem for paths that have a wording in create_app.
+    """
+    return APIRouter(route_class=JsonRoute, responses={"4XX": {"model": error}, "5XX": {"model": error}})
 
 
 def create_app(
-    service: str, settings: ServiceSettings, instruments: Instruments, opened: Callable[[], Opened]
+    service: str,
+    settings: ServiceSettings,
+    instruments: Instruments,
+    opened: Callable[[], Opened],
+    wordings: errors.Wordings = MappingProxyType({}),
 ) -> FastAPI:
     """An app around what `opened` opens (engines, clients) when the process starts, and closes when it ends.
 
-    `opened` gives the service's routers and its readiness checks. Tests without a server enter
-    `app.router.lifespan_context(app)` before they send.
+    `opened` gives the service's routers and its readiness checks; `wordings` says, by path, whose clients call there
+    and are told of errors in their own shape. Tests without a server enter `app.router.lifespan_context(app)` before
+    they send.
     """
     lifecycle = Lifecycle()
 
@@ -44,11 +54,15 @@ def create_app(
     app = FastAPI(title=service, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
-    errors.install(app)
+    errors.install(app, wordings)
+
+    def render(error: Exception, path: str) -> Response:
+        return errors.render(error, wordings.get(path))
+
     # The last one added is the outermost: telemetry sees and renders everything, the body is read only within
     # a slot and a deadline.
     app.add_middleware(BodyMiddleware, most_bytes=settings.max_body_bytes)
     app.add_middleware(LimitMiddleware, limiter=Limiter(settings.max_in_flight, settings.max_waiting, instruments))
     app.add_middleware(DeadlineMiddleware)
-    app.add_middleware(TelemetryMiddleware, instruments=instruments, render=errors.render)
+    app.add_middleware(TelemetryMiddleware, instruments=instruments, render=render)
     return app

@@ -15,8 +15,9 @@ from services.chassis.errors import DeadlineExceeded, Malformed
 DEADLINE_HEADER = "x-deadline-ms"
 DEFAULT_MS = 10_000
 MOST_MS = 120_000
-# Loading documents encodes them, finishing builds indexes: without a header these get the most there is.
-SLOW_ROUTES = ("/documents", "/publish", "/finish")
+# Loading documents encodes them, finishing builds indexes, and vendors' clients, which know no such header, wait for
+# minutes: without a header these get the most there is.
+SLOW_ROUTES = ("/documents", "/publish", "/finish", "/rerank", "/embeddings", "/embed")
 
 
 @dataclass(frozen=True, slots=True)

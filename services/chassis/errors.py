@@ -1,16 +1,23 @@
 """Problems (RFC 9457): the errors that our processes raise, and the one place that renders them."""
 
 import logging
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from services.chassis.telemetry import request_id
 from services.contracts.problem import FieldError, Problem
 
 logger = logging.getLogger(__name__)
+
+# How a vendor's clients want to be told of a problem: its status and its body. By path, because much is refused
+# (too large, too many, too late) before any route is known.
+Wording = Callable[[Problem], tuple[int, BaseModel]]
+Wordings = Mapping[str, Wording]
 
 TITLES = {
     404: ("not-found", "Not found"),
@@ -45,6 +52,10 @@ class UnknownCollection(NotFound):
 
 class UnknownPipeline(NotFound):
     kind, title = "unknown-pipeline", "Unknown pipeline"
+
+
+class UnknownModel(NotFound):
+    kind, title = "unknown-model", "Unknown model"
 
 
 class Conflict(ProblemError):
@@ -100,8 +111,17 @@ class DeadlineExceeded(ProblemError):
     status, kind, title = 504, "deadline-exceeded", "Deadline exceeded"
 
 
-def render(error: Exception) -> Response:
-    """The problem+json answer for any error; what we did not foresee is a 500 without its inside."""
+def render(error: Exception, wording: Wording | None = None) -> Response:
+    """The answer for any error, as problem+json or in a vendor's `wording`."""
+    problem, headers = _described(error)
+    if wording is None:
+        return Response(problem.model_dump_json(), problem.status, headers, media_type="application/problem+json")
+    status, body = wording(problem)
+    return Response(body.model_dump_json(), status, headers, media_type="application/json")
+
+
+def _described(error: Exception) -> tuple[Problem, Mapping[str, str]]:
+    """Any error as a problem, and the headers it comes with; what we did not foresee is a 500 without its inside."""
     headers: dict[str, str] = {}
     match error:
         case ProblemError():
@@ -124,7 +144,7 @@ def render(error: Exception) -> Response:
     problem = Problem(
         type=f"urn:problem:{kind}", title=title, status=status, detail=detail, request_id=request_id(), errors=errors
     )
-    return Response(problem.model_dump_json(), status, headers, media_type="application/problem+json")
+    return problem, headers
 
 
 def _field_errors(error: RequestValidationError) -> tuple[FieldError, ...]:
@@ -139,11 +159,11 @@ def _field_errors(error: RequestValidationError) -> tuple[FieldError, ...]:
     )
 
 
-def install(app: FastAPI) -> None:
-    """Renders every error of the routes as a problem."""
+def install(app: FastAPI, wordings: Wordings) -> None:
+    """Renders every error of the routes: as a problem, or in the wording of its path."""
 
-    async def handler(_: Request, error: Exception) -> Response:
-        return render(error)
+    async def handler(request: Request, error: Exception) -> Response:
+        return render(error, wordings.get(request.scope["path"]))
 
     app.add_exception_handler(HTTPException, handler)
     app.add_exception_handler(RequestValidationError, handler)

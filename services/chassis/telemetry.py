@@ -50,7 +50,7 @@ def timed(stage: str) -> Iterator[None]:
 class TelemetryMiddleware:
     """Outermost: gives the request its id, renders what escapes the app, and reports how it went."""
 
-    def __init__(self, app: ASGIApp, *, instruments: Instruments, render: Callable[[Exception], ASGIApp]) -> None:
+    def __init__(self, app: ASGIApp, *, instruments: Instruments, render: Callable[[Exception, str], ASGIApp]) -> None:
         self.app = app
         self.instruments = instruments
         self.render = render
@@ -84,7 +84,7 @@ class TelemetryMiddleware:
             if status:  # the answer has begun: nothing can be said any more, the connection must break
                 logger.exception("failed while answering")
                 raise
-            await self.render(error)(scope, receive, answer)
+            await self.render(error, scope["path"])(scope, receive, answer)
         finally:
             self._report(scope, status, (time.perf_counter() - start), timings)
 
