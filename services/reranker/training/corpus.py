@@ -1,0 +1,104 @@
+"""The training files as one corpus: passages, labelled queries, and queries cut out of passages.
+
+It owns what may be learned from: the two files that are in-domain with test collections are never read (issue 4), and
+the split into what is trained on and what is held out, which depends on the query's text alone.
+"""
+
+import gzip
+import hashlib
+import json
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+# Queries taken of each file, and of its passages the number that serve as sources of unlabelled queries. The files of
+# science and medicine weigh most; reviews (research use only) and lower-cased single sentences are left out.
+LABELLED = {
+    "scitldr": 5000,
+    "pubmedqa": 1000,
+    "covidqa": 1322,
+    "covid_faq": 211,
+    "medquad": 4000,
+    "nq_qed": 3500,
+    "nq_open_oracle": 1000,
+    "selqa": 1500,
+    "policyqa": 800,
+    "hotpotqa_sample": 200,
+    "musique_sample": 237,
+    "mtrag_govt": 517,
+}
+CUT_FROM = {"scitldr": 2000, "pubmedqa": 1000, "covidqa": 1000, "medquad": 2000, "nq_qed": 500}
+# Held out by query for choosing the model and its weight; files with fewer distinct queries are trained on whole.
+HELD_OUT = ("scitldr", "pubmedqa", "covidqa", "medquad", "nq_qed", "selqa")
+HELD_OUT_SHARE = 0.06
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+
+
+class Pair(TypedDict):
+    """One line of a training file."""
+
+    query: str
+    positive: str
+    negatives: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query, the file it comes from, the places of its relevant passages, and the passage it was cut out of."""
+
+    text: str
+    file: str
+    relevant: frozenset[int]
+    cut_from: int | None = None
+    held_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """All passages by place, and the questions over them."""
+
+    passages: tuple[str, ...]
+    questions: tuple[Question, ...]
+
+
+def read_corpus(folder: Path, seed: int) -> Corpus:
+    """The corpus of ../shared/training with `seed` deciding what is drawn; raises OSError when a file is missing."""
+    draw = random.Random(seed)
+    places: dict[str, int] = {}
+    relevant: dict[tuple[str, str], set[int]] = {}
+    sources: dict[str, list[int]] = {}
+    for file, number in LABELLED.items():
+        rows = list(_rows(folder / f"{file}.jsonl.gz"))
+        for row in draw.sample(rows, min(number, len(rows))):
+            place = places.setdefault(row["positive"], len(places))
+            relevant.setdefault((file, row["query"]), set()).add(place)
+            sources.setdefault(file, []).append(place)
+            for negative in row["negatives"]:
+                places.setdefault(negative, len(places))
+    passages = tuple(places)
+    questions = [
+        Question(query, file, frozenset(found), held_out=file in HELD_OUT and _share(query) < HELD_OUT_SHARE)
+        for (file, query), found in relevant.items()
+    ]
+    for file, number in CUT_FROM.items():
+        distinct = sorted(set(sources[file]))
+        for place in draw.sample(distinct, min(number, len(distinct))):
+            sentences = [part for part in _SENTENCE.split(passages[place]) if 6 <= len(part.split()) <= 40]
+            if sentences:
+                questions.append(Question(draw.choice(sentences), file, frozenset(), cut_from=place))
+    return Corpus(passages, tuple(questions))
+
+
+def _rows(path: Path) -> Iterator[Pair]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def _share(text: str) -> float:
+    """A number in [0, 1) that depends on the text alone, so a question is held out in every run or in none."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64

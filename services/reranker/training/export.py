@@ -1,0 +1,131 @@
+"""`python -m services.reranker.training.export`: trained weights to a folder that the re-ranker serves.
+
+model.onnx keeps matrices and word embeddings as int8 with one scale a column (a row for embeddings) and computes in
+fp32: a quarter of the size, scores that do not depend on batch-mates. `--precision fp32` keeps every bit.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import load_file
+
+from services.inference.bert_graph import BertConfig, bert_model
+from services.reranker.training.weights import Weights, weights_of
+
+# Below this size a tensor is not worth a scale.
+SMALLEST = 100_000
+
+
+def cross_encoder(weights: Weights) -> onnx.ModelProto:
+    """The graph of a BERT with pooler and classifier: `logits`, fp32 [batch, 1]."""
+    layers = 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer."))
+    config = BertConfig(
+        architectures=("BertModel",),
+        hidden_act="gelu",
+        hidden_size=len(weights["embeddings.LayerNorm.weight"]),
+        layer_norm_eps=1e-12,
+        num_attention_heads=12,
+        num_hidden_layers=layers,
+    )
+    model = bert_model(config, weights)
+    graph = model.graph
+    for name in ("pooler.dense.weight", "pooler.dense.bias", "classifier.weight", "classifier.bias"):
+        graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(weights[name]), name))
+    graph.initializer.append(numpy_helper.from_array(np.array(0, dtype=np.int64), "first"))
+    graph.node.extend(
+        [
+            helper.make_node("Gather", ["last_hidden_state", "first"], ["pooler.first"], name="pooler.first", axis=1),
+            helper.make_node(
+                "Gemm", ["pooler.first", "pooler.dense.weight", "pooler.dense.bias"], ["pooler.dense"],
+                name="pooler.dense", transB=1,
+            ),
+            helper.make_node("Tanh", ["pooler.dense"], ["pooler.out"], name="pooler.out"),
+            helper.make_node(
+                "Gemm", ["pooler.out", "classifier.weight", "classifier.bias"], ["logits"], name="logits", transB=1
+            ),
+        ]
+    )  # fmt: skip
+    del graph.output[:]
+    graph.output.append(helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 1]))
+    return model
+
+
+def with_int8_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same graph with every large tensor as int8 and DequantizeLinear before its use."""
+    uses = {value: node for node in model.graph.node for value in node.input}
+    kept, nodes = [], []
+    for tensor in model.graph.initializer:
+        values = numpy_helper.to_array(tensor)
+        if values.size < SMALLEST:
+            kept.append(tensor)
+            continue
+        # Embeddings are gathered by row; a matrix of MatMul is [in, out], one of Gemm with transB [out, in].
+        axis = 1 if uses[tensor.name].op_type == "MatMul" else 0
+        scale = np.maximum(np.abs(values).max(axis=1 - axis), 1e-8) / 127
+        rounded = np.rint(values / np.expand_dims(scale, 1 - axis)).astype(np.int8)
+        kept += [
+            numpy_helper.from_array(rounded, f"{tensor.name}_q"),
+            numpy_helper.from_array(scale.astype(np.float32), f"{tensor.name}_s"),
+        ]
+        nodes.append(
+            helper.make_node(
+                "DequantizeLinear", [f"{tensor.name}_q", f"{tensor.name}_s"], [tensor.name],
+                name=f"{tensor.name}_dq", axis=axis,
+            )
+        )  # fmt: skip
+    nodes.extend(model.graph.node)
+    del model.graph.initializer[:], model.graph.node[:]
+    model.graph.initializer.extend(kept)
+    model.graph.node.extend(nodes)
+    return model
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("weights", type=Path, nargs="+", help="model.safetensors or model.onnx; several are averaged")
+    parser.add_argument("--tokenizer", type=Path, default=Path(".models/all-MiniLM-L6-v2/tokenizer.json"))
+    parser.add_argument("--precision", choices=("int8-weights", "fp32"), default="int8-weights")
+    parser.add_argument("--out", type=Path, required=True)
+    chosen = parser.parse_args()
+    read = [_read(path) for path in chosen.weights]
+    weights = {name: np.stack([one[name] for one in read]).mean(axis=0, dtype=np.float32) for name in read[0]}
+    model = cross_encoder(weights)
+    if chosen.precision == "int8-weights":
+        model = with_int8_weights(model)
+    onnx.checker.check_model(model)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    (chosen.out / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
+    shutil.copyfile(chosen.tokenizer, chosen.out / "tokenizer.json")
+    (chosen.out / "config.json").write_text(json.dumps(_config(weights), indent=2) + "\n")
+
+
+def _read(path: Path) -> Weights:
+    if path.suffix == ".onnx":
+        return weights_of(path)
+    return {name.removeprefix("bert."): value for name, value in load_file(path).items()}
+
+
+def _config(weights: Weights) -> dict[str, object]:
+    return {
+        "architectures": ["BertForSequenceClassification"],
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "hidden_size": weights["embeddings.LayerNorm.weight"].shape[0],
+        "intermediate_size": weights["encoder.layer.0.intermediate.dense.bias"].shape[0],
+        "layer_norm_eps": 1e-12,
+        "max_position_embeddings": weights["embeddings.position_embeddings.weight"].shape[0],
+        "num_attention_heads": 12,
+        "num_hidden_layers": 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer.")),
+        "num_labels": 1,
+        "type_vocab_size": 2,
+        "vocab_size": weights["embeddings.word_embeddings.weight"].shape[0],
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""`python -m services.reranker.training.mine`: questions to lists of candidates, with what the teachers think of each.
+
+Candidates come from our own stacks: BM25 of the lexical service (its embedded engine, in process) and the exact
+nearest passages of each teacher. Written to `--work`: passages.json and groups.jsonl, one question a line.
+"""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from services.lexical.app import build_app
+from services.lexical.settings import Settings
+from services.reranker.training.corpus import Corpus, Question, read_corpus
+from services.reranker.training.teacher import Teacher, bge, minilm
+
+DEPTH = 100
+NEAREST = 30
+COLLECTION = "training@1"
+
+
+async def bm25(corpus: Corpus, directory: Path) -> list[list[tuple[int, float]]]:
+    """For each question the best DEPTH (place, score) of BM25 over all passages, best first."""
+    app = build_app(Settings(directory=directory))
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://lexical", timeout=600) as client,
+    ):
+        (await client.put(f"/v1/collections/{COLLECTION}", json={})).raise_for_status()
+        for start in tqdm(range(0, len(corpus.passages), 200), desc="index", unit="batch"):
+            batch = [
+                {"id": str(place), "text": corpus.passages[place]}
+                for place in range(start, min(start + 200, len(corpus.passages)))
+            ]
+            answer = await client.post(f"/v1/collections/{COLLECTION}/documents", json={"documents": batch})
+            answer.raise_for_status()
+        (await client.post(f"/v1/collections/{COLLECTION}/finish")).raise_for_status()
+        found = []
+        for question in tqdm(corpus.questions, desc="bm25", unit="query"):
+            body = {"query": question.text[:2000], "top": DEPTH}
+            answer = await client.post(f"/v1/collections/{COLLECTION}/search", json=body)
+            answer.raise_for_status()
+            found.append([(int(hit["id"]), float(hit["score"])) for hit in answer.json()["hits"]])
+    return found
+
+
+def vectors(teacher: Teacher, corpus: Corpus, file: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The unit vectors of (questions, passages), kept in `file` so that a second run need not encode again."""
+    if not file.exists():
+        passages = teacher.passages(corpus.passages)
+        np.savez(file, questions=teacher.queries([question.text for question in corpus.questions]), passages=passages)
+    kept = np.load(file)
+    return kept["questions"], kept["passages"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--training", type=Path, default=Path("../shared/training"))
+    parser.add_argument("--models", type=Path, default=Path(".models"))
+    parser.add_argument("--work", type=Path, default=Path(".cache/reranker-training"))
+    parser.add_argument("--seed", type=int, default=17)
+    chosen = parser.parse_args()
+    chosen.work.mkdir(parents=True, exist_ok=True)
+    corpus = read_corpus(chosen.training, chosen.seed)
+    print(f"{len(corpus.passages)} passages, {len(corpus.questions)} questions", flush=True)
+    lexical = asyncio.run(bm25(corpus, chosen.work / "lexical"))
+    embedded = [
+        vectors(bge(chosen.work), corpus, chosen.work / "bge.npz"),
+        vectors(minilm(chosen.models), corpus, chosen.work / "minilm.npz"),
+    ]
+    (chosen.work / "passages.json").write_text(json.dumps(corpus.passages))
+    with (chosen.work / "groups.jsonl").open("w") as out:
+        for place, question in enumerate(tqdm(corpus.questions, desc="groups", unit="query")):
+            out.write(json.dumps(group(place, question, lexical[place], embedded)) + "\n")
+
+
+def group(
+    place: int,
+    question: Question,
+    lexical: Sequence[tuple[int, float]],
+    embedded: Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]],
+) -> dict[str, object]:
+    """One question as a line of groups.jsonl: candidates with their BM25 score (or null) and each teacher's cosine."""
+    cosines = [passages @ questions[place] for questions, passages in embedded]
+    nearest = [np.argsort(-of, kind="stable")[:NEAREST].tolist() for of in cosines]
+    scores = dict(lexical)
+    candidates = list(dict.fromkeys([*sorted(question.relevant), *scores, *(one for of in nearest for one in of)]))
+    candidates = [one for one in candidates if one != question.cut_from]
+    return {
+        "query": question.text,
+        "file": question.file,
+        "held_out": question.held_out,
+        "relevant": sorted(question.relevant),
+        "candidates": candidates,
+        "bm25": [round(scores[one], 3) if one in scores else None for one in candidates],
+        "teachers": [[round(float(of[one]), 4) for one in candidates] for of in cosines],
+    }
+
+
+if __name__ == "__main__":
+    main()

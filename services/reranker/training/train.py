@@ -1,0 +1,225 @@
+"""`python -m services.reranker.training.train`: a cross-encoder learns from groups.jsonl.
+
+Loss of a group: listwise cross-entropy on the label, Kullback-Leibler divergence from the teachers' distribution, and
+a little binary cross-entropy that keeps the scores around zero. Runs on a GPU when there is one, otherwise on the
+cores in bf16. Resumes from the newest checkpoint of `--out`; the same seed gives the same groups in the same order.
+"""
+
+import argparse
+import itertools
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import Encoding, Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional
+from tqdm import tqdm
+from transformers import BertConfig, BertForSequenceClassification
+
+from services.reranker.training.groups import Group, Line, epoch, read_lines
+from services.reranker.training.weights import weights_of
+
+PADDED_TOKENS = 3072
+
+
+def model_from(graph: Path, layers: int) -> BertForSequenceClassification:
+    """The network with the weights of an ONNX file; a pooler or a classifier that it lacks starts afresh."""
+    config = BertConfig(
+        vocab_size=30522, hidden_size=384, num_hidden_layers=layers, num_attention_heads=12, intermediate_size=1536,
+        max_position_embeddings=512, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=1,
+        attn_implementation="eager",
+    )  # fmt: skip
+    model = BertForSequenceClassification(config)
+    found = {
+        (name if name.startswith("classifier") else f"bert.{name}"): torch.from_numpy(value.copy())
+        for name, value in weights_of(graph).items()
+    }
+    missing, unexpected = model.load_state_dict(found, strict=False)
+    fresh = [name for name in missing if "pooler" not in name and "classifier" not in name]
+    if fresh or unexpected:
+        raise SystemExit(f"{graph} does not hold this BERT: {fresh[:3]} missing, {list(unexpected)[:3]} unexpected.")
+    for parameter in model.bert.embeddings.parameters():
+        parameter.requires_grad = False
+    return model
+
+
+class Scorer:
+    """Pairs to logits, in length-sorted micro-batches."""
+
+    def __init__(self, model: BertForSequenceClassification, tokenizer: Tokenizer, passages: Sequence[str]) -> None:
+        self.model = model
+        self.device = next(model.parameters()).device
+        self._tokenizer = tokenizer
+        self._passages = passages
+
+    def __call__(self, groups: Sequence[Group], max_tokens: int) -> list[Tensor]:
+        """One tensor of logits a group."""
+        self._tokenizer.enable_truncation(max_tokens, strategy="longest_first")
+        pairs = [(group.query, self._passages[one]) for group in groups for one in group.candidates]
+        rows = self._tokenizer.encode_batch(pairs)
+        order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids))
+        outputs: dict[int, Tensor] = {}
+        start = 0
+        while start < len(order):
+            end = start + 1
+            while end < len(order) and (end + 1 - start) * len(rows[order[end]].ids) <= PADDED_TOKENS:
+                end += 1
+            batch = order[start:end]
+            logits = self._forward([rows[place] for place in batch])
+            outputs.update(zip(batch, logits, strict=True))
+            start = end
+        flat = torch.stack([outputs[place] for place in range(len(rows))])
+        return list(flat.split([len(group.candidates) for group in groups]))
+
+    def _forward(self, rows: Sequence[Encoding]) -> Tensor:
+        length = max(len(row.ids) for row in rows)
+
+        def padded(values: Sequence[Sequence[int]]) -> Tensor:
+            return torch.tensor([[*value, *[0] * (length - len(value))] for value in values], device=self.device)
+
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            answer = self.model(
+                input_ids=padded([row.ids for row in rows]),
+                token_type_ids=padded([row.type_ids for row in rows]),
+                attention_mask=padded([[1] * len(row.ids) for row in rows]),
+            )
+        return answer.logits[:, 0].float()
+
+
+def loss_of(logits: Tensor, group: Group, label_share: float) -> Tensor:
+    target = torch.from_numpy(group.target).to(logits.device)
+    divergence = functional.kl_div(functional.log_softmax(logits, 0), target, reduction="sum")
+    if group.label is None:
+        return divergence
+    kept = [place for place in range(len(logits)) if place not in group.doubtful]
+    sure = logits[kept]
+    listwise = functional.cross_entropy(sure[None], torch.tensor([kept.index(group.label)], device=logits.device))
+    binary = functional.binary_cross_entropy_with_logits(sure, (torch.tensor(kept) == group.label).float().to(sure))
+    return label_share * listwise + (1 - label_share) * divergence + 0.05 * binary
+
+
+def batches(lines: Sequence[Line], size: int, pairs: int, seed: int) -> Iterator[list[Group]]:
+    """Steps of `pairs` pairs for ever, the same for the same seed."""
+    draw = random.Random(seed)
+    groups = itertools.chain.from_iterable(epoch(lines, size, draw) for _ in itertools.count())
+    while True:
+        yield list(itertools.islice(groups, max(1, pairs // size)))
+
+
+def held_out_figures(scorer: Scorer, groups: Sequence[Group], max_tokens: int) -> dict[str, float]:
+    """Mean reciprocal rank of the positive and mean divergence from the teachers."""
+    ranks, divergences = [], []
+    for chunk in (groups[at : at + 16] for at in range(0, len(groups), 16)):
+        with torch.inference_mode():
+            answers = scorer(chunk, max_tokens)
+        for group, logits in zip(chunk, answers, strict=True):
+            ranks.append(1 / (1 + int((logits > logits[0]).sum())))
+            target = torch.from_numpy(group.target).to(logits.device)
+            divergences.append(float(functional.kl_div(functional.log_softmax(logits, 0), target, reduction="sum")))
+    return {"mrr": round(sum(ranks) / len(ranks), 4), "divergence": round(sum(divergences) / len(divergences), 4)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--work", type=Path, default=Path(".cache/reranker-training"))
+    parser.add_argument("--start", type=Path, default=Path(".models/all-MiniLM-L6-v2"), help="a folder with model.onnx")
+    parser.add_argument("--out", type=Path, required=True, help="checkpoints and the result")
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--pairs", type=int, default=200_000, help="pairs to learn from in all")
+    parser.add_argument("--group", type=int, default=8, help="candidates a question")
+    parser.add_argument("--step", type=int, default=96, help="pairs a step")
+    parser.add_argument("--rate", type=float, default=4e-5, help="peak learning rate, linear to 0")
+    parser.add_argument(
+        "--label-share", type=float, default=0.5, help="of the label in the loss; the teachers' is the rest"
+    )
+    parser.add_argument("--max-tokens", type=int, default=192)
+    parser.add_argument("--last-tokens", type=int, default=256, help="token limit of the last fifth")
+    parser.add_argument("--seed", type=int, default=17)
+    chosen = parser.parse_args()
+    torch.manual_seed(chosen.seed)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    model = model_from(chosen.start / "model.onnx", chosen.layers).to(device)
+    passages = json.loads((chosen.work / "passages.json").read_text())
+    tokenizer = Tokenizer.from_file(str(chosen.start / "tokenizer.json"))
+    tokenizer.no_padding()
+    scorer = Scorer(model, tokenizer, passages)
+    lines = read_lines(chosen.work / "groups.jsonl", held_out=False)
+    check = [
+        group
+        for group in epoch(read_lines(chosen.work / "groups.jsonl", held_out=True), chosen.group, random.Random(1))
+        if group.label is not None
+    ][:160]
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimiser = torch.optim.AdamW(learned, lr=chosen.rate, weight_decay=0.01)
+    steps = chosen.pairs // chosen.step
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min((step + 1) / (0.04 * steps), max(0.02, 1 - step / steps))
+    )
+    average = {name: torch.zeros_like(value) for name, value in model.state_dict().items() if value.is_floating_point()}
+    averaged = begun = 0
+    checkpoint = chosen.out / "checkpoint.pt"
+    if checkpoint.exists():
+        kept = torch.load(checkpoint, map_location=device)
+        model.load_state_dict(kept["model"])
+        optimiser.load_state_dict(kept["optimiser"])
+        schedule.load_state_dict(kept["schedule"])
+        average, averaged, begun = kept["average"], kept["averaged"], kept["step"]
+    log = (chosen.out / "log.jsonl").open("a")
+
+    def note(**figures: object) -> None:
+        log.write(json.dumps(figures) + "\n")
+        log.flush()
+
+    if not begun:
+        note(step=0, arguments=vars(chosen) | {k: str(v) for k, v in vars(chosen).items()},
+             lines=len(lines), **held_out_figures(scorer, check, chosen.max_tokens))  # fmt: skip
+    bar = tqdm(total=steps, initial=begun, unit="step", file=sys.stdout, mininterval=30)
+    losses: list[float] = []
+    clock = time.monotonic()
+    for step, groups in enumerate(batches(lines, chosen.group, chosen.step, chosen.seed), start=1):
+        if step > steps:
+            break
+        if step <= begun:
+            continue
+        max_tokens = chosen.max_tokens if step < 0.8 * steps else chosen.last_tokens
+        logits = scorer(groups, max_tokens)
+        loss = torch.stack([loss_of(of, group, chosen.label_share) for of, group in zip(logits, groups, strict=True)])
+        optimiser.zero_grad(set_to_none=True)
+        loss.mean().backward()
+        nn.utils.clip_grad_norm_(learned, 1.0)
+        optimiser.step()
+        schedule.step()
+        losses.append(float(loss.detach().mean()))
+        bar.update()
+        # The mean of the weights along the last two fifths.
+        if step > 0.6 * steps and step % 5 == 0:
+            averaged += 1
+            for name, value in model.state_dict().items():
+                if name in average:
+                    average[name] += (value - average[name]) / averaged
+        if step % 25 == 0:
+            note(step=step, loss=round(sum(losses[-25:]) / 25, 4), seconds=round(time.monotonic() - clock, 1))
+        if step % 100 == 0 or step == steps:
+            torch.save(
+                {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "schedule": schedule.state_dict(),
+                 "average": average, "averaged": averaged, "step": step},
+                checkpoint.with_suffix(".new"),
+            )  # fmt: skip
+            checkpoint.with_suffix(".new").replace(checkpoint)
+            note(step=step, **held_out_figures(scorer, check, chosen.max_tokens))
+    if averaged:
+        model.load_state_dict(model.state_dict() | average)
+    note(step=steps, averaged=averaged, **held_out_figures(scorer, check, chosen.max_tokens))
+    save_file({name: value.contiguous().cpu() for name, value in model.state_dict().items()
+               if value.is_floating_point()}, chosen.out / "model.safetensors")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

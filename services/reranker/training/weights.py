@@ -1,0 +1,52 @@
+"""The weights inside an ONNX file of a BERT, by their names in transformers: where a training run starts from."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+Weights = dict[str, NDArray[np.float32]]
+
+
+def weights_of(graph_file: Path) -> Weights:
+    """fp32 tensors, linear ones as [out, in]; weights kept as int8 with a scale are multiplied out.
+
+    Reads the graphs of services/inference/bert_graph.py and the exports of transformers by torch, whose linear
+    weights have lost their names: there the name of the node that uses one tells.
+    """
+    graph = onnx.load(graph_file).graph
+    tensors = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear":
+            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
+            tensors[node.output[0]] = _multiplied_out(tensors[node.input[0]], tensors[node.input[1]], axis)
+    weights: Weights = {}
+    for node in graph.node:
+        for place, value in enumerate(node.input):
+            if value not in tensors or tensors[value].dtype != np.float32 or tensors[value].ndim == 0:
+                continue
+            if node.op_type == "MatMul":
+                name = value if value.endswith(".weight") else _of_node(node.name)
+                weights[_bare(name)] = np.ascontiguousarray(tensors[value].T)
+            elif node.op_type == "Gemm" and place == 1:
+                weights[_bare(value)] = tensors[value]
+            elif value.endswith((".weight", ".bias")):
+                weights.setdefault(_bare(value), tensors[value])
+    return weights
+
+
+def _multiplied_out(values: NDArray[np.int8], scale: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
+    shape = [1] * values.ndim
+    shape[axis] = -1
+    return values.astype(np.float32) * scale.reshape(shape)
+
+
+def _of_node(name: str) -> str:
+    """`/m/bert/encoder/layer.0/attention/self/query/MatMul` names `encoder.layer.0.attention.self.query.weight`."""
+    return name.removeprefix("/m/").removesuffix("/MatMul").replace("/", ".") + ".weight"
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix("m.").removeprefix("bert.")
