@@ -52,9 +52,9 @@ class OpenModel:
         )
 
     async def rows(
-        self, texts: Sequence[str], rows_of: Callable[[list[str]], list[Row]], deadline: float | None, *, urgent: bool
-    ) -> list[Row]:
-        """One row a text, made by `rows_of` on the model's threads."""
+        self, texts: Sequence[str], rows_of: Callable[[list[str]], list[T]], deadline: float | None, *, urgent: bool
+    ) -> list[T]:
+        """What `rows_of` makes of each text (a row, its length) on the model's threads."""
         chunks = [list(texts[start : start + TEXTS_A_CHUNK]) for start in range(0, len(texts), TEXTS_A_CHUNK)]
         made = await self._workers.run([partial(rows_of, chunk) for chunk in chunks], deadline, urgent=urgent)
         return [row for chunk in made for row in chunk]

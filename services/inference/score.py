@@ -38,6 +38,15 @@ class PairScorer:
         finish = partial(_finished, profile=self.profile)
         return await self._model.results(rows, finish, deadline, urgent=False)
 
+    async def lengths(self, query: str, passages: Sequence[str], deadline: float | None = None) -> list[int]:
+        """Tokens of each pair, the special ones among them, before anything is cut; raises as score."""
+
+        def lengths_of(chunk: list[str]) -> list[int]:
+            first, *others = self._model.tokens.ids([query, *chunk])
+            return [self._model.tokens.pair_length(first, ids) for ids in others]
+
+        return await self._model.rows(passages, lengths_of, deadline, urgent=False) if passages else []
+
     def close(self) -> None:
         """Stops the threads."""
         self._model.close()

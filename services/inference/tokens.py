@@ -84,6 +84,14 @@ class Tokens:
             ],
         )
 
+    def single_length(self, ids: list[int]) -> int:
+        """Tokens of one text with its special tokens, uncut."""
+        return len(ids) + self._single.length
+
+    def pair_length(self, first: list[int], second: list[int]) -> int:
+        """Tokens of two texts with their special tokens, uncut."""
+        return len(first) + len(second) + self._pair.length
+
     def _single_template(self, file: Path) -> _Template:
         bare = self._tokenizer.encode("a", add_special_tokens=False).ids
         whole = self._tokenizer.encode("a")

@@ -25,8 +25,22 @@ class Scorer(Protocol):
         """The share of this model that is recommended when its scores are mixed with the first stage's, 0 to 1."""
         ...
 
+    @property
+    def bounded(self) -> bool:
+        """Whether scores are shares between 0 and 1; logits are not, their sigmoid is."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of a pair that the model reads; a longer one is cut."""
+        ...
+
     async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
         """One score a passage."""
+        ...
+
+    async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
+        """Tokens of each pair, the special ones among them, before anything is cut."""
         ...
 
     async def close(self) -> None:

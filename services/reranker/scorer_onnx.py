@@ -1,6 +1,7 @@
 """The scorer that serves: a cross-encoder of models.yaml in ONNX Runtime."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from services.chassis.deadlines import Deadline
@@ -20,19 +21,32 @@ class OnnxScorer:
         self._pairs = PairScorer(profile, folder, engine)
         self.model = f"{profile.name}@{self._pairs.weights_sha256[:12]}"
         self.weight = profile.weight
+        self.bounded = profile.activation == "sigmoid"
+        self.max_tokens = profile.max_tokens
 
     async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
         """One score a passage. Raises DeadlineExceeded, Overloaded, Unavailable (while shutting down)."""
-        try:
+        with _worker_errors():
             scores = await self._pairs.score(query, passages, deadline.at)
-        except DeadlinePassed as error:
-            raise DeadlineExceeded(f"{error} Send fewer passages or a larger X-Deadline-Ms.") from error
-        except WorkersOverloaded as error:
-            raise Overloaded(str(error)) from error
-        except WorkersClosed as error:
-            raise Unavailable(str(error)) from error
         return tuple(float(score) for score in scores)
+
+    async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
+        """Tokens of each pair before it is cut. Raises as score."""
+        with _worker_errors():
+            return tuple(await self._pairs.lengths(query, passages, deadline.at))
 
     async def close(self) -> None:
         """Ends the workers after the micro-batches that they are in."""
         self._pairs.close()
+
+
+@contextmanager
+def _worker_errors() -> Iterator[None]:
+    try:
+        yield
+    except DeadlinePassed as error:
+        raise DeadlineExceeded(f"{error} Send fewer passages or a larger X-Deadline-Ms.") from error
+    except WorkersOverloaded as error:
+        raise Overloaded(str(error)) from error
+    except WorkersClosed as error:
+        raise Unavailable(str(error)) from error

@@ -18,13 +18,21 @@ class OverlapScorer:
 
     model = "overlap@000000000000"
     weight = 0.5
+    bounded = True
+    max_tokens = 8_192
 
     async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
         """|words of both| / |words of the query|, 0 to 1."""
         if not deadline.remaining_ms:
             raise DeadlineExceeded("The deadline passed before scoring began; send a larger X-Deadline-Ms.")
         asked = _words(query)
-        return tuple(len(asked & _words(passage)) / max(1, len(asked)) for passage in passages)
+        read = (_WORD.findall(passage.lower())[: self.max_tokens] for passage in passages)
+        return tuple(len(asked.intersection(words)) / max(1, len(asked)) for words in read)
+
+    async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
+        """Words of the query and of each passage."""
+        asked = len(_WORD.findall(query))
+        return tuple(asked + len(_WORD.findall(passage)) for passage in passages)
 
     async def close(self) -> None:
         """Owns nothing."""

@@ -53,6 +53,15 @@ class ScorerSuite:
         with pytest.raises(DeadlineExceeded):
             await scorer.score(QUERY, PASSAGES * 50, Deadline.after_ms(0))
 
+    async def test_the_length_of_a_pair_is_that_before_it_is_cut(self, scorer: Scorer) -> None:
+        lengths = await scorer.lengths(QUERY, PASSAGES, soon())
+        assert lengths[3] >= 400 > lengths[0] > lengths[2] > 0
+        assert scorer.max_tokens > 0
+
+    async def test_a_bounded_score_is_a_share(self, scorer: Scorer) -> None:
+        scores = await scorer.score(QUERY, PASSAGES, soon())
+        assert not scorer.bounded or all(0 <= score <= 1 for score in scores)
+
     async def test_the_model_and_its_weight_are_named(self, scorer: Scorer) -> None:
         name, _, weights_hash = scorer.model.partition("@")
         assert name
