@@ -26,6 +26,7 @@ NFCORPUS = {"beir": (0.3273, 0.2481), "anserini-flat": (0.3218, 0.2457), "anseri
 CRANFIELD = {"beir": (0.4388, 0.7628), "anserini-flat": (0.4108, 0.7415), "anserini-multifield": (0.4302, 0.7567)}
 CACM = {"beir": (0.4885, 0.6522), "anserini-flat": (0.4754, 0.6424), "anserini-multifield": (0.4748, 0.643)}
 FIGURES = {"scifact": SCIFACT, "nfcorpus": NFCORPUS, "cranfield": CRANFIELD, "cacm": CACM}
+# Promised was 0.015; the largest of these twelve differences is 0.0023.
 EMBEDDED_WITHIN = 0.005
 
 pytestmark = [
@@ -76,7 +77,9 @@ async def service(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def loaded(client: httpx.AsyncClient, name: str) -> str:
-    """The path of a generation that holds the whole collection."""
+    """The path of a generation that holds the whole collection. Skips where the collection is not there."""
+    if not (DATASETS / name).is_dir():
+        pytest.skip(f"{name} is not at ../shared/datasets")
     path = f"/v1/collections/{name}@1"
     (await client.put(path, json={"presets": PRESETS})).raise_for_status()
     corpus = [{"id": row["_id"], "title": row["title"], "text": row["text"]} for row in rows(name, "corpus.jsonl")]
@@ -126,6 +129,6 @@ async def test_the_embedded_engine_stays_close_to_elasticsearch(name: str) -> No
     with scratch() as directory:
         async with service(Settings(directory=directory)) as client:
             path = await loaded(client, name)
-            for preset, (expected, _) in FIGURES[name].items():
-                ndcg, _ = await figures(client, path, name, preset, 100)
-                assert ndcg == pytest.approx(expected, abs=EMBEDDED_WITHIN), preset
+            measured = {preset: (await figures(client, path, name, preset, 100))[0] for preset in PRESETS}
+    expected = {preset: ndcg for preset, (ndcg, _) in FIGURES[name].items()}
+    assert measured == pytest.approx(expected, abs=EMBEDDED_WITHIN)
