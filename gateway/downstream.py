@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from gateway.failures import BackendFailed
 from gateway.resilience import Breaker, RetryBudget, backoff_s
 from gateway.settings import BackendAddress, Family
+from services.chassis.caching import NO_STORE, fresh_wanted
 from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.telemetry import REQUEST_ID_HEADER, request_id
 from services.contracts.base import Wire
@@ -148,6 +149,8 @@ class Backend:
 
     async def _attempt(self, call: Call, timeout_s: float) -> bytes:
         headers = {DEADLINE_HEADER: str(max(1, int(timeout_s * 1000))), REQUEST_ID_HEADER: request_id()}
+        if fresh_wanted():
+            headers["cache-control"] = NO_STORE
         content: bytes | None = None
         if call.body is not None:
             # Without what is at its default, or a batch of 8 MB would grow on its way.

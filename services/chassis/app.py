@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from services.chassis import errors
 from services.chassis.body import BodyMiddleware, JsonRoute
+from services.chassis.caching import CachingMiddleware
 from services.chassis.deadlines import DeadlineMiddleware
 from services.chassis.instruments import Instruments
 from services.chassis.limits import Limiter, LimitMiddleware
@@ -61,6 +62,7 @@ def create_app(
 
     # The last one added is the outermost: telemetry sees and renders everything, the body is read only within
     # a slot and a deadline.
+    app.add_middleware(CachingMiddleware, instruments=instruments)
     app.add_middleware(BodyMiddleware, most_bytes=settings.max_body_bytes)
     app.add_middleware(LimitMiddleware, limiter=Limiter(settings.max_in_flight, settings.max_waiting, instruments))
     app.add_middleware(DeadlineMiddleware)

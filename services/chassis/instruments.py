@@ -27,6 +27,9 @@ class Instruments:
         self.degraded = Counter(
             "degraded_total", "Stages that did less than asked", ("stage_kind", "reason"), registry=self.registry
         )
+        self.cached = Counter(
+            "cached_results_total", "Results looked up in a cache", ("outcome",), registry=self.registry
+        )
 
     def observe(self, method: str, route: str, status: int, seconds: float, timings_ms: Mapping[str, float]) -> None:
         """One answered request."""
