@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import AliasChoices
 
-from deploy.deployables import Deployable
+from deploy.deployables import NOT_SHIPPED, Deployable
 from services.chassis.settings import ServiceSettings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,12 +54,13 @@ def stages() -> Mapping[str, tuple[Instruction, ...]]:
     return found
 
 
-def build_context() -> list[str]:
-    """What a build may see of the checkout: the exceptions of an ignore file that begins by ignoring everything."""
+def build_context() -> tuple[list[str], list[str]]:
+    """What a build may see of the checkout and what of that it may not, from an ignore file that begins with all."""
     rules = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     first, *others = [rule for rule in rules if rule and not rule.startswith("#")]
     assert first == "*"
-    return [rule.removeprefix("!") for rule in others if rule.startswith("!")]
+    seen = [rule.removeprefix("!") for rule in others if rule.startswith("!")]
+    return seen, others[len(seen) :]
 
 
 def stage(name: str) -> tuple[Instruction, ...]:
@@ -115,10 +116,15 @@ def settings_of(deployable: Deployable, environment: Mapping[str, str]) -> Servi
         return settings_class(deployable)()  # type: ignore[call-arg]  # its fields come from the environment
 
 
+def is_shipped(file: Path) -> bool:
+    """Whether a file of the checkout lies outside of what no image gets."""
+    return not any(file.is_relative_to(ROOT / folder) for folder in NOT_SHIPPED)
+
+
 def reached_by(deployable: Deployable) -> set[Path]:
-    """Every file of ours that the modules of a deployable import, directly or not, themselves included."""
+    """Every file of ours that the shipped modules of a deployable import, directly or not, themselves included."""
     own = ROOT / deployable.module.replace(".", "/")
-    waiting, reached = [*own.rglob("*.py")], set[Path]()
+    waiting, reached = [file for file in own.rglob("*.py") if is_shipped(file)], set[Path]()
     while waiting:
         file = waiting.pop()
         if file not in reached:

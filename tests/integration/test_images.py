@@ -65,7 +65,7 @@ def context(name: str, folder: Path) -> Path:
         context(base, folder)
     for copied in (step.words.split() for step in stage(name) if step.name == "COPY"):
         *sources, target = copied
-        for source in build_context() if sources == ["."] else sources:
+        for source in build_context()[0] if sources == ["."] else sources:
             into = folder / target / source if sources == ["."] else folder / target
             if (ROOT / source).is_dir():
                 shutil.copytree(ROOT / source, into, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
