@@ -1,0 +1,133 @@
+"""The parts of the re-ranker's training that need no torch: what is read, what is drawn, and how weights travel."""
+
+import gzip
+import json
+import random
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from services.inference.profiles import GRAPH, MODELS_FILE
+from services.reranker.training.corpus import LABELLED, read_corpus
+from services.reranker.training.export import cross_encoder, with_int8_weights
+from services.reranker.training.groups import Line, drawn, epoch
+from services.reranker.training.weigh import ndcg, z
+from services.reranker.training.weights import Weights, weights_of
+from tests.models import CROSS_ENCODER
+
+COMMITTED = MODELS_FILE.parent / CROSS_ENCODER / GRAPH
+
+
+def line(candidates: int = 60, relevant: tuple[int, ...] = (3,)) -> Line:
+    draw = random.Random(candidates)
+    return {
+        "query": "why do brakes squeal",
+        "file": "made-up",
+        "held_out": False,
+        "relevant": list(relevant),
+        "candidates": list(range(candidates)),
+        "bm25": [draw.random() if place < 40 else None for place in range(candidates)],
+        "teachers": [[draw.random() for _ in range(candidates)] for _ in range(2)],
+    }
+
+
+def written(folder: Path, rows: int = 3) -> Path:
+    for file in LABELLED:
+        with gzip.open(folder / f"{file}.jsonl.gz", "wt") as out:
+            for place in range(rows):
+                row = {
+                    "query": f"{file} question {place}",
+                    "positive": f"About {file}, number {place}. It has a sentence long enough to ask with.",
+                    "negatives": [f"Something else of {file}, number {place}."],
+                }
+                out.write(json.dumps(row) + "\n")
+    return folder
+
+
+def test_neither_in_domain_file_can_be_learned_from() -> None:
+    assert not {file for file in LABELLED if "nfcorpus" in file or "scifact" in file}
+
+
+def test_the_same_seed_reads_the_same_corpus(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    assert read_corpus(folder, 17) == read_corpus(folder, 17)
+
+
+def test_a_question_cut_out_of_a_passage_knows_which(tmp_path: Path) -> None:
+    corpus = read_corpus(written(tmp_path), 17)
+    cut = [question for question in corpus.questions if question.cut_from is not None]
+    assert cut
+    for question in cut:
+        assert question.cut_from is not None
+        assert question.text in corpus.passages[question.cut_from]
+
+
+def test_a_missing_training_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_corpus(tmp_path, 17)
+
+
+def test_a_group_holds_its_positive_first_and_each_candidate_once() -> None:
+    group = drawn(line(), 8, random.Random(1))
+    assert group is not None
+    assert group.candidates[0] == 3
+    assert len(set(group.candidates)) == 8
+    assert group.label == 0
+
+
+def test_a_group_without_a_relevant_passage_has_no_label() -> None:
+    group = drawn(line(relevant=()), 8, random.Random(1))
+    assert group is not None
+    assert group.label is None
+    assert len(group.candidates) == 8
+
+
+def test_the_teachers_target_is_a_distribution_that_follows_their_scores() -> None:
+    asked = line()
+    group = drawn(asked, 8, random.Random(1))
+    assert group is not None
+    assert group.target.sum() == pytest.approx(1)
+    both = [asked["teachers"][0][one] / 0.02 + asked["teachers"][1][one] / 0.05 for one in group.candidates]
+    assert list(np.argsort(group.target)) == list(np.argsort(both))
+
+
+def test_a_question_with_too_few_candidates_is_passed_over() -> None:
+    assert list(epoch([line(candidates=5)], 8, random.Random(1))) == []
+
+
+def test_weights_survive_the_way_into_a_graph_and_out_again() -> None:
+    weights = weights_of(COMMITTED)
+    again = weights_of_model(cross_encoder(weights))
+    assert again.keys() == weights.keys()
+    for name, value in weights.items():
+        np.testing.assert_array_equal(again[name], value)
+
+
+def test_int8_storage_keeps_every_weight_within_half_a_step() -> None:
+    weights = weights_of(COMMITTED)
+    again = weights_of_model(with_int8_weights(cross_encoder(weights)))
+    for name, value in weights.items():
+        step = np.abs(value).max() / 127
+        assert np.abs(again[name] - value).max() <= step / 2 + 1e-7, name
+
+
+def weights_of_model(model: onnx.ModelProto) -> Weights:
+    """Through a real file, as training and serving do."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / GRAPH
+        file.write_bytes(model.SerializeToString())
+        return weights_of(file)
+
+
+def test_ndcg_counts_a_relevant_passage_by_its_rank() -> None:
+    assert ndcg([7, 3], {3}) == pytest.approx(1 / np.log2(3))
+    assert ndcg([3, 7], {3}) == 1
+    assert ndcg([1, 2], {3}) == 0
+
+
+def test_z_scores_of_equal_values_are_zero() -> None:
+    assert list(z([2.0, 2.0])) == [0.0, 0.0]
+    assert z([1.0, 3.0]) == pytest.approx([-1.0, 1.0])
