@@ -7,7 +7,7 @@ from typing import Literal
 
 from gateway import backends as wire
 from gateway.backends import Backends
-from gateway.budget import Budget
+from gateway.budget import LEAST_CALL_S, Budget
 from gateway.catalog import floor_of
 from gateway.failures import BackendFailed
 from gateway.fusion import Leg, Ranking, Scored, mixed, ranked, reciprocal_rank, weighted
@@ -126,7 +126,8 @@ class Walk:
             exclude_ids=self._request.exclude_ids,
         )
         try:
-            timeout_s = self._timeout_s(backend.name, RETRIEVAL, later)
+            # What would come after it is worth nothing without a leg that must not fail.
+            timeout_s = self._timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
             answer = await wire.search(backend, self._generation, request, timeout_s)
         except BackendFailed as failure:
             await self._let_pass(identity, stage, failure)
@@ -187,18 +188,24 @@ class Walk:
         if not head:
             return ranking
         try:
-            scores, said = await self._scored(stage, head, later)
+            documents, answer = await self._scored(stage, head, later)
         except BackendFailed as failure:
             if stage.on_failure == "fail":
                 raise Unavailable(f"stage '{identity}': {failure}", retry_after_s=1) from failure
             self._degrade(identity, "rerank", failure.reason, str(failure), 0, len(head))
             return ranking
-        self._flag_missing(identity, "rerank", len(scores), len(head))
-        self.models[identity] = said.model
-        return mixed(ranking, scores, said.weight if stage.weight is None else stage.weight)
+        self._flag_missing(identity, "rerank", len(documents), len(head))
+        scores = {name: score for name, score in zip(documents, answer.scores, strict=True) if score is not None}
+        if len(scores) < len(documents):
+            detail = f"{stage.backend}: no time was left for the others; send a larger X-Deadline-Ms."
+            self._degrade(identity, "rerank", "deadline", detail, len(scores), len(head))
+        if scores:
+            self.models[identity] = answer.model
+        # The z-scores are over those that were scored: the others have no place among them, and follow.
+        return mixed(ranking, scores, answer.weight if stage.weight is None else stage.weight)
 
-    async def _scored(self, stage: Rerank, ids: Sequence[str], later: float) -> tuple[dict[str, float], ScoreAnswer]:
-        """Scores of those candidates that have a text, and what the re-ranker said of its model."""
+    async def _scored(self, stage: Rerank, ids: Sequence[str], later: float) -> tuple[list[str], ScoreAnswer]:
+        """Those candidates that have a text, and the re-ranker's answer on them: not on all, where that may be."""
         backend = self._backends[stage.backend]
         timeout_s = self._timeout_s(backend.name, RERANKING, later)
         ends_at = time.monotonic() + timeout_s
@@ -206,12 +213,20 @@ class Walk:
         if not documents:
             raise BackendFailed("document store", "no_document_store", "it has none of the candidates; ingest again.")
         request = ScoreRequest(
-            query=self._request.query, passages=fitting([document.passage for document in documents.values()])
+            query=self._request.query,
+            passages=fitting([document.passage for document in documents.values()]),
+            partial=stage.on_failure == "skip",
         )
-        answer = await wire.score(backend, request, ends_at - time.monotonic())
-        if len(answer.scores) != len(documents):
-            raise BackendFailed(backend.name, "failed", f"{len(answer.scores)} scores for {len(documents)} passages.")
-        return dict(zip(documents, answer.scores, strict=True)), answer
+        left_s = ends_at - time.monotonic()
+        if left_s < LEAST_CALL_S:
+            raise BackendFailed(backend.name, "deadline", "the texts took its time; send a larger X-Deadline-Ms.")
+        answer = await wire.score(backend, request, left_s)
+        if len(answer.scores) != len(documents) or (None in answer.scores and not request.partial):
+            what = (
+                f"{len(answer.scores)} scores for {len(documents)} passages, {answer.scores.count(None)} of them none."
+            )
+            raise BackendFailed(backend.name, "failed", what)
+        return list(documents), answer
 
     # The record.
 

@@ -179,28 +179,43 @@ class Store:
         return create_app(self.family, ServiceSettings(port=0), Instruments(), opened)
 
 
-def reranker_app(weight: float = 1.0) -> FastAPI:
-    """Scores by the share of the query's words that stand in the passage, longer passages a little lower."""
+@dataclass
+class Ranker:
+    """A re-ranker: the share of the query's words that stand in the passage, longer passages a little lower.
 
-    @asynccontextmanager
-    async def opened():
-        routes = router()
+    `most` is how many passages it has time for, where the caller accepts that.
+    """
 
-        @routes.post("/v1/score")
-        async def score(request: ScoreRequest) -> ScoreAnswer:
-            query = words(request.query)
-            scores = [
-                len(query.keys() & words(passage).keys()) / max(1, len(query)) - 0.001 * len(passage)
-                for passage in request.passages
-            ]
-            return ScoreAnswer(model="overlap", weight=weight, scores=tuple(scores))
+    model: str = "overlap"
+    weight: float = 1.0
+    most: int | None = None
+    asked: list[ScoreRequest] = field(default_factory=list)
 
-        async def readiness():
-            return ()
+    def scores(self, request: ScoreRequest) -> tuple[float | None, ...]:
+        self.asked.append(request)
+        query = words(request.query)
+        scores = [
+            len(query.keys() & words(passage).keys()) / max(1, len(query)) - 0.001 * len(passage)
+            for passage in request.passages
+        ]
+        reached = self.most if self.most is not None and request.partial else len(scores)
+        return tuple(score if place < reached else None for place, score in enumerate(scores))
 
-        yield (routes,), readiness
+    def app(self) -> FastAPI:
+        @asynccontextmanager
+        async def opened():
+            routes = router()
 
-    return create_app("reranker", ServiceSettings(port=0), Instruments(), opened)
+            @routes.post("/v1/score")
+            async def score(request: ScoreRequest) -> ScoreAnswer:
+                return ScoreAnswer(model=self.model, weight=self.weight, scores=self.scores(request))
+
+            async def readiness():
+                return ()
+
+            yield (routes,), readiness
+
+        return create_app("reranker", ServiceSettings(port=0), Instruments(), opened)
 
 
 class Wire(httpx.AsyncBaseTransport):
@@ -215,8 +230,10 @@ class Wire(httpx.AsyncBaseTransport):
         self.fault: Fault | None = None
         self.faults_left = math.inf
         self.delay_s = 0.0
+        self.heard: list[httpx.Headers] = []  # of every request
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.heard.append(request.headers)
         await asyncio.sleep(self.delay_s)
         fault = self.fault if self.faults_left > 0 else None
         self.faults_left -= fault is not None
@@ -249,6 +266,7 @@ class Stack:
     client: httpx.AsyncClient
     lexical: Store
     dense: Store
+    reranker: Ranker
     wires: dict[str, Wire]
     app: FastAPI
 
@@ -272,14 +290,22 @@ DECLARATION = {"presets": ["beir", "anserini-flat"], "metadata": {"kind": "keywo
 
 @asynccontextmanager
 async def opened_stack(
-    *, ingested: bool = True, faults: Mapping[str, Fault] | None = None, **settings: object
+    *,
+    ingested: bool = True,
+    faults: Mapping[str, Fault] | None = None,
+    rerankers: Mapping[str, Ranker] | None = None,
+    **settings: object,
 ) -> AsyncIterator[Stack]:
     """A gateway over two stores and a re-ranker, with DOCUMENTS published as `demo` unless told otherwise.
 
-    `faults` are there from the start, by backend; `settings` are the gateway's.
+    `faults` are there from the start, by backend; `rerankers` stand beside the usual one; `settings` are the gateway's.
     """
     lexical, dense = Store("lexical"), Store("dense")
-    apps = {"lexical": lexical.app(), "dense": dense.app(), "reranker": reranker_app()}
+    rankers = {"reranker": Ranker(), **(rerankers or {})}
+    apps = {"lexical": lexical.app(), "dense": dense.app(), **{name: one.app() for name, one in rankers.items()}}
+    backends = DEFAULT_BACKENDS | {
+        name: BackendAddress(family="reranker", url=f"http://{name}") for name in rankers if name != "reranker"
+    }
     wires = {name: Wire(app) for name, app in apps.items()}
     for name, fault in (faults or {}).items():
         wires[name].fault = fault
@@ -287,7 +313,7 @@ async def opened_stack(
     def transport_for(name: str, _: BackendAddress) -> httpx.AsyncBaseTransport:
         return wires[name]
 
-    configured = Settings.model_validate({"backends": DEFAULT_BACKENDS, **settings})
+    configured = Settings.model_validate({"backends": backends, **settings})
     gateway = build_app(configured, transport_for)
     async with AsyncExitStack() as stack:
         for app in (*apps.values(), gateway):
@@ -301,4 +327,4 @@ async def opened_stack(
             assert (await client.put("/v1/collections/demo", json=DECLARATION)).status_code == 200
             assert (await client.post("/v1/collections/demo/documents", json={"documents": DOCUMENTS})).is_success
             assert (await client.post("/v1/collections/demo/publish")).is_success
-        yield Stack(client, lexical, dense, wires, gateway)
+        yield Stack(client, lexical, dense, rankers["reranker"], wires, gateway)

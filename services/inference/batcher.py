@@ -32,6 +32,20 @@ def form(lengths: Sequence[int], max_padded_tokens: int = MAX_PADDED_TOKENS, *, 
     return batches
 
 
+def in_tiers(
+    lengths: Sequence[int], tiers: Sequence[range], max_padded_tokens: int, *, batchable: bool = True
+) -> list[Batch]:
+    """Batches as of `form` within each of `tiers`, which cover the places; tier by tier.
+
+    Within a tier those with the best ranked row come first: when time runs out, what is left is what ranked low.
+    """
+    batches: list[Batch] = []
+    for tier in tiers:
+        formed = form([lengths[place] for place in tier], max_padded_tokens, batchable=batchable)
+        batches += sorted((tuple(tier.start + place for place in batch) for batch in formed), key=min)
+    return batches
+
+
 def restored(batches: Sequence[Batch], results: Sequence[Sequence[T]]) -> list[T]:
     """The results of all batches in the order of the request."""
     by_place = {

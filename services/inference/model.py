@@ -1,5 +1,7 @@
 """An open model: the tokenizer, the session and the threads of one folder. embed.py and score.py give it a meaning."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,11 +11,14 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.inference.batcher import MAX_PADDED_TOKENS, form, restored
+from services.inference.batcher import MAX_PADDED_TOKENS, Batch, form, in_tiers, restored
+from services.inference.cores import available_cores
+from services.inference.pace import Pace
 from services.inference.profiles import TOKENIZER, CrossEncoderProfile, EncoderProfile, ModelError
 from services.inference.session import Provider, Session
+from services.inference.tiers import batch_cap, reach, tiers
 from services.inference.tokens import Row, Tokens
-from services.inference.workers import MAX_PENDING, Workers, available_cores
+from services.inference.workers import MAX_PENDING, Enough, Workers
 
 Float32 = NDArray[np.float32]
 T = TypeVar("T")
@@ -29,7 +34,7 @@ class Engine:
     provider: Provider = "cpu"
     threads: int | None = None  # None: one per available core
     max_padded_tokens: int = MAX_PADDED_TOKENS  # rows times longest row of a batch; bounds the memory of a call
-    max_pending: int = MAX_PENDING  # batches that may wait when a new request is still accepted
+    max_pending: int = MAX_PENDING  # batches that may wait before those of a new request
 
 
 class OpenModel:
@@ -43,13 +48,11 @@ class OpenModel:
         self.tokens = Tokens(folder / TOKENIZER, profile.max_tokens)
         self.weights_sha256 = self._session.weights_sha256
         self._max_padded_tokens = engine.max_padded_tokens
-        # An encoder's queries never wait behind passages; a cross-encoder has nothing urgent.
-        self._workers = Workers(
-            engine.threads or available_cores(),
-            engine.max_pending,
-            profile.name,
-            urgent_threads=1 if isinstance(profile, EncoderProfile) else 0,
-        )
+        self._pace = Pace()
+        self._threads = engine.threads or available_cores()
+        # For what never waits for a micro-batch to end: an encoder's queries, a cross-encoder's tokenising. A request
+        # that got its tokens late would find that the next micro-batches of a larger one had begun meanwhile.
+        self._workers = Workers(self._threads, engine.max_pending, profile.name, urgent_threads=1)
 
     async def rows(
         self, texts: Sequence[str], rows_of: Callable[[list[str]], list[T]], deadline: float | None, *, urgent: bool
@@ -73,16 +76,57 @@ class OpenModel:
         is not finite: such a score has no place in a ranking.
         """
         batches = form([len(row.ids) for row in rows], self._max_padded_tokens, batchable=self._profile.batchable)
-
-        def task(batch: Sequence[int]) -> list[Float32]:
-            chosen = [rows[place] for place in batch]
-            results = finish(self._session.run(chosen), [len(row.ids) for row in chosen])
-            if not np.isfinite(results).all():
-                raise ModelError(f"The model {self._profile.name} gave a result that is not finite.")
-            return list(results)
-
-        results = await self._workers.run([partial(task, batch) for batch in batches], deadline, urgent=urgent)
+        tasks = [partial(self._run, [rows[place] for place in batch], finish) for batch in batches]
+        results = await self._workers.run(tasks, deadline, urgent=urgent)
         return np.array(restored(batches, results), dtype=np.float32)
+
+    def budget(self, deadline: float) -> float:
+        """Padded tokens that one thread has time for until `deadline`, should all who wait now go on waiting too."""
+        left_s = max(0.0, deadline - time.monotonic()) / (1 + self._workers.waiting_requests)
+        return left_s / self._pace.token_s if self._pace.token_s else math.inf
+
+    def reach(self, costs: Sequence[int], deadline: float) -> int:
+        """How many of the first rows of so many tokens there is time for until `deadline`, as far as is known."""
+        return reach(costs, self._threads, self.budget(deadline))
+
+    async def results_until(
+        self, rows: Sequence[Row], finish: Callable[[Float32, list[int]], Float32], deadline: float
+    ) -> list[Float32 | None]:
+        """Like `results`, but None for rows that there was no time for: later ones rather than earlier ones.
+
+        Nothing begins that would not end in time at the present pace, and then nothing after it either.
+        """
+        lengths, budget = [len(row.ids) for row in rows], self.budget(deadline)
+        batches = in_tiers(
+            lengths,
+            tiers(lengths, self._threads, budget),
+            batch_cap(self._max_padded_tokens, budget),
+            batchable=self._profile.batchable,
+        )
+
+        def task(batch: Batch) -> list[Float32]:
+            tokens = len(batch) * max(lengths[place] for place in batch)
+            if time.monotonic() + tokens * self._pace.token_s > deadline:
+                raise Enough
+            return self._run([rows[place] for place in batch], finish)
+
+        results = await self._workers.run_until([partial(task, batch) for batch in batches], deadline)
+        found: list[Float32 | None] = [None] * len(rows)
+        for batch, of_batch in zip(batches, results, strict=True):
+            for place, result in zip(batch, of_batch or (), strict=False):
+                found[place] = result
+        return found
+
+    def _run(self, rows: list[Row], finish: Callable[[Float32, list[int]], Float32]) -> list[Float32]:
+        """One micro-batch, on a thread of the workers."""
+        lengths = [len(row.ids) for row in rows]
+        started = time.perf_counter()
+        output = self._session.run(rows)
+        self._pace.saw(len(rows) * max(lengths), time.perf_counter() - started)
+        results = finish(output, lengths)
+        if not np.isfinite(results).all():
+            raise ModelError(f"The model {self._profile.name} gave a result that is not finite.")
+        return list(results)
 
     def close(self) -> None:
         """Stops the threads; waiting requests raise WorkersClosed."""

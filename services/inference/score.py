@@ -8,19 +8,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.inference.model import Engine, OpenModel
+from services.inference.passage_ids import PassageIds
 from services.inference.profiles import CrossEncoderProfile
 from services.inference.tokens import Row
+from services.inference.workers import DeadlinePassed
 
 Float32 = NDArray[np.float32]
+
+# English has 4 to 5 characters a token, so a depth judged by this is about twice what there is time for.
+MOST_CHARACTERS_A_TOKEN = 8
 
 
 class PairScorer:
     """An open cross-encoder. A score depends on its pair alone, not on its neighbours or on other requests."""
 
-    def __init__(self, profile: CrossEncoderProfile, folder: Path, engine: Engine | None = None) -> None:
-        """Opens the model in `folder` (blocking, below a second); raises ModelError when it is not the declared one."""
+    def __init__(
+        self, profile: CrossEncoderProfile, folder: Path, engine: Engine | None = None, *, passage_bytes: int = 0
+    ) -> None:
+        """Opens the model in `folder` (blocking, below a second); raises ModelError when it is not the declared one.
+
+        `passage_bytes`: memory for the token ids of passages, which come again with other queries.
+        """
         self.profile = profile
+        self._finish = partial(_finished, profile=profile)
         self._model = OpenModel(profile, folder, engine or Engine())
+        self._passages = PassageIds(self._model.tokens.ids, passage_bytes, profile.max_tokens)
 
     @property
     def weights_sha256(self) -> str:
@@ -34,9 +46,27 @@ class PairScorer:
         """
         if not passages:
             return np.empty(0, dtype=np.float32)
-        rows = await self._model.rows(passages, partial(self._rows, query), deadline, urgent=False)
-        finish = partial(_finished, profile=self.profile)
-        return await self._model.results(rows, finish, deadline, urgent=False)
+        rows = await self._model.rows(passages, partial(self._rows, query), deadline, urgent=True)
+        return await self._model.results(rows, self._finish, deadline, urgent=False)
+
+    async def score_until(self, query: str, passages: Sequence[str], deadline: float) -> list[float | None]:
+        """Like `score`, but None for the passages that there was no time for: later ones rather than earlier ones.
+
+        Returns at the deadline at the latest. Raises ModelError, Overloaded, WorkersClosed.
+        """
+        # Tokenising what cannot be reached would take the time of what can; characters bound the tokens from below.
+        least = [
+            min(self.profile.max_tokens, (len(query) + len(passage)) // MOST_CHARACTERS_A_TOKEN) for passage in passages
+        ]
+        near = passages[: self._model.reach(least, deadline)]
+        unscored: list[float | None] = [None] * len(passages)
+        try:
+            rows = await self._model.rows(near, partial(self._rows, query), deadline, urgent=True)
+        except DeadlinePassed:
+            return unscored
+        found = await self._model.results_until(rows, self._finish, deadline)
+        unscored[: len(found)] = [None if score is None else float(score) for score in found]
+        return unscored
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: float | None = None) -> list[int]:
         """Tokens of each pair, the special ones among them, before anything is cut; raises as score."""
@@ -52,8 +82,10 @@ class PairScorer:
         self._model.close()
 
     def _rows(self, query: str, passages: list[str]) -> list[Row]:
-        first, *others = self._model.tokens.ids([query, *passages])
-        return [self._model.tokens.pair(first, ids) for ids in others]
+        (first,) = self._model.tokens.ids([query])
+        # Which of two texts is cut depends on the longer one: beside such a query a passage must be known in full.
+        known = self._passages.of if len(first) <= self.profile.max_tokens else self._model.tokens.ids
+        return [self._model.tokens.pair(first, ids) for ids in known(passages)]
 
 
 def activated(logits: Float32, profile: CrossEncoderProfile) -> Float32:

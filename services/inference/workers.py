@@ -1,23 +1,25 @@
 """Threads that tokenise and infer, so that the event loop never does.
 
-As many threads as cores, one task each at a time; requests take turns, one micro-batch a turn, so that a thousand
-passages hold up ten by one micro-batch and not by a thousand. A free thread takes the next task at once: no timer waits
-for a fuller batch. Between micro-batches a request whose deadline passed, or whose caller went away, is dropped.
+As many threads as cores, one task each at a time. Smaller requests go first and those of about the same size take
+turns, one micro-batch a turn, so that a thousand passages hold up ten by the micro-batches that already run and not by
+a thousand; one turn in eight goes by age, so that nobody starves. A free thread takes the next task at once: no timer
+waits for a fuller batch. Between micro-batches a request whose deadline passed, or whose caller went away, is dropped.
 """
 
 import asyncio
-import math
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeVar, cast
 
 T = TypeVar("T")
 
+# Tasks that may wait before those of a new request. About a quarter minute of two cores' work in fp32.
 MAX_PENDING = 256
+# Every so many turns the one who waited longest goes first: large requests keep moving, and small ones are slowed down
+# by an eighth at most.
+TURNS_BY_AGE = 8
 
 
 class Overloaded(Exception):
@@ -44,6 +46,10 @@ class WorkersClosed(Exception):
         super().__init__("This model is being shut down.")
 
 
+class Enough(Exception):
+    """Raised by a task: neither it nor the tasks of its request that have not begun are worth doing any more."""
+
+
 class _Request:
     """One caller's tasks and what became of them; every field is guarded by the workers' lock."""
 
@@ -52,9 +58,15 @@ class _Request:
         self.waiting = deque(enumerate(tasks))
         self.results: dict[int, object] = {}
         self.of = len(tasks)
+        self.running = 0
         self.deadline = deadline
         self.loop = asyncio.get_running_loop()
         self.answered: asyncio.Future[None] = self.loop.create_future()
+
+    @property
+    def size(self) -> int:
+        """Requests of the same size take turns: the number of tasks, told apart by factors of two."""
+        return self.of.bit_length()
 
     def answer(self, error: Exception | None) -> None:
         """Wakes the caller, from any thread; later calls change nothing."""
@@ -78,7 +90,7 @@ class Workers:
     def __init__(
         self, threads: int, max_pending: int = MAX_PENDING, name: str = "inference", *, urgent_threads: int = 0
     ) -> None:
-        """`max_pending`: tasks that may wait when a new request is still accepted, urgent and other ones apart.
+        """`max_pending`: tasks that may wait before a new request that is still accepted, urgent and other ones apart.
 
         `urgent_threads` come on top of `threads` and do urgent requests only: those need not even wait for the
         micro-batches that the others are in.
@@ -87,7 +99,7 @@ class Workers:
         self._turns: deque[_Request] = deque()
         self._changed = threading.Condition()
         self._max_pending = max_pending
-        self._pending = {True: 0, False: 0}  # by urgency
+        self._turn = 0
         self._closed = False
         self._threads = [
             threading.Thread(target=self._work, args=(number < urgent_threads,), name=f"{name}-{number}", daemon=True)
@@ -99,7 +111,13 @@ class Workers:
     @property
     def pending(self) -> int:
         """How many tasks wait for a thread now."""
-        return sum(self._pending.values())
+        with self._changed:
+            return sum(len(request.waiting) for queue in (self._urgent, self._turns) for request in queue)
+
+    @property
+    def waiting_requests(self) -> int:
+        """How many requests, urgent ones aside, have tasks that wait for a thread now."""
+        return len(self._turns)
 
     async def run(
         self, tasks: Sequence[Callable[[], T]], deadline: float | None = None, *, urgent: bool = False
@@ -110,18 +128,15 @@ class Workers:
         Raises Overloaded at once when too much waits, DeadlinePassed on time, WorkersClosed, and whatever a task
         raised first; in every such case, and when the caller is cancelled, the tasks not yet begun are dropped.
         """
-        if not tasks:
-            return []
-        request = _Request(tasks, deadline, urgent=urgent)
-        self._admit(request)
-        try:
-            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - time.monotonic())):
-                await request.answered
-        except TimeoutError as error:
-            raise DeadlinePassed(len(request.results), request.of) from error
-        finally:
-            self._drop(request)
-        return cast(list[T], [request.results[place] for place in range(request.of)])
+        results = await self._results(tasks, deadline, urgent=urgent)
+        if len(results) < len(tasks):
+            raise DeadlinePassed(len(results), len(tasks))
+        return [results[place] for place in range(len(tasks))]
+
+    async def run_until(self, tasks: Sequence[Callable[[], T]], deadline: float) -> list[T | None]:
+        """Like `run`, but what is done at the deadline, or when a task has raised Enough, is the answer; else None."""
+        results = await self._results(tasks, deadline, urgent=False)
+        return [results.get(place) for place in range(len(tasks))]
 
     def close(self) -> None:
         """Stops the threads after the tasks that they are in; requests that wait raise WorkersClosed."""
@@ -135,20 +150,41 @@ class Workers:
         for thread in self._threads:
             thread.join()
 
+    async def _results(self, tasks: Sequence[Callable[[], T]], deadline: float | None, *, urgent: bool) -> dict[int, T]:
+        """By place, what is done when all is, when the deadline passes, or when a task has had enough."""
+        if not tasks:
+            return {}
+        request = _Request(tasks, deadline, urgent=urgent)
+        self._admit(request)
+        try:
+            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - time.monotonic())) as bound:
+                await request.answered
+        except TimeoutError:
+            # A task's own TimeoutError is its caller's.
+            if not bound.expired():
+                raise
+        finally:
+            self._drop(request)
+        with self._changed:
+            return cast(dict[int, T], dict(request.results))
+
     def _admit(self, request: _Request) -> None:
         with self._changed:
             if self._closed:
                 raise WorkersClosed
-            if self._pending[request.urgent] >= self._max_pending:
-                raise Overloaded(self._pending[request.urgent])
-            self._pending[request.urgent] += len(request.waiting)
-            self._queue(request).append(request)
+            queue = self._queue(request)
+            # Only what goes before it: a request of a thousand passages must not shut out one of ten.
+            ahead = sum(len(other.waiting) for other in queue if other.size <= request.size)
+            if ahead >= self._max_pending:
+                raise Overloaded(ahead)
+            queue.append(request)
             self._changed.notify_all()
 
     def _drop(self, request: _Request) -> None:
         with self._changed:
-            self._pending[request.urgent] -= len(request.waiting)
-            request.waiting.clear()
+            if request.waiting:
+                request.waiting.clear()
+                self._queue(request).remove(request)
 
     def _queue(self, request: _Request) -> deque[_Request]:
         return self._urgent if request.urgent else self._turns
@@ -156,58 +192,39 @@ class Workers:
     def _next(self, *, only_urgent: bool) -> tuple[_Request, int, Callable[[], object]] | None:
         """Waits for the next task in turn, urgent ones first; None when the workers are closed."""
         with self._changed:
-            while True:
-                while not self._closed and not self._urgent and (only_urgent or not self._turns):
-                    self._changed.wait()
-                if self._closed:
-                    return None
-                request = (self._urgent or self._turns).popleft()
-                if not request.waiting:
-                    continue
-                place, task = request.waiting.popleft()
-                self._pending[request.urgent] -= 1
-                if request.waiting:
-                    self._queue(request).append(request)
-                return request, place, task
+            while not self._closed and not self._urgent and (only_urgent or not self._turns):
+                self._changed.wait()
+            if self._closed:
+                return None
+            queue = self._urgent or self._turns
+            self._turn += 1
+            # The queue is in the order of last turns, so that of equals the first is the one who waited longest.
+            by_age = self._turn % TURNS_BY_AGE == 0
+            request = queue[0] if by_age else min(queue, key=lambda waiting: waiting.size)
+            queue.remove(request)
+            place, task = request.waiting.popleft()
+            request.running += 1
+            if request.waiting:
+                queue.append(request)
+            return request, place, task
 
     def _work(self, only_urgent: bool) -> None:
         while (turn := self._next(only_urgent=only_urgent)) is not None:
             request, place, task = turn
-            if request.deadline is not None and time.monotonic() >= request.deadline:
-                # The caller raises DeadlinePassed by its own clock; here the work is only spared.
-                self._drop(request)
-                continue
             try:
+                if request.deadline is not None and time.monotonic() >= request.deadline:
+                    raise Enough
                 result = task()
+            except Enough:
+                self._drop(request)
             except Exception as error:  # whatever it is belongs to the caller
                 self._drop(request)
                 request.answer(error)
-                continue
+            else:
+                with self._changed:
+                    request.results[place] = result
             with self._changed:
-                request.results[place] = result
-                done = len(request.results) == request.of
-            if done:
+                request.running -= 1
+                ended = not request.waiting and not request.running
+            if ended:
                 request.answer(None)
-
-
-def available_cores() -> int:
-    """Cores that this process may use: the smaller of its affinity and its cgroup's CPU quota, at least 1."""
-    return usable_cores(len(os.sched_getaffinity(0)), _quotas())
-
-
-def usable_cores(affinity: int, quotas: Sequence[float]) -> int:
-    """A quota of 1.5 cores gives 1: two threads would be throttled together, in every period."""
-    return max(1, min([affinity, *(math.floor(quota) for quota in quotas)]))
-
-
-def _quotas(root: Path = Path("/sys/fs/cgroup")) -> list[float]:
-    """Quotas in cores, from cgroup v2 (cpu.max) or v1 (cpu.cfs_quota_us); none when there is no limit."""
-    try:
-        quota, period = (root / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            quota = (root / "cpu" / "cpu.cfs_quota_us").read_text().strip()
-            period = (root / "cpu" / "cpu.cfs_period_us").read_text().strip()
-        except OSError:
-            return []
-    return [int(quota) / int(period)] if quota.isdigit() else []

@@ -11,35 +11,47 @@ from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.contracts.health import Check
 from services.reranker.routes import score_router
+from services.reranker.score_cache import ScoreCache
 from services.reranker.scorer import Scorer
+from services.reranker.scorer_cached import CachedScorer
 from services.reranker.settings import Settings
+
+MB = 1_000_000
+# Four pairs of some hundred tokens: before anybody waits, the model is in memory and its pace is known.
+WARM_UP = ("the chain slips under load because the cassette is worn and its teeth are hooked " * 8,) * 4
 
 
 def open_scorer(settings: Settings) -> Scorer:
-    """The scorer that the settings name. Raises ModelError in one sentence."""
+    """The scorer that the settings name, with its caches. Raises ModelError in one sentence."""
+    scorer: Scorer
     match settings.scorer:
         case "overlap":
             from services.reranker.scorer_overlap import OverlapScorer
 
-            return OverlapScorer()
+            scorer, stamp = OverlapScorer(), ""
         case "onnx":
             from services.inference.model import Engine
-            from services.inference.profiles import MODELS_FILE, load_cross_encoder
+            from services.inference.profiles import MODELS_FILE, TOKENIZER, load_cross_encoder
             from services.reranker.scorer_onnx import OnnxScorer
 
             profile = load_cross_encoder(MODELS_FILE, settings.model)
             engine = Engine(settings.device, settings.threads, settings.max_batch_tokens, settings.max_waiting_batches)
-            return OnnxScorer(profile, settings.models / settings.model, engine)
+            folder = settings.models / settings.model
+            scorer = OnnxScorer(profile, folder, engine, passage_bytes=settings.passage_cache_mb * MB)
+            stamp = f"{profile.precision} {profile.files[TOKENIZER]} {profile.max_tokens}"
+    if not settings.score_cache_mb:
+        return scorer
+    return CachedScorer(scorer, ScoreCache(f"{scorer.model} {stamp}", settings.score_cache_mb * MB))
 
 
 def build_app(settings: Settings) -> FastAPI:
-    """The re-ranker as an ASGI app; the model is opened, and warmed with one pair, when it starts."""
+    """The re-ranker as an ASGI app; the model is opened, and warmed, when it starts."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
         scorer = open_scorer(settings)
         try:
-            await scorer.score("warm", ("up",), Deadline.after_ms(30_000))
+            await scorer.score("why does my chain slip", WARM_UP, Deadline.after_ms(30_000))
 
             async def readiness() -> tuple[Check, ...]:
                 return (Check(name="model", ok=True, detail=scorer.model),)

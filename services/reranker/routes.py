@@ -7,6 +7,7 @@ from services.chassis.deadlines import current_deadline
 from services.chassis.telemetry import timed
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.reranker.scorer import Scorer
+from services.reranker.way_back import answer_by
 
 
 def score_router(scorer: Scorer) -> APIRouter:
@@ -16,7 +17,11 @@ def score_router(scorer: Scorer) -> APIRouter:
     @routes.post("/v1/score")
     async def score(asked: ScoreRequest) -> ScoreAnswer:
         with timed("score"):
-            scores = await scorer.score(asked.query, asked.passages, current_deadline())
+            scores: tuple[float | None, ...]
+            if asked.partial:
+                scores = await scorer.score_until(asked.query, asked.passages, answer_by(current_deadline()))
+            else:
+                scores = await scorer.score(asked.query, asked.passages, current_deadline())
         return ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=scores)
 
     return routes

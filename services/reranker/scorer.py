@@ -39,6 +39,13 @@ class Scorer(Protocol):
         """One score a passage."""
         ...
 
+    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
+        """One score a passage as far as there is time, then None; later passages go without before earlier ones do.
+
+        Never too late and never DeadlineExceeded.
+        """
+        ...
+
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Tokens of each pair, the special ones among them, before anything is cut."""
         ...

@@ -16,9 +16,12 @@ from services.inference.workers import Overloaded as WorkersOverloaded
 class OnnxScorer:
     """Owns the session and its workers. Promises what Scorer promises."""
 
-    def __init__(self, profile: CrossEncoderProfile, folder: Path, engine: Engine) -> None:
-        """Opens the model (blocking, below a second). Raises ModelError in one sentence."""
-        self._pairs = PairScorer(profile, folder, engine)
+    def __init__(self, profile: CrossEncoderProfile, folder: Path, engine: Engine, *, passage_bytes: int = 0) -> None:
+        """Opens the model (blocking, below a second). Raises ModelError in one sentence.
+
+        `passage_bytes`: memory for the token ids of passages that come again.
+        """
+        self._pairs = PairScorer(profile, folder, engine, passage_bytes=passage_bytes)
         self.model = f"{profile.name}@{self._pairs.weights_sha256[:12]}"
         self.weight = profile.weight
         self.bounded = profile.activation == "sigmoid"
@@ -29,6 +32,11 @@ class OnnxScorer:
         with _worker_errors():
             scores = await self._pairs.score(query, passages, deadline.at)
         return tuple(float(score) for score in scores)
+
+    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
+        """One score a passage, None for those that there was no time for. Raises Overloaded, Unavailable."""
+        with _worker_errors():
+            return tuple(await self._pairs.score_until(query, passages, deadline.at))
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Tokens of each pair before it is cut. Raises as score."""

@@ -29,6 +29,12 @@ class OverlapScorer:
         read = (_WORD.findall(passage.lower())[: self.max_tokens] for passage in passages)
         return tuple(len(asked.intersection(words)) / max(1, len(asked)) for words in read)
 
+    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
+        """All scores, or none when the deadline has passed: counting words takes no time worth dividing."""
+        if not deadline.remaining_ms:
+            return (None,) * len(passages)
+        return await self.score(query, passages, deadline)
+
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Words of the query and of each passage."""
         asked = len(_WORD.findall(query))

@@ -23,4 +23,12 @@ class Settings(ServiceSettings):
     threads: int | None = Field(None, ge=1, description="Workers of one thread each; all cores when not set.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
     max_batch_tokens: int = Field(512, ge=8, description="Padded tokens in one call of the model, at most.")
-    max_waiting_batches: int = Field(256, ge=1, description="Micro-batches that may wait; with more, 429.")
+    max_waiting_batches: int = Field(
+        256, ge=1, description="Micro-batches that may wait before those of a request; with more, 429."
+    )
+    passage_cache_mb: int = Field(
+        32, ge=0, le=65_536, description="Memory for the token ids of passages that come again, in MB; 0: none."
+    )
+    score_cache_mb: int = Field(
+        0, ge=0, le=65_536, description="Memory for scores that are not computed again, in MB; 0: none are kept."
+    )

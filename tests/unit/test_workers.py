@@ -7,15 +7,7 @@ import time
 
 import pytest
 
-from services.inference.workers import (
-    DeadlinePassed,
-    Overloaded,
-    Workers,
-    WorkersClosed,
-    _quotas,
-    available_cores,
-    usable_cores,
-)
+from services.inference.workers import TURNS_BY_AGE, DeadlinePassed, Enough, Overloaded, Workers, WorkersClosed
 
 
 @pytest.fixture
@@ -70,16 +62,96 @@ async def test_no_task_runs_on_the_loop_and_all_threads_are_used():
     assert threading.get_ident() not in idents
 
 
-async def test_requests_take_turns(one, gate):
+def noting(order: list[str], name: str, times: int):
+    """Tasks that write `name` into `order`."""
+    return [lambda: order.append(name)] * times
+
+
+async def served(workers, gate, *requests):
+    """Asks for all of them while the single thread is busy, lets it go, and waits for the last one."""
+    first = await occupied(workers, gate)
+    asked = []
+    for tasks in requests:
+        asked.append(asyncio.create_task(workers.run(tasks)))
+        await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(first, *asked)
+
+
+async def test_requests_of_about_the_same_size_take_turns(one, gate):
+    order: list[str] = []
+    await served(one, gate, noting(order, "four", 4), noting(order, "five", 5))
+    assert order == ["four", "five"] * 4 + ["five"]
+
+
+async def test_ten_passages_do_not_wait_for_a_thousand(gate):
+    workers = Workers(1)
+    order: list[str] = []
+    try:
+        await served(workers, gate, noting(order, "giant", 500), noting(order, "small", 5))
+    finally:
+        workers.close()
+    # Beside the micro-batch that already runs, no more than the turn that goes by age.
+    assert order[:6].count("small") == 5
+    assert order.count("giant") == 500
+
+
+async def test_a_giant_moves_on_beside_smaller_requests(gate):
+    workers = Workers(1)
+    order: list[str] = []
+    try:
+        smaller = [noting(order, "smaller", 31) for _ in range(2)]
+        await served(workers, gate, noting(order, "giant", 64), *smaller)
+    finally:
+        workers.close()
+    meanwhile = order[: len(order) - order[::-1].index("smaller")]
+    assert meanwhile.count("giant") == pytest.approx(len(meanwhile) / TURNS_BY_AGE, abs=1)
+
+
+async def test_tasks_that_were_dropped_take_no_turns(one, gate):
     order: list[str] = []
     first = await occupied(one, gate)
-    large = asyncio.create_task(one.run([lambda: order.append("large")] * 4))
+    leaving = asyncio.create_task(one.run(noting(order, "left", 9)))
     await asyncio.sleep(0)
-    small = asyncio.create_task(one.run([lambda: order.append("small")] * 2))
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    assert one.waiting_requests == 0
+    gate.set()
+    await first
+    await one.run(noting(order, "next", 1))
+    assert order == ["next"]
+
+
+async def test_what_is_done_at_the_deadline_is_the_answer(one, gate):
+    start = time.monotonic()
+    results = await one.run_until([lambda: "first", lambda: gate.wait(5), lambda: "never"], start + 0.2)
+    assert time.monotonic() - start < 4
+    assert results == ["first", None, None]
+    gate.set()
+    assert one.pending == 0
+
+
+async def test_a_task_that_has_had_enough_ends_its_request_at_once_and_no_other(one, gate):
+    def enough() -> str:
+        raise Enough
+
+    first = await occupied(one, gate)
+    tired = asyncio.create_task(one.run_until([lambda: "first", enough, lambda: "never"], time.monotonic() + 60))
+    other = asyncio.create_task(one.run([lambda: "fine"] * 3))
     await asyncio.sleep(0)
     gate.set()
-    await asyncio.gather(first, large, small)
-    assert order == ["large", "small", "large", "small", "large", "large"]
+    assert await tired == ["first", None, None]
+    assert await other == ["fine"] * 3
+    await first
+
+
+async def test_nothing_begun_is_nothing_done_when_the_deadline_is_past_already(one):
+    assert await one.run_until([lambda: "late"], time.monotonic() - 1) == [None]
+
+
+async def test_an_error_is_an_error_also_where_part_of_the_results_would_do(one):
+    with pytest.raises(ZeroDivisionError):
+        await one.run_until([lambda: 1, lambda: 1 // 0], time.monotonic() + 60)
 
 
 async def test_an_urgent_request_has_the_next_turn(one, gate):
@@ -123,10 +195,20 @@ async def test_a_full_queue_refuses_at_once_and_accepts_again_later(one, gate):
     waiting = asyncio.create_task(one.run([lambda: None] * 10))
     await asyncio.sleep(0)
     with pytest.raises(Overloaded, match="10 batches are waiting"):
-        await one.run([lambda: None])
+        await one.run([lambda: None] * 10)
     gate.set()
     await asyncio.gather(first, waiting)
     assert await one.run([lambda: "again"]) == ["again"]
+
+
+async def test_a_giant_that_waits_refuses_no_small_request(one, gate):
+    first = await occupied(one, gate)
+    giant = asyncio.create_task(one.run([lambda: None] * 500))
+    await asyncio.sleep(0)
+    small = asyncio.create_task(one.run([lambda: "small"] * 5))
+    gate.set()
+    assert await small == ["small"] * 5
+    await asyncio.gather(first, giant)
 
 
 async def test_an_idle_model_takes_a_request_larger_than_its_queue(one):
@@ -223,23 +305,3 @@ async def test_closing_tells_those_who_wait(gate):
 
 async def test_no_tasks_are_no_work(one):
     assert await one.run([]) == []
-
-
-@pytest.mark.parametrize(
-    ("affinity", "quotas", "cores"), [(8, [], 8), (8, [2.0], 2), (8, [1.5], 1), (8, [0.5], 1), (1, [4.0], 1)]
-)
-def test_threads_follow_affinity_and_quota(affinity, quotas, cores):
-    assert usable_cores(affinity, quotas) == cores
-    assert available_cores() >= 1
-
-
-def test_the_quota_is_read_from_either_kind_of_cgroup(tmp_path):
-    assert _quotas(tmp_path) == []
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("150000\n")
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    assert _quotas(tmp_path) == [1.5]
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert _quotas(tmp_path) == []
-    (tmp_path / "cpu.max").write_text("200000 100000\n")
-    assert _quotas(tmp_path) == [2.0]
