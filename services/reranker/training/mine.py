@@ -89,7 +89,7 @@ def group(
 ) -> dict[str, object]:
     """One question as a line of groups.jsonl: candidates with their BM25 score (or null) and each teacher's cosine."""
     cosines = [passages @ questions[place] for questions, passages in embedded]
-    nearest = [np.argsort(-of, kind="stable")[:NEAREST].tolist() for of in cosines]
+    nearest = [np.argpartition(-of, NEAREST)[:NEAREST].tolist() for of in cosines]
     scores = dict(lexical)
     candidates = list(dict.fromkeys([*sorted(question.relevant), *scores, *(one for of in nearest for one in of)]))
     candidates = [one for one in candidates if one != question.cut_from]

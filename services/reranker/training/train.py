@@ -8,6 +8,7 @@ cores in bf16. Resumes from the newest checkpoint of `--out`; the same seed give
 import argparse
 import itertools
 import json
+import os
 import random
 import sys
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from tokenizers import Encoding, Tokenizer
-from torch import Tensor, nn
+from torch import Tensor, distributed, multiprocessing, nn
 from torch.nn import functional
 from tqdm import tqdm
 from transformers import BertConfig, BertForSequenceClassification
@@ -125,6 +126,138 @@ def held_out_figures(scorer: Scorer, groups: Sequence[Group], max_tokens: int) -
     return {"mrr": round(sum(ranks) / len(ranks), 4), "divergence": round(sum(divergences) / len(divergences), 4)}
 
 
+def shared_out(groups: Sequence[Group], passages: Sequence[str], workers: int, rank: int) -> list[Group]:
+    """The part of a step that falls to worker `rank`: dealt by length, so that all finish at about the same time."""
+    order = sorted(groups, key=lambda group: -sum(len(passages[one]) for one in group.candidates))
+    turns = itertools.cycle([*range(workers), *reversed(range(workers))])
+    return [group for group, turn in zip(order, turns, strict=False) if turn == rank]
+
+
+def add_up(parameters: Sequence[nn.Parameter]) -> None:
+    """Sums the gradients of all workers, in one message."""
+    gradients = [one.grad if one.grad is not None else torch.zeros_like(one) for one in parameters]
+    flat = torch.cat([one.reshape(-1) for one in gradients])
+    distributed.all_reduce(flat)
+    for one, gradient in zip(parameters, flat.split([one.numel() for one in parameters]), strict=True):
+        one.grad = gradient.view_as(one)
+
+
+def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
+    """One worker of a run; the first also logs, checks and saves."""
+    torch.manual_seed(chosen.seed)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if workers > 1:
+        torch.set_num_threads(1)
+        meeting = (chosen.out / "meeting").resolve()
+        distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=workers)
+    model = model_from(chosen.start / "model.onnx", chosen.layers).to(device)
+    passages = json.loads((chosen.work / "passages.json").read_text())
+    tokenizer = Tokenizer.from_file(str(chosen.start / "tokenizer.json"))
+    tokenizer.no_padding()
+    scorer = Scorer(model, tokenizer, passages)
+    lines = read_lines(chosen.work / "groups.jsonl", held_out=False)
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimiser = torch.optim.AdamW(learned, lr=chosen.rate, weight_decay=0.01)
+    steps = chosen.pairs // chosen.step
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min((step + 1) / (0.04 * steps), max(0.02, 1 - step / steps))
+    )
+    average = {name: torch.zeros_like(value) for name, value in model.state_dict().items() if value.is_floating_point()}
+    averaged = begun = 0
+    checkpoint = chosen.out / "checkpoint.pt"
+    if checkpoint.exists():
+        kept = torch.load(checkpoint, map_location=device)
+        model.load_state_dict(kept["model"])
+        optimiser.load_state_dict(kept["optimiser"])
+        schedule.load_state_dict(kept["schedule"])
+        average, averaged, begun = kept["average"], kept["averaged"], kept["step"]
+    watch = Watch(chosen, scorer) if rank == 0 else None
+    if watch and not begun:
+        watch.note(step=0, arguments={key: str(value) for key, value in vars(chosen).items()}, lines=len(lines))
+        watch.check(0)
+    for step, groups in enumerate(batches(lines, chosen.group, chosen.step, chosen.seed), start=1):
+        if step > steps:
+            break
+        if step <= begun:
+            continue
+        max_tokens = chosen.max_tokens if step < 0.8 * steps else chosen.last_tokens
+        mine = shared_out(groups, passages, workers, rank)
+        optimiser.zero_grad(set_to_none=True)
+        loss = torch.zeros((), device=device)
+        if mine:
+            parts = [
+                loss_of(logits, group, chosen.label_share)
+                for logits, group in zip(scorer(mine, max_tokens), mine, strict=True)
+            ]
+            loss = torch.stack(parts).sum() / len(groups)
+            loss.backward()
+        if workers > 1:
+            add_up(learned)
+        nn.utils.clip_grad_norm_(learned, 1.0)
+        optimiser.step()
+        schedule.step()
+        # The mean of the weights along the last two fifths.
+        if step > 0.6 * steps and step % 5 == 0:
+            averaged += 1
+            for name, value in model.state_dict().items():
+                if name in average:
+                    average[name] += (value - average[name]) / averaged
+        if watch:
+            watch.step(step, float(loss.detach()) * workers)
+            if step % 100 == 0 or step == steps:
+                torch.save(
+                    {
+                        "model": model.state_dict(),
+                        "optimiser": optimiser.state_dict(),
+                        "schedule": schedule.state_dict(),
+                        "average": average,
+                        "averaged": averaged,
+                        "step": step,
+                    },
+                    checkpoint.with_suffix(".new"),
+                )
+                checkpoint.with_suffix(".new").replace(checkpoint)
+                watch.check(step)
+    if watch:
+        if averaged:
+            model.load_state_dict(model.state_dict() | average)
+        watch.note(averaged=averaged)
+        watch.check(steps)
+        weights = {name: value.contiguous().cpu() for name, value in average.items()} if averaged else {}
+        save_file(weights or model.state_dict(), chosen.out / "model.safetensors")
+    if workers > 1:
+        distributed.destroy_process_group()
+
+
+class Watch:
+    """What a person follows: a progress bar, log.jsonl, and figures on held-out groups."""
+
+    def __init__(self, chosen: argparse.Namespace, scorer: Scorer) -> None:
+        held_out = epoch(read_lines(chosen.work / "groups.jsonl", held_out=True), chosen.group, random.Random(1))
+        self._groups = [group for group in held_out if group.label is not None][:96]
+        self._scorer = scorer
+        self._max_tokens = chosen.max_tokens
+        self._log = (chosen.out / "log.jsonl").open("a")
+        self._bar = tqdm(total=chosen.pairs // chosen.step, unit="step", file=sys.stdout, mininterval=30)
+        self._losses: list[float] = []
+        self._clock = time.monotonic()
+
+    def note(self, **figures: object) -> None:
+        self._log.write(json.dumps(figures) + "\n")
+        self._log.flush()
+
+    def step(self, step: int, loss: float) -> None:
+        self._losses.append(loss)
+        self._bar.update(step - self._bar.n)
+        if step % 25 == 0:
+            recent = self._losses[-25:]
+            seconds = round(time.monotonic() - self._clock, 1)
+            self.note(step=step, loss=round(sum(recent) / len(recent), 4), seconds=seconds)
+
+    def check(self, step: int) -> None:
+        self.note(step=step, **held_out_figures(self._scorer, self._groups, self._max_tokens))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path(".cache/reranker-training"))
@@ -142,83 +275,15 @@ def main() -> None:
     parser.add_argument("--last-tokens", type=int, default=256, help="token limit of the last fifth")
     parser.add_argument("--seed", type=int, default=17)
     chosen = parser.parse_args()
-    torch.manual_seed(chosen.seed)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen.out.mkdir(parents=True, exist_ok=True)
-    model = model_from(chosen.start / "model.onnx", chosen.layers).to(device)
-    passages = json.loads((chosen.work / "passages.json").read_text())
-    tokenizer = Tokenizer.from_file(str(chosen.start / "tokenizer.json"))
-    tokenizer.no_padding()
-    scorer = Scorer(model, tokenizer, passages)
-    lines = read_lines(chosen.work / "groups.jsonl", held_out=False)
-    check = [
-        group
-        for group in epoch(read_lines(chosen.work / "groups.jsonl", held_out=True), chosen.group, random.Random(1))
-        if group.label is not None
-    ][:160]
-    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimiser = torch.optim.AdamW(learned, lr=chosen.rate, weight_decay=0.01)
-    steps = chosen.pairs // chosen.step
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: min((step + 1) / (0.04 * steps), max(0.02, 1 - step / steps))
-    )
-    average = {name: torch.zeros_like(value) for name, value in model.state_dict().items() if value.is_floating_point()}
-    averaged = begun = 0
-    checkpoint = chosen.out / "checkpoint.pt"
-    if checkpoint.exists():
-        kept = torch.load(checkpoint, map_location=device)
-        model.load_state_dict(kept["model"])
-        optimiser.load_state_dict(kept["optimiser"])
-        schedule.load_state_dict(kept["schedule"])
-        average, averaged, begun = kept["average"], kept["averaged"], kept["step"]
-    log = (chosen.out / "log.jsonl").open("a")
-
-    def note(**figures: object) -> None:
-        log.write(json.dumps(figures) + "\n")
-        log.flush()
-
-    if not begun:
-        note(step=0, arguments=vars(chosen) | {k: str(v) for k, v in vars(chosen).items()},
-             lines=len(lines), **held_out_figures(scorer, check, chosen.max_tokens))  # fmt: skip
-    bar = tqdm(total=steps, initial=begun, unit="step", file=sys.stdout, mininterval=30)
-    losses: list[float] = []
-    clock = time.monotonic()
-    for step, groups in enumerate(batches(lines, chosen.group, chosen.step, chosen.seed), start=1):
-        if step > steps:
-            break
-        if step <= begun:
-            continue
-        max_tokens = chosen.max_tokens if step < 0.8 * steps else chosen.last_tokens
-        logits = scorer(groups, max_tokens)
-        loss = torch.stack([loss_of(of, group, chosen.label_share) for of, group in zip(logits, groups, strict=True)])
-        optimiser.zero_grad(set_to_none=True)
-        loss.mean().backward()
-        nn.utils.clip_grad_norm_(learned, 1.0)
-        optimiser.step()
-        schedule.step()
-        losses.append(float(loss.detach().mean()))
-        bar.update()
-        # The mean of the weights along the last two fifths.
-        if step > 0.6 * steps and step % 5 == 0:
-            averaged += 1
-            for name, value in model.state_dict().items():
-                if name in average:
-                    average[name] += (value - average[name]) / averaged
-        if step % 25 == 0:
-            note(step=step, loss=round(sum(losses[-25:]) / 25, 4), seconds=round(time.monotonic() - clock, 1))
-        if step % 100 == 0 or step == steps:
-            torch.save(
-                {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "schedule": schedule.state_dict(),
-                 "average": average, "averaged": averaged, "step": step},
-                checkpoint.with_suffix(".new"),
-            )  # fmt: skip
-            checkpoint.with_suffix(".new").replace(checkpoint)
-            note(step=step, **held_out_figures(scorer, check, chosen.max_tokens))
-    if averaged:
-        model.load_state_dict(model.state_dict() | average)
-    note(step=steps, averaged=averaged, **held_out_figures(scorer, check, chosen.max_tokens))
-    save_file({name: value.contiguous().cpu() for name, value in model.state_dict().items()
-               if value.is_floating_point()}, chosen.out / "model.safetensors")  # fmt: skip
+    # One thread each in as many processes as cores: they meet once a step, where two threads of one process meet in
+    # every operator and wait for whichever core another job has taken.
+    workers = 1 if torch.cuda.is_available() else len(os.sched_getaffinity(0))
+    (chosen.out / "meeting").unlink(missing_ok=True)
+    if workers == 1:
+        learn(0, 1, chosen)
+    else:
+        multiprocessing.spawn(learn, args=(workers, chosen), nprocs=workers)
 
 
 if __name__ == "__main__":
