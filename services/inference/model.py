@@ -15,7 +15,7 @@ from services.inference.batcher import MAX_PADDED_TOKENS, Batch, form, in_tiers,
 from services.inference.cores import available_cores
 from services.inference.pace import Pace
 from services.inference.profiles import TOKENIZER, CrossEncoderProfile, EncoderProfile, ModelError
-from services.inference.session import Provider, Session
+from services.inference.session import Arithmetic, Library, Provider, Runtime, Session
 from services.inference.tiers import batch_cap, reach, tiers
 from services.inference.tokens import Row, Tokens
 from services.inference.workers import MAX_PENDING, Enough, Workers
@@ -35,6 +35,8 @@ class Engine:
     threads: int | None = None  # None: one per available core
     max_padded_tokens: int = MAX_PADDED_TOKENS  # rows times longest row of a batch; bounds the memory of a call
     max_pending: int = MAX_PENDING  # batches that may wait before those of a new request
+    library: Library = "onnxruntime"
+    arithmetic: Arithmetic = "f32"
 
 
 class OpenModel:
@@ -44,7 +46,8 @@ class OpenModel:
         """Opens `folder` (blocking, below a second); raises ModelError when it does not hold the model."""
         self._profile = profile
         # The session first: it checks the files, and says what to do about a missing one.
-        self._session = Session(profile, folder, engine.provider)
+        workers = (engine.threads or available_cores()) + 1  # one more for what is urgent
+        self._session = Session(profile, folder, Runtime(engine.library, engine.provider, engine.arithmetic, workers))
         self.tokens = Tokens(folder / TOKENIZER, profile.max_tokens)
         self.weights_sha256 = self._session.weights_sha256
         self._max_padded_tokens = engine.max_padded_tokens

@@ -1,66 +1,111 @@
-"""An ONNX Runtime session over one model folder: opened with checked files, inputs and output, and safe to share.
+"""The port of a graph, and a session over one model folder: files checked, rows padded, inputs and output as declared.
 
-It owns how ONNX Runtime is set up (one thread a call, no arena); it knows nothing of texts or batches.
+It knows nothing of texts or batches, and not how a library runs a graph: that is of session_onnx and session_openvino.
 """
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
-import onnxruntime as ort  # type: ignore[import-untyped]  # ships no types
 from numpy.typing import NDArray
-from onnxruntime.capi import onnxruntime_pybind11_state as runtime  # type: ignore[import-untyped]  # as above
 
 from services.inference.digests import difference
-from services.inference.profiles import GRAPH, CrossEncoderProfile, EncoderProfile, ModelError
+from services.inference.profiles import CONFIG, GRAPH, CrossEncoderProfile, EncoderProfile, ModelError
 from services.inference.tokens import Row
 
+Library = Literal["onnxruntime", "openvino"]
 Provider = Literal["cpu", "cuda"]
+Arithmetic = Literal["f32", "bf16"]
 Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
 
-_PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"]}
 _NEEDED = {"input_ids", "attention_mask"}
 _KNOWN = {*_NEEDED, "token_type_ids"}
+# What transformers assumes where config.json says nothing (RobertaConfig and its heirs; every other family: 0).
+_PAD_ID_OF_FAMILY = {"roberta": 1, "xlm-roberta": 1, "camembert": 1}
 
-# Everything that ONNX Runtime raises: it gives its errors no common base, and each release adds some.
-RUNTIME_ERRORS = tuple(
-    value for value in vars(runtime).values() if isinstance(value, type) and issubclass(value, Exception)
-)
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What runs a graph, and how."""
+
+    library: Library = "onnxruntime"
+    provider: Provider = "cpu"
+    # Of floating-point operations; what a graph does in int8 stays so. A library that chose for itself would take
+    # bf16 wherever the CPU has it, and give other scores on another machine (performance.md 1.1).
+    arithmetic: Arithmetic = "f32"
+    workers: int = 1  # calls at once; each runs on one thread
+
+
+class Graph(Protocol):
+    """An opened graph. A row's result does not depend on the rows beside it, unless the graph itself makes it so.
+
+    `run` may be called from several threads at once, which share the weights; what the library raises is a ModelError
+    with the file's path. Opening raises ModelError when the file or the wished provider or arithmetic cannot be used.
+    """
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        """The type of each input, as numpy names it: `int64`."""
+        ...
+
+    @property
+    def output(self) -> str:
+        """The name of the first output."""
+        ...
+
+    def run(self, feed: Mapping[str, Int64]) -> Float32:
+        """The first output for these inputs, int64 [rows, tokens] each; the caller's own: fp32 [rows, ...]."""
+        ...
 
 
 class Session:
     """One loaded graph. `run` may be called from several threads at once: the weights are shared."""
 
-    def __init__(self, profile: EncoderProfile | CrossEncoderProfile, folder: Path, provider: Provider = "cpu") -> None:
-        """Opens `folder`; raises ModelError when a file, the provider or the graph is not as declared."""
+    def __init__(
+        self, profile: EncoderProfile | CrossEncoderProfile, folder: Path, runtime: Runtime | None = None
+    ) -> None:
+        """Opens `folder`; raises ModelError when a file, the runtime or the graph is not as declared."""
         self._path = folder / GRAPH
         wrong = difference(profile, folder)
         if wrong is not None:
             raise ModelError(f"The model in {folder} is not usable: {wrong}; `make models` puts it right.")
         self.weights_sha256 = profile.files[GRAPH]
-        self._session = _open(self._path, profile, provider)
-        self._inputs = _checked_inputs(self._session, self._path)
-        self._output = self._session.get_outputs()[0].name
+        self._pad_id = pad_id(folder / CONFIG)
+        self._graph = open_graph(self._path, profile, runtime or Runtime())
+        self._check_inputs()
         self._check_output(profile)
 
     def run(self, rows: list[Row]) -> Float32:
         """The first output for these rows, padded to the longest: fp32 [rows, ...].
 
-        Raises ModelError when ONNX Runtime refuses them.
+        Raises ModelError when the library refuses them.
         """
         shape = (len(rows), max(len(row.ids) for row in rows))
-        # Padding is masked out, so any valid token id will do for it.
-        feed = {name: np.zeros(shape, dtype=np.int64) for name in _KNOWN}
+        # Masked out; but RoBERTa's graphs count positions over the ids that are not padding, so it must be theirs.
+        ids = np.full(shape, self._pad_id, dtype=np.int64)
+        types = np.zeros(shape, dtype=np.int64)
+        mask = np.zeros(shape, dtype=np.int64)
         for place, row in enumerate(rows):
             length = len(row.ids)
-            feed["input_ids"][place, :length] = row.ids
-            feed["token_type_ids"][place, :length] = row.types
-            feed["attention_mask"][place, :length] = 1
-        try:
-            (output,) = self._session.run([self._output], {name: feed[name] for name in self._inputs})
-        except RUNTIME_ERRORS as error:
-            raise ModelError(f"{self._path} failed on a batch of shape {shape}: {_line(error)}.") from error
-        return np.asarray(output, dtype=np.float32)
+            ids[place, :length] = row.ids
+            types[place, :length] = row.types
+            mask[place, :length] = 1
+        feed = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
+        return self._graph.run({name: feed[name] for name in self._graph.inputs})
+
+    def _check_inputs(self) -> None:
+        inputs = self._graph.inputs
+        if not _NEEDED <= inputs.keys() <= _KNOWN or set(inputs.values()) != {"int64"}:
+            listed = ", ".join(f"{name} {kind}" for name, kind in inputs.items()) or "none"
+            raise ModelError(
+                f"{self._path} is no graph over token ids: its inputs are {listed}; input_ids, attention_mask and, "
+                "where there are segments, token_type_ids are needed, all int64."
+            )
 
     def _check_output(self, profile: EncoderProfile | CrossEncoderProfile) -> None:
         """One run over two rows of different length; it also pays the first call's set-up before any user does."""
@@ -73,45 +118,36 @@ class Session:
         if not fits:
             raise ModelError(
                 f"{self._path} is not the {profile.kind} that models.yaml declares: for two rows of three tokens its "
-                f"output {self._output} has the shape {list(shape)}, and {expected} is needed."
+                f"output {self._graph.output} has the shape {list(shape)}, and {expected} is needed."
             )
 
 
-def _open(path: Path, profile: EncoderProfile | CrossEncoderProfile, provider: Provider) -> ort.InferenceSession:
-    wanted = _PROVIDERS[provider]
-    if wanted[0] not in ort.get_available_providers():
-        raise ModelError(f"This ONNX Runtime has no {wanted[0]}: install the extra `gpu` in place of `cpu`.")
-    options = ort.SessionOptions()
-    # One thread a call, several calls at once: robust when other processes need a core (performance.md 2.1).
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    # The arena keeps the peak of the largest batch for ever; our batches vary tenfold.
-    options.enable_cpu_mem_arena = False
-    # Plans are cached per input shape, and nearly every batch has a shape of its own.
-    options.enable_mem_pattern = False
-    # Fatal only: whatever goes wrong is raised, and the exception says what the log line would.
-    options.log_severity_level = 4
-    for key, value in profile.session_entries.items():
-        options.add_session_config_entry(key, value)
+def open_graph(path: Path, profile: EncoderProfile | CrossEncoderProfile, runtime: Runtime) -> Graph:
+    """The graph in `path` as `runtime` says; each library is imported only when it is the one."""
+    match runtime.library:
+        case "onnxruntime":
+            from services.inference.session_onnx import OnnxGraph
+
+            return OnnxGraph(path, profile.session_entries, runtime)
+        case "openvino":
+            if find_spec("openvino") is None:
+                raise ModelError("The engine `openvino` is not installed: install the extra `openvino`.")
+            from services.inference.session_openvino import OpenVinoGraph
+
+            return OpenVinoGraph(path, profile.precision, runtime)
+
+
+def pad_id(config_file: Path) -> int:
+    """The id that fills rows up, from a model's config.json, or what its family assumes; raises ModelError."""
     try:
-        session = ort.InferenceSession(path, options, providers=wanted)
-    except RUNTIME_ERRORS as error:
-        raise ModelError(f"{path} is not a graph that ONNX Runtime can open: {_line(error)}.") from error
-    if session.get_providers()[0] != wanted[0]:
-        # ONNX Runtime goes on without the provider when a library of it is missing, and only prints so.
-        raise ModelError(f"ONNX Runtime could not start {wanted[0]} for {path}: check the CUDA and cuDNN libraries.")
-    return session
-
-
-def _checked_inputs(session: ort.InferenceSession, path: Path) -> list[str]:
-    inputs = {value.name: value.type for value in session.get_inputs()}
-    if not _NEEDED <= inputs.keys() <= _KNOWN or set(inputs.values()) != {"tensor(int64)"}:
-        listed = ", ".join(f"{name} {kind}" for name, kind in inputs.items()) or "none"
-        raise ModelError(f"{path} is no BERT graph: its inputs are {listed}.")
-    return list(inputs)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")
+        config = json.loads(config_file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{config_file} is not the config.json of a model: {error}.") from error
+    if not isinstance(config, dict):
+        raise ModelError(f"{config_file} is not the config.json of a model: it holds no object.")
+    found = config.get("pad_token_id")
+    if found is None:
+        found = _PAD_ID_OF_FAMILY.get(str(config.get("model_type")), 0)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise ModelError(f"{config_file} names {found!r} as its pad_token_id, and a token id is needed.")
+    return found

@@ -1,0 +1,75 @@
+"""Graphs in ONNX Runtime: one thread a call, no arena."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort  # type: ignore[import-untyped]  # ships no types
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state  # type: ignore[import-untyped]  # as above
+
+from services.inference.profiles import ModelError
+from services.inference.session import Float32, Int64, Runtime
+
+_PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"]}
+
+# Everything that ONNX Runtime raises: it gives its errors no common base, and each release adds some.
+RUNTIME_ERRORS = tuple(
+    value for value in vars(runtime_state).values() if isinstance(value, type) and issubclass(value, Exception)
+)
+
+
+class OnnxGraph:
+    """Promises what Graph promises."""
+
+    def __init__(self, path: Path, entries: Mapping[str, str], runtime: Runtime) -> None:
+        """`entries`: session configuration entries of models.yaml."""
+        self._path = path
+        self._session = _open(path, entries, runtime)
+        # numpy's names: tensor(int64) is int64, tensor(float) stays as it is and is refused.
+        self.inputs = {
+            value.name: value.type.removeprefix("tensor(").removesuffix(")") for value in self._session.get_inputs()
+        }
+        self.output: str = self._session.get_outputs()[0].name
+
+    def run(self, feed: Mapping[str, Int64]) -> Float32:
+        """Thread-safe by ONNX Runtime's own promise."""
+        try:
+            (output,) = self._session.run([self.output], dict(feed))
+        except RUNTIME_ERRORS as error:
+            shape = next(iter(feed.values())).shape
+            raise ModelError(f"{self._path} failed on a batch of shape {shape}: {_line(error)}.") from error
+        return np.asarray(output, dtype=np.float32)
+
+
+def _open(path: Path, entries: Mapping[str, str], runtime: Runtime) -> ort.InferenceSession:
+    if runtime.arithmetic != "f32":
+        raise ModelError(f"ONNX Runtime computes in f32; {runtime.arithmetic} needs the engine `openvino`.")
+    wanted = _PROVIDERS[runtime.provider]
+    if wanted[0] not in ort.get_available_providers():
+        raise ModelError(f"This ONNX Runtime has no {wanted[0]}: install the extra `gpu` in place of `cpu`.")
+    options = ort.SessionOptions()
+    # One thread a call, several calls at once: robust when other processes need a core (performance.md 2.1).
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    # The arena keeps the peak of the largest batch for ever; our batches vary tenfold.
+    options.enable_cpu_mem_arena = False
+    # Plans are cached per input shape, and nearly every batch has a shape of its own.
+    options.enable_mem_pattern = False
+    # Fatal only: whatever goes wrong is raised, and the exception says what the log line would.
+    options.log_severity_level = 4
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
+    try:
+        session = ort.InferenceSession(path, options, providers=wanted)
+    except RUNTIME_ERRORS as error:
+        raise ModelError(f"{path} is not a graph that ONNX Runtime can open: {_line(error)}.") from error
+    if session.get_providers()[0] != wanted[0]:
+        # ONNX Runtime goes on without the provider when a library of it is missing, and only prints so.
+        raise ModelError(f"ONNX Runtime could not start {wanted[0]} for {path}: check the CUDA and cuDNN libraries.")
+    return session
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")
