@@ -76,6 +76,21 @@ test-integration: models ## the tests on real servers and processes, which they 
 test-acceptance: $(VENV)/.installed ## the figures of the SciFact runs that .ci/run has made, against their bars
 	$(BIN)/python -m pytest -m acceptance tests/acceptance
 
+PEERS := .cache/peers-venv
+UV_PEERS = $(BIN)/uv pip install --python $(PEERS)/bin/python --require-hashes
+$(PEERS)/.installed: services/reranker/bench/peers.txt services/reranker/bench/peers-unsorted.txt $(VENV)/.installed
+	@echo "Setting up $(PEERS) (once; torch brings 5 GB of CUDA libraries) ..."
+	@$(PYTHON) -m venv --clear $(PEERS)
+	@$(UV_PEERS) --requirement services/reranker/bench/peers.txt
+	@$(UV_PEERS) --no-deps --target $(PEERS)/unsorted --requirement services/reranker/bench/peers-unsorted.txt
+	@touch $@
+
+.PHONY: bench-rerank
+bench-rerank: models $(PEERS)/.installed ## the re-ranker against four libraries, then its memory [ROUNDS= LISTS= MAX_TOKENS= INT8= SHAPES=]
+	@$(BIN)/python -m services.reranker.bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LISTS),--lists $(LISTS)) \
+		$(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS)) $(if $(INT8),--int8 $(INT8))
+	@$(BIN)/python -m services.reranker.bench.memory $(if $(SHAPES),--shapes $(SHAPES)) $(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS))
+
 .PHONY: check-extras
 check-extras: models ## one clean environment per deployable: an undeclared dependency or import fails
 	$(BIN)/python -m pytest tests/integration/test_images.py

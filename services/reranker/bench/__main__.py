@@ -1,0 +1,143 @@
+"""`make bench-rerank`: ours against the libraries that people use, on one graph and the same lists, in one run.
+
+Exit status 1 when a contender's scores are not ours: then its cost is of something else, and no ratio of it is kept.
+"""
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.inference.profiles import GRAPH, MODELS_FILE, ROOT, ModelError, load_cross_encoder
+from services.reranker.bench import sgemm
+from services.reranker.bench.contender import ContenderError
+from services.reranker.bench.entrants import PEER_NAMES, Served, open_ours, open_peer
+from services.reranker.bench.findings import HTTP, OURS, SESSION, conclusions
+from services.reranker.bench.lists import Drawing, described, made_lists
+from services.reranker.bench.plain import make_plain
+from services.reranker.bench.report import REPORT, Model, Report, made, write
+from services.reranker.bench.run import Plan, run
+from services.reranker.bench.table import table
+from services.reranker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The command line, and where things lie."""
+
+    model: str
+    max_tokens: int | None
+    served: Served
+    int8: Served | None
+    peers: tuple[str, ...]
+    rounds: int
+    drawing: Drawing
+    models: Path = ROOT / ".models"
+    cache: Path = ROOT / ".cache" / "bench-rerank"
+    output: Path = REPORT
+
+
+def main() -> int:
+    """The exit status."""
+    asked = _parsed()
+    try:
+        report = bench(asked)
+    except (ContenderError, ModelError) as error:
+        sys.stderr.write(f"bench-rerank: {error}\n")
+        return 1
+    write(report, asked.output)
+    sys.stdout.write(f"\n{table(report)}\n\n{asked.output}\n")
+    return 1 if report.unequal else 0
+
+
+def bench(asked: Asked) -> Report:
+    """Makes the lists and the plain model, opens everybody, runs the rounds. Raises ContenderError, ModelError."""
+    begun = made()
+    profile = load_cross_encoder(MODELS_FILE, asked.model)
+    plain = make_plain(profile, asked.models / asked.model, asked.cache, asked.max_tokens or profile.max_tokens)
+    sets, left_out = made_lists(asked.drawing, plain)
+    no_int8 = why_no_int8(asked.int8)
+    int8 = None if no_int8 else asked.int8
+    log = asked.cache / "contenders.log"
+    with ExitStack() as stack:
+        contenders = open_ours(plain, asked.models, asked.served, int8, log)
+        for contender in contenders.values():
+            stack.callback(contender.close)
+        for name in asked.peers:
+            try:
+                contenders[name] = open_peer(name, plain, log)
+            except ContenderError as error:
+                left_out[name] = str(error)
+            else:
+                stack.callback(contenders[name].close)
+        peers = [name for name in asked.peers if name in contenders]
+        plan = Plan(asked.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION}, os.cpu_count() or 1)
+        measured = run(plan, contenders, sgemm.measured, _say)
+        about = {name: dict(contender.about) for name, contender in contenders.items()}
+    report = Report(
+        made=begun,
+        model=Model(
+            name=asked.model,
+            sha256=plain.profile.files[GRAPH],
+            source_sha256=plain.source_sha256,
+            max_tokens=plain.profile.max_tokens,
+        ),
+        sets={name: described(lists, plain) for name, lists in sets.items()},
+        left_out=left_out,
+        contenders=about,
+        largest_difference=dict(measured.differences),
+        sgemm_gflops=measured.sgemm_gflops,
+        turns=measured.turns,
+    )
+    return conclusions(report, asked.served.model, None if int8 is None else int8.name, no_int8)
+
+
+def why_no_int8(asked: Served | None) -> str | None:
+    """Why there is no ratio of int8, or None. Raises ModelError when the model named is not in models.yaml."""
+    if asked is None:
+        return "no int8 model was named (--int8 MODEL[@ENGINE])."
+    precision = load_cross_encoder(MODELS_FILE, asked.model).precision
+    if precision in ("int8-static", "int8-dynamic"):
+        return None
+    return f"{asked.model} does not compute in int8: models.yaml declares {precision}."
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _parsed() -> Asked:
+    served = Settings()
+    parser = argparse.ArgumentParser(prog="bench-rerank")
+    parser.add_argument("--model", default="minilm-l6-ce-v1", help="of models.yaml; made plain fp32 for everybody")
+    parser.add_argument("--max-tokens", type=int, help="of a pair, for everybody; the model's own when not given")
+    parser.add_argument(
+        "--int8", type=Served.parse, metavar="MODEL[@ENGINE]", help="ours in int8, as a model of models.yaml"
+    )
+    parser.add_argument(
+        "--served", type=Served.parse, default=Served(served.model, served.engine), metavar="MODEL[@ENGINE]"
+    )
+    parser.add_argument("--peers", nargs="*", default=list(PEER_NAMES), choices=list(PEER_NAMES))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--lists", type=int, default=3, help="of each set")
+    parser.add_argument("--pairs", type=int, default=100, help="of each list")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=REPORT)
+    given = parser.parse_args()
+    return Asked(
+        model=given.model,
+        max_tokens=given.max_tokens,
+        served=given.served,
+        int8=given.int8,
+        peers=tuple(given.peers),
+        rounds=given.rounds,
+        drawing=Drawing(given.lists, given.pairs, given.seed),
+        output=given.output,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""The candidate lists that every contender scores: SciFact as BM25 finds it, and two mixes of lengths.
+
+`short` and `mixed` are made on the spot: words of our own collection, read in place, up to drawn numbers of tokens. How
+long they are matters, what they say does not. Everything follows from the seed.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+
+import numpy as np
+
+from services.inference.profiles import CONFIG, ROOT, TOKENIZER
+from services.inference.tokens import Tokens
+from services.reranker.bench.findings import padding
+from services.reranker.bench.plain import Plain, gflop_per_pair
+from services.reranker.bench.report import Lists
+
+WORKSHOP = ROOT / "evaluator" / "collections" / "bicycle-workshop"
+SCIFACT = ROOT.parent / "shared" / "datasets" / "scifact"
+
+# Tokens of a pair, log-normal: mean and sigma. Both means and the sigma of `mixed` are those of performance.md 2.1; the
+# sigma of `short` is ours: its lists then pad as much as that section's, 1.8 in batches of 32.
+SHAPES: dict[str, tuple[float, float]] = {"short": (80.0, 0.35), "mixed": (137.0, 0.8)}
+FEWEST_TOKENS = 16
+K1, B = 0.9, 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateList:
+    """One query and the passages that a first stage found for it."""
+
+    query: str
+    passages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How many lists of each set, how many pairs of each list, and the seed of whatever is drawn."""
+
+    lists: int
+    pairs: int
+    seed: int
+
+
+def made_lists(drawing: Drawing, plain: Plain) -> tuple[dict[str, list[CandidateList]], dict[str, str]]:
+    """Every set by its name, and those that cannot be made with the reason."""
+    tokens = Tokens(plain.folder / TOKENIZER, plain.profile.max_tokens)
+    sets = {name: drawn(name, drawing, plain.profile.max_tokens, tokens) for name in SHAPES}
+    if not SCIFACT.is_dir():
+        return sets, {"scifact": "../shared/datasets/scifact is not here, so no lists were made of it."}
+    # Between the two others, as the issue names them.
+    return {"short": sets["short"], "scifact": scifact(SCIFACT, drawing), "mixed": sets["mixed"]}, {}
+
+
+def described(lists: Sequence[CandidateList], plain: Plain) -> Lists:
+    """The numbers of tokens, as the model gets them, and the work that they are."""
+    tokens = Tokens(plain.folder / TOKENIZER, plain.profile.max_tokens)
+    lengths = []
+    for each in lists:
+        first, *others = tokens.ids([each.query, *each.passages])
+        lengths.append([len(tokens.pair(first, ids).ids) for ids in others])
+    flat = [length for of_list in lengths for length in of_list]
+    return Lists(
+        lists=len(lists),
+        pairs=len(lengths[0]),
+        mean_tokens=float(np.mean(flat)),
+        p95_tokens=float(np.percentile(flat, 95)),
+        most_tokens=max(flat),
+        padding=padding(lengths),
+        gflop_per_pair=float(np.mean([gflop_per_pair(plain.folder / CONFIG, length) for length in flat])),
+    )
+
+
+def drawn(name: str, drawing: Drawing, most_tokens: int, tokens: Tokens) -> list[CandidateList]:
+    """Lists whose pairs have log-normal numbers of tokens, about SHAPES[name], at most `most_tokens`."""
+    mean, sigma = SHAPES[name]
+    random = np.random.default_rng([drawing.seed, list(SHAPES).index(name)])
+    words = words_of(WORKSHOP / "corpus.jsonl")
+    sizes = [len(ids) for ids in tokens.ids(words)]
+    stream = cycle(range(len(words)))
+    queries = islice(cycle(_texts(WORKSHOP / "queries.jsonl").values()), drawing.lists)
+    made = []
+    for query in queries:
+        own = len(tokens.pair(tokens.ids([query])[0], []).ids)
+        wanted = random.lognormal(math.log(mean) - sigma**2 / 2, sigma, size=drawing.pairs)
+        passages = []
+        for length in np.clip(wanted, FEWEST_TOKENS, most_tokens):
+            chosen, left = [], round(float(length)) - own
+            while left > 0:
+                place = next(stream)
+                chosen.append(words[place])
+                left -= sizes[place]
+            passages.append(" ".join(chosen))
+        made.append(CandidateList(query, tuple(passages)))
+    return made
+
+
+def scifact(directory: Path, drawing: Drawing) -> list[CandidateList]:
+    """The BM25 top of a seeded sample of SciFact's test queries, best first. Raises OSError when it is not there."""
+    documents = list(_documents(directory / "corpus.jsonl").values())
+    queries = _texts(directory / "queries.jsonl")
+    rows = (directory / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    judged = sorted({row.split("\t")[0] for row in rows})
+    chosen = np.random.default_rng(drawing.seed).choice(judged, size=min(drawing.lists, len(judged)), replace=False)
+    index = Bm25(documents)
+    return [
+        CandidateList(queries[each], tuple(documents[place] for place in index.top(queries[each], drawing.pairs)))
+        for each in chosen
+    ]
+
+
+class Bm25:
+    """The textbook's BM25 over lower-case words: enough to get candidates as long as a first stage's are."""
+
+    def __init__(self, documents: Sequence[str]) -> None:
+        counted = [Counter(_lower(each)) for each in documents]
+        lengths = np.array([each.total() for each in counted], dtype=np.float64)
+        self._norms = K1 * (1 - B + B * lengths / lengths.mean())
+        self._postings: dict[str, list[tuple[int, int]]] = {}
+        for place, words in enumerate(counted):
+            for word, times in words.items():
+                self._postings.setdefault(word, []).append((place, times))
+
+    def top(self, query: str, depth: int) -> list[int]:
+        """The places of the best documents, best first; equal scores by place."""
+        scores = np.zeros(len(self._norms))
+        for word in _lower(query):
+            postings = self._postings.get(word, [])
+            rarity = math.log(1 + (len(scores) - len(postings) + 0.5) / (len(postings) + 0.5))
+            for place, times in postings:
+                scores[place] += rarity * times / (times + self._norms[place])
+        return [int(place) for place in np.argsort(-scores, kind="stable")[:depth]]
+
+
+def words_of(corpus: Path) -> list[str]:
+    """Every word of a collection, in its order."""
+    return [word for text in _documents(corpus).values() for word in text.split()]
+
+
+def _documents(corpus: Path) -> dict[str, str]:
+    """`<title> <text>` by id."""
+    return {line["_id"]: f"{line.get('title', '')} {line['text']}" for line in _lines(corpus)}
+
+
+def _texts(queries: Path) -> dict[str, str]:
+    return {line["_id"]: line["text"] for line in _lines(queries)}
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def _lower(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())

@@ -1,0 +1,71 @@
+"""Ours as a contender: `python -m services.reranker.bench.ours {scorer,session} MODELS_FILE`, settings by RERANKER_*.
+
+`scorer` is what the service's own composition root opens: tokeniser, batches, workers. `session` is the most that this
+engine gives here: rows made beforehand, off the clock, and only their batches run.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+from services.chassis.deadlines import MOST_MS, Deadline
+from services.inference import profiles
+from services.inference.batcher import form, restored
+from services.inference.cores import available_cores
+from services.inference.profiles import TOKENIZER, load_cross_encoder
+from services.inference.score import activated
+from services.inference.session import Runtime, Session
+from services.inference.tokens import Row, Tokens
+from services.inference.workers import Workers
+from services.reranker.app import open_scorer
+from services.reranker.bench.peer import Prepare, serve, whole
+from services.reranker.settings import Settings
+
+
+def scorer(settings: Settings) -> tuple[Prepare, dict[str, str]]:
+    """The scorer that the service would serve, without HTTP."""
+    opened, runner = open_scorer(settings), asyncio.Runner()
+
+    def score(query: str, passages: Sequence[str]) -> Sequence[float]:
+        return runner.run(opened.score(query, passages, Deadline.after_ms(MOST_MS)))
+
+    return whole(score), {"model": opened.model, "max_tokens": "models.yaml", **_about(settings)}
+
+
+def session(settings: Settings) -> tuple[Prepare, dict[str, str]]:
+    """The graph alone, on as many threads as the service has, in the batches that the service forms."""
+    profile, folder = load_cross_encoder(profiles.MODELS_FILE, settings.model), settings.models / settings.model
+    threads = settings.threads or available_cores()
+    graph = Session(profile, folder, Runtime(settings.engine, settings.device, settings.arithmetic, threads))
+    tokens, workers, runner = Tokens(folder / TOKENIZER, profile.max_tokens), Workers(threads), asyncio.Runner()
+
+    def prepare(query: str, passages: Sequence[str]) -> Callable[[], Sequence[float]]:
+        first, *others = tokens.ids([query, *passages])
+        rows = [tokens.pair(first, ids) for ids in others]
+        return partial(_run, rows)
+
+    def _run(rows: Sequence[Row]) -> Sequence[float]:
+        batches = form([len(row.ids) for row in rows], settings.max_batch_tokens, batchable=profile.batchable)
+        calls = [partial(graph.run, [rows[place] for place in batch]) for batch in batches]
+        outputs = runner.run(workers.run(calls))
+        return restored(batches, [activated(output, profile).tolist() for output in outputs])
+
+    return prepare, {"model": profile.name, "max_tokens": "models.yaml", **_about(settings)}
+
+
+def _about(settings: Settings) -> dict[str, str]:
+    return {
+        "threads": f"{settings.threads or available_cores()} workers of one thread",
+        "engine": f"{settings.engine} {version(settings.engine)}, {settings.arithmetic}",
+        "tokenizers": version("tokenizers"),
+    }
+
+
+if __name__ == "__main__":
+    what, models_file = sys.argv[1:]
+    # The service reads the models.yaml of this repository; here it is the bench's own, with the plain model in it.
+    profiles.MODELS_FILE = Path(models_file)
+    serve(partial({"scorer": scorer, "session": session}[what], Settings()))

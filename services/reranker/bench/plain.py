@@ -1,0 +1,171 @@
+"""The one model that everybody in the bench gets: a plain fp32 graph, in a folder that every library can open.
+
+Our served files hold int8 weights that are computed with in fp32; no peer is asked to know how. Dequantised once, the
+same numbers are an ordinary fp32 graph. The torch backend cannot read a graph, so its weights are named and written
+beside it; that they are the same is what the bench's comparison of the scores shows.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import yaml
+from numpy.typing import NDArray
+from onnx import numpy_helper
+from safetensors.numpy import save_file
+
+from services.inference.digests import file_sha256
+from services.inference.profiles import (
+    CHECKPOINT,
+    CONFIG,
+    GRAPH,
+    TOKENIZER,
+    CrossEncoderProfile,
+    DirectorySource,
+    ModelError,
+)
+
+# The name of the model in the models.yaml of the bench, and of its folder.
+PLAIN = "plain"
+# What the peers read beside the graph, the tokenizer and the configuration.
+_SPECIAL = {
+    "unk_token": "[UNK]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+}
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Where it lies: `folder` for the peers, `models_file` and `folder.parent` for ours."""
+
+    profile: CrossEncoderProfile
+    folder: Path
+    models_file: Path
+    source_sha256: str  # of the graph that was made plain
+    torch: str | None  # None, or why there is no checkpoint for the torch backend
+
+
+def make_plain(profile: CrossEncoderProfile, source: Path, directory: Path, max_tokens: int) -> Plain:
+    """Writes `directory`/models.yaml and `directory`/plain from the model in `source`; takes below a second or two.
+
+    fastembed needs model.onnx, config.json, tokenizer.json and tokenizer_config.json (whose `model_max_length` is its
+    only token limit); FlashRank special_tokens_map.json too; sentence-transformers model.safetensors for torch.
+    Raises ModelError when the graph computes in int8, or the model is no BERT.
+    """
+    folder = directory / PLAIN
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    graph = dequantised(onnx.load(source / GRAPH))
+    (folder / GRAPH).write_bytes(graph.SerializeToString(deterministic=True))
+    for name in (CONFIG, TOKENIZER):
+        shutil.copyfile(source / name, folder / name)
+    limits = {"tokenizer_class": "BertTokenizer", "model_max_length": max_tokens, "do_lower_case": True}
+    _write(folder / "tokenizer_config.json", limits | _SPECIAL)
+    _write(folder / "special_tokens_map.json", _SPECIAL)
+    missing = None
+    try:
+        save_file(checkpoint(graph), folder / CHECKPOINT, metadata={"format": "pt"})
+    except ModelError as error:
+        missing = str(error)
+    files = {name: file_sha256(folder / name) for name in (GRAPH, CONFIG, TOKENIZER)}
+    plain = profile.model_copy(
+        update={
+            "name": PLAIN,
+            "max_tokens": max_tokens,
+            "precision": "fp32",
+            "activation": "none",
+            "session_entries": {},
+            "files": files,
+            "sources": (DirectorySource(kind="directory", path=str(folder)),),
+        }
+    )
+    return Plain(plain, folder, models_file(plain, directory / "models.yaml"), profile.files[GRAPH], missing)
+
+
+def models_file(profile: CrossEncoderProfile, path: Path) -> Path:
+    """`path`, written as a models.yaml with this one model."""
+    path.write_text(yaml.safe_dump({"models": [profile.model_dump(mode="json")]}, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def dequantised(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with every DequantizeLinear of a stored weight replaced by the fp32 weight it gives."""
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    if any(node.op_type.startswith(("QuantizeLinear", "DynamicQuantize", "QLinear")) for node in model.graph.node):
+        raise ModelError("This graph quantises its activations, so it has no fp32 equal: choose its fp32 sister.")
+    nodes, used = [], set[str]()
+    for node in model.graph.node:
+        if node.op_type != "DequantizeLinear":
+            nodes.append(node)
+            continue
+        if not all(name in stored for name in node.input):
+            raise ModelError(f"{node.name or node.output[0]} dequantises what is computed, not a stored weight.")
+        tensors = [numpy_helper.to_array(stored[name]) for name in node.input]
+        weight = _dequantised(tensors, next((each.i for each in node.attribute if each.name == "axis"), 1))
+        model.graph.initializer.append(numpy_helper.from_array(weight, node.output[0]))
+        used |= set(node.input)
+    kept = [tensor for tensor in model.graph.initializer if tensor.name not in used]
+    for field, values in (("node", nodes), ("initializer", kept)):
+        model.graph.ClearField(field)
+        getattr(model.graph, field).extend(values)
+    return model
+
+
+def checkpoint(model: onnx.ModelProto) -> dict[str, Array]:
+    """The weights under the names of transformers' BertForSequenceClassification.
+
+    An export keeps the names of biases and renames the matrices (and transposes them), so each matrix is named after
+    the bias that is added to its product. Raises ModelError when a matrix has none.
+    """
+    arrays: Mapping[str, Array] = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+    named = {bare: arrays[name] for name in arrays if (bare := _bare(name)) is not None}
+    for node in model.graph.node:
+        if node.op_type != "MatMul" or node.input[1] not in arrays or _bare(node.input[1]) is not None:
+            continue
+        added = [each for each in model.graph.node if each.op_type == "Add" and node.output[0] in each.input]
+        biases = [bare for each in added for name in each.input if name in arrays and (bare := _bare(name)) is not None]
+        if len(biases) != 1 or not biases[0].endswith(".bias"):
+            raise ModelError(f"{node.input[1]} has no bias to be named after, so torch cannot be given these weights.")
+        named[biases[0].removesuffix("bias") + "weight"] = np.ascontiguousarray(arrays[node.input[1]].T)
+    if "classifier.weight" not in named or "bert.embeddings.word_embeddings.weight" not in named:
+        raise ModelError("The weights do not have the names of a BERT classifier, so torch cannot be given them.")
+    return named
+
+
+def gflop_per_pair(config_file: Path, tokens: int) -> float:
+    """Multiplications and additions of one pair of `tokens` tokens, in 10^9 (performance.md, section 4)."""
+    config = json.loads(config_file.read_bytes())
+    layers, hidden, inner = (config[name] for name in ("num_hidden_layers", "hidden_size", "intermediate_size"))
+    linear = 2 * tokens * (4 * hidden**2 + 2 * hidden * inner)
+    return float(layers * (linear + 4 * tokens**2 * hidden)) / 1e9
+
+
+def _dequantised(tensors: list[NDArray[np.generic]], axis: int) -> Array:
+    """(values - zero point) * scale along `axis`, as ONNX defines DequantizeLinear."""
+    values, scale = tensors[0].astype(np.float32), tensors[1].astype(np.float32)
+    zero = tensors[2].astype(np.float32) if len(tensors) == 3 else np.zeros_like(scale)
+    if scale.ndim == 1:
+        shape = [1] * values.ndim
+        shape[axis] = -1
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
+    return (values - zero) * scale
+
+
+def _bare(name: str) -> str | None:
+    """`bert.…` or `classifier.…` without what an exporting wrapper put before it; None for names of another kind."""
+    found = re.search(r"(?:^|\.)((?:bert|classifier)\..+)$", name)
+    return found[1] if found else None
+
+
+def _write(path: Path, values: Mapping[str, object]) -> None:
+    path.write_text(json.dumps(values, indent=1), encoding="utf-8")

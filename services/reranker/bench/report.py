@@ -1,0 +1,210 @@
+"""The file of the bench, `.runs/bench-rerank.json`: what was measured, on what, and every raw number. Version 1."""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from services.contracts.base import Count, Wire
+from services.inference.cores import available_cores
+from services.inference.profiles import ROOT
+from services.reranker.bench.ratios import Interval
+
+# Two fp32 runs of one graph differ by the order of their additions, not by more.
+MOST_DIFFERENCE = 1e-5
+
+REPORT = ROOT / ".runs" / "bench-rerank.json"
+
+
+class ReportError(Exception):
+    """The file on disk is no report; the message says what to do."""
+
+
+class Machine(Wire):
+    """Where it ran."""
+
+    system: str
+    cpu: str
+    cores: Count  # that this process may use
+    memory_bytes: Count
+
+
+class Made(Wire):
+    """How and when: what must be known to run it again."""
+
+    started_utc: str
+    command: str
+    git_commit: str | None
+    git_dirty: bool | None
+    python: str
+    packages: dict[str, str]
+    machine: Machine
+
+
+class Model(Wire):
+    """The graph that every contender of `ratios` got."""
+
+    name: str
+    sha256: str  # of the plain fp32 graph
+    source_sha256: str  # of the graph in models.yaml that it was made from
+    max_tokens: Count
+
+
+class Lists(Wire):
+    """One set of candidate lists. `padding`: computed over real tokens, for batches of 32 in the order given."""
+
+    lists: Count
+    pairs: Count
+    mean_tokens: float
+    p95_tokens: float
+    most_tokens: Count
+    padding: float
+    gflop_per_pair: float
+
+
+class Turn(Wire):
+    """One contender over all lists of one set, once. One entry a list."""
+
+    round: Count
+    set: str
+    contender: str
+    cpu_s: tuple[float, ...]
+    wall_s: tuple[float, ...]
+    foreign: float  # share of all cores that others used meanwhile
+    quiet: bool  # foreign at most load.FOREIGN_LIMIT
+
+
+class Cost(Wire):
+    """Ratios of CPU seconds and of wall time. Of a peer: its cost over ours."""
+
+    cpu: Interval
+    wall: Interval
+
+
+class Floor(Wire):
+    """Ours against what the cores can do at most (performance.md, section 4)."""
+
+    sgemm_gflops: float  # of one thread per CPU second; median over the rounds
+    floor_pairs_per_s: dict[str, float]  # by set, all cores
+    pairs_per_s: dict[str, Interval]  # by set, wall time
+    share_by_wall: dict[str, Interval]
+    share_by_cpu: dict[str, Interval]  # FLOP per CPU second over sgemm's: foreign load hardly touches it
+
+
+class Http(Wire):
+    """Pairs a second of the service, from request to answer, over those of its session alone."""
+
+    model: str
+    share: dict[str, Interval]  # by set
+    cpu: dict[str, Interval]  # CPU seconds of the service over those of the session's process
+
+
+class Int8(Wire):
+    """Ours in fp32 over ours in int8, by set; or why there is none."""
+
+    served: str | None  # model@engine
+    reason: str | None
+    by_set: dict[str, Cost] = {}
+
+
+class Memory(Wire):
+    """Resident bytes of the service, before, during and after (memory.py)."""
+
+    served: str  # model@engine
+    max_tokens: Count  # of a pair; each text of the burst has so many
+    burst_texts: Count
+    before: Count
+    after_each_quarter_s: tuple[Count, ...]
+    burst_ratio: float  # the least within 5 s after the burst, over before
+    shapes: Count
+    shapes_first: Count  # after the warm-up
+    shapes_last: Count
+    shapes_most: Count
+    growth: float  # last over first, minus 1
+
+
+class Report(Wire):
+    """Sections are empty until the command that fills them has run."""
+
+    version: Literal[1] = 1
+    made: Made
+    model: Model | None = None
+    sets: dict[str, Lists] = {}
+    left_out: dict[str, str] = {}  # sets and peers that could not take part, and why
+    contenders: dict[str, dict[str, str]] = {}
+    largest_difference: dict[str, float] = {}  # by contender: of any score to ours in fp32
+    ratios: dict[str, dict[str, Cost] | Interval | None] = Field(
+        default={},
+        description="by peer and set; `int8_over_fp32` is one interval of CPU seconds over all sets, or null",
+    )
+    floor: Floor | None = None
+    http: Http | None = None
+    int8: Int8 | None = None
+    sgemm_gflops: tuple[float, ...] = ()  # of one thread per CPU second, one a round
+    turns: tuple[Turn, ...] = ()
+    memory: Memory | None = None
+
+    @property
+    def unequal(self) -> dict[str, float]:
+        """The contenders whose scores are not those that they should equal, and by how much."""
+        return {name: found for name, found in self.largest_difference.items() if not found < MOST_DIFFERENCE}
+
+
+def made() -> Made:
+    """Now, here."""
+    commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    return Made(
+        started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=shlex.join([Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]),
+        git_commit=commit,
+        git_dirty=None if status is None else bool(status),
+        python=platform.python_version(),
+        packages={name: version(name) for name in ("onnxruntime", "tokenizers", "numpy")},
+        machine=Machine(
+            system=platform.platform(),
+            cpu=_cpu(),
+            cores=available_cores(),
+            memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        ),
+    )
+
+
+def read(path: Path) -> Report | None:
+    """The report that is there, if any. Raises ReportError when what is there is none."""
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise ReportError(f"{path} is no report of this version: remove it and run `make bench-rerank`.") from error
+
+
+def write(report: Report, path: Path) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".new")
+    scratch.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    scratch.replace(path)
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):  # no git here
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
