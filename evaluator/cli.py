@@ -1,11 +1,12 @@
 """The command line: one command per step, `run` for all of them, `demo` for a first look, `serve` for the service."""
 
 import asyncio
+import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, TypedDict, TypeVar, Unpack, get_type_hints
 
 import typer
 
@@ -25,96 +26,89 @@ RUNS = Path(".runs")
 INVALID_RUN = 3
 
 T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., None])
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
 Name = Annotated[str, typer.Argument(help="A bundled experiment (demo, scifact, nfcorpus) or a YAML file.")]
 Gateway = Annotated[str, typer.Option("--gateway", envvar="GATEWAY_URL", help="Where the gateway is.")]
 Runs = Annotated[Path, typer.Option("--runs", envvar="EVALUATOR_RUNS", help="The folder that holds the runs.")]
 Run = Annotated[Path | None, typer.Option("--run", help="The folder of one run.")]
-DatasetPath = Annotated[str | None, typer.Option("--dataset", envvar="DATASET", help="A directory in BEIR layout.")]
-Collection = Annotated[str | None, typer.Option(help="The collection's name; without it, the directory's.")]
-Split = Annotated[str | None, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv.")]
-Pipelines = Annotated[str | None, typer.Option(envvar="PIPELINES", help="Some of the pipelines: bm25,dense.")]
-Preset = Annotated[str | None, typer.Option(envvar="PRESET", help="A lexical preset instead of the pipeline's own.")]
-Queries = Annotated[int | None, typer.Option(envvar="QUERIES", help="How many judged queries, drawn with the seed.")]
-Depth = Annotated[int | None, typer.Option(envvar="DEPTH", help="Hits a query, 1 to 1000.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of every sample.")]
-Rebuild = Annotated[bool, typer.Option("--rebuild", help="Load into a new generation in any case.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Refuse what reading the dataset would otherwise count.")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait until the gateway is ready.")]
 
 
+class Asked(TypedDict):
+    """Options in place of what the experiment's file says; None: as it says."""
+
+    dataset: Annotated[str | None, typer.Option(envvar="DATASET", help="A directory in BEIR layout.")]
+    pipelines: Annotated[str | None, typer.Option(envvar="PIPELINES", help="Some of the pipelines: bm25,dense.")]
+    preset: Annotated[str | None, typer.Option(envvar="PRESET", help="A lexical preset instead of the pipeline's own.")]
+    queries: Annotated[int | None, typer.Option(envvar="QUERIES", help="How many judged queries, drawn with the seed.")]
+    depth: Annotated[int | None, typer.Option(envvar="DEPTH", help="Hits a query, 1 to 1000.")]
+
+
+class AskedInFull(Asked):
+    """All of them."""
+
+    collection: Annotated[str | None, typer.Option(help="The collection's name; without it, the directory's.")]
+    split: Annotated[str | None, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv.")]
+    seed: Annotated[int | None, typer.Option(help="Seed of every sample.")]
+    rebuild: Annotated[bool | None, typer.Option("--rebuild", help="Load into a new generation in any case.")]
+    strict: Annotated[
+        bool | None, typer.Option("--strict", help="Refuse what reading the dataset would otherwise count.")
+    ]
+
+
+def spelled_out(options: type[Asked]) -> Callable[[Command], Command]:
+    """Typer reads options off a signature: the keys of `options` stand in it where the command has `**asked`."""
+
+    def decorated(command: Command) -> Command:
+        *own, _ = inspect.signature(command).parameters.values()
+        asked = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+            for name, option in get_type_hints(options, include_extras=True).items()
+        ]
+        command.__signature__ = inspect.Signature([*own, *asked])  # type: ignore[attr-defined]  # inspect heeds it
+        return command
+
+    return decorated
+
+
 @app.command()
+@spelled_out(AskedInFull)
 def run(
     experiment: Name,
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
-    dataset: DatasetPath = None,
-    collection: Collection = None,
-    split: Split = None,
-    pipelines: Pipelines = None,
-    preset: Preset = None,
-    queries: Queries = None,
-    depth: Depth = None,
-    seed: Seed = None,
-    rebuild: Rebuild = False,
-    strict: Strict = False,
     wait: Wait = 120.0,
+    **asked: Unpack[AskedInFull],
 ) -> None:
     """All steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
     with _told():
-        chosen = _chosen(
-            experiment, dataset=dataset, collection=collection, split=split, pipelines=pipelines, preset=preset,
-            queries=queries, depth=depth, seed=seed, rebuild=rebuild or None, strict=strict or None,
-        )  # fmt: skip
-        folder = RunFolder.create(runs, chosen)
+        folder = RunFolder.create(runs, _chosen(experiment, **asked))
         _tell(folder, _over(gateway, wait, lambda client: evaluate(client, folder)))
 
 
 @app.command()
-def demo(
-    gateway: Gateway = GATEWAY,
-    runs: Runs = RUNS,
-    dataset: DatasetPath = None,
-    pipelines: Pipelines = None,
-    preset: Preset = None,
-    queries: Queries = None,
-    depth: Depth = None,
-    wait: Wait = 120.0,
-) -> None:
+@spelled_out(Asked)
+def demo(gateway: Gateway = GATEWAY, runs: Runs = RUNS, wait: Wait = 120.0, **asked: Unpack[Asked]) -> None:
     """Our own collection, or any BEIR directory, through every pipeline, ending in a table. Exit status as of `run`."""
     with _told():
-        chosen = _chosen(
-            "demo", dataset=dataset, pipelines=pipelines, preset=preset, queries=queries, depth=depth
-        )  # fmt: skip
-        folder = RunFolder.create(runs, chosen)
+        folder = RunFolder.create(runs, _chosen("demo", **asked))
         _tell(folder, _over(gateway, wait, lambda client: evaluate(client, folder)))
 
 
 @app.command()
+@spelled_out(AskedInFull)
 def ingest(
     experiment: Name = "demo",
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
-    dataset: DatasetPath = None,
-    collection: Collection = None,
-    split: Split = None,
-    pipelines: Pipelines = None,
-    preset: Preset = None,
-    queries: Queries = None,
-    depth: Depth = None,
-    seed: Seed = None,
-    rebuild: Rebuild = False,
-    strict: Strict = False,
     wait: Wait = 120.0,
+    **asked: Unpack[AskedInFull],
 ) -> None:
     """Opens a run folder and loads the collection. Harmless to repeat: it completes what an interruption left."""
     with _told():
-        chosen = _chosen(
-            experiment, dataset=dataset, collection=collection, split=split, pipelines=pipelines, preset=preset,
-            queries=queries, depth=depth, seed=seed, rebuild=rebuild or None, strict=strict or None,
-        )  # fmt: skip
-        folder = RunFolder.create(runs, chosen)
+        folder = RunFolder.create(runs, _chosen(experiment, **asked))
         _over(gateway, wait, lambda client: ingest_step(client, folder))
         say(f"Next: python -m evaluator rank --run {folder.path}")
 
