@@ -5,15 +5,22 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
 
+from services.chassis import vendor_errors
 from services.chassis.app import create_app
 from services.chassis.deadlines import Deadline
+from services.chassis.errors import Wordings
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.contracts.health import Check
+from services.dense.dialects.openai import openai_router
+from services.dense.dialects.tei import tei_router
 from services.dense.encoder import Encoder
 from services.dense.routes import collection_router, document_router
 from services.dense.settings import Settings
 from services.vectorstore.store import VectorStore
+
+# Whose clients call at which path.
+WORDINGS: Wordings = {"/v1/embeddings": vendor_errors.openai, "/embed": vendor_errors.tei}
 
 
 def open_encoder(settings: Settings) -> Encoder:
@@ -72,6 +79,7 @@ def build_app(settings: Settings) -> FastAPI:
             async def readiness() -> tuple[Check, ...]:
                 return (await store.ready(), Check(name="encoder", ok=True, detail=encoder.stamp["model"]))
 
-            yield (collection_router(store, encoder), document_router(store, encoder)), readiness
+            own = (collection_router(store, encoder), document_router(store, encoder))
+            yield (*own, openai_router(encoder), tei_router(encoder)), readiness
 
-    return create_app("dense", settings, Instruments(), opened)
+    return create_app("dense", settings, Instruments(), opened, WORDINGS)

@@ -1,7 +1,7 @@
 """The port of the dense service: what turns texts into vectors."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,8 @@ from services.chassis.deadlines import Deadline
 from services.vectorstore.store import Vector
 
 Vectors = NDArray[np.float32]
+# A model may put another prefix before each.
+Role = Literal["query", "passage"]
 
 
 class Encoder(Protocol):
@@ -30,12 +32,21 @@ class Encoder(Protocol):
         """All that decides its vectors: equal stamps give equal vectors."""
         ...
 
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of a text that the model reads; a longer one is cut."""
+        ...
+
     async def encode_query(self, text: str, deadline: Deadline) -> Vector:
         """One query: fp32 [dimension]."""
         ...
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
         """One row a passage, in their order: fp32 [passages, dimension]."""
+        ...
+
+    async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
+        """Tokens of each text, prefix and special ones among them, before anything is cut."""
         ...
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.dense.encoder import Vectors
+from services.dense.encoder import Role, Vectors
 from services.vectorstore.store import Vector
 
 DIMENSION = 256  # as many as a byte of the hash can name; stands in the stamp too
@@ -19,6 +19,7 @@ class HashingEncoder:
     """Promises what Encoder promises. A text without words becomes the zero vector, equally far from everything."""
 
     dimension = DIMENSION
+    max_tokens = 8_192
     stamp: Mapping[str, str] = {
         "model": "hashing",
         "weights_sha256": "none",
@@ -36,6 +37,10 @@ class HashingEncoder:
         _in_time(deadline)
         return np.array([_vector(text) for text in texts], dtype=np.float32).reshape(-1, DIMENSION)
 
+    async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
+        """The words of each text."""
+        return tuple(len(_WORD.findall(text)) for text in texts)
+
     async def close(self) -> None:
         """Owns nothing."""
 
@@ -47,7 +52,7 @@ def _in_time(deadline: Deadline) -> None:
 
 def _vector(text: str) -> Vector:
     vector = np.zeros(DIMENSION, dtype=np.float32)
-    for word in _WORD.findall(text.lower()):
+    for word in _WORD.findall(text.lower())[: HashingEncoder.max_tokens]:
         bucket, sign = blake2b(word.encode(), digest_size=2).digest()
         vector[bucket] += 1.0 if sign & 1 else -1.0
     length = np.linalg.norm(vector)

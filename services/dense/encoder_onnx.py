@@ -6,7 +6,7 @@ from pathlib import Path
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded, Overloaded, Unavailable
-from services.dense.encoder import Vectors
+from services.dense.encoder import Role, Vectors
 from services.inference.embed import TextEncoder
 from services.inference.model import Engine
 from services.inference.profiles import TOKENIZER, EncoderProfile
@@ -23,6 +23,7 @@ class OnnxEncoder:
         """Opens the model (blocking, below a second). Raises ModelError in one sentence."""
         self._texts = TextEncoder(profile, folder, Engine(provider=provider, threads=threads))
         self.dimension = profile.dimension
+        self.max_tokens = profile.max_tokens
         self.stamp = stamp_of(profile, self._texts.weights_sha256)
 
     async def encode_query(self, text: str, deadline: Deadline) -> Vector:
@@ -34,6 +35,11 @@ class OnnxEncoder:
         """With the model's passage prefix."""
         with _worker_errors():
             return await self._texts.encode_passages(texts, deadline.at)
+
+    async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
+        """Tokens of each text with the prefix of its role, before it is cut."""
+        with _worker_errors():
+            return tuple(await self._texts.lengths(texts, deadline.at, query=role == "query"))
 
     async def close(self) -> None:
         """Ends the workers after the micro-batches that they are in."""

@@ -41,6 +41,15 @@ class TextEncoder:
             return np.empty((0, self.profile.dimension), dtype=np.float32)
         return await self._encode([self.profile.passage_prefix + text for text in texts], deadline, urgent=False)
 
+    async def lengths(self, texts: Sequence[str], deadline: float | None = None, *, query: bool) -> list[int]:
+        """Tokens of each text, its prefix and special ones among them, before it is cut; raises as encode_query."""
+        prefix = self.profile.query_prefix if query else self.profile.passage_prefix
+
+        def lengths_of(chunk: list[str]) -> list[int]:
+            return [self._model.tokens.single_length(ids) for ids in self._model.tokens.ids(chunk)]
+
+        return await self._model.rows([prefix + text for text in texts], lengths_of, deadline, urgent=False)
+
     def close(self) -> None:
         """Stops the threads."""
         self._model.close()

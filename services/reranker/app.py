@@ -5,11 +5,15 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
 
+from services.chassis import vendor_errors
 from services.chassis.app import create_app
 from services.chassis.deadlines import Deadline
+from services.chassis.errors import Wordings
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.contracts.health import Check
+from services.reranker.dialects.cohere import cohere_v1_router, cohere_v2_router
+from services.reranker.dialects.tei import tei_router
 from services.reranker.routes import score_router
 from services.reranker.score_cache import ScoreCache
 from services.reranker.scorer import Scorer
@@ -19,6 +23,13 @@ from services.reranker.settings import Settings
 MB = 1_000_000
 # Four pairs of some hundred tokens: before anybody waits, the model is in memory and its pace is known.
 WARM_UP = ("the chain slips under load because the cassette is worn and its teeth are hooked " * 8,) * 4
+
+# Whose clients call at which path.
+WORDINGS: Wordings = {
+    "/v1/rerank": vendor_errors.cohere_or_jina,
+    "/v2/rerank": vendor_errors.cohere,
+    "/rerank": vendor_errors.tei,
+}
 
 
 def open_scorer(settings: Settings) -> Scorer:
@@ -56,8 +67,9 @@ def build_app(settings: Settings) -> FastAPI:
             async def readiness() -> tuple[Check, ...]:
                 return (Check(name="model", ok=True, detail=scorer.model),)
 
-            yield (score_router(scorer),), readiness
+            dialects = (cohere_v1_router(scorer), cohere_v2_router(scorer), tei_router(scorer))
+            yield (score_router(scorer), *dialects), readiness
         finally:
             await scorer.close()
 
-    return create_app("reranker", settings, Instruments(), opened)
+    return create_app("reranker", settings, Instruments(), opened, WORDINGS)

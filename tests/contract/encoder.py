@@ -49,6 +49,11 @@ class EncoderSuite:
         for passage, vector in zip(some, await encoder.encode_passages(some, soon()), strict=True):
             assert vector == pytest.approx(together[passage], abs=1e-6)
 
+    async def test_the_length_of_a_text_is_that_before_it_is_cut(self, encoder: Encoder) -> None:
+        lengths = await encoder.lengths(PASSAGES, "passage", soon())
+        assert lengths[3] >= 400 > lengths[0] > lengths[1] > lengths[2] >= 0
+        assert encoder.max_tokens > 0
+
     async def test_a_passed_deadline_ends_the_work(self, encoder: Encoder) -> None:
         with pytest.raises(DeadlineExceeded):
             await encoder.encode_passages(PASSAGES, Deadline.after_ms(0))

@@ -1,0 +1,1 @@
+"""The encoder in the words of other vendors' clients: OpenAI, and Text Embeddings Inference."""

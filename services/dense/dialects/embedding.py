@@ -1,0 +1,52 @@
+"""What both dialects share: the texts of a request, what they are encoded as, and the name of the model."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from services.chassis.deadlines import current_deadline
+from services.chassis.errors import BadInput
+from services.chassis.telemetry import timed
+from services.dense.encoder import Encoder, Role, Vectors
+
+
+def _as_texts(value: object) -> object:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list):
+        return texts
+    if any(isinstance(text, int | list) for text in texts):
+        raise ValueError("token ids are another tokenizer's than this model's; send texts")
+    if not all(texts):
+        raise ValueError("an empty text has no meaning to embed; leave it out")
+    return texts
+
+
+# A text or a list of them; as many as OpenAI takes.
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_texts), Field(min_length=1, max_length=2_048)]
+
+
+def served_model(encoder: Encoder) -> str:
+    """The model's name and the first 12 digits of its weights' sha256, as `name@hash`."""
+    return f"{encoder.stamp['model']}@{encoder.stamp['weights_sha256'][:12]}"
+
+
+def check_dimensions(asked: int | None, encoder: Encoder) -> None:
+    """Raises BadInput for another dimension than the model's own: nothing here was trained to be cut short."""
+    if asked is not None and asked != encoder.dimension:
+        raise BadInput(f"dimensions: this model gives {encoder.dimension}; send that, or leave it out.")
+
+
+async def embedded(encoder: Encoder, texts: Sequence[str], role: Role) -> Vectors:
+    """One row a text, in their order. Queries go one after the other, so that those of searches have their turn."""
+    with timed("encode"):
+        if role == "passage":
+            return await encoder.encode_passages(texts, current_deadline())
+        return np.stack([await encoder.encode_query(text, current_deadline()) for text in texts])
+
+
+async def lengths(encoder: Encoder, texts: Sequence[str], role: Role) -> tuple[int, ...]:
+    """Tokens of each text, before anything is cut."""
+    with timed("count"):
+        return await encoder.lengths(texts, role, current_deadline())

@@ -1,0 +1,67 @@
+"""`/embed` of Text Embeddings Inference."""
+
+from typing import Literal
+
+import numpy as np
+import orjson
+from fastapi import APIRouter, Response
+
+from services.chassis.app import router
+from services.chassis.errors import BadInput, BodyTooLarge
+from services.chassis.served_model import MODEL_HEADER
+from services.chassis.vendor_errors import TeiError
+from services.contracts.base import Wire
+from services.dense.dialects.embedding import Texts, check_dimensions, embedded, lengths, served_model
+from services.dense.encoder import Encoder, Role, Vectors
+
+
+class EmbedRequest(Wire):
+    """Texts above the model's limit are cut at their end, but where `truncate` is false they are refused.
+
+    `prompt_name` says whose prefix the model puts before the texts; without it they are passages.
+    """
+
+    inputs: Texts
+    normalize: bool = True
+    truncate: bool | None = None
+    truncation_direction: Literal["right", "Right"] = "right"
+    prompt_name: Literal["query", "passage", "document"] | None = None
+    dimensions: int | None = None
+
+
+def tei_router(encoder: Encoder) -> APIRouter:
+    """`POST /embed`."""
+    routes = router(TeiError)
+
+    @routes.post("/embed", response_model=list[list[float]])
+    async def embed(asked: EmbedRequest) -> Response:
+        check_dimensions(asked.dimensions, encoder)
+        unit = encoder.stamp.get("normalise") != "false"
+        if unit and not asked.normalize:
+            raise BadInput("normalize: this model's vectors have length 1; send true, or leave it out.")
+        role: Role = "query" if asked.prompt_name == "query" else "passage"
+        if asked.truncate is False:
+            await _refuse_long(encoder, asked, role)
+        vectors = await embedded(encoder, asked.inputs, role)
+        if asked.normalize and not unit:
+            vectors = _normalised(vectors)
+        body = orjson.dumps(list(vectors), option=orjson.OPT_SERIALIZE_NUMPY)
+        return Response(body, headers={MODEL_HEADER: served_model(encoder)}, media_type="application/json")
+
+    return routes
+
+
+async def _refuse_long(encoder: Encoder, asked: EmbedRequest, role: Role) -> None:
+    """Raises what TEI answers with its 413."""
+    for place, length in enumerate(await lengths(encoder, asked.inputs, role)):
+        if length > encoder.max_tokens:
+            raise BodyTooLarge(
+                f"inputs.{place}: has {length} tokens and the model reads {encoder.max_tokens}; "
+                "send less, or truncate: true."
+            )
+
+
+def _normalised(vectors: Vectors) -> Vectors:
+    """Rows of length 1; a zero row stays zero."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(norms > 0, norms, 1), dtype=np.float32)

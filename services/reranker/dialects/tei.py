@@ -1,0 +1,68 @@
+"""`/rerank` of Text Embeddings Inference."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Response
+from pydantic import Field, FiniteFloat
+
+from services.chassis.app import router
+from services.chassis.errors import BodyTooLarge
+from services.chassis.served_model import MODEL_HEADER
+from services.chassis.vendor_errors import TeiError
+from services.contracts.base import Count, QueryText, Wire
+from services.reranker.dialects.ranking import lengths, ranked
+from services.reranker.scorer import Scorer
+
+
+class TeiRerank(Wire):
+    """`raw_scores` asks for the model's own scores, which `/v1/score` gives, in place of those between 0 and 1.
+
+    Texts above the model's limit are cut at their end, but where `truncate` is false they are refused.
+    """
+
+    query: QueryText
+    texts: Annotated[tuple[str, ...], Field(min_length=1, max_length=1_000)]
+    raw_scores: bool = False
+    return_text: bool = False
+    truncate: bool | None = None
+    truncation_direction: Literal["right", "Right"] = "right"
+
+
+class Rank(Wire):
+    """A text by its place among those sent, and itself where the request has `return_text`."""
+
+    index: Count
+    score: FiniteFloat
+    text: str | None = None
+
+
+def tei_router(scorer: Scorer) -> APIRouter:
+    """`POST /rerank`."""
+    routes = router(TeiError)
+
+    @routes.post("/rerank", response_model_exclude_none=True)
+    async def rerank(asked: TeiRerank, response: Response) -> list[Rank]:
+        if asked.truncate is False:
+            await _refuse_long(scorer, asked)
+        found = await ranked(scorer, asked.query, asked.texts)
+        response.headers[MODEL_HEADER] = scorer.model
+        return [
+            Rank(
+                index=one.index,
+                score=one.score if asked.raw_scores else one.relevance,
+                text=asked.texts[one.index] if asked.return_text else None,
+            )
+            for one in found
+        ]
+
+    return routes
+
+
+async def _refuse_long(scorer: Scorer, asked: TeiRerank) -> None:
+    """Raises what TEI answers with its 413."""
+    for place, length in enumerate(await lengths(scorer, asked.query, asked.texts)):
+        if length > scorer.max_tokens:
+            raise BodyTooLarge(
+                f"texts.{place}: has {length} tokens with the query and the model reads {scorer.max_tokens}; "
+                "send less, or truncate: true."
+            )
