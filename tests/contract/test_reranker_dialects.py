@@ -1,5 +1,6 @@
 """The re-ranker as clients written for Cohere, Jina and Text Embeddings Inference find it."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,6 +156,21 @@ def test_a_document_without_its_text_is_named(v1: cohere.Client) -> None:
     with pytest.raises(cohere.BadRequestError) as caught:
         v1.rerank(model="m", query=QUERY, documents=["a", {"title": "b"}])
     assert "documents.1: text" in caught.value.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/v1/rerank", {"documents": ["a", {"text": "b", "note": "\ud800"}], "return_documents": True}),
+        ("/v2/rerank", {"documents": ["a"], "model": "\ud800"}),
+        ("/rerank", {"texts": ["a", "\ud800"], "return_text": True}),
+    ],
+)
+def test_what_no_answer_could_carry_back_is_refused(plain: httpx.Client, path: str, asked: dict[str, Any]) -> None:
+    body = json.dumps({"query": QUERY} | asked).encode()  # escaped, as a client that cut an emoji in two would
+    answer = plain.post(path, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert "lone surrogates" in answer.text
 
 
 def cohere_or_jina(answer: httpx.Response) -> str:

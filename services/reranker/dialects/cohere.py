@@ -16,6 +16,7 @@ from services.chassis.telemetry import request_id
 from services.chassis.vendor_errors import CohereError, CohereOrJinaError
 from services.contracts.base import Count, QueryText, Wire
 from services.reranker.dialects.ranking import Ranked, lengths, ranked
+from services.reranker.dialects.request import VendorRequest
 from services.reranker.scorer import Scorer
 
 # What Cohere bills: one search unit covers one query with up to so many documents.
@@ -31,7 +32,7 @@ def _as_object(document: object) -> object:
 Document = Annotated[dict[str, JsonValue], BeforeValidator(_as_object)]
 
 
-class _RerankRequest(Wire):
+class _RerankRequest(VendorRequest):
     query: QueryText
     documents: Annotated[tuple[Document, ...], Field(min_length=1, max_length=1_000)]
     top_n: Positive | None = None

@@ -11,10 +11,11 @@ from services.chassis.served_model import MODEL_HEADER
 from services.chassis.vendor_errors import TeiError
 from services.contracts.base import Count, QueryText, Wire
 from services.reranker.dialects.ranking import lengths, ranked
+from services.reranker.dialects.request import VendorRequest
 from services.reranker.scorer import Scorer
 
 
-class TeiRerank(Wire):
+class TeiRerank(VendorRequest):
     """`raw_scores` asks for the model's own scores, which `/v1/score` gives, in place of those between 0 and 1.
 
     Texts above the model's limit are cut at their end, but where `truncate` is false they are refused.
