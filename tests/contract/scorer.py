@@ -53,6 +53,13 @@ class ScorerSuite:
         with pytest.raises(DeadlineExceeded):
             await scorer.score(QUERY, PASSAGES * 50, Deadline.after_ms(0))
 
+    async def test_with_time_enough_partial_scores_are_all_scores(self, scorer: Scorer) -> None:
+        scores = await scorer.score_until(QUERY, PASSAGES, soon())
+        assert scores == pytest.approx(await scorer.score(QUERY, PASSAGES, soon()), abs=1e-6)
+
+    async def test_without_time_partial_scores_are_none_and_no_error(self, scorer: Scorer) -> None:
+        assert await scorer.score_until(QUERY, PASSAGES, Deadline.after_ms(0)) == (None,) * len(PASSAGES)
+
     async def test_the_length_of_a_pair_is_that_before_it_is_cut(self, scorer: Scorer) -> None:
         lengths = await scorer.lengths(QUERY, PASSAGES, soon())
         assert lengths[3] >= 400 > lengths[0] > lengths[2] > 0

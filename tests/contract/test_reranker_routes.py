@@ -1,9 +1,18 @@
 """The re-ranker over HTTP."""
 
+import asyncio
+from contextlib import asynccontextmanager
+
 import httpx
 import pytest
 
-from services.reranker.app import build_app
+from services.chassis.app import create_app
+from services.chassis.instruments import Instruments
+from services.contracts.rerank import ScoreRequest
+from services.inference.profiles import MODELS_FILE
+from services.reranker.app import build_app, open_scorer
+from services.reranker.routes import score_router
+from services.reranker.scorer_onnx import OnnxScorer
 from services.reranker.settings import Settings
 
 
@@ -42,3 +51,71 @@ async def test_it_is_ready_once_its_model_is_open(client: httpx.AsyncClient) -> 
     assert (await client.get("/readyz")).json()["checks"] == [
         {"name": "model", "ok": True, "detail": "overlap@000000000000"}
     ]
+
+
+async def test_where_part_of_the_scores_will_do_there_is_no_error_without_time(client: httpx.AsyncClient) -> None:
+    body = {"query": "red bicycle", "passages": ["a red bicycle", "a car"]}
+    hurried = {"x-deadline-ms": "5"}  # less than the way back takes
+    partial = await client.post("/v1/score", json={**body, "partial": True}, headers=hurried)
+    assert (partial.status_code, partial.json()["scores"]) == (200, [None, None])
+    assert (await client.post("/v1/score", json={**body, "partial": True})).json()["scores"] == [1.0, 0.0]
+
+
+async def test_a_score_given_before_is_remembered_and_the_answer_says_so() -> None:
+    app = build_app(Settings(scorer="overlap", score_cache_mb=1))
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://reranker") as client,
+    ):
+        first = await client.post("/v1/score", json={"query": "red", "passages": ["a red bicycle", "a car"]})
+        again = await client.post("/v1/score", json={"query": "red", "passages": ["a bus", "a red bicycle", "a car"]})
+        other = await client.post("/v1/score", json={"query": "car", "passages": ["a red bicycle", "a car"]})
+        fresh = await client.post(
+            "/v1/score", json={"query": "red", "passages": ["a car"]}, headers={"cache-control": "no-store"}
+        )
+        metrics = (await client.get("/metrics")).text
+    assert [one.headers.get("x-cached-results") for one in (first, again, other, fresh)] == ["0/2", "2/3", "0/2", None]
+    assert again.json()["scores"] == [0.0, 1.0, 0.0]
+    assert fresh.json()["scores"] == [0.0]
+    assert 'cached_results_total{outcome="hit"} 2.0' in metrics
+    assert 'cached_results_total{outcome="miss"} 5.0' in metrics
+
+
+async def test_what_a_vanished_caller_asked_for_is_not_scored() -> None:
+    scorer = open_scorer(Settings(models=MODELS_FILE.parent, threads=1))
+    assert isinstance(scorer, OnnxScorer)
+    workers = scorer._pairs._model._workers
+
+    @asynccontextmanager
+    async def opened():
+        yield (score_router(scorer),), None
+
+    app = create_app("reranker", Settings(), Instruments(), opened)
+    body = ScoreRequest(query="why does my chain slip", passages=("a worn cassette " * 90,) * 60)
+    messages = [{"type": "http.request", "body": body.model_dump_json().encode()}]
+    gone = asyncio.Event()
+
+    async def receive() -> dict[str, object]:
+        if messages:
+            return messages.pop()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict[str, object]) -> None:
+        answers.append(message)
+
+    answers: list[dict[str, object]] = []
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/score", "raw_path": b"/v1/score", "query_string": b"",
+        "headers": [(b"content-type", b"application/json")], "http_version": "1.1", "scheme": "http",
+    }  # fmt: skip
+    async with app.router.lifespan_context(app):
+        asking = asyncio.create_task(app(scope, receive, send))
+        async with asyncio.timeout(30):
+            while workers.pending < 20:  # noqa: ASYNC110  # of 30 micro-batches the first ones have begun
+                await asyncio.sleep(0.01)
+        gone.set()
+        await asking
+        assert workers.pending == 0
+    assert answers[0]["status"] == 499
+    await scorer.close()

@@ -25,6 +25,12 @@ class TestOverlap(ScorerSuite):
         return OverlapScorer()
 
 
+class TestCached(ScorerSuite):
+    @pytest.fixture
+    def scorer(self) -> Scorer:
+        return open_scorer(Settings(scorer="overlap", score_cache_mb=1))
+
+
 class TestOnnx(ScorerSuite):
     @pytest.fixture
     async def scorer(self) -> AsyncIterator[Scorer]:
@@ -40,7 +46,8 @@ async def test_more_work_than_may_wait_is_refused_at_once() -> None:
         first = asyncio.create_task(scorer.score(QUERY, PASSAGES * 40, soon()))
         await asyncio.sleep(0.3)
         with pytest.raises(Overloaded):
-            await scorer.score(QUERY, PASSAGES, soon())
+            await scorer.score(QUERY, PASSAGES * 40, soon())
+        assert len(await scorer.score(QUERY, PASSAGES[:1], soon())) == 1  # a small one has no need to wait for it
         assert len(await first) == len(PASSAGES) * 40
     finally:
         await scorer.close()

@@ -1,15 +1,22 @@
 """Texts in, vectors or scores out: of the text alone, whatever stands beside it or runs at the same time."""
 
 import asyncio
+import random
 import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from services.inference.embed import TextEncoder
 from services.inference.model import Engine
+from services.inference.pace import Pace
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.score import PairScorer
+from services.inference.session import Session
+from services.inference.tokens import Row
 from services.inference.workers import DeadlinePassed
 from tests.models import (
     CROSS_ENCODER,
@@ -48,6 +55,52 @@ def encoder():
     opened = TextEncoder(load_encoder(MODELS_FILE, ENCODER), fetched(ENCODER), Engine(threads=2))
     yield opened
     opened.close()
+
+
+class Laboured:
+    """A session that takes a millisecond a token."""
+
+    def __init__(self, inner: Session) -> None:
+        self._inner = inner
+
+    def run(self, rows: list[Row]) -> NDArray[np.float32]:
+        time.sleep(0.001 * len(rows) * max(len(row.ids) for row in rows))
+        return self._inner.run(rows)
+
+
+class Slow(Pace):
+    """A pace that is given, whatever is seen."""
+
+    def __init__(self, token_s: float) -> None:
+        super().__init__()
+        self.given_s = token_s
+
+    @property
+    def token_s(self) -> float:
+        return self.given_s
+
+
+@pytest.fixture(scope="module")
+def remembering(tmp_path_factory):
+    """The same model without and with a memory for token ids; its scores depend on every kept id and its place."""
+    folder = tmp_path_factory.mktemp("remembering")
+    nodes = [
+        *sum_of_ids("sum"),
+        constant("axis", [1]),
+        node("CumSum", ["input_ids", "one"], "running"),
+        constant("one", np.int64(1)),
+        node("Mul", ["running", "input_ids"], "weighed"),
+        node("Mul", ["weighed", "attention_mask"], "real"),
+        node("ReduceSum", ["real", "axis"], "total", keepdims=1),
+        node("Cast", ["total"], "wide", to=1),
+        node("Add", ["wide", "sum"], "logits"),
+    ]
+    nodes.insert(0, nodes.pop(3))
+    profile = tiny_cross_encoder(folder, nodes)
+    scorers = [PairScorer(profile, folder, Engine(threads=1), passage_bytes=size) for size in (0, 2_000)]
+    yield scorers
+    for scorer in scorers:
+        scorer.close()
 
 
 @pytest.fixture
@@ -108,6 +161,54 @@ async def test_a_deadline_ends_a_long_request_in_time(scorer):
     with pytest.raises(DeadlinePassed):
         await scorer.score(QUERY, PASSAGES * 50, start + 0.3)
     assert time.monotonic() - start < 1
+
+
+async def test_with_time_enough_partial_scores_are_all_scores(scorer):
+    partial = await scorer.score_until(QUERY, PASSAGES, time.monotonic() + 60)
+    assert partial == pytest.approx((await scorer.score(QUERY, PASSAGES)).tolist(), abs=1e-6)
+
+
+async def test_when_time_runs_out_the_first_ranks_are_scored_and_the_caller_is_not_kept(tmp_path, opened):
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
+    passages = [f"w{place % 90}" for place in range(400)]
+    complete = (await scorer.score("w1", passages)).tolist()
+    scorer._model._session = Laboured(scorer._model._session)
+    scorer._model._pace = Pace()
+    await scorer.score("w1", passages[:20])  # 100 tokens: now the pace is known
+    start = time.monotonic()
+    partial = await scorer.score_until("w1", passages, start + 0.5)  # for 2,000 tokens of 1 ms each
+    assert time.monotonic() - start < 2
+    depth = sum(score is not None for score in partial)
+    assert 0 < depth <= 100
+    assert partial == complete[:depth] + [None] * (400 - depth)
+
+
+async def test_what_cannot_be_reached_is_not_even_tokenised(tmp_path, opened):
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
+    scorer._model._pace = Slow(10.0)
+    scorer._model.tokens = None
+    assert await scorer.score_until("w1", ["w2 " * 9] * 5, time.monotonic() + 5) == [None] * 5
+
+
+async def test_a_result_that_is_not_finite_is_an_error_also_where_part_of_the_scores_would_do(tmp_path, opened):
+    nodes = [*sum_of_ids("sum"), constant("minus", np.float32(-1.0)), node("Mul", ["sum", "minus"], "negative")]
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, [*nodes, node("Sqrt", ["negative"], "logits")]), tmp_path)
+    with pytest.raises(ModelError, match="not finite"):
+        await scorer.score_until("w1", ["w1"], time.monotonic() + 60)
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10_000))
+def test_scores_from_remembered_ids_are_those_of_fresh_ones(remembering, seed):
+    async def scores():
+        chance = random.Random(seed)
+        words = [f"w{number}" for number in range(40)]
+        query = " ".join(chance.choices(words, k=chance.choice([1, 5, 31, 32, 33, 80])))
+        passages = [" ".join(chance.choices(words, k=chance.randrange(70))) for _ in range(6)]
+        return [(await scorer.score(query, passages)).tolist() for scorer in remembering for _ in range(2)]
+
+    first, *others = asyncio.run(scores())
+    assert all(other == first for other in others)
 
 
 async def test_prefixes_go_before_queries_and_passages(tmp_path, opened):
