@@ -32,13 +32,13 @@ def open_encoder(settings: Settings) -> Encoder:
             return HashingEncoder()
         case "onnx":
             from services.dense.encoder_onnx import OnnxEncoder
+            from services.inference.model import Engine
             from services.inference.profiles import MODELS_FILE, load_encoder
 
             return OnnxEncoder(
                 load_encoder(MODELS_FILE, settings.model),
                 settings.models / settings.model,
-                provider=settings.device,
-                threads=settings.threads,
+                Engine(settings.device, settings.threads, library=settings.engine, arithmetic=settings.arithmetic),
             )
 
 

@@ -1,4 +1,4 @@
-"""The encoder that serves: an encoder of models.yaml in ONNX Runtime."""
+"""The encoder that serves: an encoder of models.yaml, in ONNX Runtime or OpenVINO."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from services.dense.encoder import Role, Vectors
 from services.inference.embed import TextEncoder
 from services.inference.model import Engine
 from services.inference.profiles import TOKENIZER, EncoderProfile
-from services.inference.session import Provider
+from services.inference.session import Arithmetic
 from services.inference.workers import DeadlinePassed, WorkersClosed
 from services.inference.workers import Overloaded as WorkersOverloaded
 from services.vectorstore.store import Vector
@@ -19,12 +19,12 @@ from services.vectorstore.store import Vector
 class OnnxEncoder:
     """Owns the session and its workers. Promises what Encoder promises."""
 
-    def __init__(self, profile: EncoderProfile, folder: Path, *, provider: Provider, threads: int | None) -> None:
+    def __init__(self, profile: EncoderProfile, folder: Path, engine: Engine) -> None:
         """Opens the model (blocking, below a second). Raises ModelError in one sentence."""
-        self._texts = TextEncoder(profile, folder, Engine(provider=provider, threads=threads))
+        self._texts = TextEncoder(profile, folder, engine)
         self.dimension = profile.dimension
         self.max_tokens = profile.max_tokens
-        self.stamp = stamp_of(profile, self._texts.weights_sha256)
+        self.stamp = stamp_of(profile, self._texts.weights_sha256, engine.arithmetic)
 
     async def encode_query(self, text: str, deadline: Deadline) -> Vector:
         """With the model's query prefix; its turn comes before that of passages."""
@@ -46,13 +46,16 @@ class OnnxEncoder:
         self._texts.close()
 
 
-def stamp_of(profile: EncoderProfile, weights_sha256: str) -> Mapping[str, str]:
-    """All that decides the vectors of a model; where it is run, and on how many threads, does not."""
+def stamp_of(profile: EncoderProfile, weights_sha256: str, arithmetic: Arithmetic = "f32") -> Mapping[str, str]:
+    """All that decides the vectors of a model; which library runs it, where, and on how many threads, does not.
+
+    In f32 the libraries agree but for rounding (the last digits of a component); in bf16 a vector is another one.
+    """
     return {
         "model": profile.name,
         "weights_sha256": weights_sha256,
         "tokenizer_sha256": profile.files[TOKENIZER],
-        "precision": profile.precision,
+        "precision": profile.precision if arithmetic == "f32" else f"{profile.precision} in {arithmetic}",
         "pooling": profile.pooling,
         "normalise": str(profile.normalise).lower(),
         "query_prefix": profile.query_prefix,

@@ -46,10 +46,18 @@ def open_scorer(settings: Settings) -> Scorer:
             from services.reranker.scorer_onnx import OnnxScorer
 
             profile = load_cross_encoder(MODELS_FILE, settings.model)
-            engine = Engine(settings.device, settings.threads, settings.max_batch_tokens, settings.max_waiting_batches)
+            engine = Engine(
+                settings.device,
+                settings.threads,
+                settings.max_batch_tokens,
+                settings.max_waiting_batches,
+                settings.engine,
+                settings.arithmetic,
+            )
             folder = settings.models / settings.model
             scorer = OnnxScorer(profile, folder, engine, passage_bytes=settings.passage_cache_mb * MB)
-            stamp = f"{profile.precision} {profile.files[TOKENIZER]} {profile.max_tokens}"
+            made = (profile.precision, settings.engine, settings.arithmetic)
+            stamp = f"{made} {profile.files[TOKENIZER]} {profile.max_tokens}"
     if not settings.score_cache_mb:
         return scorer
     return CachedScorer(scorer, ScoreCache(f"{scorer.model} {stamp}", settings.score_cache_mb * MB))

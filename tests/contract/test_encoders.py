@@ -42,6 +42,14 @@ class TestOnnx(EncoderSuite):
         return onnx
 
 
+class TestOpenVino(EncoderSuite):
+    @pytest.fixture
+    async def encoder(self, models: Path) -> AsyncIterator[Encoder]:
+        encoder = open_encoder(Settings(models=models, engine="openvino"))
+        yield encoder
+        await encoder.close()
+
+
 async def test_a_query_does_not_wait_for_the_passages_before_it(onnx: Encoder) -> None:
     start = time.perf_counter()
     passages = asyncio.create_task(onnx.encode_passages(PASSAGES * 12, soon()))
@@ -60,6 +68,7 @@ def test_everything_that_decides_a_vector_is_in_the_stamp() -> None:
     for change in ({"pooling": "cls"}, {"query_prefix": "query: "}, {"passage_prefix": "passage: "}, {"max_tokens": 9}):
         assert stamp_of(profile.model_copy(update=change), "f" * 64) != stamp
     assert stamp_of(profile, "0" * 64) != stamp
+    assert stamp_of(profile, "f" * 64, "bf16") != stamp
 
 
 def test_a_model_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
