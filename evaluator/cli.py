@@ -9,11 +9,22 @@ from pathlib import Path
 from typing import Annotated, TypedDict, TypeVar, Unpack, get_type_hints
 
 import typer
+from pydantic import TypeAdapter
 
 from evaluator.client import GatewayClient, connected
 from evaluator.datasets import expect_dataset
+from evaluator.deadlines import DeadlineReport, sweep
+from evaluator.deadlines import table as table_of_deadlines
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, ingest_step, quality_step, rank_step, report_step, wait_until_ready
+from evaluator.evaluation import (
+    dataset_of,
+    evaluate,
+    ingest_step,
+    quality_step,
+    rank_step,
+    report_step,
+    wait_until_ready,
+)
 from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
 from evaluator.folder import LATEST, RunFolder
 from evaluator.progress import say
@@ -137,6 +148,32 @@ def report(runs: Runs = RUNS, run: Run = None) -> None:
     with _told():
         folder = RunFolder.open(run or runs / LATEST)
         _tell(folder, report_step(folder))
+
+
+@app.command()
+@spelled_out(AskedInFull)
+def deadlines(
+    experiment: Name,
+    at: Annotated[str, typer.Option(help="Milliseconds, in the order of the table.")] = "50,100,250,500,1000,2000",
+    gateway: Gateway = GATEWAY,
+    runs: Runs = RUNS,
+    wait: Wait = 120.0,
+    **asked: Unpack[AskedInFull],
+) -> None:
+    """Every query at every deadline, over a loaded collection; also left as deadlines.json among the runs."""
+    with _told():
+        chosen = _chosen(experiment, **asked)
+        try:
+            deadlines_ms = [int(part) for part in at.split(",")]
+        except ValueError as error:
+            raise EvaluationError(f"--at {at}: give whole milliseconds, for example 50,100,250") from error
+        dataset = dataset_of(chosen)
+        reports = _over(gateway, wait, lambda client: sweep(client, chosen, dataset, deadlines_ms))
+        runs.mkdir(parents=True, exist_ok=True)
+        (runs / "deadlines.json").write_text(
+            TypeAdapter(list[DeadlineReport]).dump_json(list(reports), indent=1).decode()
+        )
+        print("\n\n".join(table_of_deadlines(report) for report in reports))
 
 
 @app.command()

@@ -85,11 +85,13 @@ class GatewayClient:
         """A pipeline that the gateway serves by name."""
         return await self._ask(PipelineView, "GET", f"/v1/pipelines/{name}", QUERY_DEADLINE_MS)
 
-    async def search(self, collection: str, request: SearchRequest) -> TimedAnswer:
+    async def search(
+        self, collection: str, request: SearchRequest, deadline_ms: int = QUERY_DEADLINE_MS
+    ) -> TimedAnswer:
         """One query. The clock covers network and gateway, neither writing the request nor parsing the answer."""
         body = request.model_dump_json(exclude_unset=True).encode()
         started = time.perf_counter()
-        response = await self._send("POST", f"/v1/collections/{collection}/search", QUERY_DEADLINE_MS, body)
+        response = await self._send("POST", f"/v1/collections/{collection}/search", deadline_ms, body)
         latency_ms = (time.perf_counter() - started) * 1000
         if response.status_code != 200:
             _refused(response)

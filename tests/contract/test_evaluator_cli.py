@@ -1,5 +1,6 @@
 """The command line: a table, files where they were promised, and an exit status that tells how it went."""
 
+import json
 import socket
 import threading
 import time
@@ -90,3 +91,22 @@ def test_what_cannot_be_done_is_said_in_one_line_and_exits_with_1(
     assert done.exit_code == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_sweep_over_deadlines_counts_late_and_lost_answers_as_empty(evaluator: Evaluator, tmp_path: Path) -> None:
+    assert evaluator("ingest").exit_code == 0
+    done = evaluator("deadlines", "demo", "--at", "1,60000", PIPELINES="bm25")
+    assert done.exit_code == 0, done.output
+    (hurried, patient) = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("| ")][2:]
+    assert [cell.strip() for cell in hurried[:3]] == ["1", "0.00%", "0.0000"]
+    assert patient[1].strip() == "100.00%"
+    assert float(patient[2]) > 0.5
+    (report,) = json.loads((tmp_path / "runs" / "deadlines.json").read_text())
+    assert report["pipeline"] == "bm25"
+    assert [one["deadline_ms"] for one in report["deadlines"]] == [1, 60_000]
+
+
+def test_deadlines_that_are_no_numbers_are_refused(evaluator: Evaluator) -> None:
+    done = evaluator("deadlines", "demo", "--at", "soon")
+    assert done.exit_code == 1
+    assert "whole milliseconds" in done.stderr

@@ -1,0 +1,149 @@
+"""What a shorter deadline costs: every query at every deadline, the share answered in time, and how good that is.
+
+Quality here is of what a caller with that deadline has: an answer that came late, or never, is an empty one.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from pydantic import FiniteFloat
+
+from evaluator.arms import Arm, resolve
+from evaluator.client import GatewayClient, GatewayError, TimedAnswer
+from evaluator.datasets import Dataset
+from evaluator.errors import EvaluationError
+from evaluator.experiment import Experiment
+from evaluator.progress import progress
+from evaluator.quality import means, measure
+from evaluator.rank import choose, interleaved
+from services.contracts.base import Count, Wire
+from services.contracts.pipelines import Rerank, walk
+from services.contracts.query import SearchAnswer, SearchRequest
+
+METRIC = "nDCG@10"
+
+
+class AtDeadline(Wire):
+    """One deadline's figures. `scored` is how many candidates an answer's re-ranking scored, on average."""
+
+    deadline_ms: Count
+    queries: Count
+    in_time: FiniteFloat  # share of the queries
+    ndcg_at_10: FiniteFloat
+    scored: FiniteFloat
+    degraded: Count  # answers in time that say that they did less
+    lost: Count  # no answer at all
+    slowest_ms: FiniteFloat | None
+
+
+class DeadlineReport(Wire):
+    """A sweep over one pipeline and one collection."""
+
+    pipeline: str
+    fingerprint: str
+    collection: str
+    models: tuple[str, ...]
+    deadlines: tuple[AtDeadline, ...]
+
+
+async def sweep(
+    client: GatewayClient, experiment: Experiment, dataset: Dataset, deadlines_ms: Sequence[int]
+) -> tuple[DeadlineReport, ...]:
+    """One report a pipeline of the experiment; its collection must have been published. Raises EvaluationError.
+
+    One query at a time, the deadlines in turn, so that a busy spell of the machine meets all of them alike.
+    """
+    view = await client.collection(experiment.target)
+    if view.live is None:
+        raise EvaluationError(f"{experiment.target} has no published generation; ingest it first")
+    return tuple(
+        [
+            await _swept(client, experiment, dataset, arm, deadlines_ms)
+            for arm in await resolve(client, experiment, view)
+        ]
+    )
+
+
+async def _swept(
+    client: GatewayClient, experiment: Experiment, dataset: Dataset, arm: Arm, deadlines_ms: Sequence[int]
+) -> DeadlineReport:
+    queries, warmup = choose(list(dataset.judgments), list(dataset.queries), experiment)
+    for query in warmup:
+        await _answer(client, experiment, arm, dataset, query, max(deadlines_ms))
+    answers: list[dict[str, TimedAnswer | None]] = [{} for _ in deadlines_ms]
+    with progress(f"{arm.name} at {len(deadlines_ms)} deadlines", len(queries) * len(deadlines_ms), "queries") as done:
+        for number, query in interleaved(queries, len(deadlines_ms)):
+            answers[number][query] = await _answer(client, experiment, arm, dataset, query, deadlines_ms[number])
+            done(1)
+    every = [timed.answer for of_one in answers for timed in of_one.values() if timed is not None]
+    figures = [
+        await asyncio.to_thread(at_deadline, arm, dataset, queries, deadline_ms, of_one)
+        for deadline_ms, of_one in zip(deadlines_ms, answers, strict=True)
+    ]
+    return DeadlineReport(
+        pipeline=arm.name,
+        fingerprint=arm.pipeline.fingerprint,
+        collection=", ".join(sorted({answer.collection for answer in every})),
+        models=tuple(sorted({model for answer in every for model in answer.models.values()})),
+        deadlines=tuple(figures),
+    )
+
+
+async def _answer(
+    client: GatewayClient, experiment: Experiment, arm: Arm, dataset: Dataset, query: str, deadline_ms: int
+) -> TimedAnswer | None:
+    request = SearchRequest(
+        query=dataset.queries[query],
+        pipeline=arm.asked,
+        top=experiment.depth,
+        exclude_ids=(query,) if query in dataset.self_retrieved else (),
+    )
+    try:
+        return await client.search(experiment.target, request, deadline_ms)
+    except GatewayError as error:
+        if 400 <= error.status < 500 and error.status != 429:
+            raise EvaluationError(f"pipeline {arm.name}: {error}") from error
+        return None
+
+
+def at_deadline(
+    arm: Arm, dataset: Dataset, queries: Sequence[str], deadline_ms: int, answers: dict[str, TimedAnswer | None]
+) -> AtDeadline:
+    """The figures of the answers to `queries` at one deadline; None where there was no answer."""
+    given = {query: timed for query, timed in answers.items() if timed is not None}
+    in_time = {query: timed.answer for query, timed in given.items() if timed.latency_ms <= deadline_ms}
+    rankings = {query: tuple(hit.id for hit in answer.hits) for query, answer in in_time.items()}
+    reranks = {item.id: item.stage.top for item in walk(arm.pipeline) if isinstance(item.stage, Rerank)}
+    return AtDeadline(
+        deadline_ms=deadline_ms,
+        queries=len(queries),
+        in_time=len(in_time) / len(queries),
+        ndcg_at_10=means(measure(dataset.judgments, rankings, queries))[METRIC],
+        scored=sum(_scored(answer, reranks) for answer in in_time.values()) / max(1, len(in_time)),
+        degraded=sum(bool(answer.degraded) for answer in in_time.values()),
+        lost=len(queries) - len(given),
+        slowest_ms=max((timed.latency_ms for timed in given.values()), default=None),
+    )
+
+
+def _scored(answer: SearchAnswer, reranks: dict[str, int]) -> int:
+    """Candidates scored in all rerank stages: what a stage's flag says, else its `top`, as far as there are hits."""
+    flagged = {one.stage: one.done for one in answer.degraded}
+    return sum(flagged.get(stage, min(top, len(answer.hits))) for stage, top in reranks.items())
+
+
+def table(report: DeadlineReport) -> str:
+    """The report for a person."""
+    lines = [
+        f"{report.pipeline} over {report.collection}, {', '.join(report.models) or 'no model'}",
+        "",
+        "| deadline ms | in time | nDCG@10 | scored | degraded | lost | slowest ms |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for one in report.deadlines:
+        slowest = "" if one.slowest_ms is None else f"{one.slowest_ms:.0f}"
+        lines.append(
+            f"| {one.deadline_ms} | {one.in_time:.2%} | {one.ndcg_at_10:.4f} | {one.scored:.1f} "
+            f"| {one.degraded} | {one.lost} | {slowest} |"
+        )
+    return "\n".join(lines)
