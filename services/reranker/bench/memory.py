@@ -7,8 +7,8 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from services.reranker.bench.served import Service
 from services.reranker.bench.table import memory_lines
 from services.reranker.settings import Settings
 
-WITHIN_S = 5.0
 QUARTER_S = 0.25
 # Before the count of shapes begins, so that what is filled once (kernels, buffers, Python's own pools) is full.
 WARM_UP_SHARE = 0.1
@@ -48,26 +47,37 @@ class Texts:
         return CandidateList(QUERY, tuple(" ".join(self._words[place] for place in row) for row in places))
 
 
-def measure(service: Service, served: Served, texts: Texts, most: int, burst: int, shapes: int) -> Memory:
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is sent, and for how long memory is watched before and after it."""
+
+    most_tokens: int  # of a pair; each text of the burst has so many
+    burst: int  # texts
+    shapes: int
+    within_s: float = 5.0
+
+
+def measure(service: Service, served: Served, texts: Texts, load: Load) -> Memory:
     """The burst, then the shapes, on a service that has answered one usual request. Raises ContenderError."""
+    most, shapes = load.most_tokens, load.shapes
     service.score([texts.of(10, 100)])
-    before = service.rss_bytes
-    service.score([texts.of(burst, most)])
-    after = tuple(_watched(service))
+    before = _settled(service, load.within_s)
+    service.score([texts.of(load.burst, most)])
+    after = tuple(_watched(service, load.within_s))
     drawn = list(_shapes(shapes + round(shapes * WARM_UP_SHARE), most))
     for rows, tokens in drawn[shapes:]:
         service.score([texts.of(rows, tokens)])
-    first = highest = _settled(service)
+    first = highest = _settled(service, load.within_s)
     for number, (rows, tokens) in enumerate(drawn[:shapes], 1):
         service.score([texts.of(rows, tokens)])
         highest = max(highest, service.rss_bytes)
         if number % 500 == 0:
             _say(f"{number} of {shapes} shapes: {service.rss_bytes / 2**20:.1f} MiB")
-    last = _settled(service)
+    last = _settled(service, load.within_s)
     return Memory(
         served=served.name,
         max_tokens=most,
-        burst_texts=burst,
+        burst_texts=load.burst,
         before=before,
         after_each_quarter_s=after,
         burst_ratio=min(after) / before,
@@ -79,16 +89,16 @@ def measure(service: Service, served: Served, texts: Texts, most: int, burst: in
     )
 
 
-def _watched(service: Service) -> Iterator[int]:
+def _watched(service: Service, seconds: float) -> Iterator[int]:
     """Resident bytes every quarter of a second."""
-    for _ in range(round(WITHIN_S / QUARTER_S)):
+    for _ in range(round(seconds / QUARTER_S)):
         time.sleep(QUARTER_S)
         yield service.rss_bytes
 
 
-def _settled(service: Service) -> int:
-    """The median of the next five seconds: a single look may fall on a collection."""
-    return round(median(_watched(service)))
+def _settled(service: Service, seconds: float) -> int:
+    """What memory comes down to while nothing is asked."""
+    return min(_watched(service, seconds))
 
 
 def _shapes(count: int, most: int) -> Iterator[tuple[int, int]]:
@@ -111,7 +121,7 @@ def main() -> int:
         service = Service(listed, asked.served.environment, directory / "contenders.log")
         try:
             texts = Texts(ROOT / ".models" / profile.name / TOKENIZER, most)
-            memory = measure(service, asked.served, texts, most, asked.burst, asked.shapes)
+            memory = measure(service, asked.served, texts, Load(most, asked.burst, asked.shapes))
         finally:
             service.close()
     except (ContenderError, ModelError, ReportError) as error:

@@ -23,7 +23,9 @@ def table(report: Report) -> str:
         if isinstance(by_set, dict)
         for name, both in by_set.items()
     ]
-    parts.append(_aligned([["cost over ours, equal scores", "set", "CPU seconds", "wall", "largest difference"], *rows]))
+    parts.append(
+        _aligned([["cost over ours, equal scores", "set", "CPU seconds", "wall", "largest difference"], *rows])
+    )
     if report.int8 is not None:
         parts.append(_int8(report))
     if report.floor is not None:
