@@ -57,10 +57,10 @@ def tiny_encoder(folder: Path, nodes: Sequence[onnx.NodeProto], **changes: objec
 
 
 def tiny_cross_encoder(
-    folder: Path, nodes: Sequence[onnx.NodeProto], labels: int = 1, **changes: object
+    folder: Path, nodes: Sequence[onnx.NodeProto], labels: int = 1, segments: bool = True, **changes: object
 ) -> CrossEncoderProfile:
-    """A cross-encoder in `folder` whose `logits` [batch, labels] come from `nodes`."""
-    files = _tiny(folder, nodes, "logits", ["batch", labels])
+    """A cross-encoder in `folder` whose `logits` [batch, labels] come from `nodes`; `segments`: a third input."""
+    files = _tiny(folder, nodes, "logits", ["batch", labels], segments)
     return CrossEncoderProfile.model_validate(
         _shared(files) | {"kind": "cross-encoder", "activation": "none", "weight": 1.0} | changes
     )
@@ -148,11 +148,13 @@ def ids_as_hidden() -> list[onnx.NodeProto]:
     ]
 
 
-def _tiny(folder: Path, nodes: Sequence[onnx.NodeProto], output: str, shape: list[str | int]) -> dict[str, str]:
+def _tiny(
+    folder: Path, nodes: Sequence[onnx.NodeProto], output: str, shape: list[str | int], segments: bool = True
+) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
-        for name in ("input_ids", "attention_mask", "token_type_ids")
+        for name in ("input_ids", "attention_mask", *(["token_type_ids"] if segments else []))
     ]
     graph = helper.make_graph(
         list(nodes), "tiny", inputs, [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)]

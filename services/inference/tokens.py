@@ -144,4 +144,4 @@ def _find(ids: list[int], wanted: list[int], start: int, file: Path) -> int:
     for place in range(start, len(ids) - len(wanted) + 1):
         if wanted and ids[place : place + len(wanted)] == wanted:
             return place
-    raise ModelError(f"{file} does not put its special tokens around its inputs unchanged, so it is no BERT tokenizer.")
+    raise ModelError(f"{file} does not put its special tokens around its inputs unchanged, as those of encoders do.")

@@ -64,8 +64,12 @@ def test_a_fresh_clone_gets_every_default_model_without_a_hub():
 
 def test_every_model_on_the_hub_is_pinned_to_a_commit():
     hubs = [s for p in load_profiles(MODELS_FILE).values() for s in p.sources if isinstance(s, HubSource)]
-    assert {"sentence-transformers/all-MiniLM-L6-v2", "cross-encoder/ms-marco-MiniLM-L-6-v2"} == {
-        source.repository for source in hubs
+    assert {source.repository for source in hubs} == {
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "cross-encoder/ms-marco-MiniLM-L-6-v2",
+        "cross-encoder/ms-marco-TinyBERT-L2-v2",
+        "BAAI/bge-reranker-base",
+        "mixedbread-ai/mxbai-rerank-xsmall-v1",
     }
     assert all(len(source.revision) == 40 for source in hubs)
 
