@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 MAX_PADDED_TOKENS = 512
+# Batches are not made smaller than this for the sake of the other threads: each call has some cost of its own.
+LEAST_CAP = 128
 T = TypeVar("T")
 
 # The places, in the request, of the rows of one batch.
@@ -30,6 +32,11 @@ def form(lengths: Sequence[int], max_padded_tokens: int = MAX_PADDED_TOKENS, *, 
         batches.append(tuple(order[start : start + rows]))
         start += rows
     return batches
+
+
+def shared_cap(lengths: Sequence[int], threads: int, max_padded_tokens: int) -> int:
+    """The cap with which a small request is work for every thread, and not one batch for one of them."""
+    return min(max_padded_tokens, max(LEAST_CAP, -(-sum(lengths) // threads)))
 
 
 def in_tiers(

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.inference.batcher import MAX_PADDED_TOKENS, Batch, form, in_tiers, restored
+from services.inference.batcher import MAX_PADDED_TOKENS, Batch, form, in_tiers, restored, shared_cap
 from services.inference.cores import available_cores
 from services.inference.pace import Pace
 from services.inference.profiles import TOKENIZER, CrossEncoderProfile, EncoderProfile, ModelError
@@ -78,7 +78,9 @@ class OpenModel:
         `finish` gets one batch's output and its row lengths, on the model's threads. Raises ModelError when a result
         is not finite: such a score has no place in a ranking.
         """
-        batches = form([len(row.ids) for row in rows], self._max_padded_tokens, batchable=self._profile.batchable)
+        lengths = [len(row.ids) for row in rows]
+        cap = shared_cap(lengths, self._threads, self._max_padded_tokens)
+        batches = form(lengths, cap, batchable=self._profile.batchable)
         tasks = [partial(self._run, [rows[place] for place in batch], finish) for batch in batches]
         results = await self._workers.run(tasks, deadline, urgent=urgent)
         return np.array(restored(batches, results), dtype=np.float32)
@@ -103,7 +105,7 @@ class OpenModel:
         batches = in_tiers(
             lengths,
             tiers(lengths, self._threads, budget),
-            batch_cap(self._max_padded_tokens, budget),
+            batch_cap(shared_cap(lengths, self._threads, self._max_padded_tokens), budget),
             batchable=self._profile.batchable,
         )
 

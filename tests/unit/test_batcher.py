@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.batcher import form, restored
+from services.inference.batcher import form, restored, shared_cap
 
 LENGTHS = st.lists(st.integers(1, 600), max_size=200)
 CAPS = st.integers(1, 2048)
@@ -49,3 +49,18 @@ def test_the_longest_rows_come_first_and_equal_ones_in_their_order():
 def test_a_result_too_few_is_an_error_and_not_a_shifted_ranking():
     with pytest.raises(ValueError, match="zip"):
         restored([(0, 1)], [[1.0]])
+
+
+def test_a_small_request_is_shared_by_the_threads():
+    lengths = [70] * 10
+    batches = form(lengths, shared_cap(lengths, 2, 512))
+    assert [len(batch) for batch in batches] == [5, 5]
+
+
+@given(LENGTHS, CAPS, st.integers(1, 8))
+def test_sharing_never_goes_above_the_cap(lengths, cap, threads):
+    assert shared_cap(lengths, threads, cap) <= cap
+
+
+def test_a_request_of_few_tokens_is_not_torn_to_pieces():
+    assert shared_cap([10] * 5, 2, 512) == 128
