@@ -75,7 +75,7 @@ class PairScorer:
             first, *others = self._model.tokens.ids([query, *chunk])
             return [self._model.tokens.pair_length(first, ids) for ids in others]
 
-        return await self._model.rows(passages, lengths_of, deadline, urgent=False) if passages else []
+        return await self._model.rows(passages, lengths_of, deadline, urgent=True) if passages else []
 
     def close(self) -> None:
         """Stops the threads."""
