@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from services.inference.batcher import MAX_PADDED_TOKENS, Batch, form, in_tiers, restored, shared_cap
 from services.inference.cores import available_cores
+from services.inference.memory import WhenIdle
 from services.inference.pace import Pace
 from services.inference.profiles import TOKENIZER, CrossEncoderProfile, EncoderProfile, ModelError
 from services.inference.session import Arithmetic, Library, Provider, Runtime, Session
@@ -56,6 +57,7 @@ class OpenModel:
         # For what never waits for a micro-batch to end: an encoder's queries, a cross-encoder's tokenising. A request
         # that got its tokens late would find that the next micro-batches of a larger one had begun meanwhile.
         self._workers = Workers(self._threads, engine.max_pending, profile.name, urgent_threads=1)
+        self._idle = WhenIdle()
 
     async def rows(
         self, texts: Sequence[str], rows_of: Callable[[list[str]], list[T]], deadline: float | None, *, urgent: bool
@@ -80,9 +82,10 @@ class OpenModel:
         """
         lengths = [len(row.ids) for row in rows]
         cap = shared_cap(lengths, self._threads, self._max_padded_tokens)
-        batches = form(lengths, cap, batchable=self._profile.batchable)
+        batches = form(lengths, cap, batchable=self._session.batchable)
         tasks = [partial(self._run, [rows[place] for place in batch], finish) for batch in batches]
-        results = await self._workers.run(tasks, deadline, urgent=urgent)
+        with self._idle:
+            results = await self._workers.run(tasks, deadline, urgent=urgent)
         return np.array(restored(batches, results), dtype=np.float32)
 
     def budget(self, deadline: float) -> float:
@@ -106,7 +109,7 @@ class OpenModel:
             lengths,
             tiers(lengths, self._threads, budget),
             batch_cap(shared_cap(lengths, self._threads, self._max_padded_tokens), budget),
-            batchable=self._profile.batchable,
+            batchable=self._session.batchable,
         )
 
         def task(batch: Batch) -> list[Float32]:
@@ -115,7 +118,8 @@ class OpenModel:
                 raise Enough
             return self._run([rows[place] for place in batch], finish)
 
-        results = await self._workers.run_until([partial(task, batch) for batch in batches], deadline)
+        with self._idle:
+            results = await self._workers.run_until([partial(task, batch) for batch in batches], deadline)
         found: list[Float32 | None] = [None] * len(rows)
         for batch, of_batch in zip(batches, results, strict=True):
             for place, result in zip(batch, of_batch or (), strict=False):
@@ -135,4 +139,5 @@ class OpenModel:
 
     def close(self) -> None:
         """Stops the threads; waiting requests raise WorkersClosed."""
+        self._idle.close()
         self._workers.close()
