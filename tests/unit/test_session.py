@@ -180,6 +180,14 @@ def test_bf16_is_close_to_f32_or_refused_where_the_cpu_lacks_it():
     assert 1e-5 < np.abs(rounded - exact).max() < 0.1
 
 
+def test_rows_share_a_call_only_where_none_feels_the_others(tmp_path):
+    profile = tiny_cross_encoder(tmp_path, sum_of_ids("logits"))
+    dynamic = profile.model_copy(update={"precision": "int8-dynamic"})
+    assert Session(profile, tmp_path).batchable
+    assert not Session(dynamic, tmp_path).batchable
+    assert not Session(profile, tmp_path, Runtime("openvino")).batchable
+
+
 def test_both_libraries_give_the_same_but_for_rounding():
     folder, profile = fetched(CROSS_ENCODER), load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
     rows = [Row(list(range(1000, 1000 + length)), [0] * length) for length in (40, 7, 90)]

@@ -1,0 +1,238 @@
+"""`python -m services.reranker.training.quantise`: a cross-encoder in int8, its scores independent of batch-mates.
+
+Every product with a weight matrix is computed in int8: weights with one scale a column, activations with one scale for
+good, found on training pairs. What runs in ONNX Runtime and OpenVINO alike is plain QuantizeLinear/DequantizeLinear.
+Attention, normalisation, gelu, pooler and classifier stay fp32; tables of embeddings are stored as int8.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort  # type: ignore[import-untyped]  # ships no types
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from tqdm import tqdm
+
+from services.inference.digests import file_sha256
+from services.inference.profiles import CONFIG, GRAPH, TOKENIZER
+from services.inference.tokens import Row, Tokens
+from services.reranker.training.corpus import read_corpus
+
+Values = NDArray[np.float32]
+Constants = dict[str, Values]
+
+# Share of an activation's range that moves into the weights (SmoothQuant, arXiv 2211.10438, section 4): a few channels
+# before the wide layers are thirty times the others, and one scale for all would leave those to a handful of steps.
+MIGRATION = 0.5
+# Below this size a table of embeddings is not worth a scale.
+SMALLEST = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The smallest and the largest value of each channel of an activation: fp32 [channels] each."""
+
+    low: Values
+    high: Values
+
+    def joined(self, values: Values) -> "Range":
+        """This range, widened to hold `values` [rows, tokens, channels]."""
+        return Range(np.minimum(self.low, values.min(axis=(0, 1))), np.maximum(self.high, values.max(axis=(0, 1))))
+
+
+def quantised(model: onnx.ModelProto, rows: Sequence[Row]) -> onnx.ModelProto:
+    """The graph in static int8, with activation scales from `rows`; `model` is fp32, or int8 weights in fp32."""
+    plain = with_plain_weights(model)
+    return _with_int8_products(plain, ranges(plain, rows))
+
+
+def with_plain_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The graph with each DequantizeLinear of constants replaced by the fp32 values that it gives."""
+    constants = _constants(model.graph)
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        if node.op_type == "DequantizeLinear" and node.input[0] in constants:
+            constants[node.output[0]] = _dequantised(node, constants)
+        else:
+            nodes.append(node)
+    return _rebuilt(model, nodes, constants)
+
+
+def ranges(model: onnx.ModelProto, rows: Sequence[Row]) -> dict[str, Range]:
+    """The range of every activation that meets a weight matrix, over `rows` one by one (so that none is padded)."""
+    names = sorted({node.input[0] for node in _products(model.graph, _constants(model.graph))})
+    watched = onnx.ModelProto()
+    watched.CopyFrom(model)
+    watched.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
+    session = ort.InferenceSession(watched.SerializeToString(), providers=["CPUExecutionProvider"])
+    inputs = {value.name for value in session.get_inputs()}
+    found: dict[str, Range] = {}
+    for row in tqdm(rows, desc="calibrate", unit="pair"):
+        feed = {"input_ids": row.ids, "token_type_ids": row.types, "attention_mask": [1] * len(row.ids)}
+        given = {name: np.array([values], dtype=np.int64) for name, values in feed.items() if name in inputs}
+        for name, values in zip(names, session.run(names, given), strict=True):
+            if values.ndim == 3:  # one row a token; what is pooled is too little work to be worth an error
+                channels = np.zeros(values.shape[2], dtype=np.float32)
+                found[name] = found.get(name, Range(channels, channels)).joined(values)
+    return found
+
+
+def calibration_rows(training: Path, tokens: Tokens, number: int, seed: int) -> list[Row]:
+    """Questions of the training files with a relevant passage or any other, in turn, cut as the model will see them."""
+    corpus = read_corpus(training, seed)
+    draw = random.Random(seed)
+    asked = draw.sample([question for question in corpus.questions if question.relevant], number)
+    places = [
+        min(question.relevant) if turn % 2 else draw.randrange(len(corpus.passages))
+        for turn, question in enumerate(asked)
+    ]
+    pairs = [tokens.ids([question.text, corpus.passages[place]]) for question, place in zip(asked, places, strict=True)]
+    return [tokens.pair(query, passage) for query, passage in pairs]
+
+
+def _with_int8_products(model: onnx.ModelProto, seen: Mapping[str, Range]) -> onnx.ModelProto:
+    constants = _constants(model.graph)
+    products = [node for node in _products(model.graph, constants) if node.input[0] in seen]
+    matrices: dict[str, list[str]] = {}
+    for node in products:
+        matrices.setdefault(node.input[0], []).append(node.input[1])
+    chosen = {node.output[0] for node in products}
+    done: set[str] = set()
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        if node.output[0] in chosen:
+            activation, matrix = node.input
+            if activation not in done:
+                done.add(activation)
+                nodes += _int8_activation(activation, matrices[activation], seen[activation], constants)
+            nodes.append(_int8_matrix(matrix, constants))
+            node.input[:] = [f"{activation}.near", f"{matrix}.near"]
+        elif node.op_type == "Gather" and _is_table(node, constants):
+            nodes += _int8_table(node, constants)
+            continue
+        nodes.append(node)
+    used = {name for node in nodes for name in node.input}
+    return _rebuilt(model, nodes, {name: values for name, values in constants.items() if name in used})
+
+
+def _int8_activation(name: str, matrices: Sequence[str], seen: Range, constants: Constants) -> Iterator[onnx.NodeProto]:
+    """Evens out the channels, moves the factors into the `matrices`, and rounds to 256 steps."""
+    largest = np.maximum(np.maximum(-seen.low, seen.high), 1e-5)
+    weights = np.maximum(np.max([np.abs(constants[matrix]).max(axis=1) for matrix in matrices], axis=0), 1e-5)
+    factors = (largest**MIGRATION / weights ** (1 - MIGRATION)).astype(np.float32)
+    for matrix in matrices:
+        constants[matrix] = constants[matrix] * factors[:, None]
+    low, high = float(min(0, (seen.low / factors).min())), float(max(0, (seen.high / factors).max()))
+    scale = np.float32((high - low) / 255)
+    constants[f"{name}.evening"] = 1 / factors
+    constants[f"{name}.scale"] = np.array(scale)
+    constants[f"{name}.zero"] = np.array(np.rint(-low / scale), dtype=np.uint8)
+    steps = [f"{name}.scale", f"{name}.zero"]
+    yield _node("Mul", [name, f"{name}.evening"], f"{name}.even")
+    yield _node("QuantizeLinear", [f"{name}.even", *steps], f"{name}.int8")
+    yield _node("DequantizeLinear", [f"{name}.int8", *steps], f"{name}.near")
+
+
+def _int8_matrix(name: str, constants: Constants) -> onnx.NodeProto:
+    """[in, out], one scale a column; symmetric, so that the products need no correction for a zero point."""
+    values = constants[name]
+    scale = np.maximum(np.abs(values).max(axis=0), 1e-8).astype(np.float32) / 127
+    constants[f"{name}.int8"] = np.rint(values / scale).astype(np.int8)
+    constants[f"{name}.scale"] = scale
+    constants[f"{name}.zero"] = np.zeros(len(scale), dtype=np.int8)
+    return _node("DequantizeLinear", [f"{name}.int8", f"{name}.scale", f"{name}.zero"], f"{name}.near", axis=1)
+
+
+def _int8_table(node: onnx.NodeProto, constants: Constants) -> Iterator[onnx.NodeProto]:
+    """Gathers int8 rows and their scales, and multiplies: DequantizeLinear would do the whole table in every call."""
+    table, ids, out = node.input[0], node.input[1], node.output[0]
+    values = constants[table]
+    scale = np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-8).astype(np.float32) / 127
+    constants[f"{table}.int8"] = np.rint(values / scale).astype(np.int8)
+    constants[f"{table}.scale"] = scale
+    yield _node("Gather", [f"{table}.int8", ids], f"{out}.int8", axis=0)
+    yield _node("Cast", [f"{out}.int8"], f"{out}.whole", to=TensorProto.FLOAT)
+    yield _node("Gather", [f"{table}.scale", ids], f"{out}.scale", axis=0)
+    yield _node("Mul", [f"{out}.whole", f"{out}.scale"], out)
+
+
+def _is_table(node: onnx.NodeProto, constants: Mapping[str, Values]) -> bool:
+    values = constants.get(node.input[0])
+    along_rows = all(attribute.i == 0 for attribute in node.attribute if attribute.name == "axis")
+    return values is not None and values.ndim == 2 and values.size >= SMALLEST and along_rows
+
+
+def _products(graph: onnx.GraphProto, constants: Mapping[str, Values]) -> list[onnx.NodeProto]:
+    """The products of an activation and a weight matrix."""
+    return [
+        node
+        for node in graph.node
+        if node.op_type == "MatMul" and node.input[1] in constants and constants[node.input[1]].ndim == 2
+    ]
+
+
+def _dequantised(node: onnx.NodeProto, constants: Mapping[str, Values]) -> Values:
+    whole, scale, *zero = (constants[name] for name in node.input)
+    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
+    if scale.ndim:
+        shape = [-1 if place == axis % whole.ndim else 1 for place in range(whole.ndim)]
+        scale, zero = scale.reshape(shape), [values.reshape(shape) for values in zero]
+    centred = whole.astype(np.float32) - (zero[0].astype(np.float32) if zero else np.float32(0))
+    return np.asarray(centred * scale, dtype=np.float32)
+
+
+def _constants(graph: onnx.GraphProto) -> Constants:
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+
+
+def _node(kind: str, inputs: list[str], output: str, **attributes: int) -> onnx.NodeProto:
+    node = helper.make_node(kind, inputs, [output], name=output)
+    node.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
+    return node
+
+
+def _rebuilt(
+    model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], constants: Mapping[str, Values]
+) -> onnx.ModelProto:
+    used = {name for node in nodes for name in node.input}
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    del made.graph.node[:], made.graph.initializer[:]
+    made.graph.node.extend(nodes)
+    made.graph.initializer.extend(
+        numpy_helper.from_array(values, name) for name, values in constants.items() if name in used
+    )
+    return made
+
+
+def main() -> None:
+    """The command line; it ends with the lines that models.yaml needs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True, help="a folder with model.onnx in fp32 or int8-weights")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of the int8-static model")
+    parser.add_argument("--training", type=Path, required=True, help="the folder of the training files")
+    parser.add_argument("--pairs", type=int, default=400, help="training pairs that the scales are found on")
+    parser.add_argument("--max-tokens", type=int, default=256, help="as in models.yaml")
+    parser.add_argument("--seed", type=int, default=7)
+    chosen = parser.parse_args()
+    tokens = Tokens(chosen.model / TOKENIZER, chosen.max_tokens)
+    rows = calibration_rows(chosen.training, tokens, chosen.pairs, chosen.seed)
+    model = quantised(onnx.load(chosen.model / GRAPH), rows)
+    onnx.checker.check_model(model)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    (chosen.out / GRAPH).write_bytes(model.SerializeToString(deterministic=True))
+    for name in (TOKENIZER, CONFIG):
+        shutil.copyfile(chosen.model / name, chosen.out / name)
+    sys.stdout.write("precision: int8-static\nfiles:\n")
+    sys.stdout.writelines(f"  {name}: {file_sha256(chosen.out / name)}\n" for name in (GRAPH, TOKENIZER, CONFIG))
+
+
+if __name__ == "__main__":
+    main()
