@@ -6,7 +6,10 @@ Standard library only: it runs in the build stage before anything is installed.
 from dataclasses import dataclass
 from typing import Literal
 
-Runtime = Literal["cpu", "gpu"]
+Runtime = Literal["cpu", "gpu", "openvino"]
+
+# The extras that run models; `openvino` stands beside ONNX Runtime, as its setting can be turned back.
+_RUNTIMES: dict[Runtime, tuple[str, ...]] = {"cpu": ("cpu",), "gpu": ("gpu",), "openvino": ("cpu", "openvino")}
 
 # Read by a container's health check, so every image has it.
 _PROBE = "deploy/probe.py"
@@ -36,8 +39,8 @@ class Deployable:
         return ("python", "-m", self.module, *self.arguments)
 
     def extras(self, runtime: Runtime) -> tuple[str, ...]:
-        """The extras of pyproject.toml to install. Those that run models need an ONNX Runtime, `cpu` or `gpu`."""
-        return (self.extra, runtime) if self.models else (self.extra,)
+        """The extras of pyproject.toml to install: its own, and what runs models where it has some."""
+        return (self.extra, *_RUNTIMES[runtime]) if self.models else (self.extra,)
 
 
 DEPLOYABLES = {

@@ -20,6 +20,7 @@ LOCKS: dict[Runtime, Path] = {
     "cpu": ROOT / "requirements.lock",
     # The module `onnxruntime` comes from two distributions, so one lock cannot hold both.
     "gpu": ROOT / "deploy" / "requirements-gpu.lock",
+    "openvino": ROOT / "requirements.lock",
 }
 
 
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made.add_argument("deployable", choices=list(DEPLOYABLES))
         made.add_argument("folder", type=Path)
         if step == "environment":
-            made.add_argument("--runtime", choices=list(LOCKS), default="cpu", help="where ONNX Runtime computes")
+            made.add_argument("--runtime", choices=list(LOCKS), default="cpu", help="what runs models, and where")
     steps.add_parser("pin", help="the locked requirement of one distribution").add_argument("name")
     chosen = parser.parse_args(arguments)
     match chosen.step:

@@ -115,6 +115,8 @@ def probe(image: Image, path: str, port: int) -> bool:
 def test_every_module_finds_what_it_imports(image: Image, port: int) -> None:
     files = [file.relative_to(ROOT).with_suffix("") for file in reached_by(image.deployable) if file.stem != "__main__"]
     modules = sorted(".".join(file.parts).removesuffix(".__init__") for file in files)
+    # Imported only where the setting asks for OpenVINO, which the `cpu` images tested here do not have.
+    modules = [module for module in modules if module != "services.inference.session_openvino"]
     done = subprocess.run(
         [image.python, "-c", IMPORT_ALL, *modules],
         cwd=image.root / "app",
