@@ -102,7 +102,10 @@ def test_a_build_sees_nothing_but_code_and_locks() -> None:
 
 
 def test_both_locks_hold_the_same_versions_of_what_both_have() -> None:
-    cpu, gpu = (dict(re.findall(r"^(\S+)==(\S+)", lock.read_text("utf-8"), re.MULTILINE)) for lock in LOCKS.values())
+    cpu, gpu = (
+        dict(re.findall(r"^(\S+)==(\S+)", lock.read_text("utf-8"), re.MULTILINE))
+        for lock in (LOCKS["cpu"], LOCKS["gpu"])
+    )
     assert {name for name in cpu.keys() & gpu.keys() if cpu[name] != gpu[name]} == set()
     assert gpu.keys() - cpu.keys() >= {"onnxruntime-gpu"}
     assert "onnxruntime" not in gpu
