@@ -30,7 +30,9 @@ Constants = dict[str, Values]
 
 # Share of an activation's range that moves into the weights (SmoothQuant, arXiv 2211.10438, section 4): a few channels
 # before the wide layers are thirty times the others, and one scale for all would leave those to a handful of steps.
-MIGRATION = 0.5
+# On minilm-l6-ce-v1 the scores were off by 15 % of their deviation at 0.5, 6.1 % at 0.75, 4.4 to 5.4 % at 0.85 to 0.95
+# (52 pairs); most of what is left comes from gelu's outputs in the first three layers.
+MIGRATION = 0.9
 # Below this size a table of embeddings is not worth a scale.
 SMALLEST = 100_000
 
@@ -106,7 +108,9 @@ def _with_int8_products(model: onnx.ModelProto, seen: Mapping[str, Range]) -> on
     chosen = {node.output[0] for node in products}
     done: set[str] = set()
     nodes: list[onnx.NodeProto] = []
-    for node in model.graph.node:
+    for original in model.graph.node:
+        node = onnx.NodeProto()
+        node.CopyFrom(original)
         if node.output[0] in chosen:
             activation, matrix = node.input
             if activation not in done:
