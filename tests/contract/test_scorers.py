@@ -16,7 +16,7 @@ from services.reranker.scorer_overlap import OverlapScorer
 from services.reranker.settings import Settings
 from tests.contract.scorer import PASSAGES, QUERY, ScorerSuite, soon
 
-COMMITTED = MODELS_FILE.parent / "minilm-l6-ce-v1"
+COMMITTED = MODELS_FILE.parent / "minilm-l6-ce-v2"
 
 
 class TestOverlap(ScorerSuite):
@@ -40,7 +40,7 @@ class TestOnnx(ScorerSuite):
 
 
 async def test_more_work_than_may_wait_is_refused_at_once() -> None:
-    profile = load_cross_encoder(MODELS_FILE, "minilm-l6-ce-v1")
+    profile = load_cross_encoder(MODELS_FILE, "minilm-l6-ce-v2")
     scorer = OnnxScorer(profile, COMMITTED, Engine(threads=1, max_pending=1))
     try:
         first = asyncio.create_task(scorer.score(QUERY, PASSAGES * 40, soon()))
