@@ -62,6 +62,7 @@ class Laboured:
 
     def __init__(self, inner: Session) -> None:
         self._inner = inner
+        self.batchable = inner.batchable
 
     def run(self, rows: list[Row]) -> NDArray[np.float32]:
         time.sleep(0.001 * len(rows) * max(len(row.ids) for row in rows))
