@@ -63,12 +63,13 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=50)
     parser.add_argument("--queries", type=int, default=40, help="of each file")
     parser.add_argument("--max-tokens", type=int, default=256)
+    parser.add_argument("--precision", choices=("fp32", "int8-weights", "int8-static"), default="int8-weights")
     chosen = parser.parse_args()
     passages = json.loads((chosen.work / "passages.json").read_text())
     by_file: dict[str, list[Line]] = {}
     for line in read_lines(chosen.work / "groups.jsonl", held_out=True):
         by_file.setdefault(line["file"], []).append(line)
-    scorer = PairScorer(_profile(chosen.model, chosen.max_tokens), chosen.model, Engine())
+    scorer = PairScorer(_profile(chosen.model, chosen.max_tokens, chosen.precision), chosen.model, Engine())
     table: dict[str, dict[str, float]] = {}
     for file, lines in sorted(by_file.items()):
         sample = random.Random(1).sample(lines, min(chosen.queries, len(lines)))
@@ -79,7 +80,7 @@ def main() -> None:
     print("best weight", max(mean, key=lambda key: mean[key]))
 
 
-def _profile(folder: Path, max_tokens: int) -> CrossEncoderProfile:
+def _profile(folder: Path, max_tokens: int, precision: str) -> CrossEncoderProfile:
     """A models.yaml entry for a folder that has none yet."""
     return CrossEncoderProfile.model_validate(
         {
@@ -89,8 +90,8 @@ def _profile(folder: Path, max_tokens: int) -> CrossEncoderProfile:
             "activation": "none",
             "weight": 1.0,
             "max_tokens": max_tokens,
-            "precision": "int8-weights",
-            "session_entries": {"session.disable_quant_qdq": "1"},
+            "precision": precision,
+            "session_entries": {"session.disable_quant_qdq": "1"} if precision == "int8-weights" else {},
             "files": {name: file_sha256(folder / name) for name in ("model.onnx", "tokenizer.json", "config.json")},
             "sources": [{"kind": "directory", "path": str(folder)}],
         }
