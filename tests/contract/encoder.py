@@ -9,19 +9,7 @@ import pytest
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.dense.encoder import Encoder
-
-QUERY = "how to true a bent wheel"
-PASSAGES = (
-    "Truing a bent wheel means tightening and loosening spokes until the rim runs straight.",
-    "Bread dough rests twice.",
-    "",
-    "wheel " * 400,
-    "Räder zentrieren 🚲 — ein Rad, das eiert.",
-)
-
-
-def soon() -> Deadline:
-    return Deadline.after_ms(60_000)
+from tests.contract.passages import PASSAGES, QUERY, soon
 
 
 class EncoderSuite:

@@ -13,7 +13,8 @@ from services.dense.encoder_hashing import HashingEncoder
 from services.dense.encoder_onnx import stamp_of
 from services.dense.settings import Settings
 from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
-from tests.contract.encoder import PASSAGES, QUERY, EncoderSuite, soon
+from tests.contract.encoder import EncoderSuite
+from tests.contract.passages import PASSAGES, QUERY, soon
 from tests.models import ENCODER, fetched
 
 
