@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.backends import DECLARATION, DOCUMENTS, Fault, Stack, opened_stack
+from tests.backends import DECLARATION, DOCUMENTS, PATIENCE_MS, Fault, Stack, opened_stack
 
 RETRIEVES = [
     {"kind": "retrieve", "id": "bm25", "backend": "lexical", "on_failure": "skip"},
@@ -146,7 +146,7 @@ async def test_a_gone_reranker_leaves_the_fused_order_and_says_so(stack: Stack, 
     body = answer.json()
     assert ids(body) == fused
     assert [(d["stage"], d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("rerank", reason, 0, 5)]
-    assert answer.elapsed.total_seconds() < 1.0
+    assert answer.elapsed.total_seconds() < PATIENCE_MS.get(fault, 1_000) / 1_000
 
 
 @pytest.mark.parametrize(("fault", "reason"), FAULTS)
@@ -158,7 +158,7 @@ async def test_a_gone_dense_service_leaves_text_search_reranked_and_says_so(
     answer = await stack.search("fruit trees", "hybrid-rerank")
     assert ids(answer.json()) == reduced
     assert [(d["stage"], d["reason"]) for d in answer.json()["degraded"]] == [("dense", reason)]
-    assert answer.elapsed.total_seconds() < 1.0
+    assert answer.elapsed.total_seconds() < PATIENCE_MS.get(fault, 1_000) / 1_000
 
 
 @pytest.mark.parametrize(("fault", "reason"), FAULTS)
@@ -176,7 +176,7 @@ async def test_a_gone_lexical_service_takes_reranking_and_texts_with_it_and_says
         ("include", "no_document_store"),
     ]
     assert "text" not in body["hits"][0]
-    assert answer.elapsed.total_seconds() < 1.0
+    assert answer.elapsed.total_seconds() < PATIENCE_MS.get(fault, 1_000) / 1_000
 
 
 @pytest.mark.parametrize(("fault", "_"), FAULTS)
@@ -186,7 +186,7 @@ async def test_without_any_retriever_the_answer_is_a_503_in_time(stack: Stack, f
     assert answer.status_code == 503
     assert "retry-after" in answer.headers
     assert "bm25" in answer.json()["detail"]
-    assert answer.elapsed.total_seconds() < 1.0
+    assert answer.elapsed.total_seconds() < PATIENCE_MS.get(fault, 1_000) / 1_000
 
 
 @pytest.mark.parametrize(("pipeline", "backend"), [("bm25", "lexical"), ("dense", "dense"), ("bm25-rerank", "lexical")])
@@ -215,10 +215,9 @@ async def test_a_deadline_too_short_for_any_call_is_a_504(stack: Stack) -> None:
 
 
 async def test_short_deadlines_of_one_caller_close_nothing_to_others(stack: Stack) -> None:
-    stack.wires["reranker"].delay_s = 0.3
-    for _ in range(8):
-        body = (await stack.search("fruit", deadline_ms=200)).json()
-        assert body["degraded"][0]["reason"] == "timeout"
+    stack.wires["reranker"].delay_s = 1.2
+    answers = await asyncio.gather(*[stack.search("fruit", deadline_ms=1_000) for _ in range(8)])
+    assert {answer.json()["degraded"][0]["reason"] for answer in answers} == {"timeout"}
     assert (await stack.search("fruit", deadline_ms=5_000)).json()["degraded"] == []
 
 
@@ -254,7 +253,7 @@ async def test_one_lost_connection_is_repeated_and_never_seen(stack: Stack, faul
 
 async def test_a_timeout_is_never_repeated(stack: Stack) -> None:
     stack.wires["dense"].fault, stack.wires["dense"].faults_left = "hung", 1
-    assert (await stack.search("fruit", "dense", deadline_ms=200)).status_code == 503
+    assert (await stack.search("fruit", "dense", deadline_ms=1_000)).status_code == 503
 
 
 async def test_degradations_are_counted(stack: Stack) -> None:

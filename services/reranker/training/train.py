@@ -176,7 +176,8 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
     if watch and not begun:
         watch.note(step=0, arguments={key: str(value) for key, value in vars(chosen).items()}, lines=len(lines))
         watch.check(0)
-    for step, groups in enumerate(batches(lines, chosen.group, chosen.step, chosen.seed), start=1):
+    stream = batches(lines, chosen.group, chosen.step, chosen.seed)
+    for step, groups in enumerate(itertools.islice(stream, chosen.after // chosen.step, None), start=1):
         if step > steps:
             break
         if step <= begun:
@@ -269,6 +270,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="checkpoints and the result")
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--pairs", type=int, default=200_000, help="pairs to learn from in all")
+    parser.add_argument("--after", type=int, default=0, help="pairs of this seed that --start has already learned from")
     parser.add_argument("--group", type=int, default=8, help="candidates a question")
     parser.add_argument("--step", type=int, default=96, help="pairs a step")
     parser.add_argument("--rate", type=float, default=4e-5, help="peak learning rate, linear to 0")
