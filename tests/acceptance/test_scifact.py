@@ -47,3 +47,11 @@ def test_no_query_was_lost_and_nothing_was_degraded(first_stage: Report, reranke
     for run, queries in ((first_stage, 300), (reranked, 50)):
         for pipeline in run.pipelines.values():
             assert (pipeline.queries, pipeline.judged, pipeline.errors, pipeline.degraded) == (queries, queries, 0, 0)
+
+
+@pytest.mark.acceptance
+def test_reranking_lifts_bm25_and_costs_hybrid_nothing(reranked: Report) -> None:
+    ndcg = {name: pipeline.quality["nDCG@10"] or 0.0 for name, pipeline in reranked.pipelines.items()}
+    assert ndcg["bm25-rerank"] >= ndcg["bm25"] + 0.02
+    # 50 queries: the means of two good orders differ by a hundredth either way.
+    assert ndcg["hybrid-rerank"] >= ndcg["hybrid"] - 0.01

@@ -10,13 +10,11 @@ import random
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime as ort  # type: ignore[import-untyped]  # ships no types
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from tqdm import tqdm
 
@@ -24,29 +22,12 @@ from services.inference.digests import file_sha256
 from services.inference.profiles import CONFIG, GRAPH, TOKENIZER
 from services.inference.tokens import Row, Tokens
 from services.reranker.training.corpus import read_corpus
+from services.reranker.training.evening import Range, Values, steps
 
-Values = NDArray[np.float32]
 Constants = dict[str, Values]
 
-# Share of an activation's range that moves into the weights (SmoothQuant, arXiv 2211.10438, section 4): a few channels
-# before the wide layers are thirty times the others, and one scale for all would leave those to a handful of steps.
-# On minilm-l6-ce-v1 the scores were off by 15 % of their deviation at 0.5, 6.1 % at 0.75, 4.4 to 5.4 % at 0.85 to 0.95
-# (52 pairs); most of what is left comes from gelu's outputs in the first three layers.
-MIGRATION = 0.9
 # Below this size a table of embeddings is not worth a scale.
 SMALLEST = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The smallest and the largest value of each channel of an activation: fp32 [channels] each."""
-
-    low: Values
-    high: Values
-
-    def joined(self, values: Values) -> "Range":
-        """This range, widened to hold `values` [rows, tokens, channels]."""
-        return Range(np.minimum(self.low, values.min(axis=(0, 1))), np.maximum(self.high, values.max(axis=(0, 1))))
 
 
 def quantised(model: onnx.ModelProto, rows: Sequence[Row]) -> onnx.ModelProto:
@@ -81,8 +62,7 @@ def ranges(model: onnx.ModelProto, rows: Sequence[Row]) -> dict[str, Range]:
         given = {name: np.array([values], dtype=np.int64) for name, values in feed.items() if name in inputs}
         for name, values in zip(names, session.run(names, given), strict=True):
             if values.ndim == 3:  # one row a token; what is pooled is too little work to be worth an error
-                channels = np.zeros(values.shape[2], dtype=np.float32)
-                found[name] = found.get(name, Range(channels, channels)).joined(values)
+                found[name] = found.get(name, Range.none(values.shape[2])).joined(values)
     return found
 
 
@@ -128,20 +108,16 @@ def _with_int8_products(model: onnx.ModelProto, seen: Mapping[str, Range]) -> on
 
 def _int8_activation(name: str, matrices: Sequence[str], seen: Range, constants: Constants) -> Iterator[onnx.NodeProto]:
     """Evens out the channels, moves the factors into the `matrices`, and rounds to 256 steps."""
-    largest = np.maximum(np.maximum(-seen.low, seen.high), 1e-5)
-    weights = np.maximum(np.max([np.abs(constants[matrix]).max(axis=1) for matrix in matrices], axis=0), 1e-5)
-    factors = (largest**MIGRATION / weights ** (1 - MIGRATION)).astype(np.float32)
+    chosen = steps(seen, [constants[matrix] for matrix in matrices])
     for matrix in matrices:
-        constants[matrix] = constants[matrix] * factors[:, None]
-    low, high = float(min(0, (seen.low / factors).min())), float(max(0, (seen.high / factors).max()))
-    scale = np.float32((high - low) / 255)
-    constants[f"{name}.evening"] = 1 / factors
-    constants[f"{name}.scale"] = np.array(scale)
-    constants[f"{name}.zero"] = np.array(np.rint(-low / scale), dtype=np.uint8)
-    steps = [f"{name}.scale", f"{name}.zero"]
+        constants[matrix] = constants[matrix] * chosen.factors[:, None]
+    constants[f"{name}.evening"] = np.float32(1) / chosen.factors
+    constants[f"{name}.scale"] = np.array(chosen.scale, dtype=np.float32)
+    constants[f"{name}.zero"] = np.array(chosen.zero, dtype=np.uint8)
+    rounding = [f"{name}.scale", f"{name}.zero"]
     yield _node("Mul", [name, f"{name}.evening"], f"{name}.even")
-    yield _node("QuantizeLinear", [f"{name}.even", *steps], f"{name}.int8")
-    yield _node("DequantizeLinear", [f"{name}.int8", *steps], f"{name}.near")
+    yield _node("QuantizeLinear", [f"{name}.even", *rounding], f"{name}.int8")
+    yield _node("DequantizeLinear", [f"{name}.int8", *rounding], f"{name}.near")
 
 
 def _int8_matrix(name: str, constants: Constants) -> onnx.NodeProto:

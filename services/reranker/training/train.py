@@ -11,87 +11,25 @@ import itertools
 import json
 import os
 import random
+import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 from torch import Tensor, distributed, multiprocessing, nn
 from torch.nn import functional
-from tqdm import tqdm
-from transformers import BertConfig, BertForSequenceClassification
 
 from services.reranker.training.groups import Group, Line, epoch, read_lines
-from services.reranker.training.weights import weights_of
+from services.reranker.training.network import Scorer, model_from
+from services.reranker.training.rounding import round_products
+from services.reranker.training.watch import Watch
 
-PADDED_TOKENS = 3072
-
-
-def model_from(graph: Path, layers: int) -> BertForSequenceClassification:
-    """The network with the weights of an ONNX file; a pooler or a classifier that it lacks starts afresh."""
-    config = BertConfig(
-        vocab_size=30522, hidden_size=384, num_hidden_layers=layers, num_attention_heads=12, intermediate_size=1536,
-        max_position_embeddings=512, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=1,
-        attn_implementation="eager",
-    )  # fmt: skip
-    model = BertForSequenceClassification(config)
-    found = {
-        (name if name.startswith("classifier") else f"bert.{name}"): torch.from_numpy(value.copy())
-        for name, value in weights_of(graph).items()
-    }
-    missing, unexpected = model.load_state_dict(found, strict=False)
-    fresh = [name for name in missing if "pooler" not in name and "classifier" not in name]
-    if fresh or unexpected:
-        raise SystemExit(f"{graph} does not hold this BERT: {fresh[:3]} missing, {list(unexpected)[:3]} unexpected.")
-    for parameter in model.bert.embeddings.parameters():
-        parameter.requires_grad = False
-    return model
-
-
-class Scorer:
-    """Pairs to logits, in length-sorted micro-batches."""
-
-    def __init__(self, model: BertForSequenceClassification, tokenizer: Tokenizer, passages: Sequence[str]) -> None:
-        self.model = model
-        self.device = next(model.parameters()).device
-        self._tokenizer = tokenizer
-        self._passages = passages
-
-    def __call__(self, groups: Sequence[Group], max_tokens: int) -> list[Tensor]:
-        """One tensor of logits a group."""
-        self._tokenizer.enable_truncation(max_tokens, strategy="longest_first")
-        pairs = [(group.query, self._passages[one]) for group in groups for one in group.candidates]
-        rows = self._tokenizer.encode_batch(pairs)
-        order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids))
-        outputs: dict[int, Tensor] = {}
-        start = 0
-        while start < len(order):
-            end = start + 1
-            while end < len(order) and (end + 1 - start) * len(rows[order[end]].ids) <= PADDED_TOKENS:
-                end += 1
-            batch = order[start:end]
-            logits = self._forward([rows[place] for place in batch])
-            outputs.update(zip(batch, logits, strict=True))
-            start = end
-        flat = torch.stack([outputs[place] for place in range(len(rows))])
-        return list(flat.split([len(group.candidates) for group in groups]))
-
-    def _forward(self, rows: Sequence[Encoding]) -> Tensor:
-        length = max(len(row.ids) for row in rows)
-
-        def padded(values: Sequence[Sequence[int]]) -> Tensor:
-            return torch.tensor([[*value, *[0] * (length - len(value))] for value in values], device=self.device)
-
-        with torch.autocast(self.device.type, dtype=torch.bfloat16):
-            answer = self.model(
-                input_ids=padded([row.ids for row in rows]),
-                token_type_ids=padded([row.type_ids for row in rows]),
-                attention_mask=padded([[1] * len(row.ids) for row in rows]),
-            )
-        return answer.logits[:, 0].float()
+# Questions whose candidates the scales of the rounding are found on.
+CALIBRATION = 24
 
 
 def loss_of(logits: Tensor, group: Group, label_share: float) -> Tensor:
@@ -112,19 +50,6 @@ def batches(lines: Sequence[Line], size: int, pairs: int, seed: int) -> Iterator
     groups = itertools.chain.from_iterable(epoch(lines, size, draw) for _ in itertools.count())
     while True:
         yield list(itertools.islice(groups, max(1, pairs // size)))
-
-
-def held_out_figures(scorer: Scorer, groups: Sequence[Group], max_tokens: int) -> dict[str, float]:
-    """Mean reciprocal rank of the positive and mean divergence from the teachers."""
-    ranks, divergences = [], []
-    for chunk in (groups[at : at + 16] for at in range(0, len(groups), 16)):
-        with torch.inference_mode():
-            answers = scorer(chunk, max_tokens)
-        for group, logits in zip(chunk, answers, strict=True):
-            ranks.append(1 / (1 + int((logits > logits[0]).sum())))
-            target = torch.from_numpy(group.target).to(logits.device)
-            divergences.append(float(functional.kl_div(functional.log_softmax(logits, 0), target, reduction="sum")))
-    return {"mrr": round(sum(ranks) / len(ranks), 4), "divergence": round(sum(divergences) / len(divergences), 4)}
 
 
 def shared_out(groups: Sequence[Group], passages: Sequence[str], workers: int, rank: int) -> list[Group]:
@@ -163,6 +88,9 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min((step + 1) / (0.04 * steps), max(0.02, 1 - step / steps))
     )
+    # Whatever was averaged before the rounding began knew nothing of it.
+    averaging = (0.6 if chosen.exact == 1 else chosen.exact) * steps
+    rounded = False
     average = {name: torch.zeros_like(value) for name, value in model.state_dict().items() if value.is_floating_point()}
     averaged = begun = 0
     checkpoint = chosen.out / "checkpoint.pt"
@@ -182,6 +110,10 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
             break
         if step <= begun:
             continue
+        if step > chosen.exact * steps and not rounded:
+            rounded = True
+            known = itertools.islice(epoch(lines, chosen.group, random.Random(2)), CALIBRATION)
+            round_products(model, partial(scorer.one_by_one, list(known), chosen.last_tokens))
         max_tokens = chosen.max_tokens if step < 0.8 * steps else chosen.last_tokens
         mine = shared_out(groups, passages, workers, rank)
         optimiser.zero_grad(set_to_none=True)
@@ -198,8 +130,9 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
         nn.utils.clip_grad_norm_(learned, 1.0)
         optimiser.step()
         schedule.step()
-        # The mean of the weights along the last two fifths.
-        if step > 0.6 * steps and step % 5 == 0:
+        if step <= averaging:
+            averaged = 0
+        elif step % 5 == 0:
             averaged += 1
             for name, value in model.state_dict().items():
                 if name in average:
@@ -234,35 +167,6 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
         distributed.destroy_process_group()
 
 
-class Watch:
-    """What a person follows: a progress bar, log.jsonl, and figures on held-out groups."""
-
-    def __init__(self, chosen: argparse.Namespace, scorer: Scorer) -> None:
-        held_out = epoch(read_lines(chosen.work / "groups.jsonl", held_out=True), chosen.group, random.Random(1))
-        self._groups = [group for group in held_out if group.label is not None][:96]
-        self._scorer = scorer
-        self._max_tokens = chosen.max_tokens
-        self._log = (chosen.out / "log.jsonl").open("a")
-        self._bar = tqdm(total=chosen.pairs // chosen.step, unit="step", file=sys.stdout, mininterval=30)
-        self._losses: list[float] = []
-        self._clock = time.monotonic()
-
-    def note(self, **figures: object) -> None:
-        self._log.write(json.dumps(figures) + "\n")
-        self._log.flush()
-
-    def step(self, step: int, loss: float) -> None:
-        self._losses.append(loss)
-        self._bar.update(step - self._bar.n)
-        if step % 25 == 0:
-            recent = self._losses[-25:]
-            seconds = round(time.monotonic() - self._clock, 1)
-            self.note(step=step, loss=round(sum(recent) / len(recent), 4), seconds=seconds)
-
-    def check(self, step: int) -> None:
-        self.note(step=step, **held_out_figures(self._scorer, self._groups, self._max_tokens))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path(".cache/reranker-training"))
@@ -279,6 +183,9 @@ def main() -> None:
     )
     parser.add_argument("--max-tokens", type=int, default=192)
     parser.add_argument("--last-tokens", type=int, default=256, help="token limit of the last fifth")
+    parser.add_argument(
+        "--exact", type=float, default=1.0, help="share of the steps before the rounding of static int8 joins in"
+    )
     parser.add_argument("--seed", type=int, default=17)
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
@@ -289,7 +196,9 @@ def main() -> None:
     if workers == 1:
         learn(0, 1, chosen)
     else:
-        multiprocessing.spawn(learn, args=(workers, chosen), nprocs=workers)
+        # Who ends this process ends its workers.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        multiprocessing.spawn(learn, args=(workers, chosen), nprocs=workers, daemon=True)
 
 
 if __name__ == "__main__":

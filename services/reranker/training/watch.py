@@ -1,0 +1,57 @@
+"""What a person follows of a run: a progress bar, log.jsonl, and figures on held-out groups."""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Sequence
+
+import torch
+from torch.nn import functional
+from tqdm import tqdm
+
+from services.reranker.training.groups import Group, epoch, read_lines
+from services.reranker.training.network import Scorer
+
+
+def held_out_figures(scorer: Scorer, groups: Sequence[Group], max_tokens: int) -> dict[str, float]:
+    """Mean reciprocal rank of the positive and mean divergence from the teachers."""
+    ranks, divergences = [], []
+    for chunk in (groups[at : at + 16] for at in range(0, len(groups), 16)):
+        with torch.inference_mode():
+            answers = scorer(chunk, max_tokens)
+        for group, logits in zip(chunk, answers, strict=True):
+            ranks.append(1 / (1 + int((logits > logits[0]).sum())))
+            target = torch.from_numpy(group.target).to(logits.device)
+            divergences.append(float(functional.kl_div(functional.log_softmax(logits, 0), target, reduction="sum")))
+    return {"mrr": round(sum(ranks) / len(ranks), 4), "divergence": round(sum(divergences) / len(divergences), 4)}
+
+
+class Watch:
+    """What a person follows: a progress bar, log.jsonl, and figures on held-out groups."""
+
+    def __init__(self, chosen: argparse.Namespace, scorer: Scorer) -> None:
+        held_out = epoch(read_lines(chosen.work / "groups.jsonl", held_out=True), chosen.group, random.Random(1))
+        self._groups = [group for group in held_out if group.label is not None][:96]
+        self._scorer = scorer
+        self._max_tokens = chosen.max_tokens
+        self._log = (chosen.out / "log.jsonl").open("a")
+        self._bar = tqdm(total=chosen.pairs // chosen.step, unit="step", file=sys.stdout, mininterval=30)
+        self._losses: list[float] = []
+        self._clock = time.monotonic()
+
+    def note(self, **figures: object) -> None:
+        self._log.write(json.dumps(figures) + "\n")
+        self._log.flush()
+
+    def step(self, step: int, loss: float) -> None:
+        self._losses.append(loss)
+        self._bar.update(step - self._bar.n)
+        if step % 25 == 0:
+            recent = self._losses[-25:]
+            seconds = round(time.monotonic() - self._clock, 1)
+            self.note(step=step, loss=round(sum(recent) / len(recent), 4), seconds=seconds)
+
+    def check(self, step: int) -> None:
+        self.note(step=step, **held_out_figures(self._scorer, self._groups, self._max_tokens))
