@@ -40,7 +40,9 @@ T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., None])
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
-Name = Annotated[str, typer.Argument(help="A bundled experiment (demo, scifact, nfcorpus, rerank-depths) or a YAML file.")]
+Name = Annotated[
+    str, typer.Argument(help="A bundled experiment (demo, scifact, nfcorpus, rerank-depths) or a YAML file.")
+]
 Gateway = Annotated[str, typer.Option("--gateway", envvar="GATEWAY_URL", help="Where the gateway is.")]
 Runs = Annotated[Path, typer.Option("--runs", envvar="EVALUATOR_RUNS", help="The folder that holds the runs.")]
 Run = Annotated[Path | None, typer.Option("--run", help="The folder of one run.")]
