@@ -68,14 +68,18 @@ async def _swept(
     client: GatewayClient, experiment: Experiment, dataset: Dataset, arm: Arm, deadlines_ms: Sequence[int]
 ) -> DeadlineReport:
     queries, warmup = choose(list(dataset.judgments), list(dataset.queries), experiment)
-    for query in warmup:
-        await _answer(client, experiment, arm, dataset, query, max(deadlines_ms))
-    answers: list[dict[str, TimedAnswer | None]] = [{} for _ in deadlines_ms]
+    warm = [await _answer(client, experiment, arm, dataset, query, max(deadlines_ms)) for query in warmup]
+    if warm and all(isinstance(one, GatewayError) for one in warm):
+        raise EvaluationError(
+            f"pipeline {arm.name}: no warm-up query was answered within {max(deadlines_ms)} ms, so there is nothing to "
+            f"compare: {warm[-1]}"
+        )
+    answers: list[dict[str, TimedAnswer | GatewayError]] = [{} for _ in deadlines_ms]
     with progress(f"{arm.name} at {len(deadlines_ms)} deadlines", len(queries) * len(deadlines_ms), "queries") as done:
         for number, query in interleaved(queries, len(deadlines_ms)):
             answers[number][query] = await _answer(client, experiment, arm, dataset, query, deadlines_ms[number])
             done(1)
-    every = [timed.answer for of_one in answers for timed in of_one.values() if timed is not None]
+    every = [timed.answer for of_one in answers for timed in of_one.values() if isinstance(timed, TimedAnswer)]
     figures = [
         await asyncio.to_thread(at_deadline, arm, dataset, queries, deadline_ms, of_one)
         for deadline_ms, of_one in zip(deadlines_ms, answers, strict=True)
@@ -91,7 +95,8 @@ async def _swept(
 
 async def _answer(
     client: GatewayClient, experiment: Experiment, arm: Arm, dataset: Dataset, query: str, deadline_ms: int
-) -> TimedAnswer | None:
+) -> TimedAnswer | GatewayError:
+    """The answer, or why there is none. Raises EvaluationError for a request that no gateway would take."""
     request = SearchRequest(
         query=dataset.queries[query],
         pipeline=arm.asked,
@@ -103,14 +108,14 @@ async def _answer(
     except GatewayError as error:
         if 400 <= error.status < 500 and error.status != 429:
             raise EvaluationError(f"pipeline {arm.name}: {error}") from error
-        return None
+        return error
 
 
 def at_deadline(
-    arm: Arm, dataset: Dataset, queries: Sequence[str], deadline_ms: int, answers: dict[str, TimedAnswer | None]
+    arm: Arm, dataset: Dataset, queries: Sequence[str], deadline_ms: int, answers: dict[str, TimedAnswer | GatewayError]
 ) -> AtDeadline:
-    """The figures of the answers to `queries` at one deadline; None where there was no answer."""
-    given = {query: timed for query, timed in answers.items() if timed is not None}
+    """The figures of the answers to `queries` at one deadline."""
+    given = {query: timed for query, timed in answers.items() if isinstance(timed, TimedAnswer)}
     in_time = {query: timed.answer for query, timed in given.items() if timed.latency_ms <= deadline_ms}
     rankings = {query: tuple(hit.id for hit in answer.hits) for query, answer in in_time.items()}
     reranks = {item.id: item.stage.top for item in walk(arm.pipeline) if isinstance(item.stage, Rerank)}

@@ -106,6 +106,13 @@ def test_a_sweep_over_deadlines_counts_late_and_lost_answers_as_empty(evaluator:
     assert [one["deadline_ms"] for one in report["deadlines"]] == [1, 60_000]
 
 
+def test_a_sweep_in_which_nothing_can_be_answered_says_why(evaluator: Evaluator) -> None:
+    assert evaluator("ingest").exit_code == 0
+    done = evaluator("deadlines", "demo", "--at", "1", PIPELINES="bm25")
+    assert done.exit_code == 1
+    assert "no warm-up query was answered within 1 ms" in done.stderr
+
+
 def test_deadlines_that_are_no_numbers_are_refused(evaluator: Evaluator) -> None:
     done = evaluator("deadlines", "demo", "--at", "soon")
     assert done.exit_code == 1
