@@ -1,5 +1,6 @@
 """A gateway for the evaluator's tests: the wire's promises over a dictionary, with faults on request."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -63,6 +64,7 @@ class GatewayStub:
     degraded_queries: set[str] = field(default_factory=set)
     repeating: bool = False  # puts the first hit twice
     approximate_misses: int = 0
+    thinks_s: float = 0.0  # before each answer to a search
     batches: list[int] = field(default_factory=list)
     searches: list[SearchRequest] = field(default_factory=list)
 
@@ -180,6 +182,7 @@ class GatewayStub:
 
         @routes.post("/v1/collections/{name}/search")
         async def search(name: str, body: SearchRequest) -> SearchAnswer:
+            await asyncio.sleep(self.thinks_s)
             return self._search(body)
 
         @routes.get("/v1/pipelines/{name}")

@@ -93,8 +93,11 @@ def test_what_cannot_be_done_is_said_in_one_line_and_exits_with_1(
     assert "Traceback" not in done.stderr
 
 
-def test_a_sweep_over_deadlines_counts_late_and_lost_answers_as_empty(evaluator: Evaluator, tmp_path: Path) -> None:
+def test_a_sweep_over_deadlines_counts_late_and_lost_answers_as_empty(
+    evaluator: Evaluator, stub: GatewayStub, tmp_path: Path
+) -> None:
     assert evaluator("ingest").exit_code == 0
+    stub.thinks_s = 0.02
     done = evaluator("deadlines", "demo", "--at", "1,60000", PIPELINES="bm25")
     assert done.exit_code == 0, done.output
     (hurried, patient) = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("| ")][2:]
@@ -106,8 +109,9 @@ def test_a_sweep_over_deadlines_counts_late_and_lost_answers_as_empty(evaluator:
     assert [one["deadline_ms"] for one in report["deadlines"]] == [1, 60_000]
 
 
-def test_a_sweep_in_which_nothing_can_be_answered_says_why(evaluator: Evaluator) -> None:
+def test_a_sweep_in_which_nothing_can_be_answered_says_why(evaluator: Evaluator, stub: GatewayStub) -> None:
     assert evaluator("ingest").exit_code == 0
+    stub.thinks_s = 0.02
     done = evaluator("deadlines", "demo", "--at", "1", PIPELINES="bm25")
     assert done.exit_code == 1
     assert "no warm-up query was answered within 1 ms" in done.stderr
