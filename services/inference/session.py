@@ -130,18 +130,27 @@ class Session:
 
 
 def open_graph(path: Path, profile: EncoderProfile | CrossEncoderProfile, runtime: Runtime) -> Graph:
-    """The graph in `path` as `runtime` says; each library is imported only when it is the one."""
+    """The graph in `path` as `runtime` says, a cross-encoder's without what nobody reads of its last layer.
+
+    Each library is imported only when it is the one.
+    """
+    model: Path | bytes = path
+    if isinstance(profile, CrossEncoderProfile):
+        # onnx is needed for this alone: the dense service does without it.
+        from services.inference.first_token import first_token_only
+
+        model = first_token_only(path.read_bytes())
     match runtime.library:
         case "onnxruntime":
             from services.inference.session_onnx import OnnxGraph
 
-            return OnnxGraph(path, profile.session_entries, runtime)
+            return OnnxGraph(path, model, profile.session_entries, runtime)
         case "openvino":
             if find_spec("openvino") is None:
                 raise ModelError("The engine `openvino` is not installed: install the extra `openvino`.")
             from services.inference.session_openvino import OpenVinoGraph
 
-            return OpenVinoGraph(path, profile.precision, runtime)
+            return OpenVinoGraph(path, model, profile.precision, runtime)
 
 
 def pad_id(config_file: Path) -> int:

@@ -19,16 +19,19 @@ KERNELS_KEPT = 256
 class OpenVinoGraph:
     """Promises what Graph promises."""
 
-    def __init__(self, path: Path, precision: Precision, runtime: Runtime) -> None:
-        """Opens and compiles the graph for as many calls at once as there are workers, one thread each."""
+    def __init__(self, path: Path, model: Path | bytes, precision: Precision, runtime: Runtime) -> None:
+        """Opens and compiles the graph for as many calls at once as there are workers, one thread each.
+
+        `model`: `path` or what to open in its place.
+        """
         self._path = path
         core = ov.Core()
         _refuse(core, runtime)
         try:
-            model = core.read_model(path)
+            read = core.read_model(model)
             if precision == "int8-weights":
-                _fold_weights(model)
-            self._compiled = core.compile_model(model, "CPU", _properties(runtime))
+                _fold_weights(read)
+            self._compiled = core.compile_model(read, "CPU", _properties(runtime))
         except RuntimeError as error:  # the one type that OpenVINO raises
             raise ModelError(f"{path} is not a graph that OpenVINO can open: {_line(error)}.") from error
         self.inputs = {value.any_name: value.element_type.to_dtype().name for value in self._compiled.inputs}

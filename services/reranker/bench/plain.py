@@ -143,11 +143,15 @@ def checkpoint(model: onnx.ModelProto) -> dict[str, Array]:
 
 
 def gflop_per_pair(config_file: Path, tokens: int) -> float:
-    """Multiplications and additions of one pair of `tokens` tokens, in 10^9 (performance.md, section 4)."""
+    """Multiplications and additions that one pair of `tokens` tokens needs, in 10^9 (performance.md, section 4).
+
+    Of the last layer only what the score is made of: the keys and values of all tokens, the rest of the first.
+    """
     config = json.loads(config_file.read_bytes())
     layers, hidden, inner = (config[name] for name in ("num_hidden_layers", "hidden_size", "intermediate_size"))
-    linear = 2 * tokens * (4 * hidden**2 + 2 * hidden * inner)
-    return float(layers * (linear + 4 * tokens**2 * hidden)) / 1e9
+    read = 2 * tokens * 2 * hidden**2
+    each = 2 * (2 * hidden**2 + 2 * hidden * inner) + 4 * tokens * hidden
+    return float(layers * read + ((layers - 1) * tokens + 1) * each) / 1e9
 
 
 def _dequantised(tensors: list[NDArray[np.generic]], axis: int) -> Array:
