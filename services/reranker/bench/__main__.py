@@ -5,6 +5,7 @@ Exit status 1 when a contender's scores are not ours: then its cost is of someth
 
 import argparse
 import os
+import signal
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from services.reranker.bench.contender import ContenderError
 from services.reranker.bench.entrants import PEER_NAMES, Served, open_ours, open_peer
 from services.reranker.bench.findings import HTTP, OURS, SESSION, conclusions
 from services.reranker.bench.lists import Drawing, described, made_lists
-from services.reranker.bench.plain import make_plain
+from services.reranker.bench.plain import make_plain, models_file
 from services.reranker.bench.report import REPORT, Model, Report, made, write
 from services.reranker.bench.run import Plan, run
 from services.reranker.bench.table import table
@@ -42,6 +43,7 @@ class Asked:
 def main() -> int:
     """The exit status."""
     asked = _parsed()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # who ends this process ends the contenders
     try:
         report = bench(asked)
     except (ContenderError, ModelError) as error:
@@ -60,9 +62,14 @@ def bench(asked: Asked) -> Report:
     sets, left_out = made_lists(asked.drawing, plain)
     no_int8 = why_no_int8(asked.int8)
     int8 = None if no_int8 else asked.int8
+    # What the service serves has the limit of everybody here, not its own.
+    names = dict.fromkeys(one.model for one in (asked.served, int8) if one is not None)
+    served = [load_cross_encoder(MODELS_FILE, name) for name in names]
+    limit = {"max_tokens": plain.profile.max_tokens}
+    limited = models_file(asked.cache / "served.yaml", *(one.model_copy(update=limit) for one in served))
     log = asked.cache / "contenders.log"
     with ExitStack() as stack:
-        contenders = open_ours(plain, asked.models, asked.served, int8, log)
+        contenders = open_ours(plain, limited, asked.models, asked.served, int8, log)
         for contender in contenders.values():
             stack.callback(contender.close)
         for name in asked.peers:

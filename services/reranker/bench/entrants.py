@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from services.inference.profiles import MODELS_FILE, ROOT
+from services.inference.profiles import ROOT
 from services.reranker.bench.contender import Command, Contender, ContenderError, Worker
 from services.reranker.bench.findings import HTTP, INT8, OURS, SESSION
 from services.reranker.bench.plain import PLAIN, Plain
@@ -51,8 +51,12 @@ class Served:
         return {"RERANKER_MODEL": self.model, "RERANKER_ENGINE": self.engine, **_FORGETFUL}
 
 
-def open_ours(plain: Plain, models: Path, served: Served, int8: Served | None, log: Path) -> dict[str, Contender]:
+def open_ours(
+    plain: Plain, limited: Path, models: Path, served: Served, int8: Served | None, log: Path
+) -> dict[str, Contender]:
     """The plain model through our code, and what the service serves from `models`: its session alone, and over HTTP.
+
+    `limited` is a models.yaml in which the served models have the limit of tokens of the plain one.
 
     Raises ContenderError.
     """
@@ -60,9 +64,9 @@ def open_ours(plain: Plain, models: Path, served: Served, int8: Served | None, l
     plainly = Served(PLAIN).environment | {"RERANKER_MODELS": str(plain.folder.parent)}
     opened: dict[str, Contender] = {OURS: _ours("scorer", plain.models_file, plainly, log)}
     if int8 is not None:
-        opened[INT8] = _ours("scorer", MODELS_FILE, int8.environment | directory, log)
-    opened[SESSION] = _ours("session", MODELS_FILE, served.environment | directory, log)
-    opened[HTTP] = Service(MODELS_FILE, served.environment | directory, log)
+        opened[INT8] = _ours("scorer", limited, int8.environment | directory, log)
+    opened[SESSION] = _ours("session", limited, served.environment | directory, log)
+    opened[HTTP] = Service(limited, served.environment | directory, log)
     return opened
 
 

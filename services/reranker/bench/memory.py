@@ -4,6 +4,7 @@ Resident memory of the real process, before and after; written into the report o
 """
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -111,13 +112,14 @@ def _shapes(count: int, most: int) -> Iterator[tuple[int, int]]:
 def main() -> int:
     """The exit status."""
     asked = _parsed()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # who ends this process ends its service
     try:
         report = read(asked.output) or Report(made=made())
         profile = load_cross_encoder(MODELS_FILE, asked.served.model)
         most = asked.max_tokens or profile.max_tokens
         directory = ROOT / ".cache" / "bench-rerank"
         directory.mkdir(parents=True, exist_ok=True)
-        listed = models_file(profile.model_copy(update={"max_tokens": most}), directory / "memory.yaml")
+        listed = models_file(directory / "memory.yaml", profile.model_copy(update={"max_tokens": most}))
         service = Service(listed, asked.served.environment, directory / "contenders.log")
         try:
             texts = Texts(ROOT / ".models" / profile.name / TOKENIZER, most)

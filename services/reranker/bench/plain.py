@@ -89,12 +89,13 @@ def make_plain(profile: CrossEncoderProfile, source: Path, directory: Path, max_
             "sources": (DirectorySource(kind="directory", path=str(folder)),),
         }
     )
-    return Plain(plain, folder, models_file(plain, directory / "models.yaml"), profile.files[GRAPH], missing)
+    return Plain(plain, folder, models_file(directory / "models.yaml", plain), profile.files[GRAPH], missing)
 
 
-def models_file(profile: CrossEncoderProfile, path: Path) -> Path:
-    """`path`, written as a models.yaml with this one model."""
-    path.write_text(yaml.safe_dump({"models": [profile.model_dump(mode="json")]}, sort_keys=False), encoding="utf-8")
+def models_file(path: Path, *profiles: CrossEncoderProfile) -> Path:
+    """`path`, written as a models.yaml with these models."""
+    listed = [profile.model_dump(mode="json") for profile in profiles]
+    path.write_text(yaml.safe_dump({"models": listed}, sort_keys=False), encoding="utf-8")
     return path
 
 
