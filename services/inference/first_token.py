@@ -9,37 +9,28 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
-from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
+
+from services.inference.graph_facts import Shape, Small, attribute, shapes_of, small_constants, uses_of
 
 # (which input, which of its axes)
 Cut = tuple[int, int]
-Shape = Sequence[int | None]  # None: not known before a run
 
 _ONE_BY_ONE = {"Identity", "Erf", "Tanh", "Sqrt", "Relu", "Cast", "Gelu", "QuantizeLinear", "DequantizeLinear"}
 _BROADCAST = {"Add", "Sub", "Mul", "Div", "Pow"}
-# Shapes and axes are small; what is larger is a weight, and its values change nothing here.
-_SMALL = 64
 
 
-def first_token_only(graph: bytes) -> bytes:
-    """The ONNX file without the work on tokens of the last layer that nobody reads; as it was where that is unclear.
+def first_token_only(model: onnx.ModelProto) -> None:
+    """Takes out of the graph the work on tokens of the last layer that nobody reads; where that is unclear, nothing.
 
     It begins where one token is picked, a Gather of index 0 along axis 1, and goes up through every operation whose
     result for a token needs that token alone, until all of them are needed: the keys and values of the last layer.
     """
-    try:
-        model = onnx.load_from_string(graph)
-    except DecodeError:
-        return graph  # whoever opens it says what is wrong with it
-    nodes = model.graph.node
-    small = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer if _size(one) <= _SMALL}
-    small |= {node.output[0]: _value(node) for node in nodes if node.op_type == "Constant"}
+    nodes, small = model.graph.node, small_constants(model)
     picks = [node for node in nodes if _picks_the_first(node, small)]
-    shapes = _shapes(model) if picks else {}
+    shapes = shapes_of(model) if picks else {}
     asked: dict[str, Counter[int]] = defaultdict(Counter)
-    uses = Counter(name for node in nodes for name in node.input) + Counter(one.name for one in model.graph.output)
+    uses = uses_of(model)
     shortened: list[tuple[onnx.NodeProto, Sequence[Cut]]] = []
     for node in reversed(nodes):
         cuts = _cuts(node, asked, uses, shapes, small) if node not in picks else [(0, 1)]
@@ -47,7 +38,7 @@ def first_token_only(graph: bytes) -> bytes:
         for place, axis in cuts:
             asked[node.input[place]][axis] += 1
     if len(shortened) == len(picks):
-        return graph
+        return
     inside = {name for node, _ in shortened for name in node.output}
     slices: dict[str, onnx.NodeProto] = {}
     for node, cuts in shortened:
@@ -57,7 +48,6 @@ def first_token_only(graph: bytes) -> bytes:
                 node.input[place] = f"{whole}.first_token_of_{axis}"
                 slices[node.input[place]] = _slice(whole, axis, node.input[place])
     _insert(model, slices)
-    return bytes(model.SerializeToString())
 
 
 def _cuts(
@@ -65,7 +55,7 @@ def _cuts(
     asked: Mapping[str, Counter[int]],
     uses: Mapping[str, int],
     shapes: Mapping[str, Shape],
-    small: Mapping[str, NDArray[np.generic]],
+    small: Small,
 ) -> Sequence[Cut]:
     """What must be cut of its inputs so that it makes the first token alone; nothing when it makes all of them."""
     out = node.output[0]
@@ -82,7 +72,7 @@ def _cuts(
         return _of_broadcast(axis, made, given)
     if node.op_type in _ONE_BY_ONE and all(len(shape) == 0 for shape in given[1:]):
         return [(0, axis)]
-    if node.op_type in ("LayerNormalization", "Softmax") and _attribute(node, "axis", -1) in (-1, last) and axis < last:
+    if node.op_type in ("LayerNormalization", "Softmax") and attribute(node, "axis", -1) in (-1, last) and axis < last:
         return [(0, axis)]
     if node.op_type == "MatMul" and axis == last - 1 and len(given[0]) == len(made):
         return [(0, axis)]
@@ -92,7 +82,7 @@ def _cuts(
     if node.op_type == "Reshape" and node.input[1] in small:
         shape = small[node.input[1]].tolist()
         # A zero keeps the dimension of the same place, so up to the axis nothing is moved.
-        return [(0, axis)] if not any(shape[: axis + 1]) and not _attribute(node, "allowzero", 0) else []
+        return [(0, axis)] if not any(shape[: axis + 1]) and not attribute(node, "allowzero", 0) else []
     return []
 
 
@@ -102,29 +92,11 @@ def _of_broadcast(axis: int, made: Shape, given: Sequence[Shape]) -> Sequence[Cu
     return [(place, own) for place, own in places if own >= 0 and given[place][own] != 1]
 
 
-def _picks_the_first(node: onnx.NodeProto, small: Mapping[str, NDArray[np.generic]]) -> bool:
-    if node.op_type != "Gather" or _attribute(node, "axis", 0) != 1:
+def _picks_the_first(node: onnx.NodeProto, small: Small) -> bool:
+    if node.op_type != "Gather" or attribute(node, "axis", 0) != 1:
         return False
     index = small.get(node.input[1])
     return index is not None and index.tolist() == 0
-
-
-def _shapes(model: onnx.ModelProto) -> dict[str, Shape]:
-    """What ONNX infers, from a copy without the weights."""
-    light = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    light.graph.CopyFrom(onnx.GraphProto(name="shapes", node=model.graph.node, input=model.graph.input))
-    shapes: dict[str, Shape] = {}
-    for tensor in model.graph.initializer:
-        shapes[tensor.name] = list(tensor.dims)
-        if _size(tensor) <= _SMALL:
-            light.graph.initializer.append(tensor)
-        else:
-            light.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    for one in onnx.shape_inference.infer_shapes(light, data_prop=True).graph.value_info:
-        if one.type.tensor_type.HasField("shape"):
-            dimensions = one.type.tensor_type.shape.dim
-            shapes[one.name] = [dim.dim_value if dim.HasField("dim_value") else None for dim in dimensions]
-    return shapes
 
 
 def _slice(whole: str, axis: int, output: str) -> onnx.NodeProto:
@@ -143,15 +115,3 @@ def _insert(model: onnx.ModelProto, slices: Mapping[str, onnx.NodeProto]) -> Non
         model.graph.initializer.append(numpy_helper.from_array(number, name))
     del model.graph.node[:]
     model.graph.node.extend(nodes)
-
-
-def _size(tensor: onnx.TensorProto) -> int:
-    return int(np.prod(tensor.dims, dtype=np.int64))
-
-
-def _value(node: onnx.NodeProto) -> NDArray[np.generic]:
-    return numpy_helper.to_array(next((one.t for one in node.attribute if one.name == "value"), TensorProto()))
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
-    return next((int(one.i) for one in node.attribute if one.name == name), default)

@@ -130,16 +130,16 @@ class Session:
 
 
 def open_graph(path: Path, profile: EncoderProfile | CrossEncoderProfile, runtime: Runtime) -> Graph:
-    """The graph in `path` as `runtime` says, a cross-encoder's without what nobody reads of its last layer.
+    """The graph in `path` as `runtime` says, a cross-encoder's without what it would do for nobody.
 
     Each library is imported only when it is the one.
     """
     model: Path | bytes = path
     if isinstance(profile, CrossEncoderProfile):
         # onnx is needed for this alone: the dense service does without it.
-        from services.inference.first_token import first_token_only
+        from services.inference.lean import lean
 
-        model = first_token_only(path.read_bytes())
+        model = lean(path.read_bytes(), fused=runtime.library == "openvino")
     match runtime.library:
         case "onnxruntime":
             from services.inference.session_onnx import OnnxGraph

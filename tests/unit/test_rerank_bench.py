@@ -1,5 +1,6 @@
 """The bench of the re-ranker: its statistics, its file, its lists, and one small run with ours alone."""
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from pydantic import ValidationError
+from safetensors.numpy import load_file
 
-from services.inference.profiles import MODELS_FILE, TOKENIZER, ModelError, load_cross_encoder
+from services.inference.profiles import CHECKPOINT, CONFIG, MODELS_FILE, TOKENIZER, ModelError, load_cross_encoder
 from services.inference.tokens import Tokens
 from services.reranker.bench.__main__ import Asked, bench, why_no_int8
 from services.reranker.bench.entrants import Served
@@ -18,7 +20,7 @@ from services.reranker.bench.findings import HTTP, INT8, OURS, SESSION, conclusi
 from services.reranker.bench.lists import SCIFACT, SHAPES, Bm25, Drawing, drawn
 from services.reranker.bench.load import Moment, foreign
 from services.reranker.bench.memory import Load, Texts, measure
-from services.reranker.bench.plain import dequantised
+from services.reranker.bench.plain import dequantised, make_plain
 from services.reranker.bench.ratios import interval, order_of, paired
 from services.reranker.bench.report import Lists, Report, ReportError, Turn, made, read, write
 from services.reranker.bench.served import Service
@@ -168,6 +170,19 @@ def test_a_dequantised_graph_gives_what_its_own_nodes_give():
     model.graph.node[0].op_type = "QuantizeLinear"
     with pytest.raises(ModelError, match="fp32 sister"):
         dequantised(model)
+
+
+def test_torch_is_given_every_weight_by_its_name_in_transformers(tmp_path):
+    folder = fetched(CROSS_ENCODER)
+    plain = make_plain(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), folder, tmp_path, 64)
+    assert plain.torch is None
+    found = load_file(plain.folder / CHECKPOINT)
+    parts = ("intermediate.dense", "output.dense")
+    linears = {f"bert.encoder.layer.{layer}.{part}" for layer in range(6) for part in parts}
+    assert {f"{name}.{kind}" for name in linears for kind in ("weight", "bias")} <= set(found)
+    assert found["bert.encoder.layer.0.intermediate.dense.weight"].shape == (1536, 384)
+    assert {"bert.embeddings.word_embeddings.weight", "bert.pooler.dense.weight", "classifier.weight"} <= set(found)
+    assert json.loads((plain.folder / CONFIG).read_text())["pad_token_id"] == 0
 
 
 def test_a_small_run_with_ours_alone_measures_session_http_and_floor(tmp_path: Path):

@@ -6,7 +6,6 @@ beside it; that they are the same is what the bench's comparison of the scores s
 """
 
 import json
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from services.inference.profiles import (
     DirectorySource,
     ModelError,
 )
+from services.reranker.training.weights import weights_of
 
 # The name of the model in the models.yaml of the bench, and of its folder.
 PLAIN = "plain"
@@ -67,14 +67,15 @@ def make_plain(profile: CrossEncoderProfile, source: Path, directory: Path, max_
     folder.mkdir(parents=True)
     graph = dequantised(onnx.load(source / GRAPH))
     (folder / GRAPH).write_bytes(graph.SerializeToString(deterministic=True))
-    for name in (CONFIG, TOKENIZER):
-        shutil.copyfile(source / name, folder / name)
+    shutil.copyfile(source / TOKENIZER, folder / TOKENIZER)
+    # FlashRank asks for the padding's id, which transformers assumes to be 0.
+    _write(folder / CONFIG, {"pad_token_id": 0} | json.loads((source / CONFIG).read_bytes()))
     limits = {"tokenizer_class": "BertTokenizer", "model_max_length": max_tokens, "do_lower_case": True}
     _write(folder / "tokenizer_config.json", limits | _SPECIAL)
     _write(folder / "special_tokens_map.json", _SPECIAL)
     missing = None
     try:
-        save_file(checkpoint(graph), folder / CHECKPOINT, metadata={"format": "pt"})
+        save_file(checkpoint(folder / GRAPH), folder / CHECKPOINT, metadata={"format": "pt"})
     except ModelError as error:
         missing = str(error)
     files = {name: file_sha256(folder / name) for name in (GRAPH, CONFIG, TOKENIZER)}
@@ -122,25 +123,12 @@ def dequantised(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def checkpoint(model: onnx.ModelProto) -> dict[str, Array]:
-    """The weights under the names of transformers' BertForSequenceClassification.
-
-    An export keeps the names of biases and renames the matrices (and transposes them), so each matrix is named after
-    the bias that is added to its product. Raises ModelError when a matrix has none.
-    """
-    arrays: Mapping[str, Array] = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
-    named = {bare: arrays[name] for name in arrays if (bare := _bare(name)) is not None}
-    for node in model.graph.node:
-        if node.op_type != "MatMul" or node.input[1] not in arrays or _bare(node.input[1]) is not None:
-            continue
-        added = [each for each in model.graph.node if each.op_type == "Add" and node.output[0] in each.input]
-        biases = [bare for each in added for name in each.input if name in arrays and (bare := _bare(name)) is not None]
-        if len(biases) != 1 or not biases[0].endswith(".bias"):
-            raise ModelError(f"{node.input[1]} has no bias to be named after, so torch cannot be given these weights.")
-        named[biases[0].removesuffix("bias") + "weight"] = np.ascontiguousarray(arrays[node.input[1]].T)
-    if "classifier.weight" not in named or "bert.embeddings.word_embeddings.weight" not in named:
+def checkpoint(graph_file: Path) -> dict[str, Array]:
+    """The weights under the names of transformers' BertForSequenceClassification. Raises ModelError when it is none."""
+    weights = weights_of(graph_file)
+    if "classifier.weight" not in weights or "embeddings.word_embeddings.weight" not in weights:
         raise ModelError("The weights do not have the names of a BERT classifier, so torch cannot be given them.")
-    return named
+    return {name if name.startswith("classifier") else f"bert.{name}": value for name, value in weights.items()}
 
 
 def gflop_per_pair(config_file: Path, tokens: int) -> float:
@@ -164,12 +152,6 @@ def _dequantised(tensors: list[NDArray[np.generic]], axis: int) -> Array:
         shape[axis] = -1
         scale, zero = scale.reshape(shape), zero.reshape(shape)
     return (values - zero) * scale
-
-
-def _bare(name: str) -> str | None:
-    """`bert.…` or `classifier.…` without what an exporting wrapper put before it; None for names of another kind."""
-    found = re.search(r"(?:^|\.)((?:bert|classifier)\..+)$", name)
-    return found[1] if found else None
 
 
 def _write(path: Path, values: Mapping[str, object]) -> None:
