@@ -11,7 +11,7 @@ from services.inference.first_token import first_token_only
 from services.inference.lean import lean
 from services.inference.profiles import GRAPH, TOKENIZER
 from services.inference.tokens import Tokens
-from services.reranker.training.quantise import quantised
+from services.reranker.training.quantise import quantised, with_plain_weights
 from tests.models import CONFIG, CROSS_ENCODER, fetched, node, random_weights
 
 LAST, BEFORE = "encoder.layer.1", "encoder.layer.0"
@@ -117,7 +117,7 @@ def test_the_scores_of_our_own_model_stay_what_they_were(precision):
     if precision == "int8-static":
         tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, 64)
         query, *texts = tokens.ids(["a chain that slips", "worn teeth let it skip", "spokes", "a new saddle post"])
-        model = quantised(model, [tokens.pair(query, text) for text in texts])
+        model = quantised(with_plain_weights(model), [tokens.pair(query, text) for text in texts])
     whole, cut = model, cut_of(model)
     for shape in ((1, 3), (4, 100), (2, 256)):
         feed = random_feed(*shape, 30000)

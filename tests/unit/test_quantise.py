@@ -16,7 +16,8 @@ from services.inference.score import PairScorer
 from services.inference.session import Runtime, Session
 from services.inference.tokens import Tokens
 from services.reranker.training.corpus import LABELLED
-from services.reranker.training.quantise import calibration_rows, quantised, with_plain_weights
+from services.reranker.training.quantise import calibration_rows, quantised, stored, with_plain_weights
+from services.reranker.training.weights import weights_of
 from tests.models import CROSS_ENCODER, fetched
 
 QUERY = "why does my chain slip"
@@ -41,7 +42,8 @@ def rows(limit=64):
 
 @pytest.fixture(scope="module")
 def original():
-    return onnx.load(fetched(CROSS_ENCODER) / GRAPH)
+    """Our own model, in fp32."""
+    return with_plain_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH))
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +87,38 @@ async def test_no_score_depends_on_what_else_is_asked_for(scorer):
 
 
 def test_scores_stay_near_those_of_the_graph_that_it_is_made_of(library, folder):
-    pairs, session = rows(), Session(declared(folder), folder, Runtime(library))
-    exact = Session(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), fetched(CROSS_ENCODER)).run(pairs)[:, 0]
-    assert np.abs(session.run(pairs)[:, 0] - exact).mean() < 0.1 * exact.std()
+    exact = exact_scores()
+    scores = Session(declared(folder), folder, Runtime(library)).run(rows())[:, 0]
+    assert np.abs(scores - exact).mean() < 0.1 * exact.std()
+
+
+def exact_scores():
+    """Of the graph that is quantised here."""
+    return Session(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), fetched(CROSS_ENCODER)).run(rows())[:, 0]
+
+
+def test_int8_storage_keeps_scores_and_every_weight_and_is_read_back(original, tmp_path):
+    model = stored(original, rows())
+    (tmp_path / GRAPH).write_bytes(model.SerializeToString())
+    (tmp_path / "plain.onnx").write_bytes(original.SerializeToString())
+    kept, exact = weights_of(tmp_path / GRAPH), weights_of(tmp_path / "plain.onnx")
+    assert kept.keys() == exact.keys()
+    for name, value in exact.items():
+        assert np.abs(kept[name] - value).mean() <= np.abs(value).max() / 100, name
+    large = [tensor for tensor in model.graph.initializer if np.prod(tensor.dims) > 100_000]
+    assert {tensor.data_type for tensor in large} == {onnx.TensorProto.INT8}
+    assert (tmp_path / GRAPH).stat().st_size < 25_000_000
+    for name in (TOKENIZER, "config.json"):
+        (tmp_path / name).write_bytes((fetched(CROSS_ENCODER) / name).read_bytes())
+    served = {"precision": "int8-weights", "session_entries": {"session.disable_quant_qdq": "1"}}
+    for library in ("onnxruntime", "openvino"):
+        session = Session(declared(tmp_path).model_copy(update=served), tmp_path, Runtime(library))
+        scores = session.run(rows())[:, 0]
+        assert np.abs(scores - exact_scores()).mean() < 0.03 * scores.std()
 
 
 def test_the_folded_weights_are_the_fp32_ones(original, tmp_path):
-    (tmp_path / GRAPH).write_bytes(with_plain_weights(original).SerializeToString())
+    (tmp_path / GRAPH).write_bytes(original.SerializeToString())
     for name in (TOKENIZER, "config.json"):
         (tmp_path / name).write_bytes((fetched(CROSS_ENCODER) / name).read_bytes())
     exact = Session(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), fetched(CROSS_ENCODER)).run(rows())

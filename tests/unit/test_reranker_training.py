@@ -12,7 +12,7 @@ import pytest
 
 from services.inference.profiles import GRAPH, MODELS_FILE
 from services.reranker.training.corpus import LABELLED, read_corpus
-from services.reranker.training.export import cross_encoder, with_int8_weights
+from services.reranker.training.export import cross_encoder
 from services.reranker.training.groups import Line, drawn, epoch
 from services.reranker.training.weigh import ndcg, z
 from services.reranker.training.weights import Weights, weights_of
@@ -104,14 +104,6 @@ def test_weights_survive_the_way_into_a_graph_and_out_again() -> None:
     assert again.keys() == weights.keys()
     for name, value in weights.items():
         np.testing.assert_array_equal(again[name], value)
-
-
-def test_int8_storage_keeps_every_weight_within_half_a_step() -> None:
-    weights = weights_of(COMMITTED)
-    again = weights_of_model(with_int8_weights(cross_encoder(weights)))
-    for name, value in weights.items():
-        step = np.abs(value).max() / 127
-        assert np.abs(again[name] - value).max() <= step / 2 + 1e-7, name
 
 
 def weights_of_model(model: onnx.ModelProto) -> Weights:

@@ -15,7 +15,6 @@ import numpy as np
 import onnx
 import yaml
 from numpy.typing import NDArray
-from onnx import numpy_helper
 from safetensors.numpy import save_file
 
 from services.inference.digests import file_sha256
@@ -28,6 +27,7 @@ from services.inference.profiles import (
     DirectorySource,
     ModelError,
 )
+from services.reranker.training.quantise import with_plain_weights
 from services.reranker.training.weights import weights_of
 
 # The name of the model in the models.yaml of the bench, and of its folder.
@@ -101,26 +101,10 @@ def models_file(path: Path, *profiles: CrossEncoderProfile) -> Path:
 
 
 def dequantised(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with every DequantizeLinear of a stored weight replaced by the fp32 weight it gives."""
-    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    """The model with every weight in the fp32 it stands for. Raises ModelError when it computes in int8."""
     if any(node.op_type.startswith(("QuantizeLinear", "DynamicQuantize", "QLinear")) for node in model.graph.node):
         raise ModelError("This graph quantises its activations, so it has no fp32 equal: choose its fp32 sister.")
-    nodes, used = [], set[str]()
-    for node in model.graph.node:
-        if node.op_type != "DequantizeLinear":
-            nodes.append(node)
-            continue
-        if not all(name in stored for name in node.input):
-            raise ModelError(f"{node.name or node.output[0]} dequantises what is computed, not a stored weight.")
-        tensors = [numpy_helper.to_array(stored[name]) for name in node.input]
-        weight = _dequantised(tensors, next((each.i for each in node.attribute if each.name == "axis"), 1))
-        model.graph.initializer.append(numpy_helper.from_array(weight, node.output[0]))
-        used |= set(node.input)
-    kept = [tensor for tensor in model.graph.initializer if tensor.name not in used]
-    for field, values in (("node", nodes), ("initializer", kept)):
-        model.graph.ClearField(field)
-        getattr(model.graph, field).extend(values)
-    return model
+    return with_plain_weights(model)
 
 
 def checkpoint(graph_file: Path) -> dict[str, Array]:
@@ -141,17 +125,6 @@ def gflop_per_pair(config_file: Path, tokens: int) -> float:
     read = 2 * tokens * 2 * hidden**2
     each = 2 * (2 * hidden**2 + 2 * hidden * inner) + 4 * tokens * hidden
     return float(layers * read + ((layers - 1) * tokens + 1) * each) / 1e9
-
-
-def _dequantised(tensors: list[NDArray[np.generic]], axis: int) -> Array:
-    """(values - zero point) * scale along `axis`, as ONNX defines DequantizeLinear."""
-    values, scale = tensors[0].astype(np.float32), tensors[1].astype(np.float32)
-    zero = tensors[2].astype(np.float32) if len(tensors) == 3 else np.zeros_like(scale)
-    if scale.ndim == 1:
-        shape = [1] * values.ndim
-        shape[axis] = -1
-        scale, zero = scale.reshape(shape), zero.reshape(shape)
-    return (values - zero) * scale
 
 
 def _write(path: Path, values: Mapping[str, object]) -> None:

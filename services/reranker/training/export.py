@@ -1,7 +1,6 @@
-"""`python -m services.reranker.training.export`: trained weights to a folder that the re-ranker serves.
+"""`python -m services.reranker.training.export`: trained weights to a folder that the re-ranker serves, in fp32.
 
-model.onnx keeps matrices and word embeddings as int8 with one scale a column (a row for embeddings) and computes in
-fp32: a quarter of the size, scores that do not depend on batch-mates. `--precision fp32` keeps every bit.
+`quantise` makes of it what ships.
 """
 
 import argparse
@@ -16,9 +15,6 @@ from safetensors.numpy import load_file
 
 from services.inference.bert_graph import BertConfig, bert_model
 from services.reranker.training.weights import Weights, weights_of
-
-# Below this size a tensor is not worth a scale.
-SMALLEST = 100_000
 
 
 def cross_encoder(weights: Weights) -> onnx.ModelProto:
@@ -55,48 +51,15 @@ def cross_encoder(weights: Weights) -> onnx.ModelProto:
     return model
 
 
-def with_int8_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same graph with every large tensor as int8 and DequantizeLinear before its use."""
-    uses = {value: node for node in model.graph.node for value in node.input}
-    kept, nodes = [], []
-    for tensor in model.graph.initializer:
-        values = numpy_helper.to_array(tensor)
-        if values.size < SMALLEST:
-            kept.append(tensor)
-            continue
-        # Embeddings are gathered by row; a matrix of MatMul is [in, out], one of Gemm with transB [out, in].
-        axis = 1 if uses[tensor.name].op_type == "MatMul" else 0
-        scale = np.maximum(np.abs(values).max(axis=1 - axis), 1e-8) / 127
-        rounded = np.rint(values / np.expand_dims(scale, 1 - axis)).astype(np.int8)
-        kept += [
-            numpy_helper.from_array(rounded, f"{tensor.name}_q"),
-            numpy_helper.from_array(scale.astype(np.float32), f"{tensor.name}_s"),
-        ]
-        nodes.append(
-            helper.make_node(
-                "DequantizeLinear", [f"{tensor.name}_q", f"{tensor.name}_s"], [tensor.name],
-                name=f"{tensor.name}_dq", axis=axis,
-            )
-        )  # fmt: skip
-    nodes.extend(model.graph.node)
-    del model.graph.initializer[:], model.graph.node[:]
-    model.graph.initializer.extend(kept)
-    model.graph.node.extend(nodes)
-    return model
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weights", type=Path, nargs="+", help="model.safetensors or model.onnx; several are averaged")
     parser.add_argument("--tokenizer", type=Path, default=Path(".models/all-MiniLM-L6-v2/tokenizer.json"))
-    parser.add_argument("--precision", choices=("int8-weights", "fp32"), default="int8-weights")
     parser.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args()
     read = [_read(path) for path in chosen.weights]
     weights = {name: np.stack([one[name] for one in read]).mean(axis=0, dtype=np.float32) for name in read[0]}
     model = cross_encoder(weights)
-    if chosen.precision == "int8-weights":
-        model = with_int8_weights(model)
     onnx.checker.check_model(model)
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))

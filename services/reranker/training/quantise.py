@@ -1,8 +1,10 @@
 """`python -m services.reranker.training.quantise`: a cross-encoder in int8, its scores independent of batch-mates.
 
-Every product with a weight matrix is computed in int8: weights with one scale a column, activations with one scale for
-good, found on training pairs. What runs in ONNX Runtime and OpenVINO alike is plain QuantizeLinear/DequantizeLinear.
-Attention, normalisation, gelu, pooler and classifier stay fp32; tables of embeddings are stored as int8.
+`--precision int8-weights`: matrices and tables are stored as int8, a quarter of the size, and computed with in fp32.
+
+`--precision int8-static`: every product with a weight matrix is computed in int8: weights with one scale a column,
+activations with one scale for good, found on training pairs. What runs in ONNX Runtime and OpenVINO alike is plain
+QuantizeLinear/DequantizeLinear. Attention, normalisation, gelu, pooler and classifier stay fp32.
 """
 
 import argparse
@@ -22,7 +24,7 @@ from services.inference.digests import file_sha256
 from services.inference.profiles import CONFIG, GRAPH, TOKENIZER
 from services.inference.tokens import Row, Tokens
 from services.reranker.training.corpus import read_corpus
-from services.reranker.training.evening import Range, Values, steps
+from services.reranker.training.evening import STORAGE_MIGRATION, Range, Values, evening, steps
 
 Constants = dict[str, Values]
 
@@ -31,18 +33,45 @@ SMALLEST = 100_000
 
 
 def quantised(model: onnx.ModelProto, rows: Sequence[Row]) -> onnx.ModelProto:
-    """The graph in static int8, with activation scales from `rows`; `model` is fp32, or int8 weights in fp32."""
-    plain = with_plain_weights(model)
-    return _with_int8_products(plain, ranges(plain, rows))
+    """The graph in static int8, with activation scales from `rows`; it starts fp32."""
+    return _with_int8_products(model, ranges(model, rows))
+
+
+def stored(model: onnx.ModelProto, rows: Sequence[Row]) -> onnx.ModelProto:
+    """The graph with int8 weights, each matrix evened out by the activations that `rows` bring to it; it starts fp32.
+
+    A column has one scale, and where a few channels are far stronger than the others an error of theirs counts most.
+    """
+    seen, constants = ranges(model, rows), _constants(model.graph)
+    matrices: dict[str, list[str]] = {}
+    for node in _products(model.graph, constants):
+        if node.input[0] in seen:
+            matrices.setdefault(node.input[0], []).append(node.input[1])
+    nodes: list[onnx.NodeProto] = []
+    for activation, names in matrices.items():
+        factors = evening(seen[activation], [constants[name] for name in names], STORAGE_MIGRATION)
+        for name in names:
+            constants[name] = constants[name] * factors[:, None]
+            nodes.append(_int8_matrix(name, constants))
+            constants[f"{name}.evening"] = np.float32(1) / factors[:, None]
+            nodes.append(_node("Mul", [f"{name}.near", f"{name}.evening"], name))
+            del constants[name]
+    for node in model.graph.node:
+        for name in node.input:
+            if name in constants and constants[name].size >= SMALLEST:
+                nodes.append(_int8_rows(name, constants))
+    return _rebuilt(model, [*nodes, *model.graph.node], constants)
 
 
 def with_plain_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The graph with each DequantizeLinear of constants replaced by the fp32 values that it gives."""
+    """The graph with whatever is computed of stored weights replaced by the fp32 values that it gives."""
     constants = _constants(model.graph)
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
         if node.op_type == "DequantizeLinear" and node.input[0] in constants:
             constants[node.output[0]] = _dequantised(node, constants)
+        elif node.op_type == "Mul" and all(name in constants for name in node.input):
+            constants[node.output[0]] = constants[node.input[0]] * constants[node.input[1]]
         else:
             nodes.append(node)
     return _rebuilt(model, nodes, constants)
@@ -130,6 +159,15 @@ def _int8_matrix(name: str, constants: Constants) -> onnx.NodeProto:
     return _node("DequantizeLinear", [f"{name}.int8", f"{name}.scale", f"{name}.zero"], f"{name}.near", axis=1)
 
 
+def _int8_rows(name: str, constants: Constants) -> onnx.NodeProto:
+    """A table of embeddings, or a Gemm's [out, in]: one scale a row."""
+    values = constants.pop(name)
+    scale = np.maximum(np.abs(values).max(axis=1), 1e-8).astype(np.float32) / 127
+    constants[f"{name}.int8"] = np.rint(values / scale[:, None]).astype(np.int8)
+    constants[f"{name}.scale"] = scale
+    return _node("DequantizeLinear", [f"{name}.int8", f"{name}.scale"], name, axis=0)
+
+
 def _int8_table(node: onnx.NodeProto, constants: Constants) -> Iterator[onnx.NodeProto]:
     """Gathers int8 rows and their scales, and multiplies: DequantizeLinear would do the whole table in every call."""
     table, ids, out = node.input[0], node.input[1], node.output[0]
@@ -195,8 +233,9 @@ def _rebuilt(
 def main() -> None:
     """The command line; it ends with the lines that models.yaml needs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, required=True, help="a folder with model.onnx in fp32 or int8-weights")
-    parser.add_argument("--out", type=Path, required=True, help="the folder of the int8-static model")
+    parser.add_argument("--model", type=Path, required=True, help="a folder with model.onnx in fp32")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of the int8 model")
+    parser.add_argument("--precision", choices=("int8-weights", "int8-static"), required=True)
     parser.add_argument("--training", type=Path, required=True, help="the folder of the training files")
     parser.add_argument("--pairs", type=int, default=400, help="training pairs that the scales are found on")
     parser.add_argument("--max-tokens", type=int, default=256, help="as in models.yaml")
@@ -204,13 +243,14 @@ def main() -> None:
     chosen = parser.parse_args()
     tokens = Tokens(chosen.model / TOKENIZER, chosen.max_tokens)
     rows = calibration_rows(chosen.training, tokens, chosen.pairs, chosen.seed)
-    model = quantised(onnx.load(chosen.model / GRAPH), rows)
+    make = {"int8-weights": stored, "int8-static": quantised}[chosen.precision]
+    model = make(with_plain_weights(onnx.load(chosen.model / GRAPH)), rows)
     onnx.checker.check_model(model)
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / GRAPH).write_bytes(model.SerializeToString(deterministic=True))
     for name in (TOKENIZER, CONFIG):
         shutil.copyfile(chosen.model / name, chosen.out / name)
-    sys.stdout.write("precision: int8-static\nfiles:\n")
+    sys.stdout.write(f"precision: {chosen.precision}\nfiles:\n")
     sys.stdout.writelines(f"  {name}: {file_sha256(chosen.out / name)}\n" for name in (GRAPH, TOKENIZER, CONFIG))
 
 

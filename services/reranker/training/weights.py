@@ -22,6 +22,8 @@ def weights_of(graph_file: Path) -> Weights:
         if node.op_type == "DequantizeLinear":
             axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
             tensors[node.output[0]] = _multiplied_out(tensors[node.input[0]], tensors[node.input[1]], axis)
+        elif node.op_type == "Mul" and all(name in tensors for name in node.input):
+            tensors[node.output[0]] = tensors[node.input[0]] * tensors[node.input[1]]
     weights: Weights = {}
     for node in graph.node:
         for place, value in enumerate(node.input):
