@@ -1,6 +1,8 @@
 """A real Elasticsearch keeps the promises of a lexical engine, and the adapter its own."""
 
 import asyncio
+import random
+import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -170,6 +172,31 @@ async def test_a_deadline_that_has_passed_in_elasticsearch_is_a_504_and_the_next
             assert late.status_code == 504
             assert (await client.post(path, json={"query": "brake"})).status_code == 200
             assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_a_short_deadline_is_not_called_passed_before_it_is(opener: ElasticsearchOpener) -> None:
+    draw = random.Random(3)
+    words = [f"word{number}" for number in range(400)]
+    texts = [Document(id=str(number), text=" ".join(draw.choices(words, k=80))) for number in range(4000)]
+    query = {"query": " ".join(words[:200]), "top": 100}
+    app = build_app(opener.settings)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://lexical", timeout=60) as client:
+            path = "/v1/collections/notes@1"
+            await client.put(path, json={})
+            for start in range(0, len(texts), 200):
+                batch = [one.model_dump() for one in texts[start : start + 200]]
+                (await client.post(f"{path}/documents", json={"documents": batch})).raise_for_status()
+            (await client.post(f"{path}/finish")).raise_for_status()
+            early = []
+            for _ in range(300):
+                started = time.monotonic()
+                answer = await client.post(f"{path}/search", json=query, headers={"x-deadline-ms": "150"})
+                took_s = time.monotonic() - started
+                if answer.status_code != 200 and took_s < 0.1:
+                    early.append(took_s)
+            assert not early
 
 
 async def test_searches_beside_each_other_all_answer(engine: LexicalEngine) -> None:
