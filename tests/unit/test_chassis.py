@@ -1,18 +1,22 @@
 """The promises of the chassis, on a small app over an ASGI transport."""
 
 import asyncio
+import gc
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+import uvicorn
 from fastapi import FastAPI
 
 from services.chassis.app import create_app, router
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import NotFound
 from services.chassis.instruments import Instruments
+from services.chassis.serve import DrainingServer, opened_and_served
 from services.chassis.settings import ServiceSettings
 from services.chassis.telemetry import timed
 from services.contracts.health import Check
@@ -195,3 +199,18 @@ async def test_a_caller_who_hangs_up_ends_the_work() -> None:
         await messages.put({"type": "http.disconnect"})
         await asyncio.wait_for(call, 0.1)
         assert sent[0]["status"] == 499
+
+
+async def test_what_the_start_made_is_not_searched_again_while_requests_wait() -> None:
+    frozen = []
+
+    class Looking(DrainingServer):
+        async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+            frozen.append(gc.get_freeze_count())
+
+    app = small_app()
+    try:
+        await opened_and_served(app, Looking(uvicorn.Config(app), app, 0.0))
+    finally:
+        gc.unfreeze()
+    assert frozen[0] > 10_000
