@@ -71,10 +71,10 @@ def _found(model: onnx.ModelProto) -> Iterator[tuple[str, _Masked]]:
         product, scaled, factor = makers.get(added.input[0]), None, 1.0
         if product is not None and product.op_type in ("Div", "Mul") and product.input[1] in small:
             scaled, by = product, small[product.input[1]]
-            product, factor = makers.get(scaled.input[0]), float(by.reshape(-1)[0])
-            factor = factor if scaled.op_type == "Div" else 1 / factor
-            if by.size != 1:
+            if by.size != 1 or not by.any():
                 continue
+            product = makers.get(scaled.input[0])
+            factor = float(by.item()) if scaled.op_type == "Div" else 1 / float(by.item())
         if product is None or product.op_type != "MatMul":
             continue
         queries, mask = shapes.get(product.input[0], []), shapes.get(added.input[1], [])
