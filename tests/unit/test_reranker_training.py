@@ -14,6 +14,7 @@ from services.inference.profiles import GRAPH, MODELS_FILE
 from services.reranker.training.corpus import LABELLED, read_corpus
 from services.reranker.training.export import cross_encoder
 from services.reranker.training.groups import Line, drawn, epoch
+from services.reranker.training.short import Topics
 from services.reranker.training.weigh import ndcg, z
 from services.reranker.training.weights import Weights, weights_of
 from tests.models import CROSS_ENCODER
@@ -27,6 +28,7 @@ def line(candidates: int = 60, relevant: tuple[int, ...] = (3,)) -> Line:
         "query": "why do brakes squeal",
         "file": "made-up",
         "held_out": False,
+        "short": False,
         "relevant": list(relevant),
         "candidates": list(range(candidates)),
         "bm25": [draw.random() if place < 40 else None for place in range(candidates)],
@@ -63,6 +65,44 @@ def test_a_question_cut_out_of_a_passage_knows_which(tmp_path: Path) -> None:
     for question in cut:
         assert question.cut_from is not None
         assert question.text in corpus.passages[question.cut_from]
+
+
+SAID = [
+    "What is a hub? A hub gear is shifted at rest. Gears of a hub are sealed.",
+    "What is a chain? A chain wears by dirt. Wash a chain; a hub gear is shifted.",
+    "What is a rim? A rim carries the tyre. Hub gears, a hub gear: shifted.",
+    *(f"What is a part? It is number {number}." for number in range(97)),
+]
+
+
+def test_a_topic_is_neighbouring_words_that_the_passage_repeats() -> None:
+    topics = Topics(SAID)
+    found = {topics.of_passage(SAID[0], random.Random(seed)) for seed in range(40)} - {None}
+    assert found == {"hub", "hub gear"}
+
+
+def test_a_passage_of_common_and_rare_words_has_no_topic() -> None:
+    assert Topics(SAID).of_passage(SAID[-1], random.Random(1)) is None
+
+
+def test_a_shortened_question_keeps_the_words_that_carry_its_topic() -> None:
+    topics = Topics(SAID)
+    assert topics.of_question("What is a chain rim?") == "chain rim"
+    assert topics.of_question("chain rim") is None
+    assert topics.of_question("What is a?") is None
+    assert topics.of_question("What is a chain rim tyre hub gear dirt?") is None
+
+
+def test_a_shortened_question_is_held_out_with_the_whole_one(tmp_path: Path) -> None:
+    corpus = read_corpus(written(tmp_path, rows=60), 17)
+    whole = [question for question in corpus.questions if not question.short]
+    shortened = [question for question in corpus.questions if question.short and question.relevant]
+    assert any(question.held_out for question in shortened)
+    for question in shortened:
+        assert any(
+            one.relevant == question.relevant and one.held_out == question.held_out and question.text in one.text
+            for one in whole
+        )
 
 
 def test_a_missing_training_file_is_an_error(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The training files as one corpus: passages, labelled queries, and queries cut out of passages.
+"""The training files as one corpus: passages, labelled queries, queries cut out of passages, and short queries.
 
 It owns what may be learned from: the two files that are in-domain with test collections are never read (issue 4), and
 the split into what is trained on and what is held out, which depends on the query's text alone.
@@ -9,10 +9,12 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
+
+from services.reranker.training.short import Topics
 
 # Queries taken of each file, and of its passages the number that serve as sources of unlabelled queries. The files of
 # science and medicine weigh most; reviews (research use only) and lower-cased single sentences are left out.
@@ -31,6 +33,9 @@ LABELLED = {
     "mtrag_govt": 517,
 }
 CUT_FROM = {"scitldr": 2000, "pubmedqa": 1000, "covidqa": 1000, "medquad": 2000, "nq_qed": 500}
+# Short queries: topics of so many passages, and so many of the labelled questions without their common words.
+TOPICS_FROM = {"scitldr": 800, "pubmedqa": 1000, "covidqa": 1200, "medquad": 2000, "nq_qed": 800}
+SHORTENED = {"medquad": 800, "covidqa": 700, "nq_qed": 700, "selqa": 300, "nq_open_oracle": 300}
 # Held out by query for choosing the model and its weight; files with fewer distinct queries are trained on whole.
 HELD_OUT = ("scitldr", "pubmedqa", "covidqa", "medquad", "nq_qed", "selqa")
 HELD_OUT_SHARE = 0.06
@@ -55,6 +60,7 @@ class Question:
     relevant: frozenset[int]
     cut_from: int | None = None
     held_out: bool = False
+    short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,29 @@ def read_corpus(folder: Path, seed: int) -> Corpus:
             sentences = [part for part in _SENTENCE.split(passages[place]) if 6 <= len(part.split()) <= 40]
             if sentences:
                 questions.append(Question(draw.choice(sentences), file, frozenset(), cut_from=place))
-    return Corpus(passages, tuple(questions))
+    return Corpus(passages, (*questions, *short_ones(passages, questions, sources, draw)))
+
+
+def short_ones(
+    passages: Sequence[str], questions: Sequence[Question], sources: Mapping[str, list[int]], draw: random.Random
+) -> Iterator[Question]:
+    """Short queries: topics of passages, without a label, and shortened questions, with the question's own.
+
+    A shortened question is held out when the whole one is; of the topics, the usual share is.
+    """
+    topics = Topics(passages)
+    for file, number in TOPICS_FROM.items():
+        distinct = sorted(set(sources[file]))
+        for place in draw.sample(distinct, min(number, len(distinct))):
+            text = topics.of_passage(passages[place], draw)
+            if text is not None:
+                yield Question(text, file, frozenset(), held_out=_share(text) < HELD_OUT_SHARE, short=True)
+    for file, number in SHORTENED.items():
+        whole = [question for question in questions if question.file == file and question.relevant]
+        for question in draw.sample(whole, min(number, len(whole))):
+            text = topics.of_question(question.text)
+            if text is not None:
+                yield replace(question, text=text, short=True)
 
 
 def _rows(path: Path) -> Iterator[Pair]:

@@ -25,6 +25,7 @@ class Line(TypedDict):
     query: str
     file: str
     held_out: bool
+    short: bool
     relevant: list[int]
     candidates: list[int]
     bm25: list[float | None]
@@ -46,11 +47,11 @@ class Group:
     target: NDArray[np.float32]
 
 
-def read_lines(file: Path, *, held_out: bool) -> list[Line]:
-    """The questions that are (or are not) held out."""
+def read_lines(file: Path, *, held_out: bool, short: bool) -> list[Line]:
+    """The questions that are (or are not) held out, and are (or are not) short queries."""
     with file.open() as lines:
         parsed: Iterator[Line] = map(json.loads, lines)
-        return [line for line in parsed if line["held_out"] == held_out]
+        return [line for line in parsed if line["held_out"] == held_out and line["short"] == short]
 
 
 def epoch(lines: Sequence[Line], size: int, draw: random.Random) -> Iterator[Group]:

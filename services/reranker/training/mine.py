@@ -52,12 +52,13 @@ async def bm25(corpus: Corpus, directory: Path) -> list[list[tuple[int, float]]]
 
 
 def vectors(teacher: Teacher, corpus: Corpus, file: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The unit vectors of (questions, passages), kept in `file` so that a second run need not encode again."""
+    """The unit vectors of (questions, passages); those of passages are kept in `file` for a second run."""
     if not file.exists():
-        passages = teacher.passages(corpus.passages)
-        np.savez(file, questions=teacher.queries([question.text for question in corpus.questions]), passages=passages)
-    kept = np.load(file)
-    return kept["questions"], kept["passages"]
+        np.savez(file, passages=teacher.passages(corpus.passages))
+    passages = np.load(file)["passages"]
+    if len(passages) != len(corpus.passages):
+        raise SystemExit(f"{file} is of another corpus; delete it and run again.")
+    return teacher.queries([question.text for question in corpus.questions]), passages
 
 
 def main() -> None:
@@ -97,6 +98,7 @@ def group(
         "query": question.text,
         "file": question.file,
         "held_out": question.held_out,
+        "short": question.short,
         "relevant": sorted(question.relevant),
         "candidates": candidates,
         "bm25": [round(scores[one], 3) if one in scores else None for one in candidates],

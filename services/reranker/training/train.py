@@ -44,12 +44,21 @@ def loss_of(logits: Tensor, group: Group, label_share: float) -> Tensor:
     return label_share * listwise + (1 - label_share) * divergence + 0.05 * binary
 
 
-def batches(lines: Sequence[Line], size: int, pairs: int, seed: int) -> Iterator[list[Group]]:
-    """Steps of `pairs` pairs for ever, the same for the same seed."""
-    draw = random.Random(seed)
-    groups = itertools.chain.from_iterable(epoch(lines, size, draw) for _ in itertools.count())
+def batches(
+    lines: Sequence[Line], short: Sequence[Line], share: float, size: int, pairs: int, seed: int
+) -> Iterator[list[Group]]:
+    """Steps of `pairs` pairs for ever, `share` of their groups short queries; the same for the same seed."""
+
+    def for_ever(of: Sequence[Line]) -> Iterator[Group]:
+        draw = random.Random(seed)
+        return itertools.chain.from_iterable(epoch(of, size, draw) for _ in itertools.count())
+
+    whole_groups, short_groups = for_ever(lines), for_ever(short)
+    groups = max(1, pairs // size)
+    of_short = round(share * groups)
     while True:
-        yield list(itertools.islice(groups, max(1, pairs // size)))
+        whole = itertools.islice(whole_groups, groups - of_short)
+        yield [*whole, *itertools.islice(short_groups, of_short)]
 
 
 def shared_out(groups: Sequence[Group], passages: Sequence[str], workers: int, rank: int) -> list[Group]:
@@ -81,7 +90,7 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
     tokenizer = Tokenizer.from_file(str(chosen.start / "tokenizer.json"))
     tokenizer.no_padding()
     scorer = Scorer(model, tokenizer, passages)
-    lines = read_lines(chosen.work / "groups.jsonl", held_out=False)
+    lines, short = (read_lines(chosen.work / "groups.jsonl", held_out=False, short=one) for one in (False, True))
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimiser = torch.optim.AdamW(learned, lr=chosen.rate, weight_decay=0.01)
     steps = chosen.pairs // chosen.step
@@ -102,9 +111,10 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
         average, averaged, begun = kept["average"], kept["averaged"], kept["step"]
     watch = Watch(chosen, scorer) if rank == 0 else None
     if watch and not begun:
-        watch.note(step=0, arguments={key: str(value) for key, value in vars(chosen).items()}, lines=len(lines))
+        arguments = {key: str(value) for key, value in vars(chosen).items()}
+        watch.note(step=0, arguments=arguments, lines=len(lines), short=len(short))
         watch.check(0)
-    stream = batches(lines, chosen.group, chosen.step, chosen.seed)
+    stream = batches(lines, short, chosen.short_share, chosen.group, chosen.step, chosen.seed)
     for step, groups in enumerate(itertools.islice(stream, chosen.after // chosen.step, None), start=1):
         if step > steps:
             break
@@ -181,6 +191,7 @@ def main() -> None:
     parser.add_argument(
         "--label-share", type=float, default=0.5, help="of the label in the loss; the teachers' is the rest"
     )
+    parser.add_argument("--short-share", type=float, default=0.25, help="of the questions of a step: short queries")
     parser.add_argument("--max-tokens", type=int, default=192)
     parser.add_argument("--last-tokens", type=int, default=256, help="token limit of the last fifth")
     parser.add_argument(

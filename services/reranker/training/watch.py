@@ -1,6 +1,7 @@
 """What a person follows of a run: a progress bar, log.jsonl, and figures on held-out groups."""
 
 import argparse
+import itertools
 import json
 import random
 import sys
@@ -14,15 +15,19 @@ from tqdm import tqdm
 from services.reranker.training.groups import Group, epoch, read_lines
 from services.reranker.training.network import Scorer
 
+# Held-out questions of each kind, whole and short, that a check looks at.
+CHECKED = 96
+
 
 def held_out_figures(scorer: Scorer, groups: Sequence[Group], max_tokens: int) -> dict[str, float]:
-    """Mean reciprocal rank of the positive and mean divergence from the teachers."""
+    """Mean reciprocal rank of the positive, where there is one, and mean divergence from the teachers."""
     ranks, divergences = [], []
     for chunk in (groups[at : at + 16] for at in range(0, len(groups), 16)):
         with torch.inference_mode():
             answers = scorer(chunk, max_tokens)
         for group, logits in zip(chunk, answers, strict=True):
-            ranks.append(1 / (1 + int((logits > logits[0]).sum())))
+            if group.label is not None:
+                ranks.append(1 / (1 + int((logits > logits[group.label]).sum())))
             target = torch.from_numpy(group.target).to(logits.device)
             divergences.append(float(functional.kl_div(functional.log_softmax(logits, 0), target, reduction="sum")))
     return {"mrr": round(sum(ranks) / len(ranks), 4), "divergence": round(sum(divergences) / len(divergences), 4)}
@@ -32,8 +37,19 @@ class Watch:
     """What a person follows: a progress bar, log.jsonl, and figures on held-out groups."""
 
     def __init__(self, chosen: argparse.Namespace, scorer: Scorer) -> None:
-        held_out = epoch(read_lines(chosen.work / "groups.jsonl", held_out=True), chosen.group, random.Random(1))
-        self._groups = [group for group in held_out if group.label is not None][:96]
+        self._groups = {
+            kind: list(
+                itertools.islice(
+                    epoch(
+                        read_lines(chosen.work / "groups.jsonl", held_out=True, short=kind == "short"),
+                        chosen.group,
+                        random.Random(1),
+                    ),
+                    CHECKED,
+                )
+            )
+            for kind in ("whole", "short")
+        }
         self._scorer = scorer
         self._max_tokens = chosen.max_tokens
         self._log = (chosen.out / "log.jsonl").open("a")
@@ -54,4 +70,5 @@ class Watch:
             self.note(step=step, loss=round(sum(recent) / len(recent), 4), seconds=seconds)
 
     def check(self, step: int) -> None:
-        self.note(step=step, **held_out_figures(self._scorer, self._groups, self._max_tokens))
+        for kind, groups in self._groups.items():
+            self.note(step=step, questions=kind, **held_out_figures(self._scorer, groups, self._max_tokens))
