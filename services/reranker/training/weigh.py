@@ -1,8 +1,8 @@
 """`python -m services.reranker.training.weigh --model DIR`: how much of a model to mix in, on held-out questions.
 
-Every held-out question keeps its BM25 list over the whole training corpus; the model re-orders the head of it at each
-weight, as the rerank stage of the gateway does (z-scores of both, per query). The mean of the files' nDCG@10 decides,
-so that no file counts for its size. No test collection is read.
+Every held-out question keeps its first-stage list over the whole training corpus, of BM25 or of BM25 and dense fused by
+reciprocal ranks; the model re-orders the head of it at each weight, as the rerank stage of the gateway does (z-scores of
+both, per query). The mean of the files' nDCG@10 decides, so that no file counts for its size. No test collection is read.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from services.inference.profiles import CrossEncoderProfile
 from services.inference.score import PairScorer
 from services.reranker.training.groups import Line, read_lines
 
+RANK_CONSTANT = 60  # of the fuse stage of hybrid-rerank.yaml
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(21))
 
 
@@ -39,19 +40,38 @@ def ndcg(order: Sequence[int], relevant: set[int], depth: int = 10) -> float:
     return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(depth, len(relevant)) + 1))
 
 
-async def figures(scorer: PairScorer, lines: Sequence[Line], passages: Sequence[str], depth: int) -> dict[str, float]:
-    """nDCG@10 by weight (`bm25` is weight 0), the mean over the questions of `lines`."""
+def first_stage(line: Line, kind: str) -> list[tuple[float, int]]:
+    """(score, passage) of the first stage, best first: `bm25`, or `hybrid` as `gateway/pipelines/hybrid-rerank.yaml`.
+
+    The dense leg is all-MiniLM-L6-v2, the last of the teachers, over the candidates: exact for its 30 nearest.
+    """
+    lexical = [(score, one) for one, score in zip(line["candidates"], line["bm25"], strict=True) if score is not None]
+    if kind == "bm25":
+        return best_first(lexical)
+    dense = list(zip(line["teachers"][-1], line["candidates"], strict=True))
+    fused: dict[int, float] = {}
+    for leg in (lexical, dense):
+        for rank, (_, one) in enumerate(best_first(leg), start=1):
+            fused[one] = fused.get(one, 0.0) + 1 / (RANK_CONSTANT + rank)
+    return best_first([(score, one) for one, score in fused.items()])
+
+
+def best_first(scored: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
+    return sorted(scored, key=lambda pair: (-pair[0], pair[1]))
+
+
+async def figures(
+    scorer: PairScorer, lines: Sequence[Line], passages: Sequence[str], depth: int, first: str
+) -> dict[str, float]:
+    """nDCG@10 by weight (0 is the first stage alone), the mean over the questions of `lines`."""
     gains = np.zeros(len(WEIGHTS))
     for line in tqdm(lines, unit="query", mininterval=5):
-        ranked = sorted(
-            ((score, one) for one, score in zip(line["candidates"], line["bm25"], strict=True) if score is not None),
-            key=lambda pair: (-pair[0], pair[1]),
-        )
+        ranked = first_stage(line, first)
         head = [one for _, one in ranked[:depth]]
-        lexical = z([score for score, _ in ranked[:depth]])
+        before = z([score for score, _ in ranked[:depth]])
         own = z([float(score) for score in await scorer.score(line["query"], [passages[one] for one in head])])
         for place, weight in enumerate(WEIGHTS):
-            order = np.argsort(-(weight * own + (1 - weight) * lexical), kind="stable")
+            order = np.argsort(-(weight * own + (1 - weight) * before), kind="stable")
             gains[place] += ndcg([head[at] for at in order], set(line["relevant"]))
     return {f"{weight:g}": round(float(gain) / len(lines), 4) for weight, gain in zip(WEIGHTS, gains, strict=True)}
 
@@ -62,6 +82,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(".cache/reranker-training"))
     parser.add_argument("--depth", type=int, default=50)
     parser.add_argument("--queries", type=int, default=40, help="of each file")
+    parser.add_argument("--first", choices=("bm25", "hybrid"), default="bm25", help="the list that is re-ordered")
     parser.add_argument("--short", action="store_true", help="the questions without their common words")
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--precision", choices=("fp32", "int8-weights", "int8-static"), default="int8-weights")
@@ -75,7 +96,7 @@ def main() -> None:
     table: dict[str, dict[str, float]] = {}
     for file, lines in sorted(by_file.items()):
         sample = random.Random(1).sample(lines, min(chosen.queries, len(lines)))
-        table[file] = asyncio.run(figures(scorer, sample, passages, chosen.depth))
+        table[file] = asyncio.run(figures(scorer, sample, passages, chosen.depth, chosen.first))
         print(file, len(sample), json.dumps(table[file]), flush=True)
     mean = {key: round(sum(of[key] for of in table.values()) / len(table), 4) for key in next(iter(table.values()))}
     print("mean", json.dumps(mean))
