@@ -15,7 +15,7 @@ from services.reranker.training.corpus import LABELLED, read_corpus
 from services.reranker.training.export import cross_encoder
 from services.reranker.training.groups import Line, drawn, epoch
 from services.reranker.training.short import Topics
-from services.reranker.training.weigh import ndcg, z
+from services.reranker.training.weigh import first_stage, ndcg, z
 from services.reranker.training.weights import Weights, weights_of
 from tests.models import CROSS_ENCODER
 
@@ -158,6 +158,16 @@ def test_ndcg_counts_a_relevant_passage_by_its_rank() -> None:
     assert ndcg([7, 3], {3}) == pytest.approx(1 / np.log2(3))
     assert ndcg([3, 7], {3}) == 1
     assert ndcg([1, 2], {3}) == 0
+
+
+def test_a_hybrid_list_is_bm25_and_dense_fused_by_reciprocal_ranks() -> None:
+    asked = line(candidates=3)
+    asked["candidates"], asked["bm25"] = [7, 8, 9], [2.0, None, 1.0]
+    asked["teachers"] = [[0.0, 0.0, 0.0], [0.1, 0.3, 0.2]]
+    assert first_stage(asked, "bm25") == [(2.0, 7), (1.0, 9)]
+    scores, places = zip(*first_stage(asked, "hybrid"), strict=True)
+    assert places == (7, 9, 8)
+    assert scores == pytest.approx((1 / 61 + 1 / 63, 1 / 62 + 1 / 62, 1 / 61))
 
 
 def test_z_scores_of_equal_values_are_zero() -> None:

@@ -1,8 +1,9 @@
 """`python -m services.reranker.training.weigh --model DIR`: how much of a model to mix in, on held-out questions.
 
-Every held-out question keeps its first-stage list over the whole training corpus, of BM25 or of BM25 and dense fused by
-reciprocal ranks; the model re-orders the head of it at each weight, as the rerank stage of the gateway does (z-scores of
-both, per query). The mean of the files' nDCG@10 decides, so that no file counts for its size. No test collection is read.
+Every held-out question keeps its first-stage list over the whole training corpus, of BM25 or of BM25 and dense fused
+by reciprocal ranks; the model re-orders the head of it at each weight, as the rerank stage of the gateway does
+(z-scores of both, per query). The mean of the files' nDCG@10 decides, so that no file counts for its size. No test
+collection is read.
 """
 
 import argparse
