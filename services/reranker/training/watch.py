@@ -37,19 +37,7 @@ class Watch:
     """What a person follows: a progress bar, log.jsonl, and figures on held-out groups."""
 
     def __init__(self, chosen: argparse.Namespace, scorer: Scorer) -> None:
-        self._groups = {
-            kind: list(
-                itertools.islice(
-                    epoch(
-                        read_lines(chosen.work / "groups.jsonl", held_out=True, short=kind == "short"),
-                        chosen.group,
-                        random.Random(1),
-                    ),
-                    CHECKED,
-                )
-            )
-            for kind in ("whole", "short")
-        }
+        self._groups = {"whole": _checked(chosen, short=False), "short": _checked(chosen, short=True)}
         self._scorer = scorer
         self._max_tokens = chosen.max_tokens
         self._log = (chosen.out / "log.jsonl").open("a")
@@ -72,3 +60,9 @@ class Watch:
     def check(self, step: int) -> None:
         for kind, groups in self._groups.items():
             self.note(step=step, questions=kind, **held_out_figures(self._scorer, groups, self._max_tokens))
+
+
+def _checked(chosen: argparse.Namespace, *, short: bool) -> list[Group]:
+    """The held-out groups of one kind that every check looks at, the same for every run."""
+    lines = read_lines(chosen.work / "groups.jsonl", held_out=True, short=short)
+    return list(itertools.islice(epoch(lines, chosen.group, random.Random(1)), CHECKED))
