@@ -13,12 +13,15 @@ import pytest
 from services.inference.profiles import GRAPH, MODELS_FILE
 from services.reranker.training.corpus import LABELLED, read_corpus
 from services.reranker.training.export import cross_encoder
-from services.reranker.training.groups import Line, drawn, epoch
+from services.reranker.training.groups import drawn, epoch
+from services.reranker.training.lines import Line
 from services.reranker.training.short import Topics
-from services.reranker.training.weigh import first_stage, ndcg, z
+from services.reranker.training.target import Target, features, fitted
+from services.reranker.training.weigh import WEIGHTS, best_weights, first_stage, ndcg, z
 from services.reranker.training.weights import Weights, weights_of
 from tests.models import CROSS_ENCODER
 
+TARGET = Target((17.0, 4.0, 0.5))
 COMMITTED = MODELS_FILE.parent / CROSS_ENCODER / GRAPH
 
 
@@ -111,7 +114,7 @@ def test_a_missing_training_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_group_holds_its_positive_first_and_each_candidate_once() -> None:
-    group = drawn(line(), 8, random.Random(1))
+    group = drawn(line(), 8, TARGET, random.Random(1))
     assert group is not None
     assert group.candidates[0] == 3
     assert len(set(group.candidates)) == 8
@@ -119,23 +122,45 @@ def test_a_group_holds_its_positive_first_and_each_candidate_once() -> None:
 
 
 def test_a_group_without_a_relevant_passage_has_no_label() -> None:
-    group = drawn(line(relevant=()), 8, random.Random(1))
+    group = drawn(line(relevant=()), 8, TARGET, random.Random(1))
     assert group is not None
     assert group.label is None
     assert len(group.candidates) == 8
 
 
-def test_the_teachers_target_is_a_distribution_that_follows_their_scores() -> None:
+def test_the_target_is_a_distribution_that_follows_the_teachers_and_bm25() -> None:
     asked = line()
-    group = drawn(asked, 8, random.Random(1))
+    group = drawn(asked, 8, TARGET, random.Random(1))
     assert group is not None
     assert group.target.sum() == pytest.approx(1)
-    both = [asked["teachers"][0][one] / 0.02 + asked["teachers"][1][one] / 0.05 for one in group.candidates]
-    assert list(np.argsort(group.target)) == list(np.argsort(both))
+    summed = (features(asked) @ np.array(TARGET.shares))[list(group.candidates)]
+    assert list(np.argsort(group.target)) == list(np.argsort(summed))
+
+
+def test_what_bm25_did_not_find_counts_as_the_last_that_it_found() -> None:
+    asked = line()
+    scores = [score for score in asked["bm25"] if score is not None]
+    lexical = features(asked)[:, -1]
+    assert lexical[40:].tolist() == [lexical[scores.index(min(scores))]] * 20
+
+
+@pytest.mark.parametrize("teller", [0, 1, 2], ids=["the first teacher", "the second teacher", "bm25"])
+def test_the_shares_of_the_target_are_read_off_the_labels(teller: int) -> None:
+    asked = [line(candidates) for candidates in range(41, 101)]
+    for one in asked:
+        one["relevant"] = [int(features(one)[:, teller].argmax())]
+    shares = np.array(fitted(asked).shares) * np.std(features(asked[0]), axis=0)
+    assert int(shares.argmax()) == teller
+    assert shares[teller] > 5 * np.abs(np.delete(shares, teller)).max()
+
+
+def test_questions_without_labels_leave_the_target_unknown() -> None:
+    with pytest.raises(ValueError, match="No question has a label"):
+        fitted([line(relevant=())])
 
 
 def test_a_question_with_too_few_candidates_is_passed_over() -> None:
-    assert list(epoch([line(candidates=5)], 8, random.Random(1))) == []
+    assert list(epoch([line(candidates=5)], 8, TARGET, random.Random(1))) == []
 
 
 def test_weights_survive_the_way_into_a_graph_and_out_again() -> None:
@@ -173,3 +198,11 @@ def test_a_hybrid_list_is_bm25_and_dense_fused_by_reciprocal_ranks() -> None:
 def test_z_scores_of_equal_values_are_zero() -> None:
     assert list(z([2.0, 2.0])) == [0.0, 0.0]
     assert z([1.0, 3.0]) == pytest.approx([-1.0, 1.0])
+
+
+def test_the_safe_weight_is_the_lowest_that_cannot_be_told_from_the_best() -> None:
+    weights = np.array(WEIGHTS)
+    rising = np.minimum(weights, 0.5) + 0.001 * weights
+    either_way = np.outer(np.tile([1, -1], 20), 0.2 * np.maximum(weights - 0.5, 0))
+    assert best_weights([np.tile(rising, (40, 1))]) == (1.0, 1.0)
+    assert best_weights([rising + either_way] * 3) == (1.0, 0.5)

@@ -1,6 +1,6 @@
 """`python -m services.reranker.training.train`: a cross-encoder learns from groups.jsonl.
 
-Loss of a group: listwise cross-entropy on the label, Kullback-Leibler divergence from the teachers' distribution, and
+Loss of a group: listwise cross-entropy on the label, Kullback-Leibler divergence from the target (`target.py`), and
 a little binary cross-entropy that keeps the scores around zero. Runs on a GPU when there is one, otherwise on the
 cores in bf16. Resumes from the newest checkpoint of `--out`; the same seed gives the same groups in the same order.
 """
@@ -23,9 +23,11 @@ from tokenizers import Tokenizer
 from torch import Tensor, distributed, multiprocessing, nn
 from torch.nn import functional
 
-from services.reranker.training.groups import Group, Line, epoch, read_lines
+from services.reranker.training.groups import Group, epoch
+from services.reranker.training.lines import Line, read_lines
 from services.reranker.training.network import Scorer, model_from
 from services.reranker.training.rounding import round_products
+from services.reranker.training.target import Target, fitted
 from services.reranker.training.watch import Watch
 
 # Questions whose candidates the scales of the rounding are found on.
@@ -45,13 +47,13 @@ def loss_of(logits: Tensor, group: Group, label_share: float) -> Tensor:
 
 
 def batches(
-    lines: Sequence[Line], short: Sequence[Line], share: float, size: int, pairs: int, seed: int
+    lines: Sequence[Line], short: Sequence[Line], target: Target, share: float, size: int, pairs: int, seed: int
 ) -> Iterator[list[Group]]:
     """Steps of `pairs` pairs for ever, `share` of their groups short queries; the same for the same seed."""
 
     def for_ever(of: Sequence[Line]) -> Iterator[Group]:
         draw = random.Random(seed)
-        return itertools.chain.from_iterable(epoch(of, size, draw) for _ in itertools.count())
+        return itertools.chain.from_iterable(epoch(of, size, target, draw) for _ in itertools.count())
 
     whole_groups, short_groups = for_ever(lines), for_ever(short)
     groups = max(1, pairs // size)
@@ -91,6 +93,7 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
     tokenizer.no_padding()
     scorer = Scorer(model, tokenizer, passages)
     lines, short = (read_lines(chosen.work / "groups.jsonl", held_out=False, short=one) for one in (False, True))
+    target = fitted(lines)
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimiser = torch.optim.AdamW(learned, lr=chosen.rate, weight_decay=0.01)
     steps = chosen.pairs // chosen.step
@@ -109,12 +112,12 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
         optimiser.load_state_dict(kept["optimiser"])
         schedule.load_state_dict(kept["schedule"])
         average, averaged, begun = kept["average"], kept["averaged"], kept["step"]
-    watch = Watch(chosen, scorer) if rank == 0 else None
+    watch = Watch(chosen, scorer, target) if rank == 0 else None
     if watch and not begun:
         arguments = {key: str(value) for key, value in vars(chosen).items()}
-        watch.note(step=0, arguments=arguments, lines=len(lines), short=len(short))
+        watch.note(step=0, arguments=arguments, lines=len(lines), short=len(short), target=target.shares)
         watch.check(0)
-    stream = batches(lines, short, chosen.short_share, chosen.group, chosen.step, chosen.seed)
+    stream = batches(lines, short, target, chosen.short_share, chosen.group, chosen.step, chosen.seed)
     for step, groups in enumerate(itertools.islice(stream, chosen.after // chosen.step, None), start=1):
         if step > steps:
             break
@@ -122,7 +125,7 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
             continue
         if step > chosen.exact * steps and not rounded:
             rounded = True
-            known = itertools.islice(epoch(lines, chosen.group, random.Random(2)), CALIBRATION)
+            known = itertools.islice(epoch(lines, chosen.group, target, random.Random(2)), CALIBRATION)
             round_products(model, partial(scorer.one_by_one, list(known), chosen.last_tokens))
         max_tokens = chosen.max_tokens if step < 0.8 * steps else chosen.last_tokens
         mine = shared_out(groups, passages, workers, rank)

@@ -12,15 +12,17 @@ import torch
 from torch.nn import functional
 from tqdm import tqdm
 
-from services.reranker.training.groups import Group, epoch, read_lines
+from services.reranker.training.groups import Group, epoch
+from services.reranker.training.lines import read_lines
 from services.reranker.training.network import Scorer
+from services.reranker.training.target import Target
 
 # Held-out questions of each kind, whole and short, that a check looks at.
 CHECKED = 96
 
 
 def held_out_figures(scorer: Scorer, groups: Sequence[Group], max_tokens: int) -> dict[str, float]:
-    """Mean reciprocal rank of the positive, where there is one, and mean divergence from the teachers."""
+    """Mean reciprocal rank of the positive, where there is one, and mean divergence from the target."""
     ranks, divergences = [], []
     for chunk in (groups[at : at + 16] for at in range(0, len(groups), 16)):
         with torch.inference_mode():
@@ -36,8 +38,10 @@ def held_out_figures(scorer: Scorer, groups: Sequence[Group], max_tokens: int) -
 class Watch:
     """What a person follows: a progress bar, log.jsonl, and figures on held-out groups."""
 
-    def __init__(self, chosen: argparse.Namespace, scorer: Scorer) -> None:
-        self._groups = {"whole": _checked(chosen, short=False), "short": _checked(chosen, short=True)}
+    def __init__(self, chosen: argparse.Namespace, scorer: Scorer, target: Target) -> None:
+        self._groups = {
+            kind: _checked(chosen, target, short=short) for kind, short in (("whole", False), ("short", True))
+        }
         self._scorer = scorer
         self._max_tokens = chosen.max_tokens
         self._log = (chosen.out / "log.jsonl").open("a")
@@ -62,7 +66,7 @@ class Watch:
             self.note(step=step, questions=kind, **held_out_figures(self._scorer, groups, self._max_tokens))
 
 
-def _checked(chosen: argparse.Namespace, *, short: bool) -> list[Group]:
+def _checked(chosen: argparse.Namespace, target: Target, *, short: bool) -> list[Group]:
     """The held-out groups of one kind that every check looks at, the same for every run."""
     lines = read_lines(chosen.work / "groups.jsonl", held_out=True, short=short)
-    return list(itertools.islice(epoch(lines, chosen.group, random.Random(1)), CHECKED))
+    return list(itertools.islice(epoch(lines, chosen.group, target, random.Random(1)), CHECKED))

@@ -22,7 +22,7 @@ from services.inference.digests import file_sha256
 from services.inference.model import Engine
 from services.inference.profiles import CrossEncoderProfile
 from services.inference.score import PairScorer
-from services.reranker.training.groups import Line, read_lines
+from services.reranker.training.lines import Line, read_lines
 
 RANK_CONSTANT = 60  # of the fuse stage of hybrid-rerank.yaml
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(21))
@@ -61,20 +61,38 @@ def best_first(scored: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
     return sorted(scored, key=lambda pair: (-pair[0], pair[1]))
 
 
-async def figures(
+async def gains(
     scorer: PairScorer, lines: Sequence[Line], passages: Sequence[str], depth: int, first: str
-) -> dict[str, float]:
-    """nDCG@10 by weight (0 is the first stage alone), the mean over the questions of `lines`."""
-    gains = np.zeros(len(WEIGHTS))
-    for line in tqdm(lines, unit="query", mininterval=5):
+) -> NDArray[np.float64]:
+    """nDCG@10 [questions, weights]; weight 0 is the first stage alone."""
+    table = np.zeros((len(lines), len(WEIGHTS)))
+    for row, line in zip(table, tqdm(lines, unit="query", mininterval=5), strict=True):
         ranked = first_stage(line, first)
         head = [one for _, one in ranked[:depth]]
         before = z([score for score, _ in ranked[:depth]])
         own = z([float(score) for score in await scorer.score(line["query"], [passages[one] for one in head])])
         for place, weight in enumerate(WEIGHTS):
             order = np.argsort(-(weight * own + (1 - weight) * before), kind="stable")
-            gains[place] += ndcg([head[at] for at in order], set(line["relevant"]))
-    return {f"{weight:g}": round(float(gain) / len(lines), 4) for weight, gain in zip(WEIGHTS, gains, strict=True)}
+            row[place] = ndcg([head[at] for at in order], set(line["relevant"]))
+    return table
+
+
+def best_weights(tables: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
+    """The best weight, and the lowest that is within one standard error of it, of one table of gains a file.
+
+    The lower one leaves more to the first stage at no loss that these questions can tell (the rule of one standard
+    error, Breiman et al. 1984): they come from the files that the model has learned from, which flatters it.
+    """
+    mean = np.mean([table.mean(axis=0) for table in tables], axis=0)
+    best = int(mean.argmax())
+    lost = [table[:, [best]] - table for table in tables]
+    error = np.sqrt(sum(of.var(axis=0) / len(of) for of in lost)) / len(lost)
+    safe = int(np.argmax(mean >= mean[best] - error))
+    return WEIGHTS[best], WEIGHTS[safe]
+
+
+def by_weight(values: NDArray[np.float64]) -> str:
+    return json.dumps({f"{weight:g}": round(float(value), 4) for weight, value in zip(WEIGHTS, values, strict=True)})
 
 
 def main() -> None:
@@ -94,14 +112,14 @@ def main() -> None:
         if line["relevant"]:
             by_file.setdefault(line["file"], []).append(line)
     scorer = PairScorer(_profile(chosen.model, chosen.max_tokens, chosen.precision), chosen.model, Engine())
-    table: dict[str, dict[str, float]] = {}
+    tables = []
     for file, lines in sorted(by_file.items()):
         sample = random.Random(1).sample(lines, min(chosen.queries, len(lines)))
-        table[file] = asyncio.run(figures(scorer, sample, passages, chosen.depth, chosen.first))
-        print(file, len(sample), json.dumps(table[file]), flush=True)
-    mean = {key: round(sum(of[key] for of in table.values()) / len(table), 4) for key in next(iter(table.values()))}
-    print("mean", json.dumps(mean))
-    print("best weight", max(mean, key=lambda key: mean[key]))
+        tables.append(asyncio.run(gains(scorer, sample, passages, chosen.depth, chosen.first)))
+        print(file, len(sample), by_weight(tables[-1].mean(axis=0)), flush=True)
+    print("mean", by_weight(np.mean([table.mean(axis=0) for table in tables], axis=0)))
+    best, safe = best_weights(tables)
+    print(f"best weight {best:g}, the lowest within one standard error of it {safe:g}")
 
 
 def _profile(folder: Path, max_tokens: int, precision: str) -> CrossEncoderProfile:
