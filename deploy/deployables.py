@@ -70,7 +70,7 @@ DEPLOYABLES = {
             port=8003,
             paths=(*_SERVICE, *_INFERENCE, "services/reranker"),
             extra="reranker",
-            models=("minilm-l6-ce-v3",),
+            models=("minilm-l6-ce-v4",),
         ),
         Deployable(
             name="gateway",

@@ -28,7 +28,7 @@ from services.inference.profiles import (
 from services.inference.sources import Surroundings
 
 ENCODER = "all-MiniLM-L6-v2"
-CROSS_ENCODER = "minilm-l6-ce-v3"
+CROSS_ENCODER = "minilm-l6-ce-v4"
 
 
 CONFIG: dict[str, object] = {

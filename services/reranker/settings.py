@@ -18,7 +18,7 @@ class Settings(ServiceSettings):
     scorer: Literal["onnx", "overlap"] = Field(
         "onnx", description="`overlap` counts shared words: no model, for tests."
     )
-    model: str = Field("minilm-l6-ce-v3", description="A cross-encoder of deploy/models/models.yaml.")
+    model: str = Field("minilm-l6-ce-v4", description="A cross-encoder of deploy/models/models.yaml.")
     models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
     threads: int | None = Field(None, ge=1, description="Workers of one thread each; all cores when not set.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")

@@ -17,7 +17,7 @@ from services.reranker.settings import Settings
 from tests.contract.passages import PASSAGES, QUERY, soon
 from tests.contract.scorer import ScorerSuite
 
-COMMITTED = MODELS_FILE.parent / "minilm-l6-ce-v3"
+COMMITTED = MODELS_FILE.parent / "minilm-l6-ce-v4"
 
 
 class TestOverlap(ScorerSuite):
@@ -41,7 +41,7 @@ class TestOnnx(ScorerSuite):
 
 
 async def test_more_work_than_may_wait_is_refused_at_once() -> None:
-    profile = load_cross_encoder(MODELS_FILE, "minilm-l6-ce-v3")
+    profile = load_cross_encoder(MODELS_FILE, "minilm-l6-ce-v4")
     scorer = OnnxScorer(profile, COMMITTED, Engine(threads=1, max_pending=1))
     try:
         first = asyncio.create_task(scorer.score(QUERY, PASSAGES * 40, soon()))

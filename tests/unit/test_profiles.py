@@ -47,7 +47,7 @@ def test_the_shipped_encoder_is_as_its_authors_use_it():
 
 def test_our_cross_encoder_carries_its_recommended_weight():
     profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
-    assert (profile.weight, profile.max_tokens, profile.activation, profile.batchable) == (0.7, 256, "none", True)
+    assert (profile.weight, profile.max_tokens, profile.activation, profile.batchable) == (0.75, 256, "none", True)
     assert profile.session_entries == {"session.disable_quant_qdq": "1"}
 
 

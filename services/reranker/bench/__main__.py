@@ -119,7 +119,7 @@ def _say(line: str) -> None:
 def _parsed() -> Asked:
     served = Settings()
     parser = argparse.ArgumentParser(prog="bench-rerank")
-    parser.add_argument("--model", default="minilm-l6-ce-v3", help="of models.yaml; made plain fp32 for everybody")
+    parser.add_argument("--model", default="minilm-l6-ce-v4", help="of models.yaml; made plain fp32 for everybody")
     parser.add_argument("--max-tokens", type=int, help="of a pair, for everybody; the model's own when not given")
     parser.add_argument(
         "--int8", type=Served.parse, metavar="MODEL[@ENGINE]", help="ours in int8, as a model of models.yaml"

@@ -102,15 +102,18 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=50)
     parser.add_argument("--queries", type=int, default=40, help="of each file")
     parser.add_argument("--first", choices=("bm25", "hybrid"), default="bm25", help="the list that is re-ordered")
-    parser.add_argument("--short", action="store_true", help="the questions without their common words")
+    parser.add_argument(
+        "--questions", choices=("all", "whole", "short"), default="all", help="short: without their common words"
+    )
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--precision", choices=("fp32", "int8-weights", "int8-static"), default="int8-weights")
     chosen = parser.parse_args()
     passages = json.loads((chosen.work / "passages.json").read_text())
     by_file: dict[str, list[Line]] = {}
-    for line in read_lines(chosen.work / "groups.jsonl", held_out=True, short=chosen.short):
-        if line["relevant"]:
-            by_file.setdefault(line["file"], []).append(line)
+    for kind in ("whole", "short") if chosen.questions == "all" else (chosen.questions,):
+        for line in read_lines(chosen.work / "groups.jsonl", held_out=True, short=kind == "short"):
+            if line["relevant"]:
+                by_file.setdefault(f"{line['file']}, {kind}", []).append(line)
     scorer = PairScorer(_profile(chosen.model, chosen.max_tokens, chosen.precision), chosen.model, Engine())
     tables = []
     for file, lines in sorted(by_file.items()):
