@@ -154,15 +154,6 @@ def test_the_shares_of_the_target_are_read_off_the_labels(teller: int) -> None:
     assert shares[teller] > 5 * np.abs(np.delete(shares, teller)).max()
 
 
-def test_the_teachers_alone_leave_bm25_no_share_even_where_it_knows_best() -> None:
-    asked = [line(candidates) for candidates in range(41, 101)]
-    for one in asked:
-        one["relevant"] = [int(features(one)[:, 2].argmax())]
-    shares = fitted(asked, bm25=False).shares
-    assert len(shares) == 3
-    assert shares[-1] == 0
-
-
 def test_questions_without_labels_leave_the_target_unknown() -> None:
     with pytest.raises(ValueError, match="No question has a label"):
         fitted([line(relevant=())])

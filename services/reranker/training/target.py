@@ -40,11 +40,11 @@ def features(line: Line) -> Float64:
     return np.stack([*(np.array(of) for of in line["teachers"]), lexical], axis=1)
 
 
-def fitted(lines: Sequence[Line], *, bm25: bool = True) -> Target:
+def fitted(lines: Sequence[Line]) -> Target:
     """The shares that make the labels of these questions likeliest: a conditional logit (McFadden 1973).
 
     Newton's method, a step halved while it overshoots; of several relevant passages the probabilities are summed.
-    Without `bm25` the teachers alone speak, and its share is 0. Raises ValueError when no line has a label.
+    Raises ValueError when no line has a label.
     """
     by_file: dict[str, list[tuple[Float64, list[int]]]] = {}
     draw = random.Random(0)
@@ -52,7 +52,7 @@ def fitted(lines: Sequence[Line], *, bm25: bool = True) -> Target:
         relevant = [place for place, one in enumerate(line["candidates"]) if one in set(line["relevant"])]
         of_file = by_file.setdefault(line["file"], [])
         if relevant and len(of_file) < FITTED_ON:
-            of_file.append((features(line)[:, : len(line["teachers"]) + bm25], relevant))
+            of_file.append((features(line), relevant))
     labelled = [row for of_file in by_file.values() for row in of_file]
     if not labelled:
         raise ValueError("No question has a label: the shares of the target cannot be found.")
@@ -72,7 +72,7 @@ def fitted(lines: Sequence[Line], *, bm25: bool = True) -> Target:
             break
         shares = shares + step
         best = _likelihood(labelled, shares)
-    return Target((*(float(share) for share in shares), *(() if bm25 else (0.0,))))
+    return Target(tuple(float(share) for share in shares))
 
 
 def _likelihood(labelled: Sequence[tuple[Float64, list[int]]], shares: Float64) -> float:

@@ -93,7 +93,7 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
     tokenizer.no_padding()
     scorer = Scorer(model, tokenizer, passages)
     lines, short = (read_lines(chosen.work / "groups.jsonl", held_out=False, short=one) for one in (False, True))
-    target = fitted(lines, bm25=not chosen.teachers_alone)
+    target = fitted(lines)
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimiser = torch.optim.AdamW(learned, lr=chosen.rate, weight_decay=0.01)
     steps = chosen.pairs // chosen.step
@@ -194,7 +194,6 @@ def main() -> None:
     parser.add_argument(
         "--label-share", type=float, default=0.5, help="of the label in the loss; the teachers' is the rest"
     )
-    parser.add_argument("--teachers-alone", action="store_true", help="the target is theirs, without BM25")
     parser.add_argument("--short-share", type=float, default=0.25, help="of the questions of a step: short queries")
     parser.add_argument("--max-tokens", type=int, default=192)
     parser.add_argument("--last-tokens", type=int, default=256, help="token limit of the last fifth")
