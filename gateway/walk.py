@@ -92,8 +92,8 @@ class Walk:
     def _later(self, rerankings: int) -> float:
         return RERANKING * rerankings + (INCLUDING if self._request.include else 0.0)
 
-    def _timeout_s(self, name: str, own: float, later: float) -> float:
-        timeout_s = self._budget.share_s(own, later)
+    def _timeout_s(self, name: str, own: float, later: float, *, hits: int = 0, calls: int = 1) -> float:
+        timeout_s = self._budget.share_s(own, later, hits, calls)
         if not timeout_s:
             raise BackendFailed(name, "deadline", "no time was left for it; send a larger X-Deadline-Ms.")
         return timeout_s
@@ -127,7 +127,10 @@ class Walk:
         )
         try:
             # What would come after it is worth nothing without a leg that must not fail.
-            timeout_s = self._timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
+            spare = stage.on_failure == "skip"
+            timeout_s = self._timeout_s(
+                backend.name, RETRIEVAL, later if spare else 0.0, hits=self._request.top if spare else 0
+            )
             answer = await wire.search(backend, self._generation, request, timeout_s)
         except BackendFailed as failure:
             await self._let_pass(identity, stage, failure)
@@ -207,7 +210,7 @@ class Walk:
     async def _scored(self, stage: Rerank, ids: Sequence[str], later: float) -> tuple[list[str], ScoreAnswer]:
         """Those candidates that have a text, and the re-ranker's answer on them: not on all, where that may be."""
         backend = self._backends[stage.backend]
-        timeout_s = self._timeout_s(backend.name, RERANKING, later)
+        timeout_s = self._timeout_s(backend.name, RERANKING, later, hits=self._request.top, calls=2)
         ends_at = time.monotonic() + timeout_s
         documents = await self._texts.fetch(ids, timeout_s / 2)
         if not documents:

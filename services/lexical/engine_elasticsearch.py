@@ -150,6 +150,9 @@ class ElasticsearchEngine:
                 size=asked.top,
                 sort=ORDER,
                 source=False,
+                # Nor `_id`: the id is in the sort. Reading it unpacks the stored text of every hit, and 1,000 hits took
+                # 25 ms instead of 6 (SciFact, Elasticsearch 8.19).
+                stored_fields="_none_",
                 track_total_hits=False,
                 timeout=f"{current_deadline().remaining_ms + CLOCK_MS}ms",
                 allow_partial_search_results=False,
