@@ -140,7 +140,8 @@ async def test_weighted_fusions_may_be_nested(stack: Stack, method: dict[str, st
 
 @pytest.mark.parametrize(("fault", "reason"), FAULTS)
 async def test_a_gone_reranker_leaves_the_fused_order_and_says_so(stack: Stack, fault: Fault, reason: str) -> None:
-    fused = ids((await stack.search("fruit trees", "hybrid")).json())
+    stages = (await stack.client.get("/v1/pipelines/hybrid-rerank")).json()["pipeline"]["stages"]
+    fused = ids((await stack.search("fruit trees", inline(*stages[:-1]))).json())
     stack.wires["reranker"].fault = fault
     answer = await stack.search("fruit trees", "hybrid-rerank")
     body = answer.json()
@@ -153,7 +154,7 @@ async def test_a_gone_reranker_leaves_the_fused_order_and_says_so(stack: Stack, 
 async def test_a_gone_dense_service_leaves_text_search_reranked_and_says_so(
     stack: Stack, fault: Fault, reason: str
 ) -> None:
-    # The same pipeline with text search on both legs: reciprocal ranks twice as large, and so the same order.
+    # The same pipeline with text search on both legs: z-scores twice as large, and so the same order.
     pipeline = (await stack.client.get("/v1/pipelines/hybrid-rerank")).json()["pipeline"]
     fuse = pipeline["stages"][0]
     fuse["inputs"] = [fuse["inputs"][0], fuse["inputs"][0] | {"id": "again"}]

@@ -1,7 +1,7 @@
 """`python -m services.reranker.training.weigh --model DIR`: how much of a model to mix in, on held-out questions.
 
 Every held-out question keeps its first-stage list over the whole training corpus, of BM25 or of BM25 and dense fused
-by reciprocal ranks; the model re-orders the head of it at each weight, as the rerank stage of the gateway does
+by z-scores; the model re-orders the head of it at each weight, as the rerank stage of the gateway does
 (z-scores of both, per query). The mean of the files' nDCG@10 decides, so that no file counts for its size. No test
 collection is read.
 """
@@ -24,7 +24,6 @@ from services.inference.profiles import CrossEncoderProfile
 from services.inference.score import PairScorer
 from services.reranker.training.lines import Line, read_lines
 
-RANK_CONSTANT = 60  # of the fuse stage of hybrid-rerank.yaml
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(21))
 
 
@@ -50,10 +49,12 @@ def first_stage(line: Line, kind: str) -> list[tuple[float, int]]:
     if kind == "bm25":
         return best_first(lexical)
     dense = list(zip(line["teachers"][-1], line["candidates"], strict=True))
-    fused: dict[int, float] = {}
+    fused = dict.fromkeys(line["candidates"], 0.0)
     for leg in (lexical, dense):
-        for rank, (_, one) in enumerate(best_first(leg), start=1):
-            fused[one] = fused.get(one, 0.0) + 1 / (RANK_CONSTANT + rank)
+        values = dict(zip((one for _, one in leg), z([score for score, _ in leg]).tolist(), strict=True))
+        least = min(values.values(), default=0.0)  # of whoever is absent from the leg
+        for one in fused:
+            fused[one] += values.get(one, least)
     return best_first([(score, one) for one, score in fused.items()])
 
 
