@@ -87,6 +87,7 @@ $(PEERS)/.installed: services/reranker/bench/peers.txt services/reranker/bench/p
 
 .PHONY: bench-rerank
 bench-rerank: models $(PEERS)/.installed ## the re-ranker against four libraries, then its memory [ROUNDS= LISTS= MAX_TOKENS= INT8= SHAPES=]
+	@$(if $(INT8),$(BIN)/python -m services.inference.fetch $(INT8))
 	@$(BIN)/python -m services.reranker.bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LISTS),--lists $(LISTS)) \
 		$(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS)) $(if $(INT8),--int8 $(INT8))
 	@$(BIN)/python -m services.reranker.bench.memory $(if $(SHAPES),--shapes $(SHAPES)) $(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS))
