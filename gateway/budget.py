@@ -12,8 +12,8 @@ from services.chassis.deadlines import Deadline
 RESERVE_SHARE = 0.1
 LEAST_RESERVE_S = 0.01
 MOST_RESERVE_S = 0.25
-# What an answer takes for each of its hits, twice the 6 ms that 1,000 took to make and send on two shared cores: what
-# may be left out must not make it late.
+# What an answer takes for each of its hits, twice the 6 ms that 1,000 took to make and send on two shared cores: a
+# re-ranking must not make it late.
 WRITING_S_PER_HIT = 12e-6
 # Less than this is no call: the connection alone would use it up.
 LEAST_CALL_S = 0.005

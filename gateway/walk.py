@@ -127,10 +127,7 @@ class Walk:
         )
         try:
             # What would come after it is worth nothing without a leg that must not fail.
-            spare = stage.on_failure == "skip"
-            timeout_s = self._timeout_s(
-                backend.name, RETRIEVAL, later if spare else 0.0, hits=self._request.top if spare else 0
-            )
+            timeout_s = self._timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
             answer = await wire.search(backend, self._generation, request, timeout_s)
         except BackendFailed as failure:
             await self._let_pass(identity, stage, failure)

@@ -24,7 +24,7 @@ def test_a_stage_leaves_those_after_it_their_share() -> None:
     assert with_left(1.0).share_s(3.0, 0.0) == 1.0
 
 
-def test_what_may_be_left_out_leaves_the_time_to_write_the_hits() -> None:
+def test_a_share_leaves_the_time_to_write_the_hits() -> None:
     budget = with_left(1_000 * WRITING_S_PER_HIT + LEAST_CALL_S * 0.9)
     assert budget.share_s(1.0, 0.0) > LEAST_CALL_S
     assert budget.share_s(1.0, 0.0, hits=1_000) == 0
