@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -13,6 +14,37 @@ Small = Mapping[str, NDArray[np.generic]]
 
 # Shapes, axes and factors are small; what is larger is a weight, and its values change nothing here.
 _SMALL = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of two values, and the node that divides it by one `divisor`, if there is one."""
+
+    node: onnx.NodeProto
+    scaled: onnx.NodeProto | None
+    divisor: float
+
+    @property
+    def names(self) -> list[str]:
+        """Of the product and of the quotient."""
+        return [one.output[0] for one in (self.node, self.scaled) if one is not None]
+
+
+def product_behind(name: str, makers: Mapping[str, onnx.NodeProto], small: Small) -> Product | None:
+    """The product that `name` is, or is a constant part of; None when it is anything else."""
+    node, scaled, divisor = makers.get(name), None, 1.0
+    if node is not None and node.op_type in ("Div", "Mul") and node.input[1] in small:
+        scaled, by = node, small[node.input[1]]
+        if by.size != 1 or not by.any():
+            return None
+        node = makers.get(scaled.input[0])
+        divisor = float(by.item()) if scaled.op_type == "Div" else 1 / float(by.item())
+    return Product(node, scaled, divisor) if node is not None and node.op_type == "MatMul" else None
+
+
+def makers_of(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
+    """The node that makes each value."""
+    return {name: node for node in model.graph.node for name in node.output}
 
 
 def small_constants(model: onnx.ModelProto) -> Small:

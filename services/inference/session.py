@@ -139,7 +139,8 @@ def open_graph(path: Path, profile: EncoderProfile | CrossEncoderProfile, runtim
         # onnx is needed for this alone: the dense service does without it.
         from services.inference.lean import lean
 
-        model = lean(path.read_bytes(), fused=runtime.library == "openvino")
+        on_cpu = runtime.library == "onnxruntime" and runtime.provider == "cpu"
+        model = lean(path.read_bytes(), onnxruntime_cpu=on_cpu)
     match runtime.library:
         case "onnxruntime":
             from services.inference.session_onnx import OnnxGraph

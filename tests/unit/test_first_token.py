@@ -6,13 +6,13 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from services.inference.bert_graph import BertConfig, bert_model
 from services.inference.first_token import first_token_only
 from services.inference.lean import lean
 from services.inference.profiles import GRAPH, TOKENIZER
 from services.inference.tokens import Tokens
 from services.reranker.training.quantise import quantised, with_plain_weights
-from tests.models import CONFIG, CROSS_ENCODER, fetched, node, random_weights
+from tests.graphs import changed, random_feed, small_bert
+from tests.models import CROSS_ENCODER, fetched, node
 
 LAST, BEFORE = "encoder.layer.1", "encoder.layer.0"
 WORK = ["attention.self.query", "attention.output.dense", "intermediate.dense", "output.dense"]
@@ -20,7 +20,7 @@ WORK = ["attention.self.query", "attention.output.dense", "intermediate.dense", 
 
 def small(*pick: onnx.NodeProto, outputs: tuple[str, ...] = ("logits",)) -> onnx.ModelProto:
     """A BERT of two layers that ends in `pick`, which reads `last_hidden_state`."""
-    model = bert_model(BertConfig.model_validate(CONFIG | {"architectures": ("BertModel",)}), random_weights())
+    model = small_bert()
     model.graph.initializer.append(numpy_helper.from_array(np.array(0, dtype=np.int64), "first"))
     model.graph.node.extend(pick)
     del model.graph.output[:]
@@ -34,10 +34,7 @@ def first(output: str = "logits") -> onnx.NodeProto:
 
 def cut_of(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy that has been cut."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    first_token_only(copy)
-    return copy
+    return changed(model, first_token_only)
 
 
 def run(model: onnx.ModelProto, feed, *also: str):
@@ -49,14 +46,6 @@ def run(model: onnx.ModelProto, feed, *also: str):
     options.add_session_config_entry("session.disable_quant_qdq", "1")  # as our own model asks for in models.yaml
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     return session.run(None, {value.name: feed[value.name] for value in session.get_inputs()})
-
-
-def random_feed(rows: int, tokens: int, words: int):
-    """Rows of random words; the last one is padded from half its length on."""
-    ids = np.random.default_rng(rows * tokens).integers(1, words, (rows, tokens))
-    mask = np.ones_like(ids)
-    mask[-1, (tokens + 1) // 2 :] = 0
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 12), (3, 7)])
@@ -108,7 +97,7 @@ def test_a_graph_whose_tokens_are_all_read_stays_as_it_is(model):
 
 
 def test_what_is_no_graph_is_left_to_whoever_opens_it():
-    assert lean(b"not a graph at all", fused=False) == b"not a graph at all"
+    assert lean(b"not a graph at all", onnxruntime_cpu=True) == b"not a graph at all"
 
 
 @pytest.mark.parametrize("precision", ["int8-weights", "int8-static"])
