@@ -19,6 +19,20 @@ def small_bert() -> onnx.ModelProto:
     return bert_model(BertConfig.model_validate(CONFIG | {"architectures": ("BertModel",)}), random_weights())
 
 
+def scaled_otherwise() -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """Two that do not divide the product of queries and keys: one multiplies it, one takes it as it is."""
+    scaled, plain = small_bert(), small_bert()
+    for node in scaled.graph.node:
+        if node.op_type == "Div" and node.output[0].endswith("scaled"):
+            node.op_type = "Mul"
+    kept = [node for node in plain.graph.node if not node.output[0].endswith("scaled")]
+    for node in kept:
+        node.input[:] = [name.replace("attention.scaled", "attention.likeness") for name in node.input]
+    del plain.graph.node[:]
+    plain.graph.node.extend(kept)
+    return scaled, plain
+
+
 def changed(model: onnx.ModelProto, *edits: Callable[[onnx.ModelProto], None]) -> onnx.ModelProto:
     """A copy that `edits` have been at."""
     copy = onnx.ModelProto()

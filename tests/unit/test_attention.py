@@ -6,10 +6,10 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from services.inference.attention import attention
-from services.inference.mask_in_keys import mask_in_keys
+from services.inference.lean.attention import attention
+from services.inference.lean.mask_in_keys import mask_in_keys
 from services.inference.profiles import GRAPH
-from tests.graphs import changed, how_many, run, small_bert
+from tests.graphs import changed, how_many, run, scaled_otherwise, small_bert
 from tests.models import CROSS_ENCODER, fetched
 
 
@@ -39,16 +39,7 @@ def test_heads_are_not_transposed_to_be_transposed_back(tmp_path):
 
 
 def test_a_product_that_is_multiplied_or_not_scaled_at_all_is_rewritten_too():
-    scaled, plain = small_bert(), small_bert()
-    for node in scaled.graph.node:
-        if node.op_type == "Div" and node.output[0].endswith("scaled"):
-            node.op_type = "Mul"
-    kept = [node for node in plain.graph.node if not node.output[0].endswith("scaled")]
-    for node in kept:
-        node.input[:] = [name.replace("attention.scaled", "attention.likeness") for name in node.input]
-    del plain.graph.node[:]
-    plain.graph.node.extend(kept)
-    for model in (scaled, plain):
+    for model in scaled_otherwise():
         assert how_many(whole(model), "Softmax") == 0
         np.testing.assert_allclose(run(whole(model), (3, 7)), run(model, (3, 7)), atol=1e-5)
 

@@ -6,8 +6,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from services.inference.first_token import first_token_only
 from services.inference.lean import lean
+from services.inference.lean.first_token import first_token_only
 from services.inference.profiles import GRAPH, TOKENIZER
 from services.inference.tokens import Tokens
 from services.reranker.training.quantise import quantised, with_plain_weights

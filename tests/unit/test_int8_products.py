@@ -5,8 +5,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from services.inference.first_token import first_token_only
-from services.inference.int8_products import int8_products
+from services.inference.lean.first_token import first_token_only
+from services.inference.lean.int8_products import int8_products
 from services.inference.profiles import GRAPH, TOKENIZER
 from services.inference.tokens import Tokens
 from services.reranker.training.quantise import quantised, with_plain_weights
@@ -14,6 +14,14 @@ from tests.graphs import changed, how_many, run
 from tests.models import CROSS_ENCODER, fetched
 
 FUSED = "MatMulIntegerToFloat"
+MATRIX = "encoder.layer.0.output.dense.weight"
+
+
+def store(model, values):
+    """Puts values in the place of those of the same name."""
+    kept = [one for one in model.graph.initializer if one.name not in values]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend([*kept, *(numpy_helper.from_array(one, name) for name, one in values.items())])
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +63,22 @@ def test_a_product_that_somebody_else_reads_stays(model):
 
 def test_a_matrix_with_a_scale_for_each_row_stays(model):
     def by_row(copy):
-        (node,) = [one for one in copy.graph.node if one.output[0] == "encoder.layer.0.output.dense.weight.near"]
+        (node,) = [one for one in copy.graph.node if one.output[0] == f"{MATRIX}.near"]
         (axis,) = node.attribute
         axis.i = 0
-        values = {node.input[1]: np.ones(1536, dtype=np.float32), node.input[2]: np.zeros(1536, dtype=np.int8)}
-        kept = [one for one in copy.graph.initializer if one.name not in values]
-        del copy.graph.initializer[:]
-        copy.graph.initializer.extend([*kept, *(numpy_helper.from_array(one, name) for name, one in values.items())])
+        store(copy, {node.input[1]: np.ones(1536, dtype=np.float32), node.input[2]: np.zeros(1536, dtype=np.int8)})
 
     assert how_many(changed(model, by_row, int8_products), FUSED) == 35
+
+
+def test_a_zero_point_goes_along_unless_it_is_zero(model):
+    def moved(copy):
+        store(copy, {f"{MATRIX}.zero": np.full(384, 3, dtype=np.int8)})
+
+    fused = changed(model, moved, int8_products)
+    zeros = [node.input[5] for node in fused.graph.node if node.op_type == FUSED]
+    assert (zeros.count(""), zeros.count(f"{MATRIX}.zero")) == (35, 1)
+    np.testing.assert_array_equal(run(fused, (4, 20), 30000, {}), run(changed(model, moved), (4, 20), 30000, {}))
 
 
 def test_products_in_fp32_stay():

@@ -5,9 +5,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from services.inference.mask_in_keys import mask_in_keys
+from services.inference.lean.mask_in_keys import mask_in_keys
 from services.inference.profiles import GRAPH
-from tests.graphs import changed, run, small_bert
+from tests.graphs import changed, run, scaled_otherwise, small_bert
 from tests.models import CROSS_ENCODER, fetched
 
 
@@ -34,17 +34,7 @@ def test_our_own_model_gives_the_same_scores():
 
 
 def test_a_product_that_is_multiplied_or_not_scaled_at_all_is_rewritten_too():
-    scaled = small_bert()
-    for node in scaled.graph.node:
-        if node.op_type == "Div" and node.output[0].endswith("scaled"):
-            node.op_type = "Mul"
-    plain = small_bert()
-    kept = [node for node in plain.graph.node if not node.output[0].endswith("scaled")]
-    for node in kept:
-        node.input[:] = [name.replace("attention.scaled", "attention.likeness") for name in node.input]
-    del plain.graph.node[:]
-    plain.graph.node.extend(kept)
-    for model in (scaled, plain):
+    for model in scaled_otherwise():
         assert adds_of_masks(rewritten(model)) == 0
         np.testing.assert_allclose(run(rewritten(model), (3, 7)), run(model, (3, 7)), atol=1e-5)
 

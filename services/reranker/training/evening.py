@@ -13,6 +13,11 @@ Values = NDArray[np.float32]
 # On minilm-l6-ce-v1 the scores were off by 15 % of their deviation at 0.5, 6.1 % at 0.75, 4.4 to 5.4 % at 0.85 to 0.95
 # (52 pairs); most of what is left comes from gelu's outputs in the first three layers.
 MIGRATION = 0.9
+# Evening out is a pass over the activation; one whose widest channel is at most so many times the median one goes
+# without. In minilm-l6-ce-v4 that leaves gelu's outputs of the first three layers and what five of the normalisations
+# after attention make: the scores are off by 1.8 % of their deviation instead of 1.6 (mean of 800 held-out pairs), and
+# cost 2 to 3.5 % less.
+EVEN_ENOUGH = 7.0
 # The same share where activations are not rounded: the scores of run 3 with int8 weights were off by 8.3 % of their
 # deviation without it, by 1.0 % at 0.5 (1.1 % at 0.3, 3.1 % at 0.75; 140 pairs).
 STORAGE_MIGRATION = 0.5
@@ -52,8 +57,13 @@ def evening(seen: Range, matrices: Sequence[Values], migration: float) -> Values
 
 
 def steps(seen: Range, matrices: Sequence[Values]) -> Steps:
-    """Evens out the channels; the matrices [in, out] that the activation meets are to be multiplied by the factors."""
-    factors = evening(seen, matrices, MIGRATION)
+    """Evens out the channels; the matrices [in, out] that the activation meets are to be multiplied by the factors.
+
+    The factors are all 1 where the channels are even enough.
+    """
+    widths = np.maximum(-seen.low, seen.high)
+    even = widths.max() <= EVEN_ENOUGH * np.median(widths)
+    factors = np.ones_like(widths) if even else evening(seen, matrices, MIGRATION)
     low, high = float(min(0, (seen.low / factors).min())), float(max(0, (seen.high / factors).max()))
     scale = np.float32((high - low) / 255)
     return Steps(factors, scale, round(-low / float(scale)))

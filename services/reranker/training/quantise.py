@@ -136,16 +136,19 @@ def _with_int8_products(model: onnx.ModelProto, seen: Mapping[str, Range]) -> on
 
 
 def _int8_activation(name: str, matrices: Sequence[str], seen: Range, constants: Constants) -> Iterator[onnx.NodeProto]:
-    """Evens out the channels, moves the factors into the `matrices`, and rounds to 256 steps."""
+    """Rounds to 256 steps, after evening out the channels where that is needed: `matrices` then take the factors."""
     chosen = steps(seen, [constants[matrix] for matrix in matrices])
-    for matrix in matrices:
-        constants[matrix] = constants[matrix] * chosen.factors[:, None]
-    constants[f"{name}.evening"] = np.float32(1) / chosen.factors
     constants[f"{name}.scale"] = np.array(chosen.scale, dtype=np.float32)
     constants[f"{name}.zero"] = np.array(chosen.zero, dtype=np.uint8)
     rounding = [f"{name}.scale", f"{name}.zero"]
-    yield _node("Mul", [name, f"{name}.evening"], f"{name}.even")
-    yield _node("QuantizeLinear", [f"{name}.even", *rounding], f"{name}.int8")
+    even = name
+    if (chosen.factors != 1).any():
+        even = f"{name}.even"
+        for matrix in matrices:
+            constants[matrix] = constants[matrix] * chosen.factors[:, None]
+        constants[f"{name}.evening"] = np.float32(1) / chosen.factors
+        yield _node("Mul", [name, f"{name}.evening"], even)
+    yield _node("QuantizeLinear", [even, *rounding], f"{name}.int8")
     yield _node("DequantizeLinear", [f"{name}.int8", *rounding], f"{name}.near")
 
 

@@ -3,10 +3,10 @@
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
 
-from services.inference.attention import attention
-from services.inference.first_token import first_token_only
-from services.inference.int8_products import int8_products
-from services.inference.mask_in_keys import mask_in_keys
+from services.inference.lean.attention import attention
+from services.inference.lean.first_token import first_token_only
+from services.inference.lean.int8_products import int8_products
+from services.inference.lean.mask_in_keys import mask_in_keys
 
 
 def lean(graph: bytes, *, onnxruntime_cpu: bool) -> bytes:
