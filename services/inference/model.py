@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from services.inference.batcher import MAX_PADDED_TOKENS, Batch, form, in_tiers, restored, shared_cap
 from services.inference.cores import available_cores
-from services.inference.memory import WhenIdle
+from services.inference.memory import WhenIdle, trim
 from services.inference.pace import Pace
 from services.inference.profiles import TOKENIZER, CrossEncoderProfile, EncoderProfile, ModelError
 from services.inference.session import Arithmetic, Library, Provider, Runtime, Session
@@ -59,6 +59,7 @@ class OpenModel:
         # that got its tokens late would find that the next micro-batches of a larger one had begun meanwhile.
         self._workers = Workers(self._threads, engine.max_pending, profile.name, urgent_threads=1)
         self._idle = WhenIdle()
+        trim()  # of what opening took
 
     async def rows(
         self, texts: Sequence[str], rows_of: Callable[[list[str]], list[T]], deadline: float | None, *, urgent: bool

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.inference.digests import difference
+from services.inference.memory import keep
 from services.inference.profiles import CONFIG, GRAPH, CrossEncoderProfile, EncoderProfile, ModelError
 from services.inference.tokens import Row
 
@@ -83,6 +84,7 @@ class Session:
         # in bf16 by 0.01, rounded to int8 by 0.09 (minilm-l6-ce-v1). In ONNX Runtime not one bit changed.
         self.batchable = profile.batchable and chosen.library == "onnxruntime"
         self._pad_id = pad_id(folder / CONFIG)
+        keep()
         self._graph = open_graph(self._path, profile, chosen)
         self._check_inputs()
         self._check_output(profile)
