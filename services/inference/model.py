@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from services.inference.batcher import MAX_PADDED_TOKENS, Batch, form, in_tiers, restored, shared_cap
 from services.inference.cores import available_cores
-from services.inference.memory import WhenIdle, trim
+from services.inference.memory import trim
 from services.inference.pace import Pace
 from services.inference.profiles import TOKENIZER, CrossEncoderProfile, EncoderProfile, ModelError
 from services.inference.session import Arithmetic, Library, Provider, Runtime, Session
@@ -58,7 +57,6 @@ class OpenModel:
         # For what never waits for a micro-batch to end: an encoder's queries, a cross-encoder's tokenising. A request
         # that got its tokens late would find that the next micro-batches of a larger one had begun meanwhile.
         self._workers = Workers(self._threads, engine.max_pending, profile.name, urgent_threads=1)
-        self._idle = WhenIdle()
         trim()  # of what opening took
 
     async def rows(
@@ -86,9 +84,7 @@ class OpenModel:
         cap = shared_cap(lengths, self._threads, self._max_padded_tokens)
         batches = form(lengths, cap, batchable=self._session.batchable)
         tasks = [partial(self._run, [rows[place] for place in batch], finish) for batch in batches]
-        # A query leaves next to nothing to give back, and the next one must not meet the trimming.
-        with nullcontext() if urgent else self._idle:
-            results = await self._workers.run(tasks, deadline, urgent=urgent)
+        results = await self._workers.run(tasks, deadline, urgent=urgent)
         return np.array(restored(batches, results), dtype=np.float32)
 
     def budget(self, deadline: float) -> float:
@@ -121,8 +117,7 @@ class OpenModel:
                 raise Enough
             return self._run([rows[place] for place in batch], finish)
 
-        with self._idle:
-            results = await self._workers.run_until([partial(task, batch) for batch in batches], deadline)
+        results = await self._workers.run_until([partial(task, batch) for batch in batches], deadline)
         found: list[Float32 | None] = [None] * len(rows)
         for batch, of_batch in zip(batches, results, strict=True):
             for place, result in zip(batch, of_batch or (), strict=False):
@@ -142,5 +137,4 @@ class OpenModel:
 
     def close(self) -> None:
         """Stops the threads; waiting requests raise WorkersClosed."""
-        self._idle.close()
         self._workers.close()

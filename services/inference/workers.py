@@ -4,6 +4,7 @@ As many threads as cores, one task each at a time. Smaller requests go first and
 turns, one micro-batch a turn, so that a thousand passages hold up ten by the micro-batches that already run and not by
 a thousand; one turn in eight goes by age, so that nobody starves. A free thread takes the next task at once: no timer
 waits for a fuller batch. Between micro-batches a request whose deadline passed, or whose caller went away, is dropped.
+A thread that has had nothing to do for a second gives back the memory that its last tasks have left.
 """
 
 import asyncio
@@ -13,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
+from services.inference.memory import trim
+
 T = TypeVar("T")
 
 # Tasks that may wait before those of a new request. About a quarter minute of two cores' work in fp32.
@@ -20,6 +23,8 @@ MAX_PENDING = 256
 # Every so many turns the one who waited longest goes first: large requests keep moving, and small ones are slowed down
 # by an eighth at most.
 TURNS_BY_AGE = 8
+# Giving memory back takes tens of milliseconds, and getting it again page faults: not between two requests of one user.
+REST_S = 1.0
 
 
 class Overloaded(Exception):
@@ -88,17 +93,26 @@ class Workers:
     """A fixed number of threads over a bounded queue of requests. Close it to stop them."""
 
     def __init__(
-        self, threads: int, max_pending: int = MAX_PENDING, name: str = "inference", *, urgent_threads: int = 0
+        self,
+        threads: int,
+        max_pending: int = MAX_PENDING,
+        name: str = "inference",
+        *,
+        urgent_threads: int = 0,
+        rest: Callable[[], None] = trim,
+        rest_s: float = REST_S,
     ) -> None:
         """`max_pending`: tasks that may wait before a new request that is still accepted, urgent and other ones apart.
 
         `urgent_threads` come on top of `threads` and do urgent requests only: those need not even wait for the
-        micro-batches that the others are in.
+        micro-batches that the others are in. Each thread calls `rest` once it has had nothing to do for `rest_s` after
+        a task that was not urgent: a query leaves next to nothing, and the next one must not meet the trimming.
         """
         self._urgent: deque[_Request] = deque()
         self._turns: deque[_Request] = deque()
         self._changed = threading.Condition()
         self._max_pending = max_pending
+        self._rest, self._rest_s = rest, rest_s
         self._turn = 0
         self._closed = False
         self._threads = [
@@ -189,11 +203,14 @@ class Workers:
     def _queue(self, request: _Request) -> deque[_Request]:
         return self._urgent if request.urgent else self._turns
 
-    def _next(self, *, only_urgent: bool) -> tuple[_Request, int, Callable[[], object]] | None:
-        """Waits for the next task in turn, urgent ones first; None when the workers are closed."""
+    def _next(
+        self, patience_s: float | None, *, only_urgent: bool
+    ) -> tuple[_Request, int, Callable[[], object]] | None:
+        """Waits for the next task in turn, urgent ones first; None when none came, or the workers are closed."""
         with self._changed:
             while not self._closed and not self._urgent and (only_urgent or not self._turns):
-                self._changed.wait()
+                if not self._changed.wait(patience_s):
+                    return None
             if self._closed:
                 return None
             queue = self._urgent or self._turns
@@ -209,22 +226,31 @@ class Workers:
             return request, place, task
 
     def _work(self, only_urgent: bool) -> None:
-        while (turn := self._next(only_urgent=only_urgent)) is not None:
-            request, place, task = turn
-            try:
-                if request.deadline is not None and time.monotonic() >= request.deadline:
-                    raise Enough
-                result = task()
-            except Enough:
-                self._drop(request)
-            except Exception as error:  # whatever it is belongs to the caller
-                self._drop(request)
-                request.answer(error)
-            else:
-                with self._changed:
-                    request.results[place] = result
+        patience_s: float | None = None
+        while not self._closed:
+            turn = self._next(patience_s, only_urgent=only_urgent)
+            if turn is not None:
+                self._do(*turn)
+                patience_s = patience_s if turn[0].urgent else self._rest_s
+            elif patience_s is not None and not self._closed:
+                self._rest()
+                patience_s = None
+
+    def _do(self, request: _Request, place: int, task: Callable[[], object]) -> None:
+        try:
+            if request.deadline is not None and time.monotonic() >= request.deadline:
+                raise Enough
+            result = task()
+        except Enough:
+            self._drop(request)
+        except Exception as error:  # whatever it is belongs to the caller
+            self._drop(request)
+            request.answer(error)
+        else:
             with self._changed:
-                request.running -= 1
-                ended = not request.waiting and not request.running
-            if ended:
-                request.answer(None)
+                request.results[place] = result
+        with self._changed:
+            request.running -= 1
+            ended = not request.waiting and not request.running
+        if ended:
+            request.answer(None)
