@@ -1,4 +1,4 @@
-"""Keeps what a batch frees for the next one, and gives it back once a thread has had nothing to do for a while.
+"""Keeps what a batch frees for the next one, and gives it back once nobody has asked for a while.
 
 Batches differ tenfold in size: after 64 texts of 512 tokens a process held half as much again as before. glibc's ways
 of giving back are two: `malloc_trim` gives back what is free within an arena, but the end of an arena goes only when

@@ -4,7 +4,7 @@ As many threads as cores, one task each at a time. Smaller requests go first and
 turns, one micro-batch a turn, so that a thousand passages hold up ten by the micro-batches that already run and not by
 a thousand; one turn in eight goes by age, so that nobody starves. A free thread takes the next task at once: no timer
 waits for a fuller batch. Between micro-batches a request whose deadline passed, or whose caller went away, is dropped.
-A thread that has had nothing to do for a second gives back the memory that its last tasks have left.
+Once nobody has asked for anything for a second, each thread gives back the memory that its tasks have left.
 """
 
 import asyncio
@@ -105,8 +105,8 @@ class Workers:
         """`max_pending`: tasks that may wait before a new request that is still accepted, urgent and other ones apart.
 
         `urgent_threads` come on top of `threads` and do urgent requests only: those need not even wait for the
-        micro-batches that the others are in. Each thread calls `rest` once it has had nothing to do for `rest_s` after
-        a task that was not urgent: a query leaves next to nothing, and the next one must not meet the trimming.
+        micro-batches that the others are in. Each thread that has done what was not urgent calls `rest` once it has
+        nothing to do and no request, urgent or not, has come for `rest_s`: who asks must not meet the trimming.
         """
         self._urgent: deque[_Request] = deque()
         self._turns: deque[_Request] = deque()
@@ -209,7 +209,7 @@ class Workers:
         """Waits for the next task in turn, urgent ones first; None when none came, or the workers are closed."""
         with self._changed:
             while not self._closed and not self._urgent and (only_urgent or not self._turns):
-                if not self._changed.wait(patience_s):
+                if not self._changed.wait(patience_s):  # every request that comes begins this wait anew
                     return None
             if self._closed:
                 return None

@@ -307,35 +307,42 @@ async def test_no_tasks_are_no_work(one):
     assert await one.run([]) == []
 
 
-async def test_every_thread_rests_once_when_it_has_had_nothing_to_do_for_a_while():
+async def test_every_thread_rests_once_when_nobody_has_asked_for_a_while():
     rested: list[str] = []
     barrier = threading.Barrier(2)
-    workers = Workers(2, rest=lambda: rested.append(threading.current_thread().name), rest_s=0.05)
+    workers = Workers(2, rest=lambda: rested.append(threading.current_thread().name), rest_s=0.5)
     try:
         for _ in range(3):
             await workers.run([barrier.wait] * 2)
         assert rested == []
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.5)
         assert sorted(rested) == ["inference-0", "inference-1"]
     finally:
         workers.close()
 
 
-async def test_a_thread_that_works_does_not_rest():
+async def test_no_thread_rests_while_others_are_asked(gate):
     rested: list[str] = []
-    workers = Workers(1, rest=lambda: rested.append("rested"), rest_s=0.05)
+    barrier = threading.Barrier(2)
+    workers = Workers(2, rest=lambda: rested.append("rested"), rest_s=0.5)
     try:
-        await workers.run([lambda: time.sleep(0.01)] * 20)
+        await workers.run([barrier.wait] * 2)
+        long = await occupied(workers, gate)  # the other thread has nothing to do but urgent tasks of no length
+        for _ in range(20):
+            await workers.run([lambda: None], urgent=True)
+            await asyncio.sleep(0.05)
         assert rested == []
+        gate.set()
+        await long
     finally:
         workers.close()
 
 
 async def test_nobody_rests_after_an_urgent_task_nor_on_closing():
     rested: list[str] = []
-    workers = Workers(1, urgent_threads=1, rest=lambda: rested.append("rested"), rest_s=0.05)
+    workers = Workers(1, urgent_threads=1, rest=lambda: rested.append("rested"), rest_s=0.5)
     await workers.run([lambda: None] * 4, urgent=True)
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(1.0)
     await workers.run([lambda: None])
     workers.close()
     assert rested == []
