@@ -6,6 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from services.contracts.combining_marks import MOST_MARKS, has_overlong_run
+
 # C0 without tab, line feed and carriage return (white space that real queries and documents carry), plus DEL,
 # and the surrogates, which no UTF-8 text can carry.
 UNSENDABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -25,6 +27,8 @@ def _sendable(value: object) -> object:
 
 
 def _checked_query(text: str) -> str:
+    if has_overlong_run(text):
+        raise ValueError(f"must not stack more than {MOST_MARKS} combining marks on one letter")
     normal = unicodedata.normalize("NFC", text)
     if not normal.strip():
         raise ValueError("must not be empty or only white space")
