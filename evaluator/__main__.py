@@ -1,5 +1,16 @@
-"""`python -m evaluator`: the command line; `python -m evaluator serve`: the HTTP service."""
+"""`.venv/bin/python -m evaluator`: the command line; `… evaluator serve`: the HTTP service."""
 
-from evaluator.cli import app
+import sys
 
-app()
+try:
+    from evaluator.calling import command_line
+    from evaluator.cli import app
+except ModuleNotFoundError as missing:
+    if (missing.name or "").partition(".")[0] in ("evaluator", "services"):
+        raise
+    sys.exit(
+        f"evaluator: this Python ({sys.executable}) has no module '{missing.name}': `make install` sets up one "
+        "that has, then run .venv/bin/python -m evaluator"
+    )
+
+app(prog_name=command_line())

@@ -11,6 +11,7 @@ from typing import Annotated, TypedDict, TypeVar, Unpack, get_type_hints
 import typer
 from pydantic import TypeAdapter
 
+from evaluator.calling import command_line
 from evaluator.client import GatewayClient, connected
 from evaluator.datasets import expect_dataset
 from evaluator.deadlines import DeadlineReport, sweep
@@ -123,7 +124,7 @@ def ingest(
     with _told():
         folder = RunFolder.create(runs, _chosen(experiment, **asked))
         _over(gateway, wait, lambda client: ingest_step(client, folder))
-        say(f"Next: python -m evaluator rank --run {folder.path}")
+        _say_next("rank", folder, gateway)
 
 
 @app.command()
@@ -132,7 +133,7 @@ def rank(gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: W
     with _told():
         folder = RunFolder.open(run or RunFolder.newest(runs))
         _over(gateway, wait, lambda client: rank_step(client, folder))
-        say(f"Next: python -m evaluator quality --run {folder.path}")
+        _say_next("quality", folder)
 
 
 @app.command()
@@ -141,7 +142,7 @@ def quality(runs: Runs = RUNS, run: Run = None) -> None:
     with _told():
         folder = RunFolder.open(run or runs / LATEST)
         quality_step(folder)
-        say(f"Next: python -m evaluator report --run {folder.path}")
+        _say_next("report", folder)
 
 
 @app.command()
@@ -210,6 +211,12 @@ def _over(gateway: str, wait: float, work: Callable[[GatewayClient], Awaitable[T
             return await work(client)
 
     return asyncio.run(main())
+
+
+def _say_next(step: str, folder: RunFolder, gateway: str = GATEWAY) -> None:
+    """Prints the command of the next step; it works as it stands, also where GATEWAY_URL is set for this one alone."""
+    elsewhere = [] if gateway == GATEWAY else ["--gateway", gateway]
+    say(f"Next: {command_line(step, '--run', str(folder.path), *elsewhere)}")
 
 
 def _tell(folder: RunFolder, outcome: Report) -> None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from evaluator.calling import command_line
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from services.contracts.base import Wire
@@ -59,14 +60,14 @@ class RunFolder:
         """The folder that was opened last (their names begin with the time)."""
         found = sorted(path.parent for path in runs.glob("*/experiment.json") if path.parent.name != LATEST)
         if not found:
-            raise EvaluationError(f"{runs}: no run there; start one with `python -m evaluator ingest EXPERIMENT`")
+            raise EvaluationError(f"{runs}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
         return found[-1]
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """An existing folder (or `latest`). Raises EvaluationError when it is none."""
         if not (path / "experiment.json").is_file():
-            raise EvaluationError(f"{path}: no run there; start one with `python -m evaluator ingest EXPERIMENT`")
+            raise EvaluationError(f"{path}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
         return cls(path.resolve())
 
     @property
@@ -96,7 +97,8 @@ class RunFolder:
             return model.model_validate_json((self.path / name).read_bytes())
         except FileNotFoundError as error:
             step = WRITTEN_BY.get(name, "run")
-            raise EvaluationError(f"{self.path}: no {name}; run `python -m evaluator {step}` first") from error
+            words = ("ingest", "EXPERIMENT") if step == "ingest" else (step, "--run", str(self.path))
+            raise EvaluationError(f"{self.path}: no {name}; run `{command_line(*words)}` first") from error
         except ValidationError as error:
             raise EvaluationError(f"{self.path / name}: not of this version: {error.errors()[0]['msg']}") from error
 

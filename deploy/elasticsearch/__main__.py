@@ -75,7 +75,7 @@ def stop(data: Path) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m deploy.elasticsearch", description=__doc__)
+    parser = argparse.ArgumentParser(prog=".venv/bin/python -m deploy.elasticsearch", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install", help="fetch and build the distribution, once")
     where = argparse.ArgumentParser(add_help=False)

@@ -35,8 +35,8 @@ def claim(data: Path, patience_s: float) -> int:
             if time.monotonic() > deadline:
                 os.close(lock)
                 raise SetupProblem(
-                    f"Another Elasticsearch runs on {data}: stop it (python -m deploy.elasticsearch stop --data "
-                    f"{data}) or choose another --data; nothing was started."
+                    f"Another Elasticsearch runs on {data}: stop it (.venv/bin/python -m deploy.elasticsearch stop "
+                    f"--data {data}) or choose another --data; nothing was started."
                 ) from None
             time.sleep(_POLL_S)
         else:

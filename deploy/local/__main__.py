@@ -125,7 +125,7 @@ def alone(directory: Path, otherwise: str) -> Iterator[None]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m deploy.local", description=__doc__)
+    parser = argparse.ArgumentParser(prog=".venv/bin/python -m deploy.local", description=__doc__)
     parser.add_argument("command", choices=("up", "down", "logs", "demo"))
     try:
         match parser.parse_args().command:

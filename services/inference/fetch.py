@@ -1,4 +1,4 @@
-"""`python -m services.inference.fetch [NAME ...]`: brings the models of models.yaml to disk, verified.
+"""`.venv/bin/python -m services.inference.fetch [NAME ...]`: brings the models of models.yaml to disk, verified.
 
 Every file is compared with its sha256; a model appears in its folder whole or not at all, and a folder that is already
 right is left alone. Two fetches of the same model wait for each other.
@@ -33,10 +33,15 @@ Profile = EncoderProfile | CrossEncoderProfile
 Say = Callable[[str], None]
 
 
+class OtherFilesError(ModelError):
+    """A source delivered files that are not the pinned ones."""
+
+
 def fetch(profile: Profile, directory: Path, surroundings: Surroundings, say: Say) -> Path:
     """Makes sure that `directory`/<name> holds the model, and returns that folder.
 
-    Tells `say` one line per source that failed and one about the end. Raises ModelError when no source delivers.
+    The sources are tried in turn, and `say` is told in one line which one delivered; also of those that delivered other
+    files than the pinned ones. Raises ModelError with the reason of each when none delivers.
     """
     folder = directory / profile.name
     directory.mkdir(parents=True, exist_ok=True)
@@ -45,18 +50,25 @@ def fetch(profile: Profile, directory: Path, surroundings: Surroundings, say: Sa
             say(f"{profile.name}: present and verified in {folder}")
             return folder
         with tempfile.TemporaryDirectory(dir=directory, prefix=f".{profile.name}.") as scratch:
+            reasons: list[str] = []
+            refused: list[str] = []
             for number, source in enumerate(profile.sources):
                 attempt = Path(scratch) / str(number)
                 attempt.mkdir()
                 try:
                     _obtain(profile, source, attempt, surroundings)
                 except ModelError as error:
-                    say(f"{profile.name}: {describe(source)} failed: {str(error).rstrip('.')}.")
+                    reasons.append(f"{describe(source)}: {str(error).rstrip('.')}.")
+                    if isinstance(error, OtherFilesError):
+                        refused.append(reasons[-1])
                     continue
                 _swap(attempt, folder, Path(scratch) / "old")
+                for reason in refused:
+                    say(f"{profile.name}: not taken from {reason}")
                 say(f"{profile.name}: fetched from {describe(source)} into {folder}")
                 return folder
-    raise ModelError(f"{profile.name} could not be fetched from any of its {len(profile.sources)} sources, see above.")
+    told = "".join(f"\n  {reason}" for reason in reasons)
+    raise ModelError(f"{profile.name} could not be fetched from any of its {len(reasons)} sources:{told}")
 
 
 def _obtain(profile: Profile, source: Source, folder: Path, surroundings: Surroundings) -> None:
@@ -68,7 +80,7 @@ def _obtain(profile: Profile, source: Source, folder: Path, surroundings: Surrou
     if profile.checkpoint_sha256 is not None and checkpoint.exists():
         wrong = mismatch(checkpoint, profile.checkpoint_sha256) or mismatch(folder / CONFIG, profile.files[CONFIG])
         if wrong is not None:
-            raise ModelError(wrong)
+            raise OtherFilesError(wrong)
         # Imported where a graph is built: a machine that gets its graph ready-made needs neither onnx nor safetensors.
         from services.inference.bert_graph import build
 
@@ -76,7 +88,7 @@ def _obtain(profile: Profile, source: Source, folder: Path, surroundings: Surrou
         checkpoint.unlink()
     wrong = difference(profile, folder)
     if wrong is not None:
-        raise ModelError(wrong)
+        raise OtherFilesError(wrong)
 
 
 def _swap(new: Path, folder: Path, old: Path) -> None:
@@ -99,7 +111,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; 0 when every model asked for is there, 1 otherwise."""
-    parser = argparse.ArgumentParser(prog="python -m services.inference.fetch", description="Fetch and verify models.")
+    parser = argparse.ArgumentParser(
+        prog=".venv/bin/python -m services.inference.fetch", description="Fetch and verify models."
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="models of models.yaml (default: its default ones)")
     parser.add_argument("--directory", type=Path, default=Path(".models"), help="where models lie (default: .models)")
     parser.add_argument("--models", type=Path, default=MODELS_FILE, help="the list of models")

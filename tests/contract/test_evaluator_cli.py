@@ -2,6 +2,7 @@
 
 import json
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from services.chassis.errors import Unavailable
 from tests.contract.gateway_stub import GatewayStub, write_shop
 
 Evaluator = Callable[..., Result]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -67,6 +69,21 @@ def test_a_run_that_lost_queries_says_so_last_and_exits_with_3(evaluator: Evalua
 def test_the_steps_one_by_one_end_where_run_ends(evaluator: Evaluator) -> None:
     assert [evaluator(step).exit_code for step in ("ingest", "rank", "quality", "report")] == [0, 0, 0, 0]
     assert evaluator("report").stdout.count("| bm25 ") == 1
+
+
+def test_the_next_command_works_as_it_is_printed_whatever_the_shell_knows(evaluator: Evaluator, tmp_path: Path) -> None:
+    said = evaluator("ingest").output
+    for step in ("rank", "quality", "report"):
+        (line,) = [line for line in said.splitlines() if line.startswith("Next: ")]
+        assert f"evaluator {step} " in line
+        # No GATEWAY_URL, no EVALUATOR_RUNS, no PATH: a shell that has never heard of this environment.
+        done = subprocess.run(
+            line.removeprefix("Next: "), shell=True, cwd=ROOT, env={"PIPELINES": "bm25,dense"},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        )  # fmt: skip
+        said = done.stdout
+        assert done.returncode == 0, said
+    assert (tmp_path / "runs" / "latest" / "report.json").is_file()
 
 
 def test_settings_of_the_environment_may_be_empty(evaluator: Evaluator) -> None:
