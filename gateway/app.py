@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 from fastapi import APIRouter, FastAPI
 
 from gateway.backends import opened_backends
-from gateway.catalog import load_catalog
+from gateway.catalog import Catalog
 from gateway.downstream import TransportFor, over_sockets
 from gateway.execute import Executor
 from gateway.generations import LOOK_S, Generations
 from gateway.indexing import Indexing
+from gateway.reloading import reloading_on_hangup
 from gateway.routes import collection_routes, pipeline_routes, search_routes
 from gateway.settings import Settings
 from services.chassis.app import create_app
@@ -25,7 +26,7 @@ def build_app(settings: Settings, transport_for: TransportFor = over_sockets) ->
 
     `transport_for` gives each backend's httpx transport; tests put whole services (ASGI) or faults there.
     """
-    catalog = load_catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
+    catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
     instruments = Instruments()
 
     @asynccontextmanager
@@ -47,7 +48,8 @@ def build_app(settings: Settings, transport_for: TransportFor = over_sockets) ->
                 return (Check(name="retrievers", ok=len(gone) < len(generations.looks), detail="; ".join(gone)),)
 
             try:
-                yield routes, readiness
+                with reloading_on_hangup(catalog):
+                    yield routes, readiness
             finally:
                 background.cancel()
                 await asyncio.gather(background, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The pipelines that can be asked for: files parsed at the start, and those that a search brings along."""
+"""The pipelines that can be asked for: files, parsed at the start and when asked, and those that a search brings."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,17 @@ from pydantic import ValidationError
 
 from gateway.settings import BackendAddress, Family
 from services.chassis.errors import BadInput, UnknownPipeline
-from services.contracts.pipelines import Cut, Fuse, Pipeline, PipelineList, PipelineView, Rerank, Retrieve, walk
+from services.contracts.pipelines import (
+    Cut,
+    Fuse,
+    Pipeline,
+    PipelineChanges,
+    PipelineList,
+    PipelineView,
+    Rerank,
+    Retrieve,
+    walk,
+)
 
 STAGE_KINDS = "retrieve, fuse, rerank, cut"
 # A pipeline is data from outside: what it costs is bounded before anything is asked of a backend.
@@ -25,12 +35,27 @@ class PipelineError(ValueError):
 class Catalog:
     """Pipelines by name, each checked against the backends that there are."""
 
-    def __init__(
-        self, pipelines: Mapping[str, Pipeline], backends: Mapping[str, BackendAddress], *, inline: bool
-    ) -> None:
-        self._pipelines = dict(pipelines)
+    def __init__(self, directory: Path, backends: Mapping[str, BackendAddress], *, inline: bool) -> None:
+        """Reads all `*.yaml` of a directory. Raises PipelineError naming the file and what is wrong with it."""
+        self._directory = directory
         self._backends = dict(backends)
         self._inline = inline
+        self._pipelines = read_pipelines(directory, backends)
+
+    def reload(self) -> PipelineChanges:
+        """Reads the directory again. Raises PipelineError for the first faulty file; then all stay as they were.
+
+        Searches that are under way keep the pipeline that they began with.
+        """
+        old, new = self._pipelines, read_pipelines(self._directory, self._backends)
+        self._pipelines = new
+        both = sorted(old.keys() & new.keys())
+        return PipelineChanges(
+            added=tuple(sorted(new.keys() - old.keys())),
+            changed=tuple(name for name in both if new[name] != old[name]),
+            removed=tuple(sorted(old.keys() - new.keys())),
+            unchanged=tuple(name for name in both if new[name] == old[name]),
+        )
 
     def resolve(self, asked: str | Pipeline) -> Pipeline:
         """The pipeline of that name, or the given one once it is checked. Raises UnknownPipeline or BadInput."""
@@ -62,12 +87,12 @@ class Catalog:
         return self._pipelines[name]
 
 
-def load_catalog(directory: Path, backends: Mapping[str, BackendAddress], *, inline: bool) -> Catalog:
-    """All `*.yaml` of a directory. Raises PipelineError naming the file and what is wrong with it."""
+def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> dict[str, Pipeline]:
+    """All `*.yaml` of a directory by name. Raises PipelineError naming the file and what is wrong with it."""
     pipelines: dict[str, Pipeline] = {}
     for path in sorted(directory.glob("*.yaml")):
         try:
-            pipeline = parse(path.read_text())
+            pipeline = parse(_text(path))
             check(pipeline, backends)
             if pipeline.name != path.stem:
                 raise PipelineError(f"name '{pipeline.name}' differs from the file's")
@@ -76,7 +101,16 @@ def load_catalog(directory: Path, backends: Mapping[str, BackendAddress], *, inl
         pipelines[pipeline.name] = pipeline
     if not pipelines:
         raise PipelineError(f"{directory}: no pipeline (*.yaml) there; see GATEWAY_PIPELINES")
-    return Catalog(pipelines, backends, inline=inline)
+    return pipelines
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(f"it cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PipelineError("it is no UTF-8 text") from error
 
 
 def parse(text: str) -> Pipeline:
@@ -84,7 +118,7 @@ def parse(text: str) -> Pipeline:
     try:
         return Pipeline.model_validate(yaml.safe_load(text))
     except yaml.YAMLError as error:
-        raise PipelineError(f"not valid YAML: {error}") from error
+        raise PipelineError(f"not valid YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(str(part) for part in fault['loc']) or 'pipeline'}: {fault['msg']}"

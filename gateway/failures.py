@@ -5,6 +5,7 @@ from services.chassis.errors import (
     BodyTooLarge,
     Conflict,
     DeadlineExceeded,
+    NotHeld,
     Overloaded,
     ProblemError,
     StampMismatch,
@@ -13,6 +14,10 @@ from services.chassis.errors import (
     UpstreamFailed,
 )
 from services.contracts.query import Reason
+
+LOAD_AGAIN = (
+    "Waiting does not help: load the collection again (PUT, its documents, publish; the evaluator's `ingest` does all)."
+)
 
 
 class BackendFailed(Exception):
@@ -42,9 +47,20 @@ class BackendFailed(Exception):
         return self.status == 404 and self.kind == UnknownCollection.kind
 
     @property
+    def lasting(self) -> bool:
+        """Whether waiting cures nothing: the backend is there, and refuses for what it holds or is sent."""
+        return self.status is not None and 400 <= self.status < 500 and self.status not in (408, 429)
+
+    @property
     def caller_erred(self) -> bool:
         """The backend understood the request and finds fault with what the caller asked for."""
         return self.status == 422
+
+
+def not_held(backend: str, generation: str) -> BackendFailed:
+    """A backend lacks a generation that others serve: another engine or directory has taken the place of its own."""
+    detail = f"it does not hold {generation}. {LOAD_AGAIN}"
+    return BackendFailed(backend, "refused", detail, status=404, kind=UnknownCollection.kind)
 
 
 def as_problem(failure: BackendFailed) -> ProblemError:
@@ -52,7 +68,7 @@ def as_problem(failure: BackendFailed) -> ProblemError:
     detail = str(failure)
     match failure.status:
         case 404 if failure.unknown_generation:
-            return UnknownCollection(f"{detail} Begin the collection again with PUT.")
+            return NotHeld(f"{detail.removesuffix(LOAD_AGAIN).rstrip()} {LOAD_AGAIN}")
         case 409 if failure.kind == StampMismatch.kind:
             return StampMismatch(f"{detail} To rebuild beside the live one, begin with new_generation: true.")
         case 409:

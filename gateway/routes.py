@@ -7,11 +7,12 @@ from fastapi import APIRouter, Path, Response
 from gateway.catalog import Catalog
 from gateway.execute import Executor
 from gateway.indexing import Indexing
+from gateway.reloading import reload
 from services.chassis.app import router
 from services.contracts.base import Name
 from services.contracts.collections import BeginCollection, CollectionBegun, CollectionList, CollectionView, Published
 from services.contracts.documents import DocumentsAnswer, FanOutReport, IdsRequest, IndexRequest
-from services.contracts.pipelines import PipelineList, PipelineView
+from services.contracts.pipelines import PipelineChanges, PipelineList, PipelineView
 from services.contracts.query import SearchAnswer, SearchRequest
 
 CollectionName = Annotated[Name, Path(description="A collection: lower-case letters, digits, - and _, at most 64.")]
@@ -38,6 +39,10 @@ def pipeline_routes(catalog: Catalog) -> APIRouter:
     @routes.get("/v1/pipelines", tags=["pipelines"])
     async def list_pipelines() -> PipelineList:
         return catalog.views()
+
+    @routes.post("/v1/pipelines/reload", tags=["pipelines"])
+    async def reload_pipelines() -> PipelineChanges:
+        return await reload(catalog)
 
     @routes.get("/v1/pipelines/{name}", tags=["pipelines"])
     async def get_pipeline(name: PipelineName) -> PipelineView:

@@ -9,11 +9,11 @@ from gateway import backends as wire
 from gateway.backends import Backends
 from gateway.budget import LEAST_CALL_S, Budget
 from gateway.catalog import floor_of
-from gateway.failures import BackendFailed
+from gateway.failures import BackendFailed, as_problem, not_held
 from gateway.fusion import Leg, Ranking, Scored, mixed, ranked, reciprocal_rank, weighted
 from gateway.generations import Generations, name_of
 from gateway.texts import Texts, fitting
-from services.chassis.errors import BadInput, DeadlineExceeded, Unavailable
+from services.chassis.errors import BadInput, DeadlineExceeded, ProblemError, Unavailable
 from services.contracts.documents import Document
 from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, Pipeline, Rerank, Retrieve, walk
 from services.contracts.query import Degradation, Reason, SearchRequest
@@ -129,7 +129,8 @@ class Walk:
             # What would come after it is worth nothing without a leg that must not fail.
             timeout_s = self._timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
             answer = await wire.search(backend, self._generation, request, timeout_s)
-        except BackendFailed as failure:
+        except BackendFailed as failed:
+            failure = not_held(backend.name, self._generation) if failed.unknown_generation else failed
             await self._let_pass(identity, stage, failure)
             self.timings_ms[identity] = (time.perf_counter() - started) * 1000
             return failure
@@ -191,7 +192,7 @@ class Walk:
             documents, answer = await self._scored(stage, head, later)
         except BackendFailed as failure:
             if stage.on_failure == "fail":
-                raise Unavailable(f"stage '{identity}': {failure}", retry_after_s=1) from failure
+                raise _stopped_at(identity, failure) from failure
             self._degrade(identity, "rerank", failure.reason, str(failure), 0, len(head))
             return ranking
         self._flag_missing(identity, "rerank", len(documents), len(head))
@@ -211,7 +212,8 @@ class Walk:
         ends_at = time.monotonic() + timeout_s
         documents = await self._texts.fetch(ids, timeout_s / 2)
         if not documents:
-            raise BackendFailed("document store", "no_document_store", "it has none of the candidates; ingest again.")
+            what = "it has none of the candidates; send the documents again."
+            raise BackendFailed("document store", "no_document_store", what, status=404)
         request = ScoreRequest(
             query=self._request.query,
             passages=fitting([document.passage for document in documents.values()]),
@@ -243,8 +245,21 @@ class Walk:
         self.degraded.append((kind, Degradation(stage=identity, reason=reason, detail=detail, done=done, of=of)))
 
 
-def _no_retriever(failures: dict[str, BackendFailed]) -> Unavailable | DeadlineExceeded:
+def _no_retriever(failures: dict[str, BackendFailed]) -> ProblemError:
+    """Why nothing can be ranked. Offers to wait only for backends that waiting brings back."""
     what = "; ".join(f"stage '{identity}': {failure}" for identity, failure in failures.items())
     if all(failure.reason == "deadline" for failure in failures.values()):
         return DeadlineExceeded(what)
-    return Unavailable(f"No retriever is left. {what} Try again when it is back.", retry_after_s=1)
+    passing = sorted({failure.backend for failure in failures.values() if not failure.lasting})
+    if not passing:
+        problems = {identity: as_problem(failure) for identity, failure in failures.items()}
+        told = "; ".join(f"stage '{identity}': {problem.detail}" for identity, problem in problems.items())
+        return type(next(iter(problems.values())))(f"No retriever is left. {told}")
+    return Unavailable(f"No retriever is left. {what} Try again when {' or '.join(passing)} is back.", retry_after_s=1)
+
+
+def _stopped_at(identity: str, failure: BackendFailed) -> ProblemError:
+    if failure.lasting:
+        problem = as_problem(failure)
+        return type(problem)(f"stage '{identity}': {problem.detail}")
+    return Unavailable(f"stage '{identity}': {failure}", retry_after_s=1)

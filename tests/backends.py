@@ -27,11 +27,12 @@ from services.contracts.documents import (
     IndexRequest,
     ItemError,
 )
+from services.contracts.problem import Problem
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest, RetrievedHit
 
 STOP_WORDS = {"the", "a", "of", "and", "is", "in"}
-Fault = Literal["refused", "hung", "status-500", "status-503", "overloaded", "garbage", "html", "reset"]
+Fault = Literal["refused", "hung", "status-500", "status-503", "overloaded", "garbage", "html", "reset", "not-ours"]
 
 
 def words(text: str) -> Counter[str]:
@@ -255,6 +256,11 @@ class Wire(httpx.AsyncBaseTransport):
                 return httpx.Response(429, headers={"retry-after": "1"}, request=request)
             case "garbage":
                 return httpx.Response(200, content=b"\x00\xff{", request=request)
+            case "not-ours":
+                body = Problem(
+                    type="urn:problem:stamp-mismatch", title="", status=409, detail="Made by another.", request_id="r"
+                )
+                return httpx.Response(409, text=body.model_dump_json(), request=request)
             case "html":
                 return httpx.Response(200, text="<html>welcome</html>", request=request)
 

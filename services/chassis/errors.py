@@ -68,6 +68,12 @@ class StampMismatch(Conflict):
     kind, title = "stamp-mismatch", "Made by something else"
 
 
+class NotHeld(Conflict):
+    """One of the services lacks a collection that the others hold: it must be loaded again, waiting does not help."""
+
+    kind, title = "not-held", "Not held by every service"
+
+
 class BodyTooLarge(ProblemError):
     status, kind, title = 413, "body-too-large", "Body too large"
 

@@ -135,3 +135,12 @@ class PipelineList(Wire):
     """What can be asked for by name."""
 
     pipelines: tuple[PipelineView, ...]
+
+
+class PipelineChanges(Wire):
+    """What reading the files again has changed, by name."""
+
+    added: tuple[Name, ...]
+    changed: tuple[Name, ...]
+    removed: tuple[Name, ...]
+    unchanged: tuple[Name, ...]

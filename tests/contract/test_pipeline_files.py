@@ -1,0 +1,109 @@
+"""Pipeline files are read again on a call or a signal; a fault in one of them changes nothing and is named."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.backends import Stack, opened_stack
+
+BM25 = "name: bm25\nstages: [{kind: retrieve, backend: lexical}]\n"
+NEW = "name: new\nstages: [{kind: retrieve, backend: dense}]\n"
+TYPO = "name: new\nstages: [{kind: retrieve, backend: lexcial}]\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "bm25.yaml").write_text(BM25)
+    (tmp_path / "old.yaml").write_text(BM25.replace("bm25", "old"))
+    (tmp_path / "same.yaml").write_text(BM25.replace("bm25", "same"))
+    return tmp_path
+
+
+@pytest.fixture
+async def stack(files: Path) -> AsyncIterator[Stack]:
+    async with opened_stack(pipelines=files) as stack:
+        yield stack
+
+
+async def names(stack: Stack) -> list[str]:
+    return [one["name"] for one in (await stack.client.get("/v1/pipelines")).json()["pipelines"]]
+
+
+async def test_a_new_file_is_served_after_a_call_that_says_what_changed(stack: Stack, files: Path) -> None:
+    (files / "new.yaml").write_text(NEW)
+    (files / "bm25.yaml").write_text(BM25.replace("lexical", "lexical, top: 7"))
+    (files / "old.yaml").unlink()
+    assert (await stack.search("fruit", "new")).status_code == 404
+    answer = await stack.client.post("/v1/pipelines/reload")
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"added": ["new"], "changed": ["bm25"], "removed": ["old"], "unchanged": ["same"]},
+    )
+    assert (await stack.search("fruit", "new")).status_code == 200
+    assert await names(stack) == ["bm25", "new", "same"]
+
+
+async def logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    for _ in range(1_000):
+        if text in caplog.text:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{text!r} was not logged: {caplog.text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TYPO.encode(), "no backend 'lexcial'"),
+        (b"name: [", "not valid YAML"),
+        (b"\xff", "no UTF-8"),
+        (NEW.replace("new", "other").encode(), "differs from the file's"),
+    ],
+)
+async def test_a_fault_in_a_file_is_named_and_every_pipeline_stays(
+    stack: Stack, files: Path, text: bytes, said: str
+) -> None:
+    (files / "bm25.yaml").write_text(BM25.replace("lexical", "dense"))
+    (files / "new.yaml").write_bytes(text)
+    before = (await stack.client.get("/v1/pipelines")).json()
+    answer = await stack.client.post("/v1/pipelines/reload")
+    assert answer.status_code == 422
+    assert "new.yaml" in answer.json()["detail"]
+    assert said in answer.json()["detail"]
+    assert (await stack.client.get("/v1/pipelines")).json() == before
+
+
+async def test_a_directory_without_a_pipeline_is_a_fault_too(stack: Stack, files: Path) -> None:
+    for name in ("bm25", "old", "same"):
+        (files / f"{name}.yaml").unlink()
+    answer = await stack.client.post("/v1/pipelines/reload")
+    assert (answer.status_code, "no pipeline" in answer.json()["detail"]) == (422, True)
+    assert await names(stack) == ["bm25", "old", "same"]
+
+
+async def test_a_hangup_reads_the_files_again_and_logs_what_changed(
+    stack: Stack, files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Unhandled, the signal would end this process.
+    assert signal.getsignal(signal.SIGHUP) not in (signal.SIG_DFL, signal.SIG_IGN)
+    (files / "new.yaml").write_text(NEW)
+    with caplog.at_level(logging.INFO, "gateway.reloading"):
+        os.kill(os.getpid(), signal.SIGHUP)
+        await logged(caplog, "pipelines read again")
+        assert "new" in await names(stack)
+        (files / "new.yaml").write_text(TYPO)
+        os.kill(os.getpid(), signal.SIGHUP)
+        await logged(caplog, "no backend 'lexcial'")
+    assert "new" in await names(stack)
+
+
+async def test_the_signal_is_given_back_with_the_end_of_the_gateway(files: Path) -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    async with opened_stack(pipelines=files):
+        pass
+    assert signal.getsignal(signal.SIGHUP) == before
