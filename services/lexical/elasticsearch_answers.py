@@ -5,7 +5,6 @@ from typing import Annotated, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from services.contracts.documents import MetadataValue
-from services.lexical.mapping import Meta
 
 MOST_SAID = 300
 
@@ -118,9 +117,9 @@ class FetchedAnswer(Answer, Generic[Kept]):
 
 
 class Mappings(Answer):
-    """Of an index; without `_meta` of our kind it is somebody else's."""
+    """Of an index, whoever made it: `mapping.meta_of` reads what it keeps of itself."""
 
-    meta: Meta | None = Field(None, alias="_meta")
+    meta: dict[str, object] | None = Field(None, alias="_meta")
 
 
 class Described(Answer):

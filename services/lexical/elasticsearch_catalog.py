@@ -1,19 +1,19 @@
 """Which generations an Elasticsearch holds, what made them, and by which names they go."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from elasticsearch import AsyncElasticsearch
 
-from services.chassis.errors import UnknownCollection
+from services.chassis.errors import Conflict, UnknownCollection
 from services.contracts.collections import CollectionDeclaration
 from services.lexical.elasticsearch_answers import DESCRIBED, Described, Statistics
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import elasticsearch_errors, unknown
-from services.lexical.generations import name_of
-from services.lexical.mapping import ANALYSIS, Meta
+from services.lexical.generations import is_generation, name_of
+from services.lexical.mapping import ANALYSIS, Meta, meta_of
 from services.lexical.stamp import refuse_other_stamp, stamp_of
 
 # How long a generation is taken to be as it was: another replica may delete it and begin it anew, or publish it.
@@ -35,25 +35,29 @@ class Held:
 
 
 class Catalog:
-    """Owns the names, and for a moment what was read under them."""
+    """Owns the names, and for a moment what was read under them.
+
+    Ours is an index that is named prefix + generation and whose `_meta` says that a service with this prefix made it.
+    All others are as if they were not there, whatever they are called.
+    """
 
     def __init__(self, client: AsyncElasticsearch, prefix: str) -> None:
         self._client = client
-        self._prefix = prefix
+        self.prefix = prefix
         self._remembered: dict[str, tuple[float, Held]] = {}
 
     def index(self, generation: str) -> str:
         """The index of a generation."""
-        return f"{self._prefix}{generation}"
+        return f"{self.prefix}{generation}"
 
     def writing(self, generation: str) -> str:
         """The alias that documents are written to: writing to the name of an index that has just been deleted would
         make Elasticsearch create it, without a mapping."""
-        return f"{self._prefix}{generation}-writing"
+        return f"{self.prefix}{generation}-writing"
 
     def alias(self, generation: str) -> str:
         """The name under which the published generation is found: the collection's."""
-        return f"{self._prefix}{name_of(generation)}"
+        return f"{self.prefix}{name_of(generation)}"
 
     async def usable(self, generation: str) -> Held:
         """One that the present mapping fits, read at most a second ago."""
@@ -74,7 +78,7 @@ class Catalog:
 
     async def all(self) -> dict[str, Held]:
         """Every one of ours, read now."""
-        return await self._described(f"{self._prefix}*@*")
+        return await self._described(f"{self.prefix}*@*")
 
     async def counts(self, pattern: str) -> dict[str, int]:
         """Documents that searches see, by index."""
@@ -98,16 +102,36 @@ class Catalog:
             self.forget(generation)
             raise
 
+    async def siblings(self, generation: str) -> list[str]:
+        """The other indices of ours with this collection's name. Raises Conflict when a foreign one has our alias."""
+        alias = self.alias(generation)
+        described = await self._read(f"{alias},{alias}@*")
+        ours = self._ours(described)
+        for index, one in described.items():
+            if alias in one.aliases and index.removeprefix(self.prefix) not in ours:
+                raise Conflict(
+                    f"The alias {alias} is on the index {index}, which is not ours; remove it there, or set "
+                    "LEXICAL_INDEX_PREFIX to a name of its own."
+                )
+        return [self.index(one) for one in ours if one != generation and name_of(one) == name_of(generation)]
+
     async def _described(self, pattern: str) -> dict[str, Held]:
+        return self._ours(await self._read(pattern))
+
+    async def _read(self, pattern: str) -> dict[str, Described]:
+        """What there is under a pattern, whoever made it."""
         with elasticsearch_errors():
             answer = await in_time(self._client).indices.get(
                 index=pattern, ignore_unavailable=True, filter_path="*.mappings._meta,*.aliases"
             )
-            indices = DESCRIBED.validate_python(answer.body)
+            return DESCRIBED.validate_python(answer.body)
+
+    def _ours(self, indices: Mapping[str, Described]) -> dict[str, Held]:
         held: dict[str, Held] = {}
         for index, described in indices.items():
-            meta, generation = described.mappings.meta, index.removeprefix(self._prefix)
-            if meta is not None:
+            generation = index.removeprefix(self.prefix)
+            meta = meta_of(described.mappings.meta, self.prefix)
+            if meta is not None and index == self.index(generation) and is_generation(generation):
                 held[generation] = Held(generation, meta, self._is_published(generation, described))
         return held
 

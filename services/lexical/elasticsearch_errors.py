@@ -29,6 +29,7 @@ from services.chassis.errors import (
 from services.lexical.elasticsearch_answers import MOST_SAID, Cause
 
 GONE = "index_not_found_exception"
+_NAME_TAKEN = ("invalid_alias_name_exception", "invalid_index_name_exception")
 
 
 @contextmanager
@@ -92,8 +93,12 @@ def _refused(error: BadRequestError) -> ProblemError:
             "query: it has more distinct words than this Elasticsearch can look up at once "
             "(indices.query.bool.max_clause_count, which grows with its heap); send a shorter one."
         )
-    if cause.type == "invalid_alias_name_exception":
-        return Conflict(f"An index that is not ours has the name of the collection: {cause.said}")
+    if cause.type in _NAME_TAKEN:
+        return Conflict(
+            f"What is not ours has the name that we need; set LEXICAL_INDEX_PREFIX to a name of its own: {cause.said}"
+        )
+    if cause.type == "index_closed_exception":
+        return Conflict("The index of this collection is closed; open it in Elasticsearch, or remove it there.")
     return UpstreamFailed(f"Elasticsearch refused what we asked: {cause.said}")
 
 

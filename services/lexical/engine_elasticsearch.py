@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from elasticsearch import AsyncElasticsearch, BadRequestError
+from elasticsearch import AsyncElasticsearch, BadRequestError, NotFoundError
 
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError, UnknownCollection, UpstreamFailed
@@ -27,6 +27,7 @@ CHECK_S = 2.0
 # 10 ms over such a tick counts as 200, and with 50 ms left one search in fifty was ended early. In time it is our side
 # that ends the call, and Elasticsearch stops a search whose caller has hung up; this bounds what it would miss.
 CLOCK_MS = 500
+MOVES = 3
 
 
 class ElasticsearchEngine:
@@ -51,7 +52,7 @@ class ElasticsearchEngine:
 
     async def begin(self, generation: str, declaration: CollectionDeclaration) -> CollectionState:
         """Creates the index, or finds it made of the same."""
-        wanted = Meta(declaration=declaration, stamp=stamp_of(declaration, ANALYSIS))
+        wanted = Meta(prefix=self._catalog.prefix, declaration=declaration, stamp=stamp_of(declaration, ANALYSIS))
         body = index_body(wanted, self._replicas)
         with elasticsearch_errors(generation):
             try:
@@ -68,7 +69,10 @@ class ElasticsearchEngine:
             held = await self._catalog.held(generation)
         except UnknownCollection as error:
             index = self._catalog.index(generation)
-            raise Conflict(f"The index {index} is not ours; set LEXICAL_INDEX_PREFIX, or remove it.") from error
+            raise Conflict(
+                f"The index {index} is there and not ours (or a newer release made it); set LEXICAL_INDEX_PREFIX to a "
+                "name of its own, or remove it."
+            ) from error
         refuse_other_stamp(generation, held.meta.stamp, wanted.stamp)
         return await self._state(held)
 
@@ -126,15 +130,10 @@ class ElasticsearchEngine:
     async def publish(self, generation: str) -> CollectionState:
         """Moves the alias in one step. From then on writes are refreshed at once, and stragglers within a second."""
         await self._catalog.usable(generation)
-        index, alias = self._catalog.index(generation), self._catalog.alias(generation)
+        index = self._catalog.index(generation)
         with elasticsearch_errors(generation):
             await in_time(self._client).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
-            await in_time(self._client).indices.update_aliases(
-                actions=[
-                    {"remove": {"index": f"{alias}@*", "alias": alias, "must_exist": False}},
-                    {"add": {"index": index, "alias": alias}},
-                ]
-            )
+            await self._move_alias(generation)
             await in_time(self._client).indices.refresh(index=index)
         return await self._state(await self._catalog.held(generation))
 
@@ -171,6 +170,21 @@ class ElasticsearchEngine:
     async def close(self) -> None:
         """Closes the connections."""
         await self._client.close()
+
+    async def _move_alias(self, generation: str) -> None:
+        """Takes the collection's alias from its other generations, by their names: a pattern would also meet indices
+        that are not ours."""
+        alias = self._catalog.alias(generation)
+        for attempt in range(MOVES):
+            others = await self._catalog.siblings(generation)
+            removals = [{"remove": {"index": one, "alias": alias, "must_exist": False}} for one in others]
+            addition = {"add": {"index": self._catalog.index(generation), "alias": alias}}
+            try:
+                await in_time(self._client).indices.update_aliases(actions=[*removals, addition])
+                return
+            except NotFoundError:  # another replica removed one of them meanwhile; then none of it was done
+                if attempt + 1 == MOVES:
+                    raise
 
     async def _state(self, held: Held) -> CollectionState:
         index = self._catalog.index(held.generation)

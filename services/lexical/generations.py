@@ -2,6 +2,21 @@
 
 from collections.abc import Iterable
 
+from pydantic import TypeAdapter, ValidationError
+
+from services.contracts.base import Generation
+
+_GENERATION = TypeAdapter(Generation)
+
+
+def is_generation(name: str) -> bool:
+    """Whether a name is one that a generation can have: `x@y` and `staging.c@1` are not."""
+    try:
+        _GENERATION.validate_python(name)
+    except ValidationError:
+        return False
+    return True
+
 
 def name_of(generation: str) -> str:
     """`scifact` of `scifact@2`."""

@@ -1,8 +1,9 @@
 """The index of a generation in Elasticsearch: one sub-field a preset, each with its own similarity. Pure."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from services.contracts.collections import CollectionDeclaration, FieldKind, LexicalPreset
 from services.lexical.presets import declared_presets
@@ -18,10 +19,24 @@ Json = Mapping[str, object]
 class Meta(BaseModel):
     """What an index says of itself, in the `_meta` of its mapping: an index without it is not ours."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
+    # Another layout is one that this release cannot read: its index is left alone like one of somebody else.
+    layout: Literal[1] = 1
+    # Of the service that made it: `demo-c@1` of a stack with the prefix `demo-` is not the collection `demo-c` of one
+    # without. None in those made before this was kept; they are told apart by their names alone.
+    prefix: str | None = None
     declaration: CollectionDeclaration
     stamp: dict[str, str]
+
+
+def meta_of(kept: Json | None, prefix: str) -> Meta | None:
+    """The `_meta` of an index as far as this release knows its keys; None when the index is not ours."""
+    try:
+        meta = Meta.model_validate(kept, extra="ignore")
+    except ValidationError:
+        return None
+    return meta if meta.prefix in (None, prefix) else None
 
 
 def index_body(meta: Meta, replicas: int) -> Mapping[str, Json]:

@@ -1,11 +1,12 @@
 """Our values as the Qdrant server's, and back."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 from qdrant_client import models
 
-from services.chassis.errors import StampMismatch
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.retrieval import RetrievedHit
 from services.vectorstore.fields import Exists, OneOf, Requirement, Within
@@ -21,30 +22,40 @@ KINDS = {
 }
 
 
-def metadata_of(made: Made) -> dict[str, object]:
+class _Kept(BaseModel):
+    """The metadata of a collection of ours, as far as this release knows its keys."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    layout: Literal["1"]
+    # Of the service that made it; None in those made before this was kept, which are told apart by their names alone.
+    prefix: str | None = None
+    dimension: int
+    stamp: dict[str, str]
+    declaration: str
+
+
+def metadata_of(made: Made, prefix: str) -> dict[str, object]:
     """What is kept with a collection, on the server (which has collection metadata from 1.16 on)."""
     return {
         "layout": LAYOUT,
+        "prefix": prefix,
         "dimension": made.dimension,
         "stamp": dict(made.stamp),
         "declaration": made.declaration.model_dump_json(),
     }
 
 
-def made_of(generation: str, info: models.CollectionInfo) -> Made:
-    """What a collection was made of. Raises StampMismatch when it is none of ours."""
-    kept = info.config.metadata or {}
-    if kept.get("layout") != LAYOUT:
-        raise StampMismatch(
-            f"The collection {generation} on the Qdrant server has the layout {kept.get('layout', 'none')}, ours is "
-            f"{LAYOUT}: remove it, set another DENSE_PREFIX, or, if the server is older than 1.16, update it."
-        )
-    return Made(
-        generation=generation,
-        dimension=int(kept["dimension"]),
-        stamp={str(key): str(value) for key, value in kept["stamp"].items()},
-        declaration=CollectionDeclaration.model_validate_json(kept["declaration"]),
-    )
+def made_of(generation: str, info: models.CollectionInfo, prefix: str) -> Made | None:
+    """What a collection was made of; None when it is not ours, or made by a release whose layout we cannot read."""
+    try:
+        kept = _Kept.model_validate(info.config.metadata)
+        declaration = CollectionDeclaration.model_validate_json(kept.declaration, extra="ignore")
+    except ValidationError:
+        return None
+    if kept.prefix not in (None, prefix):
+        return None
+    return Made(generation, kept.dimension, kept.stamp, declaration)
 
 
 def point_struct(point: Point, dimension: int) -> models.PointStruct:

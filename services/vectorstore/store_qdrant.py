@@ -19,7 +19,14 @@ from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient, models
 
 from services.chassis.deadlines import MOST_MS, current_deadline
-from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError, UpstreamFailed
+from services.chassis.errors import (
+    Conflict,
+    DeadlineExceeded,
+    ProblemError,
+    StampMismatch,
+    UnknownCollection,
+    UpstreamFailed,
+)
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
 from services.vectorstore.identity import point_id
@@ -104,11 +111,17 @@ class QdrantStore:
         return Check(name="store", ok=True, detail=f"qdrant {version}")
 
     async def generations(self) -> tuple[str, ...]:
-        """Collections under our prefix that are named like generations."""
+        """Collections under our prefix that are named like generations, and that a service with our prefix made."""
         async with self._within("any"):
             answer = await self._client.get_collections()
-        names = (one.name.removeprefix(self._prefix) for one in answer.collections if self._ours(one.name))
-        return in_order(tuple(name for name in names if _GENERATION.fullmatch(name)))
+        names = (one.name.removeprefix(self._prefix) for one in answer.collections if self._under_prefix(one.name))
+        ours: list[str] = []
+        for name in names:
+            if _GENERATION.fullmatch(name):
+                with contextlib.suppress(UnknownCollection):  # of others, or removed since it was listed
+                    await self.made(name)
+                    ours.append(name)
+        return in_order(tuple(ours))
 
     async def create(self, made: Made) -> None:
         """The collection with what it is made of as its metadata, then an index for each declared field."""
@@ -124,10 +137,17 @@ class QdrantStore:
                         vectors_config=models.VectorParams(size=made.dimension, distance=models.Distance.DOT),
                         hnsw_config=HNSW,
                         optimizers_config=OPTIMIZERS,
-                        metadata=metadata_of(made),
+                        metadata=metadata_of(made, self._prefix),
                         timeout=seconds,
                     )
-        refuse_another(await self.made(made.generation), made)
+        try:
+            there = await self.made(made.generation)
+        except UnknownCollection as error:
+            raise StampMismatch(
+                f"The collection {collection} on the Qdrant server is not ours (or a newer release made it): remove "
+                "it, set another DENSE_PREFIX, or, if the server is older than 1.16, update it."
+            ) from error
+        refuse_another(there, made)
         # Again for one that is there: a creation may have ended before its indexes were made.
         for field, kind in made.declaration.metadata.items():
             async with self._within(made.generation):
@@ -136,16 +156,19 @@ class QdrantStore:
                 )
 
     async def made(self, generation: str) -> Made:
-        """From the collection's metadata, remembered for MADE_SECONDS."""
+        """From the collection's metadata, remembered for MADE_SECONDS. What is not ours is as if it were not there."""
         known = self._made.get(generation)
         if known is not None and time.monotonic() - known[0] < MADE_SECONDS:
             return known[1]
-        made = made_of(generation, await self._info(generation))
+        made = made_of(generation, await self._info(generation), self._prefix)
+        if made is None:
+            raise unknown(generation)
         self._made[generation] = (time.monotonic(), made)
         return made
 
     async def counts(self, generation: str) -> Counts:
         """The exact count, and how many vectors the server says are indexed."""
+        await self.made(generation)
         info = await self._info(generation)
         async with self._within(generation) as seconds:
             documents = (await self._client.count(self._collection(generation), exact=True, timeout=seconds)).count
@@ -153,6 +176,7 @@ class QdrantStore:
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
         """By UUIDv5 of the ids."""
+        await self.made(generation)
         async with self._within(generation) as seconds:
             records = await self._client.retrieve(
                 self._collection(generation),
@@ -204,6 +228,7 @@ class QdrantStore:
 
     async def finish(self, generation: str) -> None:
         """Asks until the server says green twice with the same number of indexed vectors."""
+        await self.made(generation)
         before = -1
         pause = 0.05
         while True:
@@ -221,35 +246,40 @@ class QdrantStore:
             pause = min(1.0, pause * 2)
 
     async def publish(self, generation: str) -> None:
-        """Moves the alias of the name, in one request."""
-        await self._info(generation)
+        """Moves the alias of the name, in one request. Raises Conflict when a collection of others has it."""
+        await self.made(generation)
         alias = f"{self._prefix}{name_of(generation)}"
         moves: list[models.AliasOperations] = [
             models.CreateAliasOperation(
                 create_alias=models.CreateAlias(collection_name=self._collection(generation), alias_name=alias)
             )
         ]
-        if name_of(generation) in await self.published():
+        holder = (await self._aliases()).get(alias)
+        if holder is not None:
+            if holder not in map(self._collection, await self.generations()):
+                raise Conflict(
+                    f"The alias {alias} is on the collection {holder}, which is not ours; remove it there, or set "
+                    "another DENSE_PREFIX."
+                )
             moves.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
         async with self._within(generation) as seconds:
             await self._client.update_collection_aliases(moves, timeout=seconds)
 
     async def published(self) -> Mapping[str, str]:
         """From the aliases."""
-        async with self._within("any"):
-            answer = await self._client.get_aliases()
-        return {
-            one.alias_name.removeprefix(self._prefix): one.collection_name.removeprefix(self._prefix)
-            for one in answer.aliases
-            if self._ours(one.alias_name) and self._ours(one.collection_name)
+        found = {
+            alias.removeprefix(self._prefix): collection.removeprefix(self._prefix)
+            for alias, collection in (await self._aliases()).items()
+            if self._under_prefix(alias) and self._under_prefix(collection)
         }
+        return {name: generation for name, generation in found.items() if name_of(generation) == name}
 
     async def drop(self, generation: str) -> None:
         """The server removes the alias with the collection."""
         self._made.pop(generation, None)
+        await self.made(generation)
+        self._made.pop(generation, None)
         async with self._within(generation) as seconds:
-            if not await self._client.collection_exists(self._collection(generation)):
-                raise unknown(generation)
             await self._client.delete_collection(self._collection(generation), timeout=seconds)
 
     async def close(self) -> None:
@@ -263,7 +293,13 @@ class QdrantStore:
     def _collection(self, generation: str) -> str:
         return f"{self._prefix}{generation}"
 
-    def _ours(self, name: str) -> bool:
+    async def _aliases(self) -> dict[str, str]:
+        """Every alias on the server, and its collection."""
+        async with self._within("any"):
+            answer = await self._client.get_aliases()
+        return {one.alias_name: one.collection_name for one in answer.aliases}
+
+    def _under_prefix(self, name: str) -> bool:
         return name.startswith(self._prefix)
 
     @asynccontextmanager

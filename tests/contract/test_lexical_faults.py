@@ -11,7 +11,7 @@ import pytest
 
 from services.lexical.app import build_app
 from services.lexical.settings import Settings
-from tests.contract.elasticsearch_stub import Reply, Stub
+from tests.contract.elasticsearch_stub import META, Reply, Stub
 
 SEARCH = "/v1/collections/notes@1/search"
 HITS = {"hits": [{"sort": [1.5, "a"]}]}
@@ -111,6 +111,20 @@ async def test_something_that_is_not_elasticsearch_is_named_so() -> None:
         answer = await search(client)
         assert answer.status_code == 502
         assert "not Elasticsearch" in answer.json()["detail"]
+
+
+async def test_the_backing_indices_of_a_data_stream_and_an_alias_are_not_generations() -> None:
+    there = {
+        ".ds-logs@1-2026.01.01-000001": {"mappings": {"_meta": META}, "aliases": {}},
+        "elsewhere": {"mappings": {"_meta": META}, "aliases": {"logs@2": {}}},
+        "logs@x": {"mappings": {}, "aliases": {}},
+        "notes@1": {"mappings": {"_meta": META}, "aliases": {}},
+    }
+    replies = {"/*@*": there, "/_nodes": {"nodes": {"a": {"version": "9.0.0"}}}}
+    stub = Stub(reply=lambda path: Reply(replies.get(path, {})))
+    async with stub.listening() as url, service(url) as client:
+        answer = (await client.get("/v1/collections")).json()
+        assert [state["generation"] for state in answer["collections"]] == ["notes@1"]
 
 
 async def test_a_ca_file_that_is_not_there_stops_the_start_with_the_settings_name(tmp_path: Path) -> None:

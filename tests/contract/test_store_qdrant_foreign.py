@@ -1,0 +1,94 @@
+"""Collections of others on the same Qdrant server: whatever they are called, they are ignored, and never touched."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from qdrant_client import AsyncQdrantClient, models
+
+from services.chassis.errors import Conflict, UnknownCollection
+from services.dense.collections import states
+from services.vectorstore.qdrant_models import metadata_of
+from services.vectorstore.store import Point, VectorQuery
+from services.vectorstore.store_qdrant import QdrantStore
+from tests.contract.vector_store import MADE, axis
+
+pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
+
+VECTORS = models.VectorParams(size=8, distance=models.Distance.DOT)
+FOREIGN = {
+    "dense.x@y": None,
+    "dense.theirs@1": None,
+    "dense.other@1": {"team": "theirs"},
+    "dense.broken@1": {"layout": "1", "dimension": "many", "stamp": 7, "declaration": "{"},
+    "dense.later@1": {"layout": "2"},
+}
+
+
+@pytest.fixture
+async def shared() -> AsyncIterator[AsyncQdrantClient]:
+    """A server with collections of others under our prefix."""
+    client = AsyncQdrantClient(location=":memory:")
+    for name, metadata in FOREIGN.items():
+        await client.create_collection(name, vectors_config=VECTORS, metadata=metadata)
+    yield client
+    await client.close()
+
+
+async def test_collections_of_others_are_not_listed_and_the_listing_stands(shared: AsyncQdrantClient) -> None:
+    store = QdrantStore(shared, prefix="dense.")
+    await store.create(MADE)
+    assert await store.generations() == ("notes@1",)
+    assert [state.generation for state in (await states(store)).collections] == ["notes@1"]
+
+
+@pytest.mark.parametrize("taken", ["theirs@1", "other@1", "broken@1", "later@1"])
+async def test_a_collection_of_others_is_neither_read_nor_written_nor_removed(
+    shared: AsyncQdrantClient, taken: str
+) -> None:
+    store = QdrantStore(shared, prefix="dense.")
+    point = Point(id="a", vector=axis(0), content_hash="1", passage_hash="1", fields={})
+    for call in (
+        store.made(taken),
+        store.counts(taken),
+        store.stored(taken, ["a"], vectors=True),
+        store.upsert(taken, [point]),
+        store.delete(taken, ["a"]),
+        store.search(taken, VectorQuery(axis(0), 3)),
+        store.finish(taken),
+        store.publish(taken),
+        store.drop(taken),
+    ):
+        with pytest.raises(UnknownCollection, match=taken):
+            await call
+    assert {one.name for one in (await shared.get_collections()).collections} == set(FOREIGN)
+    assert (await shared.count(f"dense.{taken}")).count == 0
+
+
+async def test_publishing_takes_no_alias_from_a_collection_of_others(shared: AsyncQdrantClient) -> None:
+    store = QdrantStore(shared, prefix="dense.")
+    await store.create(MADE)
+    theirs = models.CreateAlias(collection_name="dense.theirs@1", alias_name="dense.notes")
+    await shared.update_collection_aliases([models.CreateAliasOperation(create_alias=theirs)])
+    with pytest.raises(Conflict, match=r"alias dense\.notes .*dense\.theirs@1"):
+        await store.publish("notes@1")
+    assert (await shared.get_aliases()).aliases[0].collection_name == "dense.theirs@1"
+    assert await store.published() == {}
+
+
+async def test_a_service_whose_prefix_begins_with_ours_keeps_its_collections_to_itself() -> None:
+    client = AsyncQdrantClient(location=":memory:")
+    ours, theirs = QdrantStore(client, prefix="dense."), QdrantStore(client, prefix="dense.demo-")
+    await theirs.create(MADE)
+    assert await ours.generations() == ()
+    with pytest.raises(UnknownCollection):
+        await ours.drop("demo-notes@1")
+    assert await theirs.generations() == ("notes@1",)
+    await client.close()
+
+
+async def test_what_was_made_before_collections_named_their_prefix_stays_usable() -> None:
+    client = AsyncQdrantClient(location=":memory:")
+    kept = {key: value for key, value in metadata_of(MADE, "dense.").items() if key != "prefix"}
+    await client.create_collection("dense.notes@1", vectors_config=VECTORS, metadata=kept)
+    assert await QdrantStore(client, prefix="dense.").made("notes@1") == MADE
+    await client.close()
