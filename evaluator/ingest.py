@@ -158,16 +158,19 @@ async def _complete(client: GatewayClient, target: str, body: bytes) -> FanOutRe
     report = await client.index(target, body)
     if report.complete:
         return report
-    reasons = []
+    absent, refused, waiting = [], [], []
     for outcome in report.services:
         if outcome.status == "failed":
-            reasons.append(f"{outcome.backend}: {outcome.reason}")
+            absent.append(f"{outcome.backend}: {outcome.reason}")
         elif isinstance(outcome.report, IndexReport):
-            reasons += [f"{outcome.backend}: {item.id}: {item.reason}" for item in outcome.report.errors[:3]]
-    refused = all(outcome.status == "ok" for outcome in report.services)
-    # A service that failed may come back, and sending again is harmless; a document that was refused stays refused.
-    kind, status = ("documents-refused", 422) if refused else ("incomplete", 503)
-    raise GatewayError(kind, f"a batch was not taken whole: {'; '.join(reasons)}", status=status)
+            for item in outcome.report.errors:
+                (waiting if item.retryable else refused).append(f"{outcome.backend}: {item.id}: {item.reason}")
+    # A service that failed may come back, and room may be found, and sending again is harmless; a document that was
+    # refused stays refused.
+    final = refused and not absent
+    kind, status = ("documents-refused", 422) if final else ("incomplete", 503) if absent else ("overloaded", 429)
+    reasons = "; ".join([*absent, *refused[:3], *([] if final else waiting[:3])])
+    raise GatewayError(kind, f"a batch was not taken whole: {reasons}", status=status)
 
 
 async def _patiently(call: Callable[[], Awaitable[T]], tally: _Tally, sleep: Sleep, attempts: int = ATTEMPTS) -> T:

@@ -1,5 +1,7 @@
 """What a backend can do to us, in the words of the wire, and the problem that it becomes for our caller."""
 
+import math
+
 from services.chassis.errors import (
     BadInput,
     BodyTooLarge,
@@ -79,7 +81,8 @@ def as_problem(failure: BackendFailed) -> ProblemError:
             return BadInput(detail)
     match failure.reason:
         case "overloaded":
-            return Overloaded(f"{detail} Try again after the seconds in Retry-After.")
+            after_s = max(1, math.ceil(failure.retry_after_s or 0))
+            return Overloaded(f"{detail} Try again after the seconds in Retry-After.", retry_after_s=after_s)
         case "timeout" | "deadline":
             return DeadlineExceeded(
                 f"{detail} Send the same again, it goes on where it was; or a larger X-Deadline-Ms."

@@ -75,10 +75,11 @@ class IndexRequest(Wire):
 
 
 class ItemError(Wire):
-    """Why one document was not taken."""
+    """Why one document was not taken. `retryable`: there was no room for it just now, and it may be sent again."""
 
     id: str
     reason: str
+    retryable: bool = False
 
 
 class IndexReport(Wire):

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from services.chassis.deadlines import Deadline
+from services.chassis.errors import Overloaded
 from services.lexical.elasticsearch_answers import BulkItem
 from services.lexical.mapping import Json
 
@@ -23,19 +24,36 @@ class Operation:
     lines: tuple[Json, ...]
 
 
+def without_room(result: BulkItem) -> bool:
+    """Whether this was refused only because there was no room for it just then."""
+    return result.status == TOO_MANY_REQUESTS
+
+
+def said(result: BulkItem) -> str:
+    """What Elasticsearch said of one that it did not take."""
+    return "no reason given" if result.error is None else result.error.said
+
+
 Send = Callable[[Sequence[Operation]], Awaitable[Sequence[BulkItem]]]
 
 
 async def bulk(operations: Sequence[Operation], send: Send, deadline: Deadline) -> list[BulkItem]:
-    """The result of each operation, in their order. Items with 429 are retried while attempts and time remain."""
+    """The result of each operation, in their order. Items with 429 are retried while attempts and time remain.
+
+    Raises Overloaded when there was no room for any of them: nothing was done, and it is time to wait.
+    """
     results: dict[int, BulkItem] = {}
     waiting = list(range(len(operations)))
     for attempt in range(ATTEMPTS):
         answers = await send([operations[place] for place in waiting])
         results.update(zip(waiting, answers, strict=True))
-        waiting = [place for place in waiting if results[place].status == TOO_MANY_REQUESTS]
+        waiting = [place for place in waiting if without_room(results[place])]
         pause_s = random.uniform(0.0, FIRST_PAUSE_S * 2**attempt)
         if not waiting or attempt + 1 == ATTEMPTS or deadline.remaining_s <= 2 * pause_s:
             break
         await asyncio.sleep(pause_s)
+    if waiting and len(waiting) == len(operations):
+        raise Overloaded(
+            f"Elasticsearch has no room for these writes now ({said(results[waiting[0]])}); send the batch again."
+        )
     return [results[place] for place in range(len(operations))]

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from elasticsearch import AsyncElasticsearch
 
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import BadInput, UpstreamFailed
+from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
 from services.contracts.documents import Document, DocumentsAnswer, IndexReport, ItemError
-from services.lexical.bulk import Operation, bulk
+from services.lexical.bulk import Operation, bulk, said, without_room
 from services.lexical.elasticsearch_answers import BulkAnswer, BulkItem, Cause, FetchedAnswer, HashOnly, Source
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, unknown
@@ -31,19 +31,24 @@ async def index_documents(
             errors.append(ItemError(id=document.id, reason=refused.detail))
     results = await _bulk(client, index, operations, refresh=refresh)
     for operation, result in zip(operations, results, strict=True):
-        if result.error is not None:
-            errors.append(ItemError(id=operation.id, reason=result.error.said))
+        if without_room(result):
+            reason = f"Elasticsearch has no room for it now; send it again: {said(result)}"
+            errors.append(ItemError(id=operation.id, reason=reason, retryable=True))
+        elif result.error is not None:
+            errors.append(ItemError(id=operation.id, reason=said(result)))
     indexed = sum(result.error is None for result in results)
     return IndexReport(indexed=indexed, unchanged=len(documents) - len(changed), errors=tuple(errors))
 
 
 async def delete_documents(client: AsyncElasticsearch, index: str, ids: Sequence[str], *, refresh: bool) -> int:
-    """Removes those that are there; how many. Raises UpstreamFailed when one of them could not be removed."""
+    """Removes those that are there; how many. Raises Overloaded or UpstreamFailed when one of them was not removed."""
     operations = [Operation(one, ({"delete": {"_id": one}},)) for one in dict.fromkeys(ids)]
     results = await _bulk(client, index, operations, refresh=refresh)
     for operation, result in zip(operations, results, strict=True):
+        if without_room(result):
+            raise Overloaded(f"Elasticsearch has no room for all deletions now; delete them again: {said(result)}")
         if result.error is not None:
-            raise UpstreamFailed(f"{operation.id} could not be deleted; delete it again. {result.error.said}")
+            raise UpstreamFailed(f"{operation.id} could not be deleted; delete it again. {said(result)}")
     return sum(result.status != 404 for result in results)
 
 

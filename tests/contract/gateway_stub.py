@@ -59,6 +59,7 @@ class GatewayStub:
     failing_loads: list[ProblemError] = field(default_factory=list)
     lost_backends: list[str] = field(default_factory=list)  # one a batch: the dense service is away
     refused_documents: set[str] = field(default_factory=set)
+    without_room: list[set[str]] = field(default_factory=list)  # documents that a batch is to send again, one set each
     forgetful: bool = False  # says that one document less was published
     failing_queries: dict[str, ProblemError] = field(default_factory=dict)
     degraded_queries: set[str] = field(default_factory=set)
@@ -102,10 +103,13 @@ class GatewayStub:
         if self.failing_loads:
             raise self.failing_loads.pop(0)
         self.batches.append(len(request.documents))
+        full = self.without_room.pop(0) if self.without_room else set()
         errors = tuple(
-            ItemError(id=item.id, reason="no") for item in request.documents if item.id in self.refused_documents
+            ItemError(id=item.id, reason="no", retryable=item.id in full)
+            for item in request.documents
+            if item.id in self.refused_documents | full
         )
-        taken = [item for item in request.documents if item.id not in self.refused_documents]
+        taken = [item for item in request.documents if item.id not in self.refused_documents | full]
         unchanged = sum(self.documents.get(item.id) == item for item in taken)
         self.documents |= {item.id: item for item in taken}
         report = IndexReport(indexed=len(taken) - unchanged, unchanged=unchanged, errors=errors)

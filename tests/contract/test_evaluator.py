@@ -270,6 +270,22 @@ async def test_a_refused_document_is_named_and_not_sent_again(stub: GatewayStub,
     assert stub.batches == [6]
 
 
+async def test_documents_that_found_no_room_are_sent_again(stub: GatewayStub, experiment: Experiment) -> None:
+    stub.without_room = [{"d1", "d3"}, {"d3"}]
+    async with reached(stub) as client:
+        report = await ingest(client, experiment, dataset_of(experiment), no_sleep)
+    assert (report.retries, report.documents) == (2, 6)
+
+
+async def test_a_refused_document_ends_the_load_also_beside_some_that_found_no_room(
+    stub: GatewayStub, experiment: Experiment
+) -> None:
+    stub.refused_documents, stub.without_room = {"d3"}, [{"d1"}]
+    async with reached(stub) as client:
+        with pytest.raises(GatewayError, match="lexical: d3: no"):
+            await ingest(client, experiment, dataset_of(experiment), no_sleep)
+
+
 async def test_counts_that_disagree_end_the_load(stub: GatewayStub, experiment: Experiment) -> None:
     stub.forgetful = True
     async with reached(stub) as client:

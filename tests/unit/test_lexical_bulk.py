@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from services.chassis.deadlines import Deadline
+from services.chassis.errors import Overloaded
 from services.lexical.bulk import ATTEMPTS, Operation, bulk
 from services.lexical.elasticsearch_answers import BulkItem, Cause
 
@@ -39,6 +42,13 @@ async def test_retries_end_after_some_attempts() -> None:
 
 
 async def test_retries_end_with_the_deadline() -> None:
-    send = Scripted(a=[FULL], b=[FULL], c=[FULL])
-    assert await bulk(OPERATIONS, send, Deadline.after_ms(0)) == [FULL, FULL, FULL]
+    send = Scripted(a=[FULL], b=[DONE], c=[FULL])
+    assert await bulk(OPERATIONS, send, Deadline.after_ms(0)) == [FULL, DONE, FULL]
     assert send.sent == ["abc"]
+
+
+async def test_a_batch_of_which_nothing_found_room_is_overload_and_no_list_of_refusals() -> None:
+    send = Scripted(a=[FULL], b=[FULL], c=[FULL])
+    with pytest.raises(Overloaded, match="Retry-After"):
+        await bulk(OPERATIONS, send, Deadline.after_ms(60_000))
+    assert len(send.sent) == ATTEMPTS

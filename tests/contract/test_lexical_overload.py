@@ -1,0 +1,70 @@
+"""An Elasticsearch without room for writes: the service says so in a way that a loader can wait by."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from services.lexical import bulk
+from services.lexical.app import build_app
+from services.lexical.settings import Settings
+from tests.contract.elasticsearch_stub import Reply, Stub
+
+DOCUMENTS = [{"id": one, "text": "brake"} for one in "abc"]
+DONE = {"index": {"status": 201}}
+FULL = {"index": {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "queue is full"}}}
+BROKEN = {"index": {"status": 400, "error": {"type": "document_parsing_exception", "reason": "no"}}}
+
+
+def answering(*items: object) -> Stub:
+    """A server that takes the first bulk request as told, and has no room for those that follow."""
+    left = list(items)
+
+    def reply(path: str) -> Reply:
+        if path.endswith("/_mget"):
+            return Reply({"docs": [{"_id": one, "found": False} for one in "abc"]})
+        taken = [left.pop(0) for _ in list(left)]
+        return Reply({"items": taken or [item for item in items if item == FULL]})
+
+    return Stub(reply=reply)
+
+
+@asynccontextmanager
+async def service(stub: Stub) -> AsyncIterator[httpx.AsyncClient]:
+    async with stub.listening() as url:
+        app = build_app(Settings(engine="elasticsearch", elasticsearch_url=url))
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://lexical") as client:
+                yield client
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "FIRST_PAUSE_S", 0.001)
+
+
+async def test_a_batch_without_any_room_is_a_429_with_a_time_to_wait() -> None:
+    async with service(answering(FULL, FULL, FULL)) as client:
+        answer = await client.post("/v1/collections/notes@1/documents", json={"documents": DOCUMENTS})
+    assert (answer.status_code, answer.json()["type"]) == (429, "urn:problem:overloaded")
+    assert int(answer.headers["retry-after"]) >= 1
+
+
+async def test_items_without_room_say_that_they_may_be_sent_again_and_the_others_that_they_may_not() -> None:
+    async with service(answering(DONE, FULL, BROKEN)) as client:
+        answer = await client.post("/v1/collections/notes@1/documents", json={"documents": DOCUMENTS})
+    report = answer.json()
+    assert (answer.status_code, report["indexed"]) == (200, 1)
+    assert {error["id"]: error["retryable"] for error in report["errors"]} == {"b": True, "c": False}
+    assert "send it again" in next(error["reason"] for error in report["errors"] if error["id"] == "b")
+
+
+async def test_a_deletion_that_finds_no_room_for_one_document_is_a_429() -> None:
+    done = {"delete": {"status": 200}}
+    stub = answering(done, FULL)
+    async with service(stub) as client:
+        answer = await client.post("/v1/collections/notes@1/documents/delete", json={"ids": ["a", "b"]})
+    assert (answer.status_code, answer.json()["type"]) == (429, "urn:problem:overloaded")
+    assert "delete them again" in answer.json()["detail"]
