@@ -158,7 +158,9 @@ async def _complete(client: GatewayClient, target: str, body: bytes) -> FanOutRe
     report = await client.index(target, body)
     if report.complete:
         return report
-    absent, refused, waiting = [], [], []
+    absent: list[str] = []
+    refused: list[str] = []
+    waiting: list[str] = []
     for outcome in report.services:
         if outcome.status == "failed":
             absent.append(f"{outcome.backend}: {outcome.reason}")

@@ -112,7 +112,7 @@ async def test_a_document_that_one_service_refuses_makes_the_batch_incomplete(st
     report = await post(stack, f"{DEMO}/documents", documents=[{"id": "x"}, {"id": "y"}])
     assert report["complete"] is False
     errors = {o["backend"]: o["report"]["errors"] for o in report["services"]}
-    assert errors == {"lexical": [], "dense": [{"id": "x", "reason": "refused"}]}
+    assert errors == {"lexical": [], "dense": [{"id": "x", "reason": "refused", "retryable": False}]}
 
 
 async def test_a_batch_that_no_service_took_is_a_problem(stack: Stack) -> None:
