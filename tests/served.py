@@ -1,5 +1,6 @@
 """An app on a real port of this process, for clients that know no ASGI."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -7,6 +8,10 @@ from contextlib import contextmanager
 
 import uvicorn
 from fastapi import FastAPI
+
+from services.chassis.connections import Bounds
+from services.chassis.serve import DrainingServer, server_of
+from services.chassis.settings import ServiceSettings
 
 
 @contextmanager
@@ -25,3 +30,35 @@ def served(app: FastAPI, within_s: float = 60.0) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+@contextmanager
+def bounded(app: FastAPI, bounds: Bounds, within_s: float = 60.0) -> Iterator[DrainingServer]:
+    """The server that our processes run, in a thread of its own, with bounds that a test need not wait for."""
+    server = server_of(app, ServiceSettings(port=0), bounds)
+
+    async def opened_and_served() -> None:
+        async with app.router.lifespan_context(app):
+            await server.serve()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            runner.run(opened_and_served())
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    ends_at = time.monotonic() + within_s
+    while not server.started:
+        assert thread.is_alive(), "the server ended before it began"
+        assert time.monotonic() < ends_at, f"the server was not ready within {within_s} s"
+        time.sleep(0.005)
+    try:
+        yield server
+    finally:
+        server.force_exit = server.should_exit = True
+        thread.join()
+
+
+def port_of(server: DrainingServer) -> int:
+    """Where a served server listens."""
+    return int(server.servers[0].sockets[0].getsockname()[1])

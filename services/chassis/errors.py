@@ -78,6 +78,18 @@ class BodyTooLarge(ProblemError):
     status, kind, title = 413, "body-too-large", "Body too large"
 
 
+class RequestTimeout(ProblemError):
+    status, kind, title = 408, "request-timeout", "The request took too long to arrive"
+
+
+class UrlTooLong(ProblemError):
+    status, kind, title = 414, "url-too-long", "URL too long"
+
+
+class HeadTooLarge(ProblemError):
+    status, kind, title = 431, "headers-too-large", "Headers too large"
+
+
 class UnsupportedMedia(ProblemError):
     status, kind, title = 415, "unsupported-media-type", "Unsupported media type"
 

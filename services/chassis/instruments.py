@@ -24,6 +24,10 @@ class Instruments:
         )
         self.in_flight = Gauge("http_requests_in_flight", "Requests being worked on", registry=self.registry)
         self.rejected = Counter("http_requests_rejected_total", "Requests refused with 429", registry=self.registry)
+        self.connections = Gauge("http_connections", "Connections open", registry=self.registry)
+        self.connections_ended = Counter(
+            "http_connections_ended_total", "Connections ended by us for a fault", ("reason",), registry=self.registry
+        )
         self.degraded = Counter(
             "degraded_total", "Stages that did less than asked", ("stage_kind", "reason"), registry=self.registry
         )

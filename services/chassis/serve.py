@@ -13,23 +13,29 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from services.chassis.connections import Bounds, Connections, allow_files
+from services.chassis.http_protocol import BoundedHttp
 from services.chassis.logs import configure_logs
 from services.chassis.settings import ServiceSettings
 
 logger = logging.getLogger(__name__)
 
-# Longer than any client of ours keeps an idle connection (30 s), or it would send on one that we just closed.
-KEEP_ALIVE_S = 75
-
 
 class DrainingServer(uvicorn.Server):
-    """On SIGTERM fails /readyz, waits `drain_s` for callers to turn away, then lets requests in work end."""
+    """Bounds its connections; on SIGTERM fails /readyz, waits `drain_s` for callers to turn away, lets work end."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, drain_s: float) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, drain_s: float, bounds: Bounds | None = None) -> None:
         super().__init__(config)
+        self.server_state: Connections = Connections(bounds or Bounds(), app.state.instruments)
         self._lifecycle = app.state.lifecycle
         self._drain_s = drain_s
         self.opened = AsyncExitStack()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Uvicorn calls it ten times a second; once of these the connections are looked at."""
+        if counter % 10 == 0:
+            self.server_state.look(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal drains, a second one ends at once."""
@@ -50,6 +56,16 @@ class DrainingServer(uvicorn.Server):
 def serve(service: str, app: FastAPI, settings: ServiceSettings) -> None:
     """Serves until a signal ends it. A port in use or a failed start ends the process with status 1 or 3."""
     configure_logs(service, settings.log_level)
+    allow_files(settings.max_connections)
+    server = server_of(app, settings)
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(opened_and_served(app, server))
+    if not server.started:
+        sys.exit(3)
+
+
+def server_of(app: FastAPI, settings: ServiceSettings, bounds: Bounds | None = None) -> DrainingServer:
+    """The server that a process runs; `bounds` of a connection are the default ones when not given."""
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -57,15 +73,12 @@ def serve(service: str, app: FastAPI, settings: ServiceSettings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
+        http=BoundedHttp,
+        ws="none",
         timeout_graceful_shutdown=settings.grace_s,
         lifespan="off",  # entered below, where a failure to open is ours to tell
     )
-    server = DrainingServer(config, app, settings.drain_s)
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(opened_and_served(app, server))
-    if not server.started:
-        sys.exit(3)
+    return DrainingServer(config, app, settings.drain_s, bounds or Bounds(most=settings.max_connections))
 
 
 async def opened_and_served(app: FastAPI, server: DrainingServer) -> None:

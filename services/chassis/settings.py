@@ -16,6 +16,9 @@ class ServiceSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
     max_in_flight: int = Field(32, ge=1, description="Requests worked on at once.")
     max_waiting: int = Field(128, ge=0, description="Requests that wait for a slot; the next one gets 429.")
+    max_connections: int = Field(
+        2_048, ge=1, description="Connections open at once; above that one that asks nothing is closed."
+    )
     max_body_bytes: int = Field(8_000_000, ge=1_024, description="Largest request body.")
     drain_s: float = Field(
         0.0,

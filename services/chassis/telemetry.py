@@ -30,6 +30,13 @@ def request_id() -> str:
     return _request_id.get()
 
 
+def assign_request_id(offered: str) -> str:
+    """Gives the request being served the id that its caller offers, or one of ours where that is none."""
+    identity = offered if _ACCEPTABLE_ID.match(offered) else uuid.uuid4().hex
+    _request_id.set(identity)
+    return identity
+
+
 def record_ms(stage: str, ms: float) -> None:
     """Adds to a stage's time in this request's Server-Timing."""
     timings = _timings_ms.get()
@@ -59,9 +66,7 @@ class TelemetryMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        offered = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
-        identity = offered if _ACCEPTABLE_ID.match(offered) else uuid.uuid4().hex
-        _request_id.set(identity)
+        identity = assign_request_id(Headers(scope=scope).get(REQUEST_ID_HEADER, ""))
         timings: dict[str, float] = {}
         _timings_ms.set(timings)
         start = time.perf_counter()

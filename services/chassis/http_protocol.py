@@ -1,0 +1,229 @@
+"""HTTP/1.1 as uvicorn speaks it on httptools, with bounds on everything before an app sees the request.
+
+httptools itself bounds nothing: it keeps a header of 200 MB, and copies all of it at each piece that arrives.
+"""
+
+import asyncio
+import contextvars
+from typing import Any, Literal
+
+import httptools
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from services.chassis.connections import Connections
+from services.chassis.errors import HeadTooLarge, Malformed, ProblemError, Unavailable, UrlTooLong, render
+from services.chassis.telemetry import PROBES, REQUEST_ID_HEADER, assign_request_id
+
+
+class TooManyPipelined(Exception):
+    """More requests at once than are taken; those before are answered, then the connection is closed."""
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """One connection. What does not fit its bounds is answered with a problem where that is possible, and closed."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        assert isinstance(server_state, Connections)
+        self._all = server_state
+        self._bounds = server_state.bounds
+        self._awaits: Literal["head", "body", "nothing"] = "nothing"
+        self._head_bytes = 0
+        # Bytes since anything was made of them. They are in the parser: half a header, trailers, extensions of chunks.
+        self._unparsed = 0
+        self._deaf = False
+
+    # What Connections asks of us.
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is closed once everything is written."""
+        return self.transport.is_closing()
+
+    def close(self) -> None:
+        """Closes it once everything is written."""
+        self._deaf = True
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Closes it now."""
+        self._deaf = True
+        self.transport.abort()
+
+    def refuse(self, error: ProblemError) -> None:
+        """Answers what is being asked with a problem, and closes."""
+        self._all.refused(error.kind)
+        self._deaf = True
+        cycle = self.cycle
+        working = cycle is not None and not cycle.response_complete
+        if working and self._awaits != "body":
+            # A later request of several at once: what was asked before is answered first, and nothing after it.
+            cycle.keep_alive = False
+            return
+        if self._awaits == "nothing" and not self._unparsed:
+            self.transport.close()  # it has asked nothing
+            return
+        if cycle is not None and self._awaits == "body":
+            if cycle.response_started:
+                self.transport.abort()  # an answer is under way or sent: another one would be read as part of it
+                return
+            cycle.disconnected = True
+            cycle.message_event.set()
+        response = contextvars.copy_context().run(_identified, error)
+        head = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]
+        lines = [STATUS_LINE[response.status_code], *(b"%s: %s\r\n" % header for header in head), b"\r\n"]
+        self.transport.write(b"".join([*lines, bytes(response.body)]))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self.flow.resume_reading()
+            self._all.lingers(self, self.loop.time())
+        else:
+            self.transport.close()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        if not self._all.admit(self, self.loop.time()):
+            self.app = _only_probes(self.app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.forget(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        self._all.woke(self, self.loop.time())
+        self._unparsed += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Another protocol was offered and not taken, as callers of HTTP/2 do: served as it is, and the last one.
+            self._deaf = True
+            self.cycle.keep_alive = False
+        except httptools.HttpParserError as error:
+            self._refuse_unparsed(error)
+        else:
+            if self._unparsed > self._bounds.head_bytes:
+                self.refuse(self._head_too_large())
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._all.unread(self, self.transport.get_write_buffer_size(), self.loop.time())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._all.read(self)
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._awaits = "head"
+        self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+        if len(self.url) > self._bounds.url_bytes:
+            raise UrlTooLong(f"A URL may have at most {self._bounds.url_bytes} bytes; send the rest in a body.")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= self._bounds.headers:
+            raise self._head_too_large()
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > self._bounds.head_bytes:
+            raise self._head_too_large()
+        if self._awaits == "head":  # what trails a body is no header: nobody asks for it
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._unparsed = 0
+        if self.parser.should_upgrade():
+            self._check_upgrade()
+        if len(self.pipeline) >= self._bounds.pipelined:
+            raise TooManyPipelined
+        super().on_headers_complete()
+        self._awaits = "body"
+        self._all.asked(self)
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unparsed = 0
+        self._awaits = "nothing"
+        super().on_message_complete()
+        if self.cycle.response_complete:  # it was answered, refused most often, before it was all there
+            self._all.rests(self, self.loop.time())
+
+    # What an answered request calls.
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        elif self._awaits == "nothing":
+            self._all.rests(self, self.loop.time())
+        else:
+            self._all.asks(self, self.loop.time())
+
+    def _check_upgrade(self) -> None:
+        names = {name for name, _ in self.headers}
+        if self._get_upgrade() == b"websocket":
+            raise Malformed("There are no websockets here; send plain HTTP/1.1 requests.")
+        # The parser leaves out the body of such a request, so that the app would see an empty one.
+        if names & {b"content-length", b"transfer-encoding"}:
+            raise Malformed("Send this without the header Upgrade: HTTP/1.1 is all that is spoken here.")
+
+    def _refuse_unparsed(self, error: httptools.HttpParserError) -> None:
+        match error.__context__:
+            case ProblemError() as cause:
+                self.refuse(cause)
+            case TooManyPipelined():
+                self._deaf = True
+                self._all.refused("pipelined")
+                self.cycle.keep_alive = False
+            case _:
+                self.refuse(Malformed("This is not a request of HTTP/1.1."))
+
+    def _head_too_large(self) -> HeadTooLarge:
+        bounds = self._bounds
+        return HeadTooLarge(f"Send at most {bounds.headers} headers, {bounds.head_bytes} bytes in all.")
+
+
+def _identified(error: ProblemError) -> Response:
+    identity = assign_request_id("")
+    response = render(error)
+    response.headers[REQUEST_ID_HEADER] = identity
+    return response
+
+
+def _only_probes(app: ASGIApp) -> ASGIApp:
+    """The app of a connection above the bound."""
+    refusal = Unavailable("There are too many connections; keep fewer, and try again.", retry_after_s=1)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in PROBES:
+            await app(scope, receive, send)
+            return
+        response = render(refusal)
+        response.headers["connection"] = "close"
+        await response(scope, receive, send)
+
+    return serve

@@ -1,0 +1,77 @@
+"""Connections that mean harm, to a real process with the bounds that it has: the others do not notice."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.processes import Process
+from tests.watched import watched
+
+# Half of what the bar allows a loop: these machines are shared.
+SOON_S = 0.25
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    one = Process("services.reranker", {"RERANKER_SCORER": "overlap", "RERANKER_MAX_CONNECTIONS": "200"})
+    try:
+        one.start(Path(tmp_path_factory.mktemp("process")) / "log")
+        asyncio.run(one.ready())
+        yield one
+    finally:
+        one.kill()
+
+
+def connected(process: Process) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", process.port), timeout=30)
+
+
+def held(process: Process) -> int:
+    """Connections that the process has open."""
+    assert process.running is not None
+    found = psutil.Process(process.running.pid).net_connections("tcp")
+    return sum(one.status == psutil.CONN_ESTABLISHED for one in found)
+
+
+def sent(process: Process, first: bytes, piece: bytes, times: int) -> bytes:
+    """The beginning of the answer to one request in pieces, whether or not it was all taken."""
+    with connected(process) as one:
+        with contextlib.suppress(ConnectionError):
+            one.sendall(first)
+            for _ in range(times):
+                one.sendall(piece)
+        with contextlib.suppress(ConnectionError):
+            return one.recv(65_536)
+    return b""
+
+
+@pytest.mark.parametrize(
+    ("first", "size", "status"),
+    [(b"GET /livez HTTP/1.1\r\nA: ", 200_000_000, b"431"), (b"GET /livez?", 60_000_000, b"414")],
+    ids=["header", "URL"],
+)
+def test_a_gigantic_head_is_refused_and_nobody_waits(process: Process, first: bytes, size: int, status: bytes) -> None:
+    piece = b"a" * 1_000_000
+    with watched(process) as seen:
+        answer = sent(process, first, piece, size // len(piece))
+    assert answer.startswith(b"HTTP/1.1 " + status), answer
+    assert seen.slowest_s < SOON_S
+    assert seen.grown_mib < 20
+
+
+def test_half_open_connections_keep_nobody_out(process: Process) -> None:
+    with contextlib.ExitStack() as stack, watched(process) as seen:
+        for _ in range(1_000):
+            one = stack.enter_context(connected(process))
+            with contextlib.suppress(ConnectionError):
+                one.sendall(b"POST /v1/score HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 20_000)
+        time.sleep(0.5)
+        assert held(process) <= 201
+    assert seen.slowest_s < SOON_S
+    assert seen.grown_mib < 50
