@@ -64,6 +64,10 @@ def qdrant_double(key: str | None = None) -> FastAPI:
     async def create(name: str, wanted: models.CreateCollection) -> JSONResponse:
         return result(await engine.create_collection(name, vectors_config=wanted.vectors, metadata=wanted.metadata))
 
+    @app.patch("/collections/{name}")
+    async def change(name: str, wanted: models.UpdateCollection) -> JSONResponse:
+        return result(await engine.update_collection(name, metadata=wanted.metadata))
+
     @app.delete("/collections/{name}")
     async def drop(name: str) -> JSONResponse:
         return result(await engine.delete_collection(name))
@@ -80,6 +84,13 @@ def qdrant_double(key: str | None = None) -> FastAPI:
     async def retrieve(name: str, wanted: models.PointRequest) -> JSONResponse:
         payload, vectors = wanted.with_payload or False, wanted.with_vector or False
         return result(await engine.retrieve(name, wanted.ids, with_payload=payload, with_vectors=vectors))
+
+    @app.post("/collections/{name}/points/scroll")
+    async def scroll(name: str, wanted: models.ScrollRequest) -> JSONResponse:
+        points, following = await engine.scroll(
+            name, limit=wanted.limit or 10, offset=wanted.offset, with_payload=wanted.with_payload or False
+        )
+        return result({"points": points, "next_page_offset": following})
 
     @app.post("/collections/{name}/points/delete")
     async def delete(name: str, wanted: models.PointIdsList) -> JSONResponse:

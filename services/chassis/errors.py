@@ -74,6 +74,24 @@ class NotHeld(Conflict):
     kind, title = "not-held", "Not held by every service"
 
 
+class BuildNeeded(Conflict):
+    """Only an unpublished generation is there, and the request does not say that it belongs to its build."""
+
+    kind, title = "build-token-needed", "A build token is needed"
+
+
+class BuildConflict(Conflict):
+    """A generation belongs to another build than the one that the request names."""
+
+    kind, title = "build-conflict", "Another build"
+
+
+class Superseded(Conflict):
+    """A newer generation was published while this one was being built."""
+
+    kind, title = "superseded", "A newer generation is live"
+
+
 class BodyTooLarge(ProblemError):
     status, kind, title = 413, "body-too-large", "Body too large"
 

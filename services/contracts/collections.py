@@ -1,5 +1,6 @@
 """Collections: what is declared when one begins, and what each service says of its own index."""
 
+import hashlib
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -7,8 +8,15 @@ from pydantic import Field
 from services.contracts.base import Count, Generation, Name, Number, Weight, Wire
 from services.contracts.documents import FieldName
 
+BuildToken = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+BuildMark = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 FieldKind = Literal["keyword", "number", "date"]
 BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield"]
+
+
+def build_mark(token: str) -> str:
+    """What services keep of a build token and show to everybody: whom a generation belongs to, not the token itself."""
+    return hashlib.sha256(token.encode()).hexdigest()[:16]
 
 
 class LexicalPreset(Wire):
@@ -55,7 +63,12 @@ class VectorState(Wire):
 
 
 class CollectionState(Wire):
-    """One generation in one service. `stamp` is all that decides its answers (preset parameters, weights hash, …)."""
+    """One generation in one service. `stamp` is all that decides its answers (preset parameters, weights hash, …).
+
+    `build` marks whose build it is (`build_mark` of the token). `published_at` is when it last became the published one
+    (Unix seconds), and stays when another takes its place. `digest` covers the id and content of every document,
+    whatever their order; only the answer of `finish` carries it.
+    """
 
     generation: Generation
     published: bool
@@ -64,6 +77,9 @@ class CollectionState(Wire):
     stamp: dict[str, str]
     declaration: CollectionDeclaration
     vectors: VectorState | None = None
+    build: str | None = None
+    published_at: float | None = None
+    digest: str | None = None
 
 
 class CollectionStates(Wire):

@@ -9,6 +9,9 @@ from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, StrictBool, 
 from services.contracts.base import UNSENDABLE, Count, DocumentId, Wire
 
 MetadataValue = StrictBool | StrictInt | StrictFloat | str | tuple[str, ...]
+# A batch's place in the order of writes: microseconds since 1970, or more where two would have the same.
+WriteVersion = Annotated[int, Field(ge=1, lt=2**63)]
+LatestVersion = Annotated[int | None, Field(exclude_if=lambda version: version is None)]
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
@@ -75,7 +78,8 @@ class IndexRequest(Wire):
 
 
 class ItemError(Wire):
-    """Why one document was not taken. `retryable`: there was no room for it just now, and it may be sent again."""
+    """Why one document was not taken. `retryable`: the same document, sent again, may be (there was no room for it just
+    now, or a newer write of its id came first)."""
 
     id: str
     reason: str
@@ -83,12 +87,16 @@ class ItemError(Wire):
 
 
 class IndexReport(Wire):
-    """What one service did with a batch. `indexed` + `unchanged` + `errors` = documents sent."""
+    """What one service did with a batch. `indexed` + `unchanged` + `errors` = documents sent.
+
+    `latest_version` is the highest version of a write that overtook this one: a clock behind it goes on from there.
+    """
 
     indexed: Count
     unchanged: Count
     errors: tuple[ItemError, ...] = ()
     encoded: Count = 0  # passages that went through a model; 0 for a service without one
+    latest_version: LatestVersion = None
 
 
 class IdsRequest(Wire):
@@ -105,9 +113,11 @@ class DocumentsAnswer(Wire):
 
 
 class DeleteReport(Wire):
-    """How many documents were there to be deleted."""
+    """How many documents were there to be deleted, and which were not because a newer write had been taken."""
 
     deleted: Count
+    errors: tuple[ItemError, ...] = ()
+    latest_version: LatestVersion = None
 
 
 class ServiceOutcome(Wire):

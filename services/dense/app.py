@@ -18,6 +18,7 @@ from services.dense.encoder import Encoder
 from services.dense.routes import collection_router, document_router
 from services.dense.settings import Settings
 from services.vectorstore.store import VectorStore
+from services.vectorstore.write_order import WriteOrder
 
 # Whose clients call at which path.
 WORDINGS: Wordings = {"/v1/embeddings": vendor_errors.openai, "/embed": vendor_errors.tei}
@@ -79,7 +80,8 @@ def build_app(settings: Settings) -> FastAPI:
             async def readiness() -> tuple[Check, ...]:
                 return (await store.ready(), Check(name="encoder", ok=True, detail=encoder.stamp["model"]))
 
-            own = (collection_router(store, encoder), document_router(store, encoder))
+            order = WriteOrder()
+            own = (collection_router(store, encoder, order), document_router(store, encoder, order))
             yield (*own, openai_router(encoder), tei_router(encoder)), readiness
 
     return create_app("dense", settings, Instruments(), opened, WORDINGS)

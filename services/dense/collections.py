@@ -5,15 +5,49 @@ import contextlib
 from collections.abc import Mapping
 
 from services.chassis.errors import UnknownCollection
-from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates, VectorState
+from services.contracts.collections import CollectionState, CollectionStates, VectorState
 from services.dense.encoder import Encoder
-from services.vectorstore.stamps import refuse_stamp
+from services.vectorstore.stamps import refuse_other_build, refuse_published, refuse_stamp
 from services.vectorstore.store import Made, VectorStore, name_of
+from services.vectorstore.write_order import WriteOrder
 
 
-async def begin(store: VectorStore, encoder: Encoder, generation: str, declaration: CollectionDeclaration) -> None:
-    """An empty generation, or the one that is there if it was made of the same."""
-    await store.create(Made(generation, encoder.dimension, encoder.stamp, declaration))
+async def begin(store: VectorStore, made: Made) -> CollectionState:
+    """Begins an empty generation, or finds the one that was made of the same for the same build."""
+    await store.create(made)
+    return await state(store, made.generation)
+
+
+async def finish(store: VectorStore, generation: str, build: str | None) -> CollectionState:
+    """Completes the approximate index; the state tells the digest of all documents."""
+    await store.finish(generation)
+    digest = await store.digest(generation)
+    found = await state(store, generation)
+    refuse_other_build(generation, found.build, build)
+    return found.model_copy(update={"digest": digest})
+
+
+async def publish(store: VectorStore, generation: str, build: str | None) -> CollectionState:
+    """Makes this generation the published one of its name."""
+    refuse_other_build(generation, (await store.made(generation)).build, build)
+    await store.publish(generation)
+    return await state(store, generation)
+
+
+async def drop(
+    store: VectorStore, order: WriteOrder, generation: str, build: str | None, *, keep_published: bool
+) -> None:
+    """Removes a generation; raises Conflict when it is published and was to be removed only if it is not."""
+
+    async def work() -> None:
+        refuse_other_build(generation, (await store.made(generation)).build, build)
+        if keep_published:
+            published = (await store.published()).get(name_of(generation))
+            refuse_published(generation, published=published == generation)
+        await store.drop(generation)
+        order.forget(generation)
+
+    await order.change(generation, work)
 
 
 async def opened(store: VectorStore, encoder: Encoder, generation: str) -> Made:
@@ -39,7 +73,9 @@ async def states(store: VectorStore) -> CollectionStates:
 
 
 async def _state(store: VectorStore, generation: str, published: Mapping[str, str]) -> CollectionState:
-    made, counts = await asyncio.gather(store.made(generation), store.counts(generation))
+    made, counts, published_at = await asyncio.gather(
+        store.made(generation), store.counts(generation), store.published_at(generation)
+    )
     return CollectionState(
         generation=generation,
         published=published.get(name_of(generation)) == generation,
@@ -48,4 +84,6 @@ async def _state(store: VectorStore, generation: str, published: Mapping[str, st
         stamp=dict(made.stamp),
         declaration=made.declaration,
         vectors=VectorState(vectors=counts.documents, indexed=counts.indexed),
+        build=made.build,
+        published_at=published_at,
     )

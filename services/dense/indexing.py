@@ -6,16 +6,19 @@ vector is taken over, from this generation or from an earlier one made with the 
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import BadInput, UnknownCollection
 from services.chassis.telemetry import timed
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.documents import Document, IndexReport, ItemError
+from services.contracts.documents import DeleteReport, Document, IndexReport, ItemError
 from services.dense.collections import opened
 from services.dense.encoder import Encoder
 from services.vectorstore.fields import FieldValue, fields_of
+from services.vectorstore.stamps import refuse_other_build
 from services.vectorstore.store import Made, Point, StoredPoint, Vector, VectorStore, name_of, number_of
+from services.vectorstore.write_order import Turn, Write, WriteOrder, overtaken
 
 # Encoded and stored together: when a deadline cuts a batch off, what was encoded before is not encoded again.
 TOGETHER = 64
@@ -27,24 +30,27 @@ def passage_hash(document: Document) -> str:
 
 
 async def index(
-    store: VectorStore, encoder: Encoder, generation: str, documents: Sequence[Document], deadline: Deadline
+    store: VectorStore,
+    encoder: Encoder,
+    order: WriteOrder,
+    write: Write,
+    documents: Sequence[Document],
+    deadline: Deadline,
 ) -> IndexReport:
-    """Makes the generation hold these documents; says how many it already held and how many passages were encoded."""
-    made = await opened(store, encoder, generation)
-    with timed("compare"):
-        held = await store.stored(generation, [document.id for document in documents], vectors=False)
-    changed = [
-        document
-        for document in documents
-        if document.id not in held or held[document.id].content_hash != document.content_hash
-    ]
-    fields, errors = _checked_fields(changed, made.declaration)
-    accepted = [document for document in changed if document.id in fields]
-    encoded = 0
+    """Makes the generation hold these documents; says how many it already held and how many passages were encoded.
+
+    Encoding takes long, and nobody waits for it: whether a newer write came meanwhile is asked when storing.
+    """
+    made = await opened(store, encoder, write.generation)
+    compared = await _compared(store, order, write, documents)
+    fields, errors = _checked_fields(compared.changed, made.declaration)
+    accepted = [document for document in compared.changed if document.id in fields]
+    late = dict(compared.overtaken)
+    encoded = indexed = 0
     for start in range(0, len(accepted), TOGETHER):
         batch = accepted[start : start + TOGETHER]
         with timed("copy"):
-            vectors = await _vectors_held(store, made, batch, held)
+            vectors = await _vectors_held(store, made, batch, compared.held)
         with timed("encode"):
             new = await _encoded(encoder, batch, vectors, deadline)
         encoded += len(new)
@@ -54,10 +60,79 @@ async def index(
             for one in batch
         ]
         with timed("store"):
-            await store.upsert(generation, points)
+            overtook = await _stored(store, order, write, points)
+        indexed += len(points) - len(overtook)
+        late |= overtook
     return IndexReport(
-        indexed=len(accepted), unchanged=len(documents) - len(changed), errors=tuple(errors), encoded=encoded
+        indexed=indexed,
+        unchanged=compared.unchanged,
+        errors=(*errors, *map(overtaken, late)),
+        encoded=encoded,
+        latest_version=max(late.values(), default=None),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What is held under the ids of a batch, which of its documents differ, and which a newer write has overtaken."""
+
+    held: Mapping[str, StoredPoint]
+    changed: Sequence[Document]
+    unchanged: int
+    overtaken: Mapping[str, int]
+
+
+async def _compared(store: VectorStore, order: WriteOrder, write: Write, documents: Sequence[Document]) -> _Compared:
+    """Compares by content hash. What is unchanged counts as written: an older write must not come after it."""
+    ids = [document.id for document in documents]
+
+    async def work(turn: Turn) -> _Compared:
+        await _refuse_other_build(store, write)
+        held = await store.stored(write.generation, ids, vectors=False)
+        timely = [document for document in documents if document.id not in turn.overtaken]
+        changed = [one for one in timely if one.id not in held or held[one.id].content_hash != one.content_hash]
+        differing = {one.id for one in changed}
+        turn.took(one.id for one in timely if one.id not in differing)
+        return _Compared(held, changed, len(timely) - len(changed), turn.overtaken)
+
+    with timed("compare"):
+        return await order.write(write, ids, work)
+
+
+async def _stored(store: VectorStore, order: WriteOrder, write: Write, points: Sequence[Point]) -> Mapping[str, int]:
+    """Stores what no newer write has overtaken meanwhile; the versions that overtook the rest, by id."""
+
+    async def work(turn: Turn) -> Mapping[str, int]:
+        await _refuse_other_build(store, write)
+        timely = [point for point in points if point.id not in turn.overtaken]
+        if timely:
+            await store.upsert(write.generation, timely)
+        turn.took(point.id for point in timely)
+        return turn.overtaken
+
+    return await order.write(write, [point.id for point in points], work)
+
+
+async def _refuse_other_build(store: VectorStore, write: Write) -> None:
+    if write.build is not None:
+        refuse_other_build(write.generation, (await store.made(write.generation)).build, write.build)
+
+
+async def delete(store: VectorStore, order: WriteOrder, write: Write, ids: Sequence[str]) -> DeleteReport:
+    """Removes the documents that no newer write has overtaken."""
+
+    async def work(turn: Turn) -> DeleteReport:
+        await _refuse_other_build(store, write)
+        timely = [one for one in ids if one not in turn.overtaken]
+        deleted = await store.delete(write.generation, timely) if timely else 0
+        turn.took(timely)
+        return DeleteReport(
+            deleted=deleted,
+            errors=tuple(map(overtaken, turn.overtaken)),
+            latest_version=turn.latest_version,
+        )
+
+    return await order.write(write, ids, work)
 
 
 def _checked_fields(

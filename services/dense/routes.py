@@ -1,19 +1,26 @@
 """HTTP in and out of the dense service."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline
 from services.contracts.base import Generation
-from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
-from services.contracts.documents import DeleteReport, IdsRequest, IndexReport, IndexRequest
+from services.contracts.collections import BuildMark, CollectionDeclaration, CollectionState, CollectionStates
+from services.contracts.documents import DeleteReport, IdsRequest, IndexReport, IndexRequest, WriteVersion
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.dense import collections, indexing, searching
 from services.dense.encoder import Encoder
-from services.vectorstore.store import VectorStore
+from services.vectorstore.store import Made, VectorStore
+from services.vectorstore.write_order import Write, WriteOrder
+
+OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]
+Version = Annotated[WriteVersion | None, Query(description="The place in the order of writes; the newest without.")]
+KeepPublished = Annotated[bool, Query(description="Answers 409 in place of removing the published generation.")]
 
 
-def collection_router(store: VectorStore, encoder: Encoder) -> APIRouter:
+def collection_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> APIRouter:
     """Generations: begun, listed, finished, published, removed."""
     routes = router()
 
@@ -22,45 +29,50 @@ def collection_router(store: VectorStore, encoder: Encoder) -> APIRouter:
         return await collections.states(store)
 
     @routes.put("/v1/collections/{generation}")
-    async def begin(generation: Generation, declaration: CollectionDeclaration) -> CollectionState:
-        await collections.begin(store, encoder, generation, declaration)
-        return await collections.state(store, generation)
+    async def begin(
+        generation: Generation, declaration: CollectionDeclaration, build: OfBuild = None
+    ) -> CollectionState:
+        made = Made(generation, encoder.dimension, encoder.stamp, declaration, build)
+        return await order.change(generation, lambda: collections.begin(store, made))
 
     @routes.get("/v1/collections/{generation}")
     async def one(generation: Generation) -> CollectionState:
         return await collections.state(store, generation)
 
     @routes.delete("/v1/collections/{generation}", status_code=204)
-    async def drop(generation: Generation) -> Response:
-        await store.drop(generation)
+    async def drop(generation: Generation, build: OfBuild = None, keep_published: KeepPublished = False) -> Response:
+        await collections.drop(store, order, generation, build, keep_published=keep_published)
         return Response(status_code=204)
 
     @routes.post("/v1/collections/{generation}/finish")
-    async def finish(generation: Generation) -> CollectionState:
+    async def finish(generation: Generation, build: OfBuild = None) -> CollectionState:
         await collections.opened(store, encoder, generation)
-        await store.finish(generation)
-        return await collections.state(store, generation)
+        return await collections.finish(store, generation, build)
 
     @routes.post("/v1/collections/{generation}/publish")
-    async def publish(generation: Generation) -> CollectionState:
+    async def publish(generation: Generation, build: OfBuild = None) -> CollectionState:
         await collections.opened(store, encoder, generation)
-        await store.publish(generation)
-        return await collections.state(store, generation)
+        return await order.change(generation, lambda: collections.publish(store, generation, build))
 
     return routes
 
 
-def document_router(store: VectorStore, encoder: Encoder) -> APIRouter:
+def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> APIRouter:
     """Documents in and out of a generation, and searches over it."""
     routes = router()
 
     @routes.post("/v1/collections/{generation}/documents")
-    async def index(generation: Generation, batch: IndexRequest) -> IndexReport:
-        return await indexing.index(store, encoder, generation, batch.documents, current_deadline())
+    async def index(
+        generation: Generation, batch: IndexRequest, version: Version = None, build: OfBuild = None
+    ) -> IndexReport:
+        write = Write(generation, version, build)
+        return await indexing.index(store, encoder, order, write, batch.documents, current_deadline())
 
     @routes.post("/v1/collections/{generation}/documents/delete")
-    async def delete(generation: Generation, asked: IdsRequest) -> DeleteReport:
-        return DeleteReport(deleted=await store.delete(generation, asked.ids))
+    async def delete(
+        generation: Generation, asked: IdsRequest, version: Version = None, build: OfBuild = None
+    ) -> DeleteReport:
+        return await indexing.delete(store, order, Write(generation, version, build), asked.ids)
 
     @routes.post("/v1/collections/{generation}/search")
     async def search(generation: Generation, asked: RetrievalRequest) -> RetrievalAnswer:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -13,15 +13,17 @@ from pydantic import BaseModel, ConfigDict
 from services.chassis.errors import BadInput, UpstreamFailed
 from services.contracts.base import Generation
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.documents import Document, DocumentsAnswer, IndexReport, ItemError
+from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport, ItemError
 from services.contracts.retrieval import RetrievedHit
 from services.lexical.analysis import words_of
 from services.lexical.edge_query import fields_of_presets
 from services.lexical.presets import declared_presets
 from services.vectorstore.edge_fields import INDEX_KINDS
 from services.vectorstore.edge_files import replace
+from services.vectorstore.edge_pages import Page, payload_page
 from services.vectorstore.fields import fields_of
 from services.vectorstore.identity import point_id
+from services.vectorstore.write_order import overtaken
 
 RECORD = "collection.json"
 SHARD = "shard"
@@ -35,6 +37,8 @@ class Record(BaseModel):
     generation: Generation
     declaration: CollectionDeclaration
     stamp: dict[str, str]
+    build: str | None = None
+    published_at: float | None = None  # Unix seconds
 
 
 @contextmanager
@@ -85,30 +89,55 @@ class EdgeGeneration:
         """Documents held."""
         return self._shard.count(edge.CountRequest(exact=True))
 
-    def index(self, documents: Sequence[Document]) -> IndexReport:
+    def digest_page(self, page: Page) -> tuple[list[tuple[str, str]], Page | None]:
+        """Ids and content hashes of a page of the documents, and the next page."""
+        return payload_page(self._shard, "hash", page)
+
+    def published(self, folder: Path, at: float) -> None:
+        """Records that it becomes the published one at this moment (Unix seconds)."""
+        record = self.record.model_copy(update={"published_at": at})
+        with edge_errors():
+            replace(folder / RECORD, record.model_dump_json(indent=1))
+        self.record = record
+
+    def index(self, documents: Sequence[Document], version: int | None) -> IndexReport:
         """Writes those that are new or changed, in one operation of the write-ahead log."""
         held = {
-            payload["id"]: payload["hash"]
-            for payload in self._payloads([document.id for document in documents], ["id", "hash"])
+            payload["id"]: (payload["hash"], payload.get("version", 0))
+            for payload in self._payloads([document.id for document in documents], ["id", "hash", "version"])
         }
-        changed = [document for document in documents if held.get(document.id) != document.content_hash]
+        changed = [document for document in documents if held.get(document.id, ("", 0))[0] != document.content_hash]
+        newer = _newer({document.id: held[document.id][1] for document in changed if document.id in held}, version)
         points: list[edge.Point] = []
-        errors: list[ItemError] = []
+        errors = [overtaken(document_id) for document_id in newer]
         for document in changed:
+            if document.id in newer:
+                continue
             try:
-                points.append(self._point(document))
+                points.append(self._point(document, version or 0))
             except BadInput as refused:
                 errors.append(ItemError(id=document.id, reason=refused.detail))
         if points:
             self._shard.update(edge.UpdateOperation.upsert_points(points))
-        return IndexReport(indexed=len(points), unchanged=len(documents) - len(changed), errors=tuple(errors))
+        return IndexReport(
+            indexed=len(points),
+            unchanged=len(documents) - len(changed),
+            errors=tuple(errors),
+            latest_version=max(newer.values(), default=None),
+        )
 
-    def delete(self, ids: Sequence[str]) -> int:
-        """Removes those that are there; how many."""
-        present = [point_id(payload["id"]) for payload in self._payloads(ids, ["id"])]
-        if present:
-            self._shard.update(edge.UpdateOperation.delete_points(list(present)))
-        return len(present)
+    def delete(self, ids: Sequence[str], version: int | None) -> DeleteReport:
+        """Removes those that are there and not newer."""
+        held = {payload["id"]: payload.get("version", 0) for payload in self._payloads(ids, ["id", "version"])}
+        newer = _newer(held, version)
+        gone: list[edge.PointId] = [point_id(one) for one in held if one not in newer]
+        if gone:
+            self._shard.update(edge.UpdateOperation.delete_points(gone))
+        return DeleteReport(
+            deleted=len(gone),
+            errors=tuple(overtaken(one) for one in newer),
+            latest_version=max(newer.values(), default=None),
+        )
 
     def get(self, ids: Sequence[str]) -> DocumentsAnswer:
         """The documents as they were given."""
@@ -153,7 +182,7 @@ class EdgeGeneration:
             if record.payload is not None:
                 yield record.payload
 
-    def _point(self, document: Document) -> edge.Point:
+    def _point(self, document: Document, version: int) -> edge.Point:
         fields = fields_of(document.metadata, self.record.declaration.metadata)
         title, text = words_of(document.title), words_of(document.text)
         terms: dict[str, Callable[[], list[str]]] = {
@@ -164,6 +193,7 @@ class EdgeGeneration:
         payload = {
             "id": document.id,
             "hash": document.content_hash,
+            "version": version,
             # Metadata as text: JSON numbers that no engine type holds come back as they were given.
             "document": {
                 "title": document.title,
@@ -174,6 +204,11 @@ class EdgeGeneration:
             **{field: " ".join(terms[field]()) for field in self._text_fields},
         }
         return edge.Point(point_id(document.id), [0.0], payload)
+
+
+def _newer(held: Mapping[str, int], version: int | None) -> dict[str, int]:
+    """Of the versions held, by id, those that a write of this version does not take the place of."""
+    return {} if version is None else {one: there for one, there in held.items() if there >= version}
 
 
 def _config() -> edge.EdgeConfig:

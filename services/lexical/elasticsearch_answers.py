@@ -61,6 +61,11 @@ class Cause(Answer):
     caused_by: Origin | None = None
 
     @property
+    def is_overtaken(self) -> bool:
+        """A newer version of the document was written before."""
+        return self.type == "version_conflict_engine_exception"
+
+    @property
     def said(self) -> str:
         """In one line; the origin says more than what it led to, which may quote a whole document."""
         origin = None if self.caused_by is None else self.caused_by.reason
@@ -98,6 +103,26 @@ class HashOnly(Answer):
     hash: str
 
 
+class HashHit(Answer):
+    """A document's content hash, and its id as the sort."""
+
+    sort: tuple[str]
+    source: HashOnly = Field(alias="_source")
+
+
+class HashHits(Answer):
+    """Absent when there is no hit, because of the filter_path."""
+
+    hits: tuple[HashHit, ...] = ()
+
+
+class HashPage(Answer):
+    """Of a search for content hashes, sorted by id."""
+
+    shards: Shards = Field(alias="_shards")
+    hits: HashHits = HashHits()
+
+
 Kept = TypeVar("Kept", Source, HashOnly)
 
 
@@ -106,6 +131,7 @@ class Fetched(Answer, Generic[Kept]):
 
     id: str = Field(alias="_id")
     found: bool = False
+    version: int = Field(0, alias="_version")
     source: Kept | None = Field(None, alias="_source")
     error: Cause | None = None
 

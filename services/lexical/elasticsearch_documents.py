@@ -1,55 +1,115 @@
 """Documents into and out of an index."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from elasticsearch import AsyncElasticsearch
 
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
-from services.contracts.documents import Document, DocumentsAnswer, IndexReport, ItemError
+from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport, ItemError
 from services.lexical.bulk import Operation, bulk, said, without_room
-from services.lexical.elasticsearch_answers import BulkAnswer, BulkItem, Cause, FetchedAnswer, HashOnly, Source
+from services.lexical.elasticsearch_answers import (
+    BulkAnswer,
+    BulkItem,
+    Cause,
+    FetchedAnswer,
+    HashOnly,
+    HashPage,
+    Source,
+)
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, unknown
+from services.lexical.mapping import Json
+from services.vectorstore.content_digest import ContentDigest
 from services.vectorstore.fields import Declared, fields_of
+from services.vectorstore.write_order import overtaken
 
+PAGE = 1_000  # documents whose hashes are read at once
 _RESULTS = "items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
 
 
 async def index_documents(
-    client: AsyncElasticsearch, index: str, documents: Sequence[Document], declared: Declared, *, refresh: bool
+    client: AsyncElasticsearch,
+    index: str,
+    documents: Sequence[Document],
+    declared: Declared,
+    *,
+    version: int | None,
+    refresh: bool,
 ) -> IndexReport:
     """Writes those that are new or changed, each with its own result. `index` is an alias."""
-    held = await _hashes(client, index, [document.id for document in documents])
-    changed = [document for document in documents if held.get(document.id) != document.content_hash]
+    held = await _held(client, index, [document.id for document in documents])
+    changed = [
+        document for document in documents if document.id not in held or held[document.id].hash != document.content_hash
+    ]
     operations: list[Operation] = []
     errors: list[ItemError] = []
     for document in changed:
         try:
-            operations.append(_write(document, declared))
+            operations.append(_write(document, declared, version))
         except BadInput as refused:
             errors.append(ItemError(id=document.id, reason=refused.detail))
     results = await _bulk(client, index, operations, refresh=refresh)
+    late = _overtaken(operations, results)
     for operation, result in zip(operations, results, strict=True):
-        if without_room(result):
+        if operation.id in late:
+            errors.append(overtaken(operation.id))
+        elif without_room(result):
             reason = f"Elasticsearch has no room for it now; send it again: {said(result)}"
             errors.append(ItemError(id=operation.id, reason=reason, retryable=True))
         elif result.error is not None:
             errors.append(ItemError(id=operation.id, reason=said(result)))
-    indexed = sum(result.error is None for result in results)
-    return IndexReport(indexed=indexed, unchanged=len(documents) - len(changed), errors=tuple(errors))
+    return IndexReport(
+        indexed=sum(result.error is None for result in results),
+        unchanged=len(documents) - len(changed),
+        errors=tuple(errors),
+        latest_version=await _latest_version(client, index, late),
+    )
 
 
-async def delete_documents(client: AsyncElasticsearch, index: str, ids: Sequence[str], *, refresh: bool) -> int:
-    """Removes those that are there; how many. Raises Overloaded or UpstreamFailed when one of them was not removed."""
-    operations = [Operation(one, ({"delete": {"_id": one}},)) for one in dict.fromkeys(ids)]
+async def delete_documents(
+    client: AsyncElasticsearch, index: str, ids: Sequence[str], *, version: int | None, refresh: bool
+) -> DeleteReport:
+    """Removes those that are there and not newer. Raises Overloaded or UpstreamFailed when one was not removed."""
+    operations = [Operation(one, ({"delete": {"_id": one, **_versioned(version)}},)) for one in dict.fromkeys(ids)]
     results = await _bulk(client, index, operations, refresh=refresh)
+    late = _overtaken(operations, results)
     for operation, result in zip(operations, results, strict=True):
         if without_room(result):
             raise Overloaded(f"Elasticsearch has no room for all deletions now; delete them again: {said(result)}")
-        if result.error is not None:
+        if result.error is not None and operation.id not in late:
             raise UpstreamFailed(f"{operation.id} could not be deleted; delete it again. {said(result)}")
-    return sum(result.status != 404 for result in results)
+    return DeleteReport(
+        deleted=sum(result.status != 404 and result.error is None for result in results),
+        errors=tuple(overtaken(one) for one in late),
+        latest_version=await _latest_version(client, index, late),
+    )
+
+
+async def digest_documents(client: AsyncElasticsearch, index: str) -> str:
+    """ContentDigest of what searches see, read page by page in the order of ids."""
+    digest, after = ContentDigest(), None
+    while True:
+        with elasticsearch_errors():
+            answer = await in_time(client).search(
+                index=index,
+                size=PAGE,
+                sort=[{"doc_id": "asc"}],
+                search_after=after,
+                source_includes=["hash"],
+                track_total_hits=False,
+                allow_partial_search_results=False,
+                request_cache=False,
+                filter_path="_shards.failed,hits.hits.sort,hits.hits._source",
+            )
+            page = HashPage.model_validate(answer.body)
+        if page.shards.failed:
+            raise UpstreamFailed("A shard failed while all documents were being compared; try again.")
+        digest.add((hit.sort[0], hit.source.hash) for hit in page.hits.hits)
+        if len(page.hits.hits) < PAGE:
+            return digest.hexdigest()
+        after = list(page.hits.hits[-1].sort)
 
 
 async def get_documents(client: AsyncElasticsearch, index: str, ids: Sequence[str]) -> DocumentsAnswer:
@@ -70,12 +130,39 @@ async def get_documents(client: AsyncElasticsearch, index: str, ids: Sequence[st
     return DocumentsAnswer(documents=tuple(documents), missing=tuple(missing))
 
 
-async def _hashes(client: AsyncElasticsearch, index: str, ids: list[str]) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Of a stored document: its content hash, and the version of the write that made it."""
+
+    hash: str
+    version: int
+
+
+async def _held(client: AsyncElasticsearch, index: str, ids: list[str]) -> dict[str, _Held]:
     with elasticsearch_errors():
         answer = await in_time(client).mget(index=index, ids=ids, source_includes=["hash"])
         fetched = FetchedAnswer[HashOnly].model_validate(answer.body).docs
     _refuse_failed([one.error for one in fetched])
-    return {one.id: one.source.hash for one in fetched if one.source is not None}
+    return {one.id: _Held(one.source.hash, one.version) for one in fetched if one.source is not None}
+
+
+def _overtaken(operations: Sequence[Operation], results: Sequence[BulkItem]) -> list[str]:
+    """The ids that had been written by a newer write already."""
+    return [
+        operation.id
+        for operation, result in zip(operations, results, strict=True)
+        if result.error is not None and result.error.is_overtaken
+    ]
+
+
+async def _latest_version(client: AsyncElasticsearch, index: str, ids: list[str]) -> int | None:
+    """The highest version among these documents; None when none of them is there."""
+    held = await _held(client, index, ids) if ids else {}
+    return max((one.version for one in held.values()), default=None)
+
+
+def _versioned(version: int | None) -> Json:
+    return {} if version is None else {"version": version, "version_type": "external"}
 
 
 def _refuse_failed(errors: Sequence[Cause | None]) -> None:
@@ -85,7 +172,7 @@ def _refuse_failed(errors: Sequence[Cause | None]) -> None:
             raise unknown(None) if error.type == GONE else UpstreamFailed(f"A document cannot be read: {error.said}")
 
 
-def _write(document: Document, declared: Declared) -> Operation:
+def _write(document: Document, declared: Declared, version: int | None) -> Operation:
     fields = fields_of(document.metadata, declared)
     source = {
         "doc_id": document.id,
@@ -95,7 +182,9 @@ def _write(document: Document, declared: Declared) -> Operation:
         "metadata": document.metadata,
         "fields": {field: list(values) for field, values in fields.items()},
     }
-    return Operation(document.id, ({"index": {"_id": document.id, "require_alias": True}}, source))
+    return Operation(
+        document.id, ({"index": {"_id": document.id, "require_alias": True, **_versioned(version)}}, source)
+    )
 
 
 async def _bulk(

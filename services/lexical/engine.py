@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from services.contracts.collections import CollectionDeclaration, CollectionState
-from services.contracts.documents import Document, DocumentsAnswer, IndexReport
+from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
 
@@ -24,7 +24,10 @@ class LexicalEngine(Protocol):
     - What does not fit the declaration is BadInput: a preset or a filter field that is not declared (the declared ones
       are named), an operand of another kind.
     - A generation that is not there raises UnknownCollection. What was begun with another declaration, or made by
-      another version of the engine's analysis, raises StampMismatch naming both.
+      another version of the engine's analysis, raises StampMismatch naming both; what belongs to another build cannot
+      be begun again (BuildConflict).
+    - A write with a `version` (a positive number that grows with time) takes the place of older ones only: a document
+      that is held with the same or a newer one stays, and the write of it is reported as an error with `retryable`.
     - At most one generation of a name is published; a newly begun one is not.
     - An answer is whole or an error: never a ranking from a part of the documents.
     - A server that cannot be reached raises Unavailable, one that is late DeadlineExceeded; both recover by themselves.
@@ -34,8 +37,13 @@ class LexicalEngine(Protocol):
         """Whether it can be used now; never raises."""
         ...
 
-    async def begin(self, generation: str, declaration: CollectionDeclaration) -> CollectionState:
-        """Begins an empty generation; leaves one alone that is there with the same declaration."""
+    async def begin(
+        self, generation: str, declaration: CollectionDeclaration, build: str | None = None
+    ) -> CollectionState:
+        """Begins an empty generation; leaves one alone that is there with the same declaration and build.
+
+        A build of None belongs to nobody, and leaves every one alone.
+        """
         ...
 
     async def states(self) -> tuple[CollectionState, ...]:
@@ -50,11 +58,11 @@ class LexicalEngine(Protocol):
         """Removes a generation and all that it holds."""
         ...
 
-    async def index(self, generation: str, documents: Sequence[Document]) -> IndexReport:
-        """Adds or replaces documents; their ids are distinct."""
+    async def index(self, generation: str, documents: Sequence[Document], version: int | None = None) -> IndexReport:
+        """Adds or replaces documents; their ids are distinct. Without a version they are newer than all before."""
         ...
 
-    async def delete(self, generation: str, ids: Sequence[str]) -> int:
+    async def delete(self, generation: str, ids: Sequence[str], version: int | None = None) -> DeleteReport:
         """Removes documents; how many there were."""
         ...
 
@@ -66,8 +74,13 @@ class LexicalEngine(Protocol):
         """Makes everything searchable and the index compact. Cut off by a deadline: call it again."""
         ...
 
+    async def digest(self, generation: str) -> str:
+        """ContentDigest over the ids and content hashes of all documents; exact after `finish` while nobody writes."""
+        ...
+
     async def publish(self, generation: str) -> CollectionState:
-        """Makes this generation the published one of its name, in one step."""
+        """Makes this generation the published one of its name, in one step. `published_at` is when it became so, and
+        stays when another takes its place; publishing the published one again changes nothing."""
         ...
 
     async def search(self, generation: str, asked: RetrievalRequest) -> tuple[RetrievedHit, ...]:

@@ -3,6 +3,7 @@
 import asyncio
 import importlib.metadata
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionDeclaration, CollectionState
-from services.contracts.documents import Document, DocumentsAnswer, IndexReport
+from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
 from services.lexical.analysis import ANALYSIS, words_of
@@ -20,9 +21,12 @@ from services.lexical.edge_query import bm25_request
 from services.lexical.generations import by_number, name_of
 from services.lexical.presets import chosen_preset
 from services.lexical.stamp import refuse_other_stamp, stamp_of
+from services.vectorstore.content_digest import ContentDigest
 from services.vectorstore.edge_fields import edge_filter
 from services.vectorstore.edge_files import locked, read_pointers, write_pointers
+from services.vectorstore.edge_pages import FIRST_PAGE, Page
 from services.vectorstore.fields import requirements_of
+from services.vectorstore.stamps import refuse_other_build
 from services.vectorstore.ties import settled
 
 T = TypeVar("T")
@@ -60,13 +64,18 @@ class EdgeEngine:
         """An open directory stays usable."""
         return Check(name="engine", ok=True, detail=f"{self.engine} in {self._directory}")
 
-    async def begin(self, generation: str, declaration: CollectionDeclaration) -> CollectionState:
+    async def begin(
+        self, generation: str, declaration: CollectionDeclaration, build: str | None = None
+    ) -> CollectionState:
         """A folder, its record written last."""
-        wanted = Record(generation=generation, declaration=declaration, stamp=stamp_of(declaration, ANALYSIS))
+        stamp = stamp_of(declaration, ANALYSIS)
+        wanted = Record(generation=generation, declaration=declaration, stamp=stamp, build=build)
 
         def work() -> CollectionState:
             if generation in self._open:
-                refuse_other_stamp(generation, self._open[generation].record.stamp, wanted.stamp)
+                there = self._open[generation].record
+                refuse_other_stamp(generation, there.stamp, wanted.stamp)
+                refuse_other_build(generation, there.build, build)
             else:
                 self._open[generation] = EdgeGeneration.create(self._directory / generation, wanted)
             return self._state(generation)
@@ -95,21 +104,22 @@ class EdgeEngine:
 
         await self._run(work)
 
-    async def index(self, generation: str, documents: Sequence[Document]) -> IndexReport:
+    async def index(self, generation: str, documents: Sequence[Document], version: int | None = None) -> IndexReport:
         """In turns, so that searches get theirs in between."""
         reports: list[IndexReport] = []
         for start in range(0, len(documents), TURN):
-            turn = partial(self._index, generation, documents[start : start + TURN])
+            turn = partial(self._index, generation, documents[start : start + TURN], version)
             reports.append(await self._run(turn))
         return IndexReport(
             indexed=sum(report.indexed for report in reports),
             unchanged=sum(report.unchanged for report in reports),
             errors=tuple(error for report in reports for error in report.errors),
+            latest_version=max((report.latest_version or 0 for report in reports), default=0) or None,
         )
 
-    async def delete(self, generation: str, ids: Sequence[str]) -> int:
+    async def delete(self, generation: str, ids: Sequence[str], version: int | None = None) -> DeleteReport:
         """One operation."""
-        return await self._run(lambda: self._usable(generation).delete(ids))
+        return await self._run(lambda: self._usable(generation).delete(ids, version))
 
     async def get(self, generation: str, ids: Sequence[str]) -> DocumentsAnswer:
         """From the payloads."""
@@ -124,12 +134,24 @@ class EdgeEngine:
 
         return await self._run(work)
 
+    async def digest(self, generation: str) -> str:
+        """From the payloads, page by page, so that searches get their turns in between."""
+        digest = ContentDigest()
+        page: Page | None = FIRST_PAGE
+        while page is not None:
+            pairs, following = await self._run(partial(self._digest_page, generation, page))
+            digest.add(pairs)
+            page = following
+        return digest.hexdigest()
+
     async def publish(self, generation: str) -> CollectionState:
-        """Replaces published.json in one step."""
+        """Records the time, then replaces published.json in one step."""
 
         def work() -> CollectionState:
-            self._usable(generation)
-            self._point({**self._published, name_of(generation): generation})
+            held = self._usable(generation)
+            if self._published.get(name_of(generation)) != generation:
+                held.published(self._directory / generation, time.time())
+                self._point({**self._published, name_of(generation): generation})
             return self._state(generation)
 
         return await self._run(work)
@@ -175,8 +197,11 @@ class EdgeEngine:
 
         return await asyncio.wrap_future(self._thread.submit(guarded))
 
-    def _index(self, generation: str, documents: Sequence[Document]) -> IndexReport:
-        return self._usable(generation).index(documents)
+    def _index(self, generation: str, documents: Sequence[Document], version: int | None) -> IndexReport:
+        return self._usable(generation).index(documents, version)
+
+    def _digest_page(self, generation: str, page: Page) -> tuple[list[tuple[str, str]], Page | None]:
+        return self._usable(generation).digest_page(page)
 
     def _held(self, generation: str) -> EdgeGeneration:
         try:
@@ -199,6 +224,8 @@ class EdgeEngine:
             engine=self.engine,
             stamp=held.record.stamp,
             declaration=held.record.declaration,
+            build=held.record.build,
+            published_at=held.record.published_at,
         )
 
     def _point(self, published: dict[str, str]) -> None:

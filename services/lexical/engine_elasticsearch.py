@@ -1,5 +1,6 @@
 """Elasticsearch as a lexical engine: an index a generation, an alias for the published one."""
 
+import time
 from collections.abc import Sequence
 
 from elasticsearch import AsyncElasticsearch, BadRequestError, NotFoundError
@@ -7,13 +8,18 @@ from elasticsearch import AsyncElasticsearch, BadRequestError, NotFoundError
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError, UnknownCollection, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration, CollectionState
-from services.contracts.documents import Document, DocumentsAnswer, IndexReport
+from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
 from services.lexical.elasticsearch_answers import Broadcast, ClusterHealth, Nodes, SearchAnswer
 from services.lexical.elasticsearch_catalog import Catalog, Held
 from services.lexical.elasticsearch_client import in_time
-from services.lexical.elasticsearch_documents import delete_documents, get_documents, index_documents
+from services.lexical.elasticsearch_documents import (
+    delete_documents,
+    digest_documents,
+    get_documents,
+    index_documents,
+)
 from services.lexical.elasticsearch_errors import cause_of, elasticsearch_errors
 from services.lexical.generations import by_number
 from services.lexical.mapping import ANALYSIS, Meta, index_body
@@ -21,6 +27,7 @@ from services.lexical.presets import chosen_preset
 from services.lexical.query import ORDER, search_query
 from services.lexical.stamp import refuse_other_stamp, stamp_of
 from services.vectorstore.fields import requirements_of
+from services.vectorstore.stamps import refuse_other_build
 
 CHECK_S = 2.0
 # Elasticsearch measures a search's timeout by a clock that moves every 200 ms (elastic/elasticsearch 11346): what took
@@ -50,9 +57,12 @@ class ElasticsearchEngine:
             return Check(name="engine", ok=False, detail=error.detail)
         return Check(name="engine", ok=status != "red", detail=f"elasticsearch is {status}")
 
-    async def begin(self, generation: str, declaration: CollectionDeclaration) -> CollectionState:
+    async def begin(
+        self, generation: str, declaration: CollectionDeclaration, build: str | None = None
+    ) -> CollectionState:
         """Creates the index, or finds it made of the same."""
-        wanted = Meta(prefix=self._catalog.prefix, declaration=declaration, stamp=stamp_of(declaration, ANALYSIS))
+        stamp = stamp_of(declaration, ANALYSIS)
+        wanted = Meta(prefix=self._catalog.prefix, declaration=declaration, stamp=stamp, build=build)
         body = index_body(wanted, self._replicas)
         with elasticsearch_errors(generation):
             try:
@@ -74,6 +84,7 @@ class ElasticsearchEngine:
                 "name of its own, or remove it."
             ) from error
         refuse_other_stamp(generation, held.meta.stamp, wanted.stamp)
+        refuse_other_build(generation, held.meta.build, build)
         return await self._state(held)
 
     async def states(self) -> tuple[CollectionState, ...]:
@@ -94,20 +105,21 @@ class ElasticsearchEngine:
             await in_time(self._client).indices.delete(index=self._catalog.index(generation))
         self._catalog.forget(generation)
 
-    async def index(self, generation: str, documents: Sequence[Document]) -> IndexReport:
+    async def index(self, generation: str, documents: Sequence[Document], version: int | None = None) -> IndexReport:
         """In one bulk request, its items retried where Elasticsearch had no room."""
         held = await self._catalog.usable(generation)
         alias = self._catalog.writing(generation)
         with self._catalog.watching(generation):
             return await index_documents(
-                self._client, alias, documents, held.declaration.metadata, refresh=held.published
+                self._client, alias, documents, held.declaration.metadata, version=version, refresh=held.published
             )
 
-    async def delete(self, generation: str, ids: Sequence[str]) -> int:
+    async def delete(self, generation: str, ids: Sequence[str], version: int | None = None) -> DeleteReport:
         """In one bulk request."""
         held = await self._catalog.usable(generation)
         with self._catalog.watching(generation):
-            return await delete_documents(self._client, self._catalog.writing(generation), ids, refresh=held.published)
+            alias = self._catalog.writing(generation)
+            return await delete_documents(self._client, alias, ids, version=version, refresh=held.published)
 
     async def get(self, generation: str, ids: Sequence[str]) -> DocumentsAnswer:
         """By realtime get."""
@@ -127,11 +139,24 @@ class ElasticsearchEngine:
                     raise UpstreamFailed(f"A shard of {generation} could not be finished; finish it again.")
         return await self._state(held)
 
-    async def publish(self, generation: str) -> CollectionState:
-        """Moves the alias in one step. From then on writes are refreshed at once, and stragglers within a second."""
+    async def digest(self, generation: str) -> str:
+        """Pages through what searches see."""
         await self._catalog.usable(generation)
+        with self._catalog.watching(generation):
+            return await digest_documents(self._client, self._catalog.index(generation))
+
+    async def publish(self, generation: str) -> CollectionState:
+        """Records the time, then moves the alias in one step.
+
+        From then on writes are refreshed at once, and stragglers within a second.
+        """
+        await self._catalog.usable(generation)
+        held = await self._catalog.held(generation)
         index = self._catalog.index(generation)
         with elasticsearch_errors(generation):
+            if not held.published:
+                meta = held.meta.model_copy(update={"published_at": time.time()})
+                await in_time(self._client).indices.put_mapping(index=index, meta=meta.model_dump(mode="json"))
             await in_time(self._client).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
             await self._move_alias(generation)
             await in_time(self._client).indices.refresh(index=index)
@@ -208,4 +233,6 @@ def _state(held: Held, documents: int, engine: str) -> CollectionState:
         engine=engine,
         stamp=held.meta.stamp,
         declaration=held.declaration,
+        build=held.meta.build,
+        published_at=held.meta.published_at,
     )

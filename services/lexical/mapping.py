@@ -28,6 +28,8 @@ class Meta(BaseModel):
     prefix: str | None = None
     declaration: CollectionDeclaration
     stamp: dict[str, str]
+    build: str | None = None
+    published_at: float | None = None  # Unix seconds
 
 
 def meta_of(kept: Json | None, prefix: str) -> Meta | None:
@@ -50,6 +52,8 @@ def index_body(meta: Meta, replicas: int) -> Mapping[str, Json]:
             "number_of_shards": 1,
             "number_of_replicas": replicas,
             "refresh_interval": "-1",
+            # How long the version of a deleted document is known: longer than any write of it can be on its way.
+            "gc_deletes": "10m",
             # Beside the default similarity, which none of our fields uses; k1 and b leave no trace in the index.
             "similarity": {_similarity(one): {"type": "BM25", "k1": one.k1, "b": one.b} for one in presets},
         },

@@ -2,24 +2,36 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from services.chassis.app import router
 from services.chassis.errors import BadInput
 from services.chassis.telemetry import timed
 from services.contracts.base import Generation
-from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
-from services.contracts.documents import DeleteReport, DocumentsAnswer, IdsRequest, IndexReport, IndexRequest
+from services.contracts.collections import BuildMark, CollectionDeclaration, CollectionState, CollectionStates
+from services.contracts.documents import (
+    DeleteReport,
+    DocumentsAnswer,
+    IdsRequest,
+    IndexReport,
+    IndexRequest,
+    WriteVersion,
+)
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+from services.lexical.changes import Changes
 from services.lexical.engine import LexicalEngine
+from services.vectorstore.write_order import Write
 
 InPath = Annotated[Generation, Path(description="A generation of a collection: `scifact@2`.")]
+OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]
+Version = Annotated[WriteVersion | None, Query(description="The place in the order of writes; the newest without.")]
+KeepPublished = Annotated[bool, Query(description="Answers 409 in place of removing the published generation.")]
 JSON = "application/json"
 
 
 def lexical_router(engine: LexicalEngine) -> APIRouter:
     """Collections, documents and searches of one engine."""
-    routes = router()
+    routes, changes = router(), Changes(engine)
     one = "/v1/collections/{generation}"
 
     @routes.get("/v1/collections")
@@ -27,25 +39,29 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
         return CollectionStates(collections=await engine.states())
 
     @routes.put(one)
-    async def begin(generation: InPath, declaration: CollectionDeclaration) -> CollectionState:
-        return await engine.begin(generation, declaration)
+    async def begin(generation: InPath, declaration: CollectionDeclaration, build: OfBuild = None) -> CollectionState:
+        return await changes.begin(generation, declaration, build)
 
     @routes.get(one)
     async def state(generation: InPath) -> CollectionState:
         return await engine.state(generation)
 
     @routes.delete(one, status_code=204)
-    async def drop(generation: InPath) -> None:
-        await engine.drop(generation)
+    async def drop(generation: InPath, build: OfBuild = None, keep_published: KeepPublished = False) -> None:
+        await changes.drop(generation, build, keep_published=keep_published)
 
     @routes.post(f"{one}/documents")
-    async def index(generation: InPath, batch: IndexRequest) -> IndexReport:
+    async def index(
+        generation: InPath, batch: IndexRequest, version: Version = None, build: OfBuild = None
+    ) -> IndexReport:
         with timed("index"):
-            return await engine.index(generation, batch.documents)
+            return await changes.index(Write(generation, version, build), batch.documents)
 
     @routes.post(f"{one}/documents/delete")
-    async def delete(generation: InPath, asked: IdsRequest) -> DeleteReport:
-        return DeleteReport(deleted=await engine.delete(generation, asked.ids))
+    async def delete(
+        generation: InPath, asked: IdsRequest, version: Version = None, build: OfBuild = None
+    ) -> DeleteReport:
+        return await changes.delete(Write(generation, version, build), asked.ids)
 
     # Answers of a thousand hits or of whole documents are rendered once, not validated again by FastAPI.
     @routes.post(f"{one}/documents/get", response_model=DocumentsAnswer)
@@ -55,13 +71,13 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
         return Response(answer.model_dump_json(), media_type=JSON)
 
     @routes.post(f"{one}/finish")
-    async def finish(generation: InPath) -> CollectionState:
+    async def finish(generation: InPath, build: OfBuild = None) -> CollectionState:
         with timed("finish"):
-            return await engine.finish(generation)
+            return await changes.finish(generation, build)
 
     @routes.post(f"{one}/publish")
-    async def publish(generation: InPath) -> CollectionState:
-        return await engine.publish(generation)
+    async def publish(generation: InPath, build: OfBuild = None) -> CollectionState:
+        return await changes.publish(generation, build)
 
     @routes.post(f"{one}/search", response_model=RetrievalAnswer)
     async def search(generation: InPath, asked: RetrievalRequest) -> Response:

@@ -32,6 +32,8 @@ class Record(BaseModel):
     declaration: CollectionDeclaration
     shard: str
     finished: bool
+    build: str | None = None
+    published_at: float | None = None  # Unix seconds
 
 
 def replace(path: Path, text: str) -> None:

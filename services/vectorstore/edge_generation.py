@@ -81,6 +81,7 @@ class EdgeGeneration:
             declaration=made.declaration,
             shard="shard-1",
             finished=True,
+            build=made.build,
         )
         replace(folder / RECORD, record.model_dump_json(indent=1))
 
@@ -100,6 +101,10 @@ class EdgeGeneration:
         if self._finishing is None or self._finishing.done():
             self._finishing = asyncio.create_task(self._finish())
         await asyncio.shield(self._finishing)
+
+    def publish(self, at: float) -> None:
+        """Records that it becomes the published one at this moment (Unix seconds)."""
+        self._record(published_at=at)
 
     async def close(self) -> None:
         """Waits for the threads that are at it, then lets the shard go."""

@@ -15,6 +15,7 @@ from services.vectorstore.store import Made, Point, StoredPoint, checked
 
 # Bumped when the payload or the metadata changes its layout; another number is not opened.
 LAYOUT = "1"
+PUBLISHED_AT = "published_at"
 KINDS = {
     "keyword": models.PayloadSchemaType.KEYWORD,
     "number": models.PayloadSchemaType.FLOAT,
@@ -33,6 +34,7 @@ class _Kept(BaseModel):
     dimension: int
     stamp: dict[str, str]
     declaration: str
+    build: str | None = None
 
 
 def metadata_of(made: Made, prefix: str) -> dict[str, object]:
@@ -43,6 +45,7 @@ def metadata_of(made: Made, prefix: str) -> dict[str, object]:
         "dimension": made.dimension,
         "stamp": dict(made.stamp),
         "declaration": made.declaration.model_dump_json(),
+        "build": made.build,
     }
 
 
@@ -55,7 +58,13 @@ def made_of(generation: str, info: models.CollectionInfo, prefix: str) -> Made |
         return None
     if kept.prefix not in (None, prefix):
         return None
-    return Made(generation, kept.dimension, kept.stamp, declaration)
+    return Made(generation, kept.dimension, kept.stamp, declaration, kept.build)
+
+
+def published_at_of(info: models.CollectionInfo) -> float | None:
+    """When it last became the published one, in Unix seconds."""
+    at = (info.config.metadata or {}).get(PUBLISHED_AT)
+    return None if at is None else float(at)
 
 
 def point_struct(point: Point, dimension: int) -> models.PointStruct:

@@ -18,12 +18,16 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a generation is made of. `stamp` is all that decides its vectors; it holds `dimension` too."""
+    """What a generation is made of. `stamp` is all that decides its vectors; it holds `dimension` too.
+
+    `build` marks whose build it is; None belongs to nobody, and asks for none.
+    """
 
     generation: str
     dimension: int
     stamp: Mapping[str, str]
     declaration: CollectionDeclaration
+    build: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class VectorStore(Protocol):
     - Vectors come back bit by bit as they were given. A vector that is not finite or has another dimension is
       refused (BadInput), on the way in and as a query.
     - A generation that is not there raises UnknownCollection. What was made with another stamp or declaration is
-      never opened for `create` (StampMismatch).
+      never opened for `create` (StampMismatch), nor is what belongs to another build (BuildConflict).
     - At most one generation of a name is published; a newly made one is not.
     - A store that cannot be reached raises Unavailable, one that is late DeadlineExceeded, and both recover by
       themselves.
@@ -134,6 +138,15 @@ class VectorStore(Protocol):
 
     async def published(self) -> Mapping[str, str]:
         """The published generation of each name that has one."""
+        ...
+
+    async def published_at(self, generation: str) -> float | None:
+        """When it last became the published one of its name (Unix seconds), also after another took its place; None if
+        it never was. Publishing the published one again changes nothing."""
+        ...
+
+    async def digest(self, generation: str) -> str:
+        """ContentDigest over the ids and content hashes of all documents; exact while nobody writes."""
         ...
 
     async def drop(self, generation: str) -> None:

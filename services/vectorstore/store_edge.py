@@ -3,9 +3,11 @@
 import asyncio
 import importlib.metadata
 import shutil
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,11 @@ import qdrant_edge as edge
 from services.chassis.errors import UnknownCollection
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
+from services.vectorstore.content_digest import ContentDigest
 from services.vectorstore.edge_fields import INDEX_KINDS, edge_filter
 from services.vectorstore.edge_files import locked, read_pointers, write_pointers
 from services.vectorstore.edge_generation import EdgeGeneration
+from services.vectorstore.edge_pages import FIRST_PAGE, Page, payload_page
 from services.vectorstore.identity import point_id
 from services.vectorstore.stamps import refuse_another
 from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked, in_order, name_of
@@ -72,7 +76,7 @@ class EdgeStore:
     async def made(self, generation: str) -> Made:
         """From its collection.json."""
         record = self._generation(generation).record
-        return Made(generation, record.dimension, record.stamp, record.declaration)
+        return Made(generation, record.dimension, record.stamp, record.declaration, record.build)
 
     async def counts(self, generation: str) -> Counts:
         """What the shard says."""
@@ -131,14 +135,31 @@ class EdgeStore:
         await self._generation(generation).finish()
 
     async def publish(self, generation: str) -> None:
-        """Replaces published.json."""
+        """Records the time, then replaces published.json."""
         async with self._changing:
-            self._generation(generation)
+            opened = self._generation(generation)
+            if self._pointers.get(name_of(generation)) == generation:
+                return
+            opened.publish(time.time())
             self._point({**self._pointers, name_of(generation): generation})
 
     async def published(self) -> Mapping[str, str]:
         """From published.json."""
         return dict(self._pointers)
+
+    async def published_at(self, generation: str) -> float | None:
+        """From its collection.json."""
+        return self._generation(generation).record.published_at
+
+    async def digest(self, generation: str) -> str:
+        """Reads the payloads page by page, so that searches get their turns in between."""
+        opened, digest = self._generation(generation), ContentDigest()
+        page: Page | None = FIRST_PAGE
+        while page is not None:
+            pairs, following = await opened.read(partial(payload_page, key="content", page=page))
+            digest.add(pairs)
+            page = following
+        return digest.hexdigest()
 
     async def drop(self, generation: str) -> None:
         """Unpublishes, closes, moves the folder aside, removes it."""

@@ -29,15 +29,18 @@ from services.chassis.errors import (
 )
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
+from services.vectorstore.content_digest import ContentDigest
 from services.vectorstore.identity import point_id
 from services.vectorstore.qdrant_errors import qdrant_errors, unknown
 from services.vectorstore.qdrant_models import (
     KINDS,
+    PUBLISHED_AT,
     filter_of,
     hits_of,
     made_of,
     metadata_of,
     point_struct,
+    published_at_of,
     stored_point,
 )
 from services.vectorstore.stamps import refuse_another
@@ -52,6 +55,7 @@ OLDEST_SERVER = (1, 16)  # the first with metadata on collections
 # How long another replica's change to what a generation is made of (dropped, begun anew) may go unseen.
 MADE_SECONDS = 5.0
 READY_SECONDS = 2.0
+SCROLLED = 1_000  # points a page, of two short strings each
 _GENERATION = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}@[1-9][0-9]{0,8}")
 
 
@@ -246,7 +250,10 @@ class QdrantStore:
             pause = min(1.0, pause * 2)
 
     async def publish(self, generation: str) -> None:
-        """Moves the alias of the name, in one request. Raises Conflict when a collection of others has it."""
+        """Records the time, then moves the alias of the name in one request.
+
+        Raises Conflict when a collection of others has the alias.
+        """
         await self.made(generation)
         alias = f"{self._prefix}{name_of(generation)}"
         moves: list[models.AliasOperations] = [
@@ -255,6 +262,8 @@ class QdrantStore:
             )
         ]
         holder = (await self._aliases()).get(alias)
+        if holder == self._collection(generation):
+            return
         if holder is not None:
             if holder not in map(self._collection, await self.generations()):
                 raise Conflict(
@@ -262,6 +271,10 @@ class QdrantStore:
                     "another DENSE_PREFIX."
                 )
             moves.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
+        async with self._within(generation) as seconds:
+            await self._client.update_collection(
+                self._collection(generation), metadata={PUBLISHED_AT: time.time()}, timeout=seconds
+            )
         async with self._within(generation) as seconds:
             await self._client.update_collection_aliases(moves, timeout=seconds)
 
@@ -273,6 +286,29 @@ class QdrantStore:
             if self._under_prefix(alias) and self._under_prefix(collection)
         }
         return {name: generation for name, generation in found.items() if name_of(generation) == name}
+
+    async def published_at(self, generation: str) -> float | None:
+        """From the collection's metadata."""
+        await self.made(generation)
+        return published_at_of(await self._info(generation))
+
+    async def digest(self, generation: str) -> str:
+        """Scrolls through all payloads."""
+        await self.made(generation)
+        digest, page = ContentDigest(), None
+        while True:
+            async with self._within(generation) as seconds:
+                records, page = await self._client.scroll(
+                    self._collection(generation),
+                    limit=SCROLLED,
+                    offset=page,
+                    with_payload=["id", "content"],
+                    with_vectors=False,
+                    timeout=seconds,
+                )
+            digest.add((record.payload["id"], record.payload["content"]) for record in records if record.payload)
+            if page is None:
+                return digest.hexdigest()
 
     async def drop(self, generation: str) -> None:
         """The server removes the alias with the collection."""

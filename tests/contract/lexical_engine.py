@@ -1,15 +1,17 @@
 """The promises of LexicalEngine as tests. A subclass gives the fixture `opener`: what opens the engine, again and again
 on the same storage, and makes a generation look as if another version had made it."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
 
-from services.chassis.errors import BadInput, NotFound, StampMismatch, UnknownCollection
+from services.chassis.errors import BadInput, BuildConflict, NotFound, StampMismatch, UnknownCollection
 from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.contracts.documents import Document
 from services.lexical.engine import LexicalEngine
+from services.vectorstore.content_digest import ContentDigest
 from tests.contract.lexical_notes import (
     ALL_PRESETS,
     NOTES,
@@ -76,6 +78,39 @@ class LexicalEngineSuite(SearchingSuite):
         await engine.drop(generation)
         await engine.close()
 
+    async def test_another_build_is_refused_and_the_same_goes_on(self, engine: LexicalEngine) -> None:
+        await engine.begin("notes@1", ALL_PRESETS, "0123456789abcdef")
+        for build in ("0123456789abcdef", None):
+            assert (await engine.begin("notes@1", ALL_PRESETS, build)).build == "0123456789abcdef"
+        with pytest.raises(BuildConflict, match="notes@1 belongs to another build"):
+            await engine.begin("notes@1", ALL_PRESETS, "fedcba9876543210")
+
+    async def test_the_time_of_publishing_is_kept_when_another_takes_the_place(self, engine: LexicalEngine) -> None:
+        await engine.begin("notes@1", ALL_PRESETS)
+        assert (await engine.begin("notes@2", ALL_PRESETS)).published_at is None
+        before = time.time()
+        first = (await engine.publish("notes@1")).published_at
+        assert first is not None
+        assert before <= first <= time.time()
+        assert (await engine.publish("notes@1")).published_at == first
+        await engine.publish("notes@2")
+        assert (await engine.state("notes@1")).published_at == first
+        assert ((await engine.publish("notes@1")).published_at or 0) > first
+
+    async def test_equal_documents_have_equal_digests_in_whatever_order_they_came(self, engine: LexicalEngine) -> None:
+        held = documents({f"d{number}": f"brake {number}" for number in range(1_200)})
+        await filled(engine, held)
+        await filled(engine, held[::-1], generation="notes@2")
+        expected = ContentDigest()
+        expected.add((one.id, one.content_hash) for one in held)
+        assert await engine.digest("notes@1") == await engine.digest("notes@2") == expected.hexdigest()
+        await engine.index("notes@2", documents({"d7": "saddle"}))
+        await engine.finish("notes@2")
+        assert await engine.digest("notes@2") != expected.hexdigest()
+        await engine.delete("notes@1", ["d7"])
+        await engine.finish("notes@1")
+        assert await engine.digest("notes@1") != expected.hexdigest()
+
     async def test_two_presets_of_one_name_are_refused(self, engine: LexicalEngine) -> None:
         own = LexicalPreset(name="beir", match="flat", k1=1, b=1)
         with pytest.raises(BadInput, match="another name"):
@@ -90,6 +125,7 @@ class LexicalEngineSuite(SearchingSuite):
             engine.get("notes@9", ["n1"]),
             engine.finish("notes@9"),
             engine.publish("notes@9"),
+            engine.digest("notes@9"),
             engine.search("notes@9", asking("brake")),
         ):
             with pytest.raises(UnknownCollection, match="notes@9"):
@@ -161,6 +197,26 @@ class LexicalEngineSuite(SearchingSuite):
         assert await found(engine, generation, "squeals") == []
         assert (await engine.get(generation, ["n1"])).documents[0].text == "saddle creaks"
 
+    async def test_an_older_write_changes_nothing_and_is_reported(self, engine: LexicalEngine) -> None:
+        await engine.begin("notes@1", ALL_PRESETS)
+        assert (await engine.index("notes@1", documents({"a": "old", "b": "old"}), 1_000)).indexed == 2
+        assert (await engine.index("notes@1", documents({"a": "newest"}), 3_000)).indexed == 1
+        for version in (2_000, 3_000):
+            late = await engine.index("notes@1", documents({"a": "late", "b": f"of {version}"}), version)
+            assert (late.indexed, [(one.id, one.retryable) for one in late.errors]) == (1, [("a", True)])
+            assert late.latest_version == 3_000
+        gone = await engine.delete("notes@1", ["a", "b"], 3_000)
+        assert (gone.deleted, [(one.id, one.retryable) for one in gone.errors]) == (0, [("a", True), ("b", True)])
+        assert (await engine.get("notes@1", ["a", "b"])).documents == tuple(documents({"a": "newest", "b": "of 3000"}))
+        assert (await engine.index("notes@1", documents({"a": "again"}), 4_000)).indexed == 1
+        assert (await engine.delete("notes@1", ["a"], 5_000)).deleted == 1
+
+    async def test_a_write_without_a_version_is_the_newest(self, engine: LexicalEngine) -> None:
+        await engine.begin("notes@1", ALL_PRESETS)
+        await engine.index("notes@1", documents({"a": "old"}), 1_000)
+        assert (await engine.index("notes@1", documents({"a": "new"}))).indexed == 1
+        assert (await engine.delete("notes@1", ["a"])).deleted == 1
+
     async def test_documents_come_back_as_they_were_given(self, engine: LexicalEngine) -> None:
         held = Document(
             id="Ünïcode ☃ / id?#%",
@@ -183,14 +239,14 @@ class LexicalEngineSuite(SearchingSuite):
     async def test_get_and_delete_see_what_was_just_acknowledged(self, engine: LexicalEngine) -> None:
         await engine.begin("notes@1", ALL_PRESETS)
         await engine.index("notes@1", documents(NOTES))
-        assert await engine.delete("notes@1", ["n1", "x", "n1"]) == 1
+        assert (await engine.delete("notes@1", ["n1", "x", "n1"])).deleted == 1
         assert (await engine.get("notes@1", ["n1", "n2"])).missing == ("n1",)
         assert (await engine.finish("notes@1")).documents == 4
 
     async def test_a_deleted_document_is_found_no_more_and_can_come_back(self, engine: LexicalEngine) -> None:
         generation = await filled(engine, documents(NOTES))
-        assert await engine.delete(generation, ["n3", "n5"]) == 2
-        assert await engine.delete(generation, ["n3"]) == 0
+        assert (await engine.delete(generation, ["n3", "n5"])).deleted == 2
+        assert (await engine.delete(generation, ["n3"])).deleted == 0
         await engine.finish(generation)
         assert await found(engine, generation, "wheel") == ["n4"]
         assert (await engine.index(generation, documents({"n3": NOTES["n3"]}))).indexed == 1

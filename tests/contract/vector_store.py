@@ -1,16 +1,18 @@
 """What VectorStore promises, one test a promise; every store runs it (a subclass gives the `store` fixture)."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from services.chassis.errors import BadInput, StampMismatch, UnknownCollection
+from services.chassis.errors import BadInput, BuildConflict, StampMismatch, UnknownCollection
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import MetadataValue
 from services.contracts.filters import Condition, Filter
+from services.vectorstore.content_digest import ContentDigest
 from services.vectorstore.fields import fields_of, requirements_of
 from services.vectorstore.store import Made, Point, Vector, VectorQuery, VectorStore
 
@@ -209,12 +211,50 @@ class VectorStoreSuite:
         with pytest.raises(StampMismatch, match=r'"topic":"keyword".*"metadata":\{\}'):
             await notes.create(replace(MADE, declaration=CollectionDeclaration()))
 
+    async def test_another_build_is_refused_and_the_same_goes_on(self, store: VectorStore) -> None:
+        mine = replace(MADE, build="0123456789abcdef")
+        await store.create(mine)
+        await store.create(mine)
+        await store.create(MADE)
+        assert (await store.made("notes@1")).build == "0123456789abcdef"
+        with pytest.raises(BuildConflict, match="notes@1 belongs to another build"):
+            await store.create(replace(MADE, build="fedcba9876543210"))
+
+    async def test_the_time_of_publishing_is_kept_when_another_takes_the_place(self, notes: VectorStore) -> None:
+        await notes.create(replace(MADE, generation="notes@2"))
+        assert await notes.published_at("notes@1") is None
+        before = time.time()
+        await notes.publish("notes@1")
+        first = await notes.published_at("notes@1")
+        assert first is not None
+        assert before <= first <= time.time()
+        await notes.publish("notes@1")
+        assert await notes.published_at("notes@1") == first
+        await notes.publish("notes@2")
+        assert await notes.published_at("notes@1") == first
+        await notes.publish("notes@1")
+        assert (await notes.published_at("notes@1") or 0) > first
+
+    async def test_equal_documents_have_equal_digests_in_whatever_order_they_came(self, notes: VectorStore) -> None:
+        await notes.create(replace(MADE, generation="notes@2"))
+        points = random_points(1_200)
+        await notes.upsert("notes@1", points)
+        await notes.upsert("notes@2", points[::-1])
+        expected = ContentDigest()
+        expected.add((one.id, one.content_hash) for one in points)
+        assert await notes.digest("notes@1") == await notes.digest("notes@2") == expected.hexdigest()
+        await notes.upsert("notes@2", [replace(points[7], content_hash="another content")])
+        assert await notes.digest("notes@2") != expected.hexdigest()
+        await notes.delete("notes@1", [points[7].id])
+        assert await notes.digest("notes@1") != expected.hexdigest()
+
     async def test_what_is_not_there_is_unknown(self, store: VectorStore) -> None:
         query = VectorQuery(axis(1.0), top=1)
         for call in (
             store.made("none@1"), store.counts("none@1"), store.stored("none@1", ["a"], vectors=False),
             store.upsert("none@1", [point("a", axis(1.0))]), store.delete("none@1", ["a"]),
             store.search("none@1", query), store.finish("none@1"), store.publish("none@1"), store.drop("none@1"),
+            store.published_at("none@1"), store.digest("none@1"),
         ):  # fmt: skip
             with pytest.raises(UnknownCollection, match="none@1"):
                 await call

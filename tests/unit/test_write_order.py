@@ -1,0 +1,170 @@
+"""Writes of one id have an order, however they come, and a generation changes while nobody writes."""
+
+import asyncio
+
+import pytest
+
+from services.vectorstore import write_order
+from services.vectorstore.write_order import Turn, Write, WriteOrder
+
+AT = "notes@1"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def take(order: WriteOrder, version: int | None, *ids: str) -> list[str]:
+    """Writes what no newer write has overtaken; the others."""
+
+    async def work(turn: Turn) -> list[str]:
+        turn.took(one for one in ids if one not in turn.overtaken)
+        return sorted(turn.overtaken)
+
+    return await order.write(Write(AT, version), ids, work)
+
+
+async def test_a_write_is_overtaken_by_one_of_the_same_or_a_newer_version() -> None:
+    order = WriteOrder()
+    assert await take(order, 10, "a", "b") == []
+    assert await take(order, 9, "a", "c") == ["a"]
+    assert await take(order, 10, "b") == ["b"]
+    assert await take(order, 11, "a", "b") == []
+
+
+async def test_a_write_without_a_version_is_newer_than_all_before() -> None:
+    order = WriteOrder(Clock())
+    far_ahead = 2**62
+    await take(order, far_ahead, "a")
+    assert await take(order, None, "a") == []
+    assert await take(order, far_ahead + 1, "a") == ["a"]
+
+
+async def test_what_was_refused_is_not_remembered() -> None:
+    order = WriteOrder()
+
+    async def refused(_: Turn) -> None:
+        raise ValueError("full")
+
+    with pytest.raises(ValueError, match="full"):
+        await order.write(Write(AT, 10), ["a"], refused)
+    assert await take(order, 5, "a") == []
+
+
+async def test_writes_of_one_id_are_one_after_the_other_and_of_others_at_once() -> None:
+    order, going_on = WriteOrder(), asyncio.Event()
+    ended: list[str] = []
+
+    async def slow(_: Turn) -> None:
+        await going_on.wait()
+        ended.append("slow")
+
+    async def quick(_: Turn) -> None:
+        ended.append("quick")
+
+    first = asyncio.create_task(order.write(Write(AT, 1), ["a", "b"], slow))
+    await asyncio.sleep(0)
+    same = asyncio.create_task(order.write(Write(AT, 2), ["b"], quick))
+    await order.write(Write(AT, 3), ["c"], quick)
+    assert ended == ["quick"]
+    going_on.set()
+    await asyncio.gather(first, same)
+    assert ended == ["quick", "slow", "quick"]
+
+
+async def test_a_generation_is_changed_while_nobody_writes_into_it() -> None:
+    order, going_on = WriteOrder(), asyncio.Event()
+    ended: list[str] = []
+
+    async def slow(_: Turn) -> None:
+        await going_on.wait()
+        ended.append("write")
+
+    async def drop() -> None:
+        ended.append("drop")
+
+    async def late(_: Turn) -> None:
+        ended.append("late write")
+
+    writing = asyncio.create_task(order.write(Write(AT, 1), ["a"], slow))
+    await asyncio.sleep(0)
+    dropping = asyncio.create_task(order.change(AT, drop))
+    await asyncio.sleep(0)
+    after = asyncio.create_task(order.write(Write(AT, 2), ["b"], late))
+    await order.change("other@1", drop)
+    assert ended == ["drop"]
+    going_on.set()
+    await asyncio.gather(writing, dropping, after)
+    assert ended == ["drop", "write", "drop", "late write"]
+
+
+async def test_a_write_whose_caller_left_ends_before_the_next_of_its_ids_begins() -> None:
+    order, going_on = WriteOrder(), asyncio.Event()
+    stored: list[int] = []
+
+    async def slow(turn: Turn) -> None:
+        await going_on.wait()
+        stored.append(turn.version)
+        turn.took(["a"])
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await order.write(Write(AT, 1), ["a"], slow)
+    newer = asyncio.create_task(order.write(Write(AT, 2), ["a"], slow))
+    await asyncio.sleep(0)
+    going_on.set()
+    await newer
+    assert stored == [1, 2]
+
+
+async def test_a_caller_who_leaves_the_queue_keeps_nobody_waiting() -> None:
+    order, going_on = WriteOrder(), asyncio.Event()
+
+    async def slow(_: Turn) -> None:
+        await going_on.wait()
+
+    async def nothing() -> None: ...
+
+    first = asyncio.create_task(order.write(Write(AT, 1), ["a"], slow))
+    await asyncio.sleep(0)
+    for waiting in (order.write(Write(AT, 2), ["a"], slow), order.change(AT, nothing)):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await waiting
+    going_on.set()
+    await first
+    assert await take(order, 3, "a") == []
+
+
+async def test_what_is_forgotten_counts_as_newer_so_that_no_old_write_slips_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(write_order, "MOST_REMEMBERED", 10)
+    clock = Clock()
+    order = WriteOrder(clock)
+    for version in range(1, 41):
+        await take(order, version, f"d{version}")
+    assert await take(order, 5, "never seen") == ["never seen"]
+    assert await take(order, 35, "d36", "seldom") == ["d36"]
+    clock.now += 10_000.0
+    await take(order, 50, "a")
+    clock.now += 10_000.0
+    await take(order, 51, "a")
+    assert await take(order, 40, "b") == ["b"]
+
+
+async def test_a_removed_generation_leaves_nothing_behind() -> None:
+    order = WriteOrder()
+    await take(order, 10, "a")
+
+    async def drop() -> None:
+        order.forget(AT)
+
+    await order.change(AT, drop)
+    assert await take(order, 5, "a") == []
+    await order.change(AT, drop)
+    assert not order._memories
