@@ -1,7 +1,7 @@
 """A stand-in for a Qdrant server: the routes that we use, over the client's own in-process engine.
 
-`python -m tests.qdrant_double PORT` serves it, for trying DENSE_STORE=qdrant without a server. It stores in memory and
-searches exactly; it is no Qdrant, and what it passes still has to pass on one (tests/integration).
+`python -m tests.qdrant_double PORT [VERSION]` serves it, for trying DENSE_STORE=qdrant without a server. It stores in
+memory and searches exactly; it is no Qdrant, and what it passes still has to pass on one (tests/integration).
 """
 
 import sys
@@ -14,18 +14,31 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 from qdrant_client import AsyncQdrantClient, models
 
-VERSION = "1.16.0"
+VERSION = "1.17.0"
+# The routes of a collection that change points or their indexes, and what 1.16 says of a timeout there.
+CHANGES = (("PUT", "points"), ("POST", "points/delete"), ("PUT", "index"))
+NO_TIMEOUT = 'Format error in query parameters: invalid type: string "120", expected struct Duration'
 
 
-def qdrant_double(key: str | None = None) -> FastAPI:
-    """The app; with a `key`, requests without it get 401."""
+def qdrant_double(key: str | None = None, version: str = VERSION) -> FastAPI:
+    """The app; with a `key`, requests without it get 401.
+
+    `app.state.version` is the version that it gives itself, and may change meanwhile; `app.state.timeouts` collects
+    the timeouts that came with changes of points. Before 1.17 one of those is refused, as 1.16.3 does.
+    """
     app = FastAPI()
+    app.state.version = version
+    app.state.timeouts = []
     engine = AsyncQdrantClient(location=":memory:")
 
     @app.middleware("http")
     async def guarded(request: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
         if key is not None and request.headers.get("api-key") != key:
             return JSONResponse({"status": {"error": "Must provide an API key"}, "time": 0.0}, 401)
+        if "timeout" in request.query_params and (request.method, request.url.path.split("/", 3)[-1]) in CHANGES:
+            app.state.timeouts.append(request.query_params["timeout"])
+            if tuple(map(int, app.state.version.split(".")[:2])) < (1, 17):
+                return JSONResponse({"status": {"error": NO_TIMEOUT}, "time": 0.0}, 400)
         return await call_next(request)
 
     @app.exception_handler(ValueError)
@@ -38,7 +51,7 @@ def qdrant_double(key: str | None = None) -> FastAPI:
 
     @app.get("/")
     async def version() -> JSONResponse:
-        return JSONResponse({"title": "double", "version": VERSION})
+        return JSONResponse({"title": "double", "version": app.state.version})
 
     @app.get("/collections")
     async def collections() -> JSONResponse:
@@ -113,4 +126,6 @@ def qdrant_double(key: str | None = None) -> FastAPI:
 
 
 if __name__ == "__main__":
-    uvicorn.run(qdrant_double(), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
+    uvicorn.run(
+        qdrant_double(version=(*sys.argv, VERSION)[2]), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning"
+    )

@@ -1,5 +1,6 @@
 """The composition root of the dense service: the only file that knows which encoder and which store."""
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -19,6 +20,8 @@ from services.dense.routes import collection_router, document_router
 from services.dense.settings import Settings
 from services.vectorstore.store import VectorStore
 from services.vectorstore.write_order import WriteOrder
+
+logger = logging.getLogger(__name__)
 
 # Whose clients call at which path.
 WORDINGS: Wordings = {"/v1/embeddings": vendor_errors.openai, "/embed": vendor_errors.tei}
@@ -75,6 +78,8 @@ def build_app(settings: Settings) -> FastAPI:
             stack.push_async_callback(store.close)
             encoder = open_encoder(settings)
             stack.push_async_callback(encoder.close)
+            if not (check := await store.ready()).ok:
+                logger.warning("The store cannot be used yet: %s", check.detail)
             await encoder.encode_query("warm up", Deadline.after_ms(30_000))
 
             async def readiness() -> tuple[Check, ...]:

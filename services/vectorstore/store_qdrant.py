@@ -43,6 +43,7 @@ from services.vectorstore.qdrant_models import (
     published_at_of,
     stored_point,
 )
+from services.vectorstore.qdrant_version import SUPPORTED, AnsweringServer
 from services.vectorstore.stamps import refuse_another
 from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked, in_order, name_of
 from services.vectorstore.ties import settled
@@ -51,7 +52,6 @@ from services.vectorstore.ties import settled
 INDEXING_THRESHOLD_KB = 1_000
 HNSW = models.HnswConfigDiff(m=16, ef_construct=128, full_scan_threshold=INDEXING_THRESHOLD_KB)
 OPTIMIZERS = models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_KB)
-OLDEST_SERVER = (1, 16)  # the first with metadata on collections
 # How long another replica's change to what a generation is made of (dropped, begun anew) may go unseen.
 MADE_SECONDS = 5.0
 READY_SECONDS = 2.0
@@ -72,12 +72,16 @@ class QdrantServer:
 class QdrantStore:
     """Owns a client. A collection is `<prefix><generation>`, the published one has the alias `<prefix><name>`."""
 
-    engine = f"qdrant (client {importlib.metadata.version('qdrant-client')})"
-
     def __init__(self, client: AsyncQdrantClient, prefix: str = "") -> None:
         self._client = client
         self._prefix = prefix
         self._made: dict[str, tuple[float, Made]] = {}
+
+        async def ask() -> str:
+            with qdrant_errors("any"):
+                return (await client.info()).version
+
+        self._server = AnsweringServer(ask)
 
     @classmethod
     def connect(cls, server: QdrantServer, prefix: str) -> Self:
@@ -100,19 +104,22 @@ class QdrantStore:
         )
         return cls(client, prefix)
 
+    @property
+    def engine(self) -> str:
+        """With the version of the server that answered last, and of the client."""
+        client = importlib.metadata.version("qdrant-client")
+        return f"qdrant {self._server.last} (client {client})" if self._server.last else f"qdrant (client {client})"
+
     async def ready(self) -> Check:
         """Asks the server for its version."""
         try:
             async with asyncio.timeout(READY_SECONDS):
-                with qdrant_errors("any"):
-                    version = (await self._client.info()).version
+                version = await self._server.ask_again()
         except TimeoutError:
             return Check(name="store", ok=False, detail=f"Qdrant did not answer within {READY_SECONDS:g} s.")
         except ProblemError as error:
             return Check(name="store", ok=False, detail=error.detail)
-        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
-            return Check(name="store", ok=False, detail=f"Qdrant {version} is too old; 1.16 is the oldest that works.")
-        return Check(name="store", ok=True, detail=f"qdrant {version}")
+        return Check(name="store", ok=True, detail=f"qdrant {version.text}; {SUPPORTED}")
 
     async def generations(self) -> tuple[str, ...]:
         """Collections under our prefix that are named like generations, and that a service with our prefix made."""
@@ -131,6 +138,8 @@ class QdrantStore:
         """The collection with what it is made of as its metadata, then an index for each declared field."""
         self._made.pop(made.generation, None)
         collection = self._collection(made.generation)
+        async with self._within(made.generation):
+            await self._server.version()
         # Another replica may be making the same one just now; what it is made of is compared below all the same.
         with contextlib.suppress(Conflict):
             async with self._within(made.generation) as seconds:
@@ -196,7 +205,8 @@ class QdrantStore:
         dimension = (await self.made(generation)).dimension
         batch = [point_struct(point, dimension) for point in points]
         async with self._within(generation) as seconds:
-            await self._client.upsert(self._collection(generation), batch, wait=True, timeout=seconds)
+            stop = seconds if (await self._server.version()).stops_writes else None
+            await self._client.upsert(self._collection(generation), batch, wait=True, timeout=stop)
 
     async def delete(self, generation: str, ids: Sequence[str]) -> int:
         """Counts what is there, then removes it."""
@@ -204,8 +214,9 @@ class QdrantStore:
         if present:
             points: list[models.ExtendedPointId] = [str(point_id(one)) for one in present]
             async with self._within(generation) as seconds:
+                stop = seconds if (await self._server.version()).stops_writes else None
                 await self._client.delete(
-                    self._collection(generation), models.PointIdsList(points=points), wait=True, timeout=seconds
+                    self._collection(generation), models.PointIdsList(points=points), wait=True, timeout=stop
                 )
         return len(present)
 
@@ -350,6 +361,8 @@ class QdrantStore:
                 except ProblemError as error:
                     if error.status == 404:
                         self._made.pop(generation, None)
+                    if error.status in (502, 503):
+                        self._server.forget()
                     raise
         except TimeoutError as error:
             raise DeadlineExceeded("Qdrant did not answer within X-Deadline-Ms; send a larger one.") from error

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import httpx
@@ -15,7 +15,7 @@ import uvicorn
 
 from services.dense.app import build_app
 from services.dense.settings import Settings
-from tests.qdrant_double import qdrant_double
+from tests.qdrant_double import VERSION, qdrant_double
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect", "ignore:Api key is used with an insec")
@@ -28,8 +28,8 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def serving(port: int, key: str | None = None) -> AsyncIterator[None]:
-    server = uvicorn.Server(uvicorn.Config(qdrant_double(key), host="127.0.0.1", port=port, log_config=None))
+async def serving(port: int, key: str | None = None, version: str = VERSION) -> AsyncIterator[None]:
+    server = uvicorn.Server(uvicorn.Config(qdrant_double(key, version), host="127.0.0.1", port=port, log_config=None))
     running = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
@@ -65,7 +65,7 @@ async def test_it_starts_without_its_server_and_recovers_by_itself() -> None:
         assert (await client.get("/livez")).status_code == 200
         async with serving(port):
             assert (await client.get("/readyz")).json()["checks"][0] == {
-                "name": "store", "ok": True, "detail": "qdrant 1.16.0",
+                "name": "store", "ok": True, "detail": "qdrant 1.17.0; 1.16 and newer are supported",
             }  # fmt: skip
             assert (await ask(client)).status_code == 404
             await client.put("/v1/collections/notes@1", json={})
@@ -79,6 +79,24 @@ async def test_it_starts_without_its_server_and_recovers_by_itself() -> None:
             assert [hit["id"] for hit in (await ask(client)).json()["hits"]] == ["a", "b"]
         assert (await ask(client)).status_code == 503
         assert (await client.get("/readyz")).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("1.16.3", "Qdrant 1.16.3 answers; 1.16 and newer are supported."),
+        ("1.15.5", "is too old"),
+        (None, "QDRANT_URL"),
+    ],
+)
+async def test_the_start_says_which_server_answers_or_why_none_can_be_used(
+    caplog: pytest.LogCaptureFixture, version: str | None, said: str
+) -> None:
+    port = free_port()
+    with caplog.at_level("INFO"):
+        async with serving(port, version=version) if version else nullcontext(), dense(port):
+            pass
+    assert any(said in record.getMessage() for record in caplog.records if record.name.startswith("services."))
 
 
 async def test_the_key_opens_the_server() -> None:

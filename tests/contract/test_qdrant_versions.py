@@ -1,0 +1,147 @@
+"""The Qdrant store on servers of several versions: what each can do, which one answered, and which is too old."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from qdrant_client import AsyncQdrantClient
+
+from services.chassis.errors import Unavailable, UpstreamFailed
+from services.vectorstore import qdrant_version
+from services.vectorstore.store_qdrant import QdrantStore
+from tests.contract.vector_store import MADE, VectorStoreSuite, axis, point
+from tests.qdrant_double import qdrant_double
+
+pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
+
+
+def store_over(transport: httpx.AsyncBaseTransport) -> QdrantStore:
+    return QdrantStore(AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False))
+
+
+class TestOn116(VectorStoreSuite):
+    """Every promise, on a server that refuses a timeout with what changes points."""
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[QdrantStore]:
+        store = store_over(httpx.ASGITransport(app=qdrant_double(version="1.16.3")))
+        yield store
+        await store.close()
+
+
+@pytest.fixture
+def server() -> FastAPI:
+    return qdrant_double()
+
+
+@pytest.fixture
+async def store(server: FastAPI) -> AsyncIterator[QdrantStore]:
+    store = store_over(httpx.ASGITransport(app=server))
+    yield store
+    await store.close()
+
+
+async def test_a_server_that_can_stop_a_write_is_told_when(server: FastAPI, store: QdrantStore) -> None:
+    await store.create(MADE)
+    await store.upsert("notes@1", [point("a", axis(1.0))])
+    await store.delete("notes@1", ["a"])
+    assert server.state.timeouts == ["10", "10"]
+
+
+async def test_a_server_that_is_replaced_by_an_older_one_is_written_to_again(
+    server: FastAPI, store: QdrantStore
+) -> None:
+    await store.create(MADE)
+    await store.upsert("notes@1", [point("a", axis(1.0))])
+    server.state.version = "1.16.3"
+    with pytest.raises(UpstreamFailed, match="expected struct Duration"):
+        await store.upsert("notes@1", [point("b", axis(1.0))])
+    await store.upsert("notes@1", [point("b", axis(1.0))])
+    assert (await store.counts("notes@1")).documents == 2
+
+
+async def test_a_server_that_is_updated_meanwhile_is_told_again_when_to_stop(
+    server: FastAPI, store: QdrantStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qdrant_version, "VERSION_SECONDS", 0.0)
+    server.state.version = "1.16.3"
+    await store.create(MADE)
+    await store.upsert("notes@1", [point("a", axis(1.0))])
+    assert server.state.timeouts == []
+    server.state.version = "1.18.1"
+    await store.upsert("notes@1", [point("b", axis(1.0))])
+    assert server.state.timeouts == ["10"]
+
+
+async def test_a_server_that_is_too_old_is_refused_in_one_sentence_and_nothing_is_made_there(
+    server: FastAPI, store: QdrantStore
+) -> None:
+    server.state.version = "1.15.5"
+    ready = await store.ready()
+    assert not ready.ok
+    assert ready.detail == "Qdrant 1.15.5 at QDRANT_URL is too old: 1.16 and newer are supported, so update it."
+    with pytest.raises(UpstreamFailed, match=r"1\.15\.5 at QDRANT_URL is too old"):
+        await store.create(MADE)
+    assert await store.generations() == ()
+
+
+async def test_a_server_that_is_replaced_by_one_that_is_too_old_is_not_written_to(
+    server: FastAPI, store: QdrantStore
+) -> None:
+    await store.create(MADE)
+    await store.upsert("notes@1", [point("a", axis(1.0))])
+    server.state.version = "1.15.5"
+    assert not (await store.ready()).ok
+    for change in (store.upsert("notes@1", [point("b", axis(1.0))]), store.delete("notes@1", ["a"])):
+        with pytest.raises(UpstreamFailed, match=r"1\.15\.5 at QDRANT_URL is too old"):
+            await change
+    assert (await store.counts("notes@1")).documents == 1
+
+
+async def test_an_old_server_that_is_updated_is_taken_without_a_restart(server: FastAPI, store: QdrantStore) -> None:
+    server.state.version = "1.15.5"
+    assert not (await store.ready()).ok
+    server.state.version = "1.17.1"
+    assert (await store.ready()).ok
+    await store.create(MADE)
+
+
+async def test_the_engine_names_the_version_that_answered(server: FastAPI, store: QdrantStore) -> None:
+    assert store.engine.startswith("qdrant (client ")
+    server.state.version = "1.16.3"
+    ready = await store.ready()
+    assert (ready.ok, ready.detail) == (True, "qdrant 1.16.3; 1.16 and newer are supported")
+    assert store.engine.startswith("qdrant 1.16.3 (client ")
+
+
+@pytest.mark.parametrize("nonsense", ["dev", "", "1"])
+async def test_a_server_without_a_version_is_refused_and_nothing_is_raised(
+    server: FastAPI, store: QdrantStore, nonsense: str
+) -> None:
+    server.state.version = nonsense
+    ready = await store.ready()
+    assert not ready.ok
+    assert "gives no version" in ready.detail
+
+
+async def test_a_server_that_is_away_is_unavailable_whatever_its_version_was() -> None:
+    away = False
+    double = httpx.ASGITransport(app=qdrant_double())
+
+    class Cable(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if away:
+                raise httpx.ConnectError("refused", request=request)
+            return await double.handle_async_request(request)
+
+    store = store_over(Cable())
+    await store.create(MADE)
+    away = True
+    for _ in range(2):  # with the version known, and without
+        with pytest.raises(Unavailable):
+            await store.upsert("notes@1", [point("a", axis(1.0))])
+    assert not (await store.ready()).ok
+    away = False
+    await store.upsert("notes@1", [point("a", axis(1.0))])
+    await store.close()
