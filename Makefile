@@ -1,10 +1,8 @@
 # The front door: `make` lists the targets. CI calls only these.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-PYTHON ?= python3.11
-ifeq (,$(shell command -v $(PYTHON) 2>/dev/null))
-PYTHON := python3
-endif
+# The interpreter of .venv; empty: the newest that fits (deploy/environment.sh).
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 # ranx compiles with numba: keep what it compiled. Threads: one per worker, never all cores in every process.
@@ -17,19 +15,22 @@ export ENGINE LEXICAL DENSE DATASET PIPELINES PRESET QUERIES DEPTH
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(VENV)/.installed: pyproject.toml requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Python 3.11 is needed, this is %s: set PYTHON=/path/to/python3.11" % sys.version.split()[0])'
-	@echo "Setting up $(VENV) (once) ..."
-	@$(PYTHON) -m venv $(VENV)
+# Looked at every time, because PYTHON= may name another one and an upgrade of the system may have removed it.
+.PHONY: FORCE
+$(VENV)/.python: FORCE
+	@deploy/environment.sh $(VENV) "$(PYTHON)"
+
+$(VENV)/.installed: pyproject.toml requirements.lock $(VENV)/.python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -o '^uv==[0-9.]*' requirements.lock)"
 	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes --requirement requirements.lock
 	@touch $@
 
 .PHONY: install
-install: $(VENV)/.installed ## set up .venv with everything that runs and tests this project
+install: $(VENV)/.installed ## set up .venv with everything that runs and tests this project [PYTHON=]
 
 .PHONY: lock
-RESOLVE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
+# One version of a package for every Python (`fewest`): the newest numpy for each would be another set of figures on each.
+RESOLVE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-header --no-annotate --quiet
 lock: $(VENV)/.installed ## resolve the newest allowed versions into requirements.lock (and the GPU images' lock)
 	$(RESOLVE) --upgrade $(addprefix --extra ,lexical dense reranker gateway evaluator cpu openvino models local dev) \
 		--output-file requirements.lock
@@ -80,7 +81,7 @@ PEERS := .cache/peers-venv
 UV_PEERS = $(BIN)/uv pip install --python $(PEERS)/bin/python --require-hashes
 $(PEERS)/.installed: services/reranker/bench/peers.txt services/reranker/bench/peers-unsorted.txt $(VENV)/.installed
 	@echo "Setting up $(PEERS) (once; torch brings 5 GB of CUDA libraries) ..."
-	@$(PYTHON) -m venv --clear $(PEERS)
+	@$(BIN)/python -m venv --clear $(PEERS)
 	@$(UV_PEERS) --requirement services/reranker/bench/peers.txt
 	@$(UV_PEERS) --no-deps --target $(PEERS)/unsorted --requirement services/reranker/bench/peers-unsorted.txt
 	@touch $@
