@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
 export TOKENIZERS_PARALLELISM := false
 # What a person writes behind `make demo` and `make up`.
-export ENGINE LEXICAL DENSE DATASET PIPELINES PRESET QUERIES DEPTH
+export ENGINE LEXICAL DENSE STACK DATASET PIPELINES PRESET QUERIES DEPTH
 
 .PHONY: help
 help: ## list the targets
@@ -46,15 +46,15 @@ demo: models ## five pipelines over a collection, measured [DATASET= PIPELINES= 
 	@$(BIN)/python -m deploy.local demo
 
 .PHONY: up
-up: models ## start every process and serve the collection `demo` [LEXICAL= DENSE= ENGINE= GATEWAY_PORT= ...]
+up: models ## start every process and serve the collection `demo` [LEXICAL= DENSE= ENGINE= STACK= GATEWAY_PORT= ...]
 	@$(BIN)/python -m deploy.local up
 
 .PHONY: down
-down: $(VENV)/.installed ## end what `make up` started; its data stays
+down: $(VENV)/.installed ## end what `make up` started; its data stays [STACK=]
 	@$(BIN)/python -m deploy.local down
 
 .PHONY: logs
-logs: $(VENV)/.installed ## follow the logs of `make up`
+logs: $(VENV)/.installed ## follow the logs of `make up` [STACK=]
 	@$(BIN)/python -m deploy.local logs
 
 .PHONY: elasticsearch

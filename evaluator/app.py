@@ -10,6 +10,7 @@ from evaluator.jobs import Jobs
 from evaluator.routes import experiment_routes
 from evaluator.settings import Settings
 from services.chassis.app import create_app
+from services.chassis.environment import read_or_exit
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.serve import serve
@@ -37,5 +38,5 @@ def build_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = N
 
 def main() -> None:
     """Serves until a signal ends the process."""
-    settings = Settings()
+    settings = read_or_exit(Settings)
     serve("evaluator", build_app(settings), settings)

@@ -9,7 +9,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from deploy.local.choices import DEFAULT_PORTS, ROOT
+from deploy.local.choices import ROOT
+from deploy.local.ports import DEFAULT_PORTS
 
 
 def free_ports(count: int) -> list[int]:
@@ -47,6 +48,13 @@ class Clone:
         return subprocess.run(
             [sys.executable, "-m", "deploy.local", command],
             cwd=self.root, env=environment, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+    def evaluator(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Runs the evaluator's command line on this stack."""
+        return subprocess.run(
+            [sys.executable, "-m", "evaluator", *words], cwd=self.root,
+            env={**os.environ, "GATEWAY_URL": self.gateway}, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
 
     def search(self, pipeline: object, query: str = "wheel bent after a crash", of: str = "demo") -> dict[str, object]:

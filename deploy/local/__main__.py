@@ -12,14 +12,15 @@ from pathlib import Path
 
 from deploy.elasticsearch.install import install
 from deploy.elasticsearch.problem import SetupProblem
-from deploy.local import supervision
-from deploy.local.choices import ROOT, Choices, choose, taken
+from deploy.local import record, supervision
+from deploy.local.checks import expect_startable, unknown
+from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
 from deploy.local.footprint import footprints, table, write
+from deploy.local.ports import remember, taken
 from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_until_ready
-
-UP = ROOT / ".data" / "up"
-DEMO = ROOT / ".data" / "demo"
+from deploy.local.served import lacking, reread_pipelines
+from deploy.local.stacks import DEMO, Stack, asked_for, others_up
 
 
 def say(text: str) -> None:
@@ -35,7 +36,10 @@ def evaluator(choices: Choices, *arguments: str) -> int:
 
 
 def launch(choices: Choices) -> None:
-    """Starts everything and waits until it is ready; on failure nothing is left running."""
+    """Checks everything, starts it and waits until it is ready; on failure nothing is left running."""
+    for line in remarks(choices):
+        say(line)
+    expect_startable({**os.environ, **choices.environment()}, choices.ports)
     busy = [f"{process} ({port})" for process, port in choices.ports.items() if taken(port)]
     if busy:
         names = " and ".join(name.split(" ")[0].upper() + "_PORT" for name in busy)
@@ -53,36 +57,61 @@ def launch(choices: Choices) -> None:
         raise
 
 
+def remarks(choices: Choices) -> Iterator[str]:
+    """What the environment asks for that is not simply passed on, a line each."""
+    for name, backend in choices.backends.items():
+        instead = "" if name not in OWN_BACKENDS else f", so no {name} service is started here"
+        yield f"GATEWAY_BACKENDS: {name} ({backend.family}) is at {backend.url}{instead}."
+    if choices.unused:
+        yield f"A demo has ports and directories of its own; not used: {', '.join(choices.unused)}."
+    for name in unknown(os.environ):
+        yield f"{name} is no setting (all of them are in .env.example); not used."
+
+
 def up() -> int:
-    """Starts the stack, or finds that it runs; serves the demo's collection; returns when it can be searched."""
-    with alone(UP, "Another `make up` is at work in this checkout: wait until it has ended."):
-        choices = choose(os.environ, UP, own_ports=False)
-        record = UP / "chosen.json"
-        if supervision.pid(UP) is not None:
-            if record.read_text() != choices.chosen:
-                raise StackProblem("The stack is up with other choices of engines or ports: `make down` first.")
-            say("The stack is up already (`make down` ends it).")
-            return 0
-        launch(choices)
-        record.write_text(choices.chosen)
-        if evaluator(choices, "ingest", "--collection", "demo"):
-            supervision.stop(UP)
-            raise StackProblem("The demo's collection could not be loaded (see above); the stack was stopped.")
-    say(f"Ready: {choices.url('gateway')} serves the collection `demo`. Logs: make logs. End: make down.")
+    """Starts a stack, or finds that it runs; serves the demo's collection; returns when it can be searched."""
+    stack = asked_for(os.environ)
+    with alone(
+        stack.directory, f"Another `{stack.command('up')}` is at work in this checkout: wait until it has ended."
+    ):
+        choices = choose(os.environ, stack.directory, own_ports=False, name=stack.name)
+        if supervision.pid(stack.directory) is not None:
+            record.expect_same(choices, os.environ, stack)
+            say(f"The stack is up already (`{stack.command('down')}` ends it). {reread_pipelines(choices)}")
+        else:
+            start(choices, stack)
+            say(f"Ready: {choices.url('gateway')} serves the collection `demo`.")
+        for line in lacking(choices, os.environ):
+            say(line)
+    say(f"Logs: {stack.command('logs')}. End: {stack.command('down')}.")
     return 0
 
 
+def start(choices: Choices, stack: Stack) -> None:
+    """Starts a stack and loads the demo's collection; on failure nothing is left running."""
+    launch(choices)
+    record.write(choices, os.environ)
+    remember(stack.directory, choices.ports)
+    if evaluator(choices, "ingest", "--collection", "demo"):
+        supervision.stop(stack.directory)
+        raise StackProblem("The demo's collection could not be loaded (see above); the stack was stopped.")
+
+
 def down() -> int:
-    """Ends the stack; what it serves stays on disk."""
-    say("The stack has ended; its data stays." if supervision.stop(UP) else "The stack is not up.")
+    """Ends a stack; what it serves stays on disk."""
+    stack = asked_for(os.environ)
+    say("The stack has ended; its data stays." if supervision.stop(stack.directory) else "The stack is not up.")
+    for other in others_up(stack):
+        say(f"Still up: `{other.command('down')}` ends it.")
     return 0
 
 
 def logs() -> int:
     """Follows the logs of all processes."""
-    files = sorted(str(file) for file in (UP / "logs").glob("*.log"))
+    stack = asked_for(os.environ)
+    files = sorted(str(file) for file in (stack.directory / "logs").glob("*.log"))
     if not files:
-        raise StackProblem("There are no logs yet: `make up` starts the stack.")
+        raise StackProblem(f"There are no logs yet: `{stack.command('up')}` starts the stack.")
     os.execvp("tail", ["tail", "-n", "20", "-F", *files])
 
 
@@ -107,7 +136,7 @@ def tell_footprints(choices: Choices) -> None:
     found = footprints(supervisor, list(supervision.processes(choices))) if supervisor else []
     if found:
         sys.stdout.write(f"\n{table(found)}\n")
-        newest = ROOT / ".runs" / "latest"
+        newest = ROOT / (os.environ.get("EVALUATOR_RUNS") or ".runs") / "latest"
         if newest.is_dir():
             write(found, newest / "processes.json")
 

@@ -1,60 +1,71 @@
-"""What the caller chose: which engines, which ports, which directory. Decided once, before anything starts."""
+"""What the caller chose: which engines, which ports, which directories. Decided once, before anything starts."""
 
 import json
-import socket
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
+from deploy.local.ports import DEFAULT_PORTS, HOST, Reserved, block_of, host_of
 from deploy.local.problem import StackProblem
+from gateway.settings import BackendAddress, Family
+from services.contracts.base import Name
 
 ROOT = Path(__file__).resolve().parents[2]
-HOST = "127.0.0.1"
-DEFAULT_PORTS = {"gateway": 8000, "lexical": 8001, "dense": 8002, "reranker": 8003, "evaluator": 8009}
+# The processes that a backend of the same name in GATEWAY_BACKENDS takes the place of.
+OWN_BACKENDS: tuple[Family, ...] = ("lexical", "dense", "reranker")
+_BACKENDS = TypeAdapter(dict[Name, BackendAddress])
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """One stack: its directory, a port for each process, and the environment that all of them get."""
+    """One stack: its directories, a port for each process that it starts, and the environment that all of them get."""
 
     directory: Path
+    name: str  # as STACK gives it; empty for the one without a name and for the demo's
     lexical: str  # edge | elasticsearch
     dense: str  # edge | qdrant
     ports: Mapping[str, int]
     elasticsearch_url: str | None  # None: we start one, if lexical wants it
     prefix: str  # of names on servers that this stack shares with others
+    dense_prefix: str
+    lexical_directory: str
+    dense_directory: str
+    backends: Mapping[str, BackendAddress]  # those of the environment, beside the stack's own or in their place
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    arenas: str = "2"
+    unused: tuple[str, ...] = ()  # settings of the environment that this stack decides for itself
 
     @property
     def starts_elasticsearch(self) -> bool:
         """Whether a server of our own belongs to this stack."""
-        return self.lexical == "elasticsearch" and self.elasticsearch_url is None
-
-    @property
-    def chosen(self) -> str:
-        """What the caller decided, for comparison with a stack that runs (the port of our Elasticsearch is free)."""
-        ports = {process: port for process, port in self.ports.items() if process != "elasticsearch"}
-        return json.dumps([self.lexical, self.dense, ports, self.elasticsearch_url])
+        return "elasticsearch" in self.ports
 
     def url(self, process: str) -> str:
         """Where a process of this stack listens."""
-        return f"http://{HOST}:{self.ports[process]}"
+        return f"http://{self.hosts.get(process, host_of({}, process))}:{self.ports[process]}"
 
     def environment(self) -> dict[str, str]:
         """The settings by which the processes of this stack find their engines, their directories and one another."""
+        addresses = {
+            name: BackendAddress(family=name, url=self.url(name)) for name in OWN_BACKENDS if name in self.ports
+        }
+        # The stack's own come first: the first one of family lexical is the document store.
+        known = {name: self.backends.get(name) or addresses[name] for name in OWN_BACKENDS}
         own = {
             "LEXICAL_ENGINE": self.lexical,
-            "LEXICAL_DIRECTORY": str(self.directory / "lexical"),
+            "LEXICAL_DIRECTORY": self.lexical_directory,
             "LEXICAL_INDEX_PREFIX": self.prefix,
             "DENSE_STORE": self.dense,
-            "DENSE_DIRECTORY": str(self.directory / "dense"),
-            "DENSE_PREFIX": f"{self.prefix}dense.",
+            "DENSE_DIRECTORY": self.dense_directory,
+            "DENSE_PREFIX": self.dense_prefix,
             "GATEWAY_URL": self.url("gateway"),
-            "GATEWAY_BACKENDS": json.dumps(
-                {name: {"family": name, "url": self.url(name)} for name in ("lexical", "dense", "reranker")}
-            ),
+            "GATEWAY_BACKENDS": _BACKENDS.dump_json(known | dict(self.backends)).decode(),
         }
         # glibc keeps an arena a thread; two keep a process with both models at 387 MB instead of 446, for the same CPU.
-        own["MALLOC_ARENA_MAX"] = "2"
+        own["MALLOC_ARENA_MAX"] = self.arenas
         own |= {
             f"{process.upper()}_PORT": str(port) for process, port in self.ports.items() if process != "elasticsearch"
         }
@@ -63,30 +74,100 @@ class Choices:
         return own
 
 
-def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool) -> Choices:
-    """Reads ENGINE, LEXICAL, DENSE, QDRANT_URL, ELASTICSEARCH_URL and the ports. Raises StackProblem.
+def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, name: str = "") -> Choices:
+    """Reads the choices and the settings that a stack must agree on. Raises StackProblem, with the variable's name.
 
-    `own_ports` takes free ports in place of the settable ones, so that a demo runs beside `make up`.
+    `own_ports` takes free ports and directories of its own in place of the settable ones, so that a demo runs beside
+    `make up`. `name` is that of a stack beside the one without a name.
     """
     engine = _one_of(environment, "ENGINE", ("embedded", "server"), "embedded")
     servers = engine == "server"
-    lexical = _one_of(environment, "LEXICAL", ("edge", "elasticsearch"), "elasticsearch" if servers else "edge")
-    dense = _one_of(environment, "DENSE", ("edge", "qdrant"), "qdrant" if servers else "edge")
+    lexical = _engine(environment, "LEXICAL", "LEXICAL_ENGINE", ("edge", "elasticsearch"), servers)
+    dense = _engine(environment, "DENSE", "DENSE_STORE", ("edge", "qdrant"), servers)
     if dense == "qdrant" and not environment.get("QDRANT_URL"):
         raise StackProblem(
             "DENSE=qdrant needs a Qdrant server: set QDRANT_URL to its address (`docker run -p 6333:6333 qdrant/qdrant`"
             " puts one at http://127.0.0.1:6333), or leave DENSE out to use the embedded engine; nothing was started."
         )
     elasticsearch_url = environment.get("ELASTICSEARCH_URL") or None
-    # A demo must not publish its collections over those of `make up` when both use one server.
-    prefix = environment.get("LEXICAL_INDEX_PREFIX", "") + ("demo-" if own_ports else "")
+    backends = _backends(environment)
+    hosts = {process: host_of(environment, process) for process in DEFAULT_PORTS}
+    started = [process for process in DEFAULT_PORTS if process not in backends]
+    defaults = block_of(directory) if name else DEFAULT_PORTS
     ports: dict[str, int] = {}
-    with _Reserved() as reserved:
-        for process, default in DEFAULT_PORTS.items():
-            ports[process] = reserved.free() if own_ports else _port(environment, f"{process.upper()}_PORT", default)
-        if lexical == "elasticsearch" and elasticsearch_url is None:
+    with Reserved() as reserved:
+        for process in started:
+            variable = f"{process.upper()}_PORT"
+            ports[process] = reserved.free() if own_ports else _port(environment, variable, defaults[process])
+        if lexical == "elasticsearch" and elasticsearch_url is None and "lexical" in started:
             ports["elasticsearch"] = reserved.free()
-    return Choices(directory, lexical, dense, ports, elasticsearch_url, prefix)
+    decided = _decided_by_itself(environment) if own_ports else ()
+    if not own_ports:
+        _expect_gateway(environment, f"http://{hosts['gateway']}:{ports['gateway']}")
+    # What two stacks publish on one server must not meet.
+    own_names = "demo-" if own_ports else f"{name}-" if name else ""
+    prefix = environment.get("LEXICAL_INDEX_PREFIX", "") + own_names
+    asked = environment.get("DENSE_PREFIX")
+    kept = {} if own_ports else environment
+    return Choices(
+        directory=directory,
+        name=name,
+        lexical=lexical,
+        dense=dense,
+        ports=ports,
+        elasticsearch_url=elasticsearch_url,
+        prefix=prefix,
+        dense_prefix=own_names + asked if asked else f"{prefix}dense.",
+        lexical_directory=kept.get("LEXICAL_DIRECTORY") or str(directory / "lexical"),
+        dense_directory=kept.get("DENSE_DIRECTORY") or str(directory / "dense"),
+        backends=backends,
+        hosts=hosts,
+        arenas=environment.get("MALLOC_ARENA_MAX") or "2",
+        unused=decided,
+    )
+
+
+def _engine(environment: Mapping[str, str], short: str, setting: str, allowed: tuple[str, str], servers: bool) -> str:
+    """The engine of a service: by the choice of `make`, or by the service's own setting, which must not differ."""
+    one, other = environment.get(short), environment.get(setting)
+    if one and other and one != other:
+        raise StackProblem(f"{short}={one} and {setting}={other} contradict each other: leave one of them out.")
+    return _one_of(environment, short if one else setting, allowed, allowed[servers])
+
+
+def _backends(environment: Mapping[str, str]) -> dict[str, BackendAddress]:
+    """Those of GATEWAY_BACKENDS that are not the stack's own at their usual addresses, as .env.example lists them."""
+    try:
+        given = _BACKENDS.validate_python(json.loads(environment.get("GATEWAY_BACKENDS") or "{}"))
+    except json.JSONDecodeError as error:
+        raise StackProblem(f"GATEWAY_BACKENDS is no JSON: {error}.") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise StackProblem(f"GATEWAY_BACKENDS.{'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+    usual: dict[str, str] = {
+        name: f"http://{host_of(environment, name)}:{_port(environment, f'{name.upper()}_PORT', DEFAULT_PORTS[name])}"
+        for name in OWN_BACKENDS
+    }
+    return {name: backend for name, backend in given.items() if usual.get(name) != _local(backend.url)}
+
+
+def _expect_gateway(environment: Mapping[str, str], url: str) -> None:
+    given = environment.get("GATEWAY_URL")
+    if given and _local(given) != url:
+        raise StackProblem(
+            f"GATEWAY_URL={given} is not the gateway of this stack, which would be at {url}: unset it, or choose "
+            "the address with GATEWAY_HOST and GATEWAY_PORT."
+        )
+
+
+def _local(url: str) -> str:
+    return re.sub(r"//localhost\b", f"//{HOST}", url).rstrip("/")
+
+
+def _decided_by_itself(environment: Mapping[str, str]) -> tuple[str, ...]:
+    own = ["GATEWAY_URL", "LEXICAL_DIRECTORY", "DENSE_DIRECTORY"]
+    own += [f"{process.upper()}_PORT" for process in DEFAULT_PORTS]
+    return tuple(variable for variable in own if environment.get(variable))
 
 
 def _one_of(environment: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
@@ -101,30 +182,3 @@ def _port(environment: Mapping[str, str], name: str, default: int) -> int:
     if not value.isdigit() or not 1 <= int(value) <= 65_535:
         raise StackProblem(f"{name}={value} is no port: take a number from 1 to 65535.")
     return int(value)
-
-
-class _Reserved:
-    """Holds the free ports that it gave out until all are chosen, so that no two are the same."""
-
-    def __init__(self) -> None:
-        self._sockets: list[socket.socket] = []
-
-    def __enter__(self) -> "_Reserved":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for held in self._sockets:
-            held.close()
-
-    def free(self) -> int:
-        held = socket.socket()
-        held.bind((HOST, 0))
-        self._sockets.append(held)
-        return int(held.getsockname()[1])
-
-
-def taken(port: int) -> bool:
-    """Whether something already listens on a port of this machine."""
-    with socket.socket() as probe:
-        probe.settimeout(0.5)
-        return probe.connect_ex((HOST, port)) == 0

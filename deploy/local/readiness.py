@@ -13,13 +13,13 @@ from deploy.local.problem import StackProblem
 # Elasticsearch takes 12 s on a quiet machine; a busy one with two cores took ten times as long.
 READY_WITHIN_S = 240.0
 # A local address is asked directly, whatever http_proxy says.
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def not_ready(url: str) -> str | None:
     """Why the process at `url` is not ready; None when it is."""
     try:
-        with _direct.open(f"{url}/readyz", timeout=5):
+        with direct.open(f"{url}/readyz", timeout=5):
             return None
     except urllib.error.HTTPError as error:
         try:
@@ -32,7 +32,7 @@ def not_ready(url: str) -> str | None:
 
 
 def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
-    """Returns once every process is ready. Raises StackProblem with the end of its log when one gives up."""
+    """Returns once every process is ready. Raises StackProblem with the end of its log when one ends."""
     start = last_said = time.monotonic()
     waiting = [process for process in choices.ports if process != "elasticsearch"]
     while True:
@@ -40,7 +40,7 @@ def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
         waiting = [process for process, reason in reasons.items() if reason is not None]
         if not waiting:
             return
-        dead = supervision.gave_up(choices.directory)
+        dead = supervision.failed_start(choices.directory)
         if dead is not None:
             raise StackProblem(f"{dead} does not start. Its log ends with:\n{_tail(choices, dead)}")
         if supervision.pid(choices.directory) is None:

@@ -1,6 +1,7 @@
 """The supervisor: one process that starts the others from the Procfile, restarts the dead, and ends them all."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -24,7 +25,7 @@ def processes(choices: Choices) -> Iterator[tuple[str, list[str]]]:
         yield "elasticsearch", [sys.executable, *f"-m deploy.elasticsearch run --port {port} --data".split(), str(data)]
     for line in PROCFILE.read_text(encoding="utf-8").splitlines():
         name, _, command = line.partition(":")
-        if command:
+        if command and name in choices.ports:
             words = shlex.split(command)
             yield name, [sys.executable, *words[1:]] if words[0] == "python" else words
 
@@ -89,12 +90,17 @@ def pid(directory: Path) -> int | None:
     return number
 
 
-def gave_up(directory: Path) -> str | None:
-    """The process that the supervisor stopped restarting, if any."""
+def failed_start(directory: Path) -> str | None:
+    """The first process that ended by itself with a status of failure since the supervisor started, if any.
+
+    While the stack starts, that is a fault that it has told in its log: starting it again changes nothing. One that a
+    signal ended is started again, and named here once the supervisor has given it up.
+    """
     log = directory / "logs" / "supervisord.log"
     for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
-        if "entered FATAL state" in line:
-            return line.split("gave up: ")[1].split(" ")[0]
+        found = re.search(r"exited: (\S+) \(exit status [1-9]\d*; not expected\)|gave up: (\S+) entered FATAL", line)
+        if found:
+            return found[1] or found[2]
     return None
 
 

@@ -9,7 +9,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class ServiceSettings(BaseSettings):
     """Read once, in `__main__`, from the environment; passed down from there."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore")
+    # A variable that is set but empty, as compose files and copies of .env.example leave them, means: not given.
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(ge=0, le=65_535, description="Port to listen on.")

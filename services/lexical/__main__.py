@@ -1,9 +1,10 @@
 """Starts the lexical service: `python -m services.lexical`."""
 
+from services.chassis.environment import read_or_exit
 from services.chassis.serve import serve
 from services.lexical.app import build_app
 from services.lexical.settings import Settings
 
 if __name__ == "__main__":
-    settings = Settings()
+    settings = read_or_exit(Settings)
     serve("lexical", build_app(settings), settings)

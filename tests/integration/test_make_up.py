@@ -1,17 +1,24 @@
 """`make up` and `make down` in a clone of this checkout: real processes, supervised, on free ports."""
 
+import json
 import os
+import re
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from deploy.local.choices import ROOT
-from tests.clone import Clone
+from deploy.local.ports import DEFAULT_PORTS
+from tests.clone import Clone, free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -23,6 +30,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
     clone = Clone(tmp_path_factory.mktemp("clone"))
     yield clone
     clone.local("down")
+    clone.local("down", STACK="second")
 
 
 def test_a_stack_comes_up_searchable_restarts_its_dead_and_keeps_what_it_serves(clone: Clone) -> None:
@@ -82,3 +90,111 @@ def test_elasticsearch_without_java_is_one_sentence(clone: Clone, tmp_path: Path
     assert refused.returncode == 1
     assert "JDK" in refused.stderr
     assert "nothing was started" in refused.stderr
+
+
+def test_a_fault_in_a_pipeline_or_a_setting_is_told_at_once_and_nothing_is_started(clone: Clone) -> None:
+    file = clone.root / "gateway" / "pipelines" / "mine.yaml"
+    file.write_text("name: mine\nstages: [{kind: retrieve, backend: lexcial}]\n")
+    began = time.monotonic()
+    refused = clone.local("up", RERANKER_THREADS="none")
+    file.unlink()
+    assert refused.returncode == 1
+    assert "mine.yaml: stage 'retrieve-1': no backend 'lexcial'" in refused.stderr
+    assert "RERANKER_THREADS: Input should be a valid integer" in refused.stderr
+    assert "waiting for" not in refused.stderr
+    assert time.monotonic() - began < 20  # 31 s on a quiet machine, before
+    with pytest.raises(OSError, match="refused"):
+        clone.search("bm25")
+
+
+def test_a_process_that_cannot_start_is_told_of_when_it_ends_for_the_first_time(clone: Clone) -> None:
+    (clone.root / "a-file").write_text("")
+    refused = clone.local("up", LEXICAL_DIRECTORY="a-file/lexical")
+    assert refused.returncode == 1
+    assert "lexical does not start. Its log ends with:" in refused.stderr
+    assert "entered FATAL state" not in (clone.root / ".data/up/logs/supervisord.log").read_text()
+    with pytest.raises(OSError, match="refused"):
+        clone.search("bm25")
+
+
+def test_up_on_a_running_stack_reads_pipelines_again_and_refuses_other_settings_by_name(clone: Clone) -> None:
+    assert clone.local("up").returncode == 0
+    file = clone.root / "gateway" / "pipelines" / "mine.yaml"
+    file.write_text("name: mine\nstages: [{kind: retrieve, backend: lexical}]\n")
+    again = clone.local("up")
+    assert (again.returncode, "Pipelines read again: new mine." in again.stderr) == (0, True), again.stderr
+    assert clone.search("mine")["hits"]
+    file.write_text("name: mine\nstages: [{kind: retrieve, backend: lexcial}]\n")
+    faulty = clone.local("up")
+    assert (faulty.returncode, "mine.yaml: stage" in faulty.stderr) == (1, True), faulty.stderr
+    assert clone.search("mine")["hits"]
+    file.unlink()
+    other = clone.local("up", GATEWAY_REFRESH_S="2")
+    assert (other.returncode, "(GATEWAY_REFRESH_S): `make down` first" in other.stderr) == (1, True), other.stderr
+    assert clone.local("down").returncode == 0
+
+
+def test_the_cascade_of_the_rerankers_readme_works_as_it_is_written(clone: Clone) -> None:
+    readme = (ROOT / "services/reranker/README.md").read_text()
+    (block,) = re.findall(r"```bash\n([^`]*GATEWAY_BACKENDS=[^`]*)```", readme)
+    (stages,) = re.findall(r"```yaml\n([^`]*reranker-small[^`]*)```", readme)
+    (port,) = free_ports(1)
+    given = re.findall(r"GATEWAY_BACKENDS='(.*?)' make up", block)
+    backends = given[0].replace(":8013", f":{port}")
+    file = clone.root / "gateway" / "pipelines" / "cascade.yaml"
+    file.write_text(stages)
+    small = subprocess.Popen(
+        [sys.executable, "-m", "services.reranker"], cwd=clone.root,
+        env={**os.environ, "RERANKER_PORT": str(port), "RERANKER_SCORER": "overlap"}, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        up = clone.local("up", GATEWAY_BACKENDS=backends)
+        assert up.returncode == 0, up.stderr
+        answer = clone.search("cascade")
+    finally:
+        small.terminate()
+        small.wait()
+        file.unlink()
+        clone.local("down")
+    assert (answer["degraded"], set(answer["models"])) == ([], {"wide", "narrow"})
+
+
+def test_a_second_stack_stands_beside_the_first_with_other_choices(clone: Clone) -> None:
+    assert clone.local("up").returncode == 0
+    ports = {f"{process.upper()}_PORT": "" for process in DEFAULT_PORTS}
+    second = clone.local("up", STACK="second", DENSE_ENCODER="hashing", **ports)
+    assert second.returncode == 0, second.stderr
+    (gateway,) = re.findall(r"Ready: (\S+) serves", second.stderr)
+    assert "make down STACK=second" in second.stderr
+    for url, model in ((clone.gateway, "all-MiniLM-L6-v2"), (gateway, "hashing")):
+        with urllib.request.urlopen(f"{url}/v1/collections/demo", timeout=15) as answer:
+            stamps = {one["backend"]: one["generations"][0]["stamp"] for one in json.load(answer)["backends"]}
+        assert stamps["dense"]["model"] == model
+    down = clone.local("down")
+    assert "Still up: `make down STACK=second` ends it." in down.stderr
+    assert clone.local("down", STACK="second").returncode == 0
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(f"{gateway}/livez", timeout=15)
+
+
+def test_collections_that_another_engine_lacks_are_named_and_the_printed_command_brings_them_over(clone: Clone) -> None:
+    assert clone.local("up").returncode == 0
+    loaded = clone.evaluator("ingest", "demo", "--collection", "shop")
+    assert loaded.returncode == 0, loaded.stderr
+    assert clone.local("down").returncode == 0
+
+    elsewhere = {"LEXICAL_DIRECTORY": ".data/elsewhere"}
+    up = clone.local("up", **elsewhere)
+    assert up.returncode == 0, up.stderr
+    (command,) = re.findall(r"Collection `shop` is not in lexical \(edge\).* Load it again: `(.*?)`;", up.stderr)
+    assert "`demo`" not in up.stderr.partition("Collection")[2]
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        clone.search("bm25", of="shop")
+    assert (refused.value.code, refused.value.headers["retry-after"]) == (409, None)
+    brought = subprocess.run(command, shell=True, cwd=clone.root, capture_output=True, text=True, check=False)
+    assert brought.returncode == 0, brought.stdout + brought.stderr
+    answer = clone.search("hybrid-rerank", of="shop")
+    assert (answer["collection"], answer["degraded"]) == ("shop@2", [])
+    again = clone.local("up", **elsewhere)
+    assert "Collection" not in again.stderr
+    assert clone.local("down").returncode == 0

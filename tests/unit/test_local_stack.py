@@ -1,12 +1,29 @@
 """What `make up` and `make demo` decide before anything starts."""
 
+import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
-from deploy.local.choices import DEFAULT_PORTS, choose
+from deploy.local import record
+from deploy.local.__main__ import remarks
+from deploy.local.checks import expect_startable, unknown
+from deploy.local.choices import choose
+from deploy.local.ports import DEFAULT_PORTS, remember
 from deploy.local.problem import StackProblem
-from deploy.local.supervision import configuration, pid, processes
+from deploy.local.stacks import Stack, asked_for
+from deploy.local.supervision import configuration, failed_start, pid, processes
+
+BESIDE = {"family": "reranker", "url": "http://127.0.0.1:8013"}
+
+
+def backends(environment: dict[str, str], directory: Path) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(
+        choose(environment, directory, own_ports=False).environment()["GATEWAY_BACKENDS"]
+    )
+    return found
 
 
 def test_without_choices_every_engine_is_embedded_and_the_ports_are_the_documented_ones(tmp_path: Path) -> None:
@@ -63,3 +80,181 @@ def test_every_process_is_supervised_and_restarted_and_no_secret_reaches_the_dis
 def test_the_pid_of_a_stranger_is_not_taken_for_the_supervisor(tmp_path: Path) -> None:
     (tmp_path / "supervisord.pid").write_text("1")
     assert pid(tmp_path) is None
+
+
+def test_backends_of_the_environment_stand_beside_the_stacks_own(tmp_path: Path) -> None:
+    given = {"GATEWAY_BACKENDS": json.dumps({"reranker-small": BESIDE})}
+    merged = backends(given, tmp_path)
+    assert list(merged) == ["lexical", "dense", "reranker", "reranker-small"]
+    assert merged["reranker-small"] == BESIDE
+    assert merged["lexical"]["url"] == "http://127.0.0.1:8001"
+
+
+def test_a_backend_named_as_one_of_the_stacks_takes_its_place_and_none_is_started(tmp_path: Path) -> None:
+    given = {"GATEWAY_BACKENDS": json.dumps({"lexical": {"family": "lexical", "url": "http://search.internal"}})}
+    choices = choose({**given, "LEXICAL": "elasticsearch"}, tmp_path, own_ports=False)
+    assert backends(given, tmp_path)["lexical"]["url"] == "http://search.internal"
+    assert set(dict(processes(choices))) == {"gateway", "dense", "reranker", "evaluator"}
+    assert list(remarks(choices)) == [
+        "GATEWAY_BACKENDS: lexical (lexical) is at http://search.internal, so no lexical service is started here."
+    ]
+
+
+def test_the_line_of_the_example_with_one_more_adds_that_one_alone(tmp_path: Path) -> None:
+    (line,) = [line for line in Path(".env.example").read_text().splitlines() if "# GATEWAY_BACKENDS=" in line]
+    listed = json.loads(line.partition("=")[2]) | {"reranker-small": BESIDE}
+    choices = choose({"GATEWAY_BACKENDS": json.dumps(listed)}, tmp_path, own_ports=False)
+    assert list(choices.backends) == ["reranker-small"]
+    assert set(choices.ports) == set(DEFAULT_PORTS)
+
+
+@pytest.mark.parametrize("given", ["{", "[]", '{"x": {"family": "sparse", "url": "http://x"}}', '{"X": {}}'])
+def test_backends_that_are_none_are_refused_by_the_variables_name(tmp_path: Path, given: str) -> None:
+    with pytest.raises(StackProblem, match="GATEWAY_BACKENDS"):
+        choose({"GATEWAY_BACKENDS": given}, tmp_path, own_ports=False)
+
+
+def test_directories_and_prefixes_of_the_environment_are_used(tmp_path: Path) -> None:
+    given = {"LEXICAL_DIRECTORY": "a", "DENSE_DIRECTORY": "b", "LEXICAL_INDEX_PREFIX": "c-", "DENSE_PREFIX": "d."}
+    given |= {"MALLOC_ARENA_MAX": "4"}
+    passed_on = choose(given, tmp_path, own_ports=False).environment()
+    assert {name: passed_on[name] for name in given} == given
+
+
+def test_a_demo_says_which_settings_it_does_not_use(tmp_path: Path) -> None:
+    given = {"LEXICAL_DIRECTORY": "a", "GATEWAY_PORT": "9000", "GATEWAY_URL": "http://elsewhere"}
+    choices = choose(given, tmp_path, own_ports=True)
+    assert choices.environment()["LEXICAL_DIRECTORY"] == str(tmp_path / "lexical")
+    (said,) = remarks(choices)
+    assert said.endswith("not used: GATEWAY_URL, LEXICAL_DIRECTORY, GATEWAY_PORT.")
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ({"LEXICAL_ENGINE": "elasticsearch"}, ("elasticsearch", "edge")),
+        ({"DENSE_STORE": "qdrant"}, ("edge", "qdrant")),
+        ({"ENGINE": "server", "LEXICAL_ENGINE": "edge"}, ("edge", "qdrant")),
+        ({"LEXICAL": "elasticsearch", "LEXICAL_ENGINE": "elasticsearch"}, ("elasticsearch", "edge")),
+    ],
+)
+def test_an_engine_may_be_chosen_by_the_services_own_setting(
+    tmp_path: Path, given: dict[str, str], chosen: tuple[str, str]
+) -> None:
+    choices = choose({"QDRANT_URL": "http://127.0.0.1:6333", **given}, tmp_path, own_ports=False)
+    assert (choices.lexical, choices.dense) == chosen
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"LEXICAL": "edge", "LEXICAL_ENGINE": "elasticsearch"}, "LEXICAL=edge and LEXICAL_ENGINE=elasticsearch"),
+        ({"DENSE": "edge", "DENSE_STORE": "qdrant"}, "DENSE=edge and DENSE_STORE=qdrant"),
+        ({"GATEWAY_URL": "http://127.0.0.1:9999"}, r"GATEWAY_URL=.*would be at http://127\.0\.0\.1:8000.*GATEWAY_PORT"),
+    ],
+)
+def test_settings_that_contradict_the_stack_are_refused_with_what_to_use(
+    tmp_path: Path, given: dict[str, str], said: str
+) -> None:
+    with pytest.raises(StackProblem, match=said):
+        choose(given, tmp_path, own_ports=False)
+
+
+def test_the_stacks_own_address_is_no_contradiction(tmp_path: Path) -> None:
+    for given in ("http://localhost:8000/", "http://127.0.0.1:8000"):
+        assert choose({"GATEWAY_URL": given}, tmp_path, own_ports=False).url("gateway") == "http://127.0.0.1:8000"
+
+
+def test_a_process_is_asked_where_it_listens(tmp_path: Path) -> None:
+    hosts = {"LEXICAL_HOST": "127.0.0.2", "DENSE_HOST": "0.0.0.0", "GATEWAY_HOST": "::1"}
+    choices = choose(hosts, tmp_path, own_ports=False)
+    assert [choices.url(process) for process in ("lexical", "dense", "gateway")] == [
+        "http://127.0.0.2:8001", "http://127.0.0.1:8002", "http://[::1]:8000",
+    ]  # fmt: skip
+
+
+def test_a_named_stack_has_ports_names_and_a_directory_of_its_own_and_keeps_them(tmp_path: Path) -> None:
+    second, third = tmp_path / "up-second", tmp_path / "up-third"
+    second.mkdir()
+    chosen = choose({}, second, own_ports=False, name="second")
+    assert not set(chosen.ports.values()) & set(DEFAULT_PORTS.values())
+    assert chosen.environment()["LEXICAL_INDEX_PREFIX"] == "second-"
+    assert chosen.environment()["DENSE_PREFIX"] == "second-dense."
+    remember(second, chosen.ports)
+    with socket.socket() as meanwhile:
+        meanwhile.bind(("127.0.0.1", chosen.ports["gateway"]))
+        meanwhile.listen()
+        assert choose({}, second, own_ports=False, name="second").ports == chosen.ports
+    other = choose({}, third, own_ports=False, name="third").ports
+    assert not set(other.values()) & set(chosen.ports.values())
+
+
+def test_a_set_port_is_that_of_a_named_stack_too(tmp_path: Path) -> None:
+    assert choose({"GATEWAY_PORT": "9123"}, tmp_path, own_ports=False, name="second").ports["gateway"] == 9123
+
+
+def test_a_stack_is_named_by_stack(tmp_path: Path) -> None:
+    assert asked_for({}).command("down") == "make down"
+    assert asked_for({"STACK": "second"}).command("down") == "make down STACK=second"
+    with pytest.raises(StackProblem, match=r"STACK=\.\./x"):
+        asked_for({"STACK": "../x"})
+
+
+def test_every_fault_of_the_settings_is_told_by_its_name_before_anything_starts(tmp_path: Path) -> None:
+    given = {"GATEWAY_CONNECT_S": "soon", "RERANKER_THREADS": "0", "DENSE_MODEL": "gpt", "RERANKER_MODELS": "nowhere"}
+    before = dict(os.environ)
+    with pytest.raises(StackProblem) as told:
+        expect_startable(given | {"RERANKER_THREADS": ""}, DEFAULT_PORTS)
+    lines = str(told.value).splitlines()
+    assert lines[0] == "Nothing was started, because:"
+    assert [line.split()[0] for line in lines[1:]] == [
+        "GATEWAY_CONNECT_S:",
+        "DENSE_MODEL=gpt:",
+        "RERANKER_MODEL=minilm-l6-ce-v4:",
+    ]
+    assert "`make models MODELS=minilm-l6-ce-v4` brings it" in lines[3]
+    with pytest.raises(StackProblem, match="RERANKER_THREADS: Input should be greater than or equal to 1"):
+        expect_startable(given, DEFAULT_PORTS)
+    assert dict(os.environ) == before
+
+
+def test_a_fault_in_a_pipeline_file_is_told_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("name: mine\nstages: [{kind: retrieve, backend: lexcial}]")
+    with pytest.raises(StackProblem, match=r"mine\.yaml: stage .* no backend 'lexcial'"):
+        expect_startable({"GATEWAY_PIPELINES": str(tmp_path)}, ["gateway"])
+
+
+def test_a_variable_that_looks_like_a_setting_and_is_none_is_named() -> None:
+    assert unknown({"RERANKER_MODLE": "x", "RERANKER_MODEL": "x", "PATH": "x", "GATEWAY_PUBLISHED_PORT": "1"}) == [
+        "RERANKER_MODLE"
+    ]
+
+
+def test_other_settings_than_those_of_the_running_stack_are_refused_by_name(tmp_path: Path) -> None:
+    first = {"RERANKER_MODEL": "one", "QDRANT_API_KEY": "hush"}
+    choices = choose(first, tmp_path, own_ports=False)
+    record.write(choices, first)
+    record.expect_same(choices, first, Stack(""))
+    written = (tmp_path / "chosen.json").read_text()
+    assert "one" not in json.loads(written).values()
+    assert "QDRANT_API_KEY" not in written
+    now = {"RERANKER_MODEL": "two", "LEXICAL_DIRECTORY": "a"}
+    with pytest.raises(StackProblem, match=r"\(LEXICAL_DIRECTORY, RERANKER_MODEL\): `make down` first"):
+        record.expect_same(choose(now, tmp_path, own_ports=False), now, Stack(""))
+
+
+@pytest.mark.parametrize(
+    ("log", "process"),
+    [
+        ("INFO spawned: 'gateway' with pid 7\nWARN exited: gateway (exit status 1; not expected)\n", "gateway"),
+        ("WARN exited: dense (terminated by SIGKILL; not expected)\nINFO spawned: 'dense' with pid 9\n", None),
+        ("INFO gave up: dense entered FATAL state, too many start retries too quickly\n", "dense"),
+        ("INFO success: lexical entered RUNNING state, process has stayed up for > than 2 seconds\n", None),
+    ],
+)
+def test_the_first_exit_with_a_fault_ends_the_start_and_a_kill_does_not(
+    tmp_path: Path, log: str, process: str | None
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "supervisord.log").write_text(log)
+    assert failed_start(tmp_path) == process

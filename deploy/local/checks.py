@@ -1,0 +1,94 @@
+"""Reads every process's settings and the pipelines as the processes will, so that a fault is told before a start."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from deploy.local.choices import ROOT
+from deploy.local.problem import StackProblem
+from evaluator.settings import Settings as EvaluatorSettings
+from gateway.catalog import PipelineError, read_pipelines
+from gateway.settings import Settings as GatewaySettings
+from services.chassis.environment import BadSettings, read_settings, variables
+from services.chassis.settings import ServiceSettings
+from services.dense.settings import Settings as DenseSettings
+from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
+from services.lexical.settings import Settings as LexicalSettings
+from services.reranker.settings import Settings as RerankerSettings
+
+SETTINGS: Mapping[str, type[ServiceSettings]] = {
+    "gateway": GatewaySettings,
+    "lexical": LexicalSettings,
+    "dense": DenseSettings,
+    "reranker": RerankerSettings,
+    "evaluator": EvaluatorSettings,
+}
+# What compose reads, which this stack does not.
+ELSEWHERE = frozenset({"GATEWAY_PUBLISHED_PORT", "ELASTICSEARCH_VERSION", "QDRANT_VERSION"})
+
+
+def expect_startable(environment: Mapping[str, str], processes: Iterable[str]) -> None:
+    """Raises StackProblem with every fault of the settings, the pipelines and the choice of models."""
+    faults: list[str] = []
+    with _environment(environment):
+        for process in processes:
+            if process not in SETTINGS:
+                continue
+            try:
+                settings = read_settings(SETTINGS[process])
+            except BadSettings as error:
+                faults += str(error).splitlines()
+            else:
+                faults += _faults(settings)
+    if faults:
+        raise StackProblem("\n  ".join(["Nothing was started, because:", *faults]))
+
+
+def unknown(environment: Mapping[str, str]) -> list[str]:
+    """Variables that look like settings of ours and are none: typing errors, most likely."""
+    known = {name for settings in SETTINGS.values() for name in variables(settings)} | ELSEWHERE
+    prefixes = tuple(f"{process.upper()}_" for process in SETTINGS)
+    return sorted(name for name in environment if name.startswith(prefixes) and name not in known)
+
+
+def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
+    """What an environment says of all settings that there are."""
+    known = {name for settings in SETTINGS.values() for name in variables(settings)}
+    return {name: environment[name] for name in sorted(known) if environment.get(name)}
+
+
+def _faults(settings: ServiceSettings) -> Iterator[str]:
+    match settings:
+        case GatewaySettings():
+            try:
+                read_pipelines(settings.pipelines, settings.backends)
+            except PipelineError as error:
+                yield str(error)
+        case DenseSettings(encoder="onnx", model=name, models=models):
+            yield from _model_faults("DENSE_MODEL", load_encoder, name, models)
+        case RerankerSettings(scorer="onnx", model=name, models=models):
+            yield from _model_faults("RERANKER_MODEL", load_cross_encoder, name, models)
+
+
+def _model_faults(variable: str, load: Callable[[Path, str], object], name: str, models: Path) -> Iterator[str]:
+    try:
+        load(MODELS_FILE, name)
+    except ModelError as error:
+        yield f"{variable}={name}: {error}"
+    else:
+        if not (ROOT / models / name).is_dir():
+            yield f"{variable}={name}: it is not in {models}; `make models MODELS={name}` brings it."
+
+
+@contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Within the block, this process's environment is the wanted one: pydantic reads settings from there alone."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

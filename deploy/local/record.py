@@ -1,0 +1,45 @@
+"""What a running stack was started with, by digest: a second `make up` with other settings must not go unnoticed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from deploy.local.checks import settings_in
+from deploy.local.choices import Choices
+from deploy.local.problem import StackProblem
+from deploy.local.stacks import Stack
+
+FILE = "chosen.json"
+
+
+def write(choices: Choices, environment: Mapping[str, str]) -> None:
+    """Leaves a digest of each setting but the keys, which no trace of is to reach the disk."""
+    _file(choices).write_text(json.dumps(_digests(choices, environment)), encoding="utf-8")
+
+
+def expect_same(choices: Choices, environment: Mapping[str, str], stack: Stack) -> None:
+    """Raises StackProblem with the names of the settings that the running stack was started with otherwise."""
+    now = _digests(choices, environment)
+    try:
+        before = json.loads(_file(choices).read_text(encoding="utf-8"))
+        other = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    except (OSError, ValueError, AttributeError):
+        other = ["those of another version"]
+    if other:
+        raise StackProblem(
+            f"The stack is up with other choices ({', '.join(other)}): `{stack.command('down')}` first, or start a "
+            "second one beside it with another STACK=name."
+        )
+
+
+def _file(choices: Choices) -> Path:
+    return choices.directory / FILE
+
+
+def _digests(choices: Choices, environment: Mapping[str, str]) -> dict[str, str]:
+    settings = settings_in({**environment, **choices.environment()})
+    if choices.starts_elasticsearch:
+        del settings["ELASTICSEARCH_URL"]  # a free port, another one each time
+    public = {name: value for name, value in settings.items() if not name.endswith("_API_KEY")}
+    return {name: hashlib.sha256(value.encode()).hexdigest()[:16] for name, value in public.items()}

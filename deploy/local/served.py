@@ -1,0 +1,88 @@
+"""What a running stack serves: its pipelines read again, and the collections that its engines lack."""
+
+import os
+import shlex
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from deploy.local.choices import ROOT, Choices
+from deploy.local.problem import StackProblem
+from deploy.local.readiness import direct
+from evaluator.experiment import Experiment
+from services.contracts.collections import CollectionList, CollectionView
+from services.contracts.pipelines import PipelineChanges
+from services.contracts.problem import Problem
+
+ANSWER_WITHIN_S = 30
+
+
+def reread_pipelines(choices: Choices) -> str:
+    """Has the gateway read its pipeline files again; what changed, in a sentence. Raises StackProblem for a fault."""
+    changes = PipelineChanges.model_validate_json(_asked(choices, "POST", "/v1/pipelines/reload"))
+    told = [
+        f"{what} {', '.join(names)}"
+        for what, names in (("new", changes.added), ("changed", changes.changed), ("gone", changes.removed))
+        if names
+    ]
+    return f"Pipelines read again: {'; '.join(told) or 'nothing has changed'}."
+
+
+def lacking(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]:
+    """A line for each published collection that an engine of this stack lacks, and the command that brings it over."""
+    engines = {"lexical": choices.lexical, "dense": choices.dense}
+    for view in CollectionList.model_validate_json(_asked(choices, "GET", "/v1/collections")).collections:
+        missing = [f"{name} ({engines[name]})" if name in engines else name for name in _missing(view)]
+        if missing:
+            yield (
+                f"Collection `{view.collection}` is not in {' and '.join(missing)}, so searches there are refused or "
+                f"flagged. Load it again: {_command(choices, view.collection, environment)}; or go back to the engines "
+                "that it was loaded on."
+            )
+
+
+def _missing(view: CollectionView) -> list[str]:
+    if view.live is None:
+        return []
+    return [
+        backend.backend
+        for backend in view.backends
+        if backend.reachable and view.live not in {state.generation for state in backend.generations}
+    ]
+
+
+def _command(choices: Choices, collection: str, environment: Mapping[str, str]) -> str:
+    """The evaluator's call where it has loaded that collection before: its newest experiment says from what."""
+    runs = Path(environment.get("EVALUATOR_RUNS") or ".runs")
+    for file in sorted((ROOT / runs).glob("*/experiment.json"), reverse=True):
+        try:
+            experiment = Experiment.model_validate_json(file.read_bytes())
+        except (OSError, ValidationError):
+            continue
+        if experiment.target == collection and file.parent.name != "latest":
+            shown = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+            python = Path(sys.executable)
+            call = [os.path.relpath(python, ROOT) if python.is_relative_to(ROOT) else str(python)]
+            call += ["-m", "evaluator", "ingest", str(shown), "--gateway", choices.url("gateway")]
+            return f"`{shlex.join(call)}`"
+    url = f"{choices.url('gateway')}/v1/collections/{collection}"
+    return f"PUT {url}, POST its documents to {url}/documents, POST {url}/publish"
+
+
+def _asked(choices: Choices, method: str, path: str) -> bytes:
+    request = urllib.request.Request(choices.url("gateway") + path, method=method)
+    try:
+        with direct.open(request, timeout=ANSWER_WITHIN_S) as answer:
+            content: bytes = answer.read()
+            return content
+    except urllib.error.HTTPError as error:
+        try:
+            raise StackProblem(Problem.model_validate_json(error.read()).detail) from error
+        except ValidationError:
+            raise StackProblem(f"{method} {path}: the gateway answered {error.code}.") from error
+    except OSError as error:
+        raise StackProblem(f"{method} {path}: the gateway does not answer ({error}); `make logs`.") from error

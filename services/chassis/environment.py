@@ -1,0 +1,57 @@
+"""Reads a process's settings from its environment, and says by the variable's name what is wrong with one."""
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import TypeVar
+
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+
+from services.chassis.settings import ServiceSettings
+
+Settings = TypeVar("Settings", bound=ServiceSettings)
+
+
+class BadSettings(ValueError):
+    """The environment sets something that cannot be; one line a fault, which names the variable."""
+
+
+def read_settings(settings: type[Settings]) -> Settings:
+    """Reads a process's settings from the environment. Raises BadSettings."""
+    try:
+        return settings()
+    except ValidationError as error:
+        faults = (_fault(settings, item["loc"], item["msg"]) for item in error.errors(include_input=False))
+        raise BadSettings("\n".join(faults)) from error
+    except SettingsError as error:
+        field = re.search(r'field "(\w+)"', str(error))
+        name = variable(settings, field[1]) if field else "a setting"
+        raise BadSettings(f"{name}: it is no JSON ({error.__cause__})") from error
+
+
+def read_or_exit(settings: type[Settings]) -> Settings:
+    """Like `read_settings`; ends the process with status 1 and the faults on standard error."""
+    try:
+        return read_settings(settings)
+    except BadSettings as error:
+        sys.exit(str(error))
+
+
+def variables(settings: type[ServiceSettings]) -> Iterator[str]:
+    """The environment variables that a process reads."""
+    return (variable(settings, name) for name in settings.model_fields)
+
+
+def variable(settings: type[ServiceSettings], field: str) -> str:
+    """The environment variable of a field: its alias, or the prefix and its name."""
+    alias = settings.model_fields[field].validation_alias
+    return alias if isinstance(alias, str) else f"{settings.model_config.get('env_prefix', '')}{field}".upper()
+
+
+def _fault(settings: type[ServiceSettings], place: tuple[int | str, ...], message: str) -> str:
+    if not place:
+        return message.removeprefix("Value error, ")
+    first, *deeper = (str(part) for part in place)
+    name = variable(settings, first) if first in settings.model_fields else first
+    return f"{'.'.join([name, *deeper])}: {message.removeprefix('Value error, ')}"

@@ -1,0 +1,47 @@
+"""Settings are read from the environment, and a fault is told by the name of the variable."""
+
+import pytest
+
+from gateway.settings import Settings as GatewaySettings
+from services.chassis.environment import BadSettings, read_or_exit, read_settings
+from services.chassis.settings import ServiceSettings
+from services.dense.settings import Settings as DenseSettings
+from services.lexical.settings import Settings as LexicalSettings
+from services.reranker.settings import Settings as RerankerSettings
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "told"),
+    [
+        (RerankerSettings, {"RERANKER_THREADS": "0"}, "RERANKER_THREADS: Input should be greater than"),
+        (LexicalSettings, {"ELASTICSEARCH_URL": "nine"}, "ELASTICSEARCH_URL: String should match"),
+        (DenseSettings, {"DENSE_STORE": "qdrant"}, "DENSE_STORE=qdrant needs the address"),
+        (GatewaySettings, {"GATEWAY_BACKENDS": "{x"}, "GATEWAY_BACKENDS: it is no JSON"),
+        (
+            GatewaySettings,
+            {"GATEWAY_BACKENDS": '{"a": {"family": "x", "url": "http://a"}}'},
+            "GATEWAY_BACKENDS.a.family: ",
+        ),
+    ],
+)
+def test_a_fault_is_one_line_that_names_the_variable(
+    monkeypatch: pytest.MonkeyPatch, settings: type[ServiceSettings], given: dict[str, str], told: str
+) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(BadSettings) as fault:
+        read_settings(settings)
+    assert str(fault.value).startswith(told)
+    assert "\n" not in str(fault.value)
+    with pytest.raises(SystemExit, match=told.partition(":")[0]):
+        read_or_exit(settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"), [(DenseSettings, "DENSE_THREADS"), (RerankerSettings, "RERANKER_THREADS")]
+)
+def test_a_variable_that_is_set_but_empty_is_not_given(
+    monkeypatch: pytest.MonkeyPatch, settings: type[ServiceSettings], name: str
+) -> None:
+    monkeypatch.setenv(name, "")
+    assert read_settings(settings) == settings()
