@@ -46,6 +46,7 @@ class IngestReport(Wire):
     batches: Count
     retries: Count
     stripped_characters: Count
+    undeclared_metadata: tuple[str, ...] = ()  # kept, but no search can filter by it
     backends: dict[str, Loaded]
     vectors: dict[str, VectorState]
     seconds: FiniteFloat
@@ -56,6 +57,7 @@ class _Tally:
     batches: int = 0
     retries: int = 0
     stripped: int = 0
+    undeclared: set[str] = field(default_factory=set)
     backends: dict[str, Loaded] = field(default_factory=dict)
 
 
@@ -74,6 +76,11 @@ async def ingest(
     with progress(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
         async for sent in _send(client, target, batches(dataset.documents()), tally, sleep):
             advance(sent)
+    if tally.undeclared:
+        say(
+            f"Kept, but no search can filter by it, because {target} does not declare it: metadata "
+            f"{', '.join(sorted(tally.undeclared))}. Name it under `metadata` of the experiment and load again."
+        )
     say(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
     # Resumable on the gateway's side: a 504 means that the work goes on where it stood.
     published = await _patiently(lambda: client.publish(target), tally, sleep, attempts=PUBLISH_ATTEMPTS)
@@ -94,6 +101,7 @@ async def ingest(
         batches=tally.batches,
         retries=tally.retries,
         stripped_characters=dataset.counts.document_characters_stripped + tally.stripped,
+        undeclared_metadata=tuple(sorted(tally.undeclared)),
         backends=tally.backends,
         vectors={name: state.vectors for name, state in live_states(view).items() if state.vectors is not None},
         seconds=time.perf_counter() - started,
@@ -143,6 +151,7 @@ async def _send(
         report = await _patiently(partial(_complete, client, target, body), tally, sleep)
         tally.batches += 1
         tally.stripped += report.stripped_characters
+        tally.undeclared.update(report.undeclared_metadata)
         for outcome in report.services:
             if isinstance(outcome.report, IndexReport):
                 before = tally.backends.get(outcome.backend, Loaded())

@@ -11,6 +11,7 @@ from gateway.budget import Budget
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed, as_problem
 from gateway.generations import Generations, name_of, number_of
+from gateway.undeclared import undeclared
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict, Unavailable
 from services.contracts.collections import (
@@ -87,6 +88,7 @@ class Indexing:
             complete=all(isinstance(report, IndexReport) and not report.errors for _, report in results),
             documents=len(batch.documents),
             stripped_characters=sum(document.stripped for document in batch.documents),
+            undeclared_metadata=undeclared(batch.documents, generation, self._states(name)),
             services=outcomes,
         )
 

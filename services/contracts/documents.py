@@ -130,10 +130,14 @@ class ServiceOutcome(Wire):
 
 
 class FanOutReport(Wire):
-    """The gateway's report of a batch: complete only when every service took every document."""
+    """The gateway's report of a batch: complete only when every service took every document.
+
+    `undeclared_metadata` names fields (the first 32) that were kept whole but cannot be filtered by.
+    """
 
     collection: str
     complete: bool
     documents: Count
     stripped_characters: Count = 0
+    undeclared_metadata: tuple[str, ...] = ()
     services: tuple[ServiceOutcome, ...]

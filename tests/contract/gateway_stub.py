@@ -121,8 +121,13 @@ class GatewayStub:
             outcomes.append(ServiceOutcome(backend="dense", status="ok", report=encoded))
         complete = not errors and all(outcome.status == "ok" for outcome in outcomes)
         return FanOutReport(
-            collection="shop@1", complete=complete, documents=len(request.documents), services=tuple(outcomes)
-        )
+            collection="shop@1", complete=complete, documents=len(request.documents), services=tuple(outcomes),
+            undeclared_metadata=self._undeclared(request),
+        )  # fmt: skip
+
+    def _undeclared(self, request: IndexRequest) -> tuple[str, ...]:
+        declared = self.declaration.metadata if self.declaration else {}
+        return tuple(sorted({name for item in request.documents for name in item.metadata} - declared.keys()))
 
     def _search(self, request: SearchRequest) -> SearchAnswer:
         self.searches.append(request)

@@ -169,7 +169,7 @@ async def test_a_dataset_that_changed_since_the_queries_ran_is_noticed(
 
 
 async def test_a_step_without_its_files_names_the_step_before(experiment: Experiment, tmp_path: Path) -> None:
-    with pytest.raises(EvaluationError, match="evaluator rank` first"):
+    with pytest.raises(EvaluationError, match=r"evaluator rank --run \S+` first"):
         quality_step(RunFolder.create(tmp_path / "runs", experiment))
 
 

@@ -86,6 +86,14 @@ def test_the_next_command_works_as_it_is_printed_whatever_the_shell_knows(evalua
     assert (tmp_path / "runs" / "latest" / "report.json").is_file()
 
 
+def test_metadata_that_cannot_be_filtered_by_is_told_once(evaluator: Evaluator, tmp_path: Path) -> None:
+    experiment = tmp_path / "mine.yaml"
+    experiment.write_text(f"{{name: mine, dataset: {tmp_path / 'shop'}, pipelines: [bm25], metadata: {{}}}}")
+    said = evaluator("ingest", str(experiment)).output
+    assert said.count("because shop does not declare it: metadata year. Name it under `metadata`") == 1
+    assert "does not declare it" not in evaluator("ingest").output  # there it is inferred
+
+
 def test_settings_of_the_environment_may_be_empty(evaluator: Evaluator) -> None:
     assert evaluator("demo", PRESET="", QUERIES="", DEPTH="").exit_code == 0
 

@@ -83,6 +83,22 @@ async def test_a_live_generation_that_a_service_lacks_is_built_anew_beside_it(st
     assert (await stack.search("fruit", "hybrid")).json()["collection"] == "demo@1"
 
 
+async def test_metadata_that_no_declaration_knows_is_named_by_the_report_at_once(stack: Stack) -> None:
+    batch = [{"id": "a", "metadata": {"kind": "fruit", "shelf": 3}}, {"id": "b", "metadata": {"aisle": "x"}}]
+    report = await post(stack, f"{DEMO}/documents", documents=batch)
+    # The documents are kept whole, so the batch is complete; only filtering by these is impossible.
+    assert (report["complete"], report["undeclared_metadata"]) == (True, ["aisle", "shelf"])
+    found = await post(stack, f"{DEMO}/documents/get", ids=["a"])
+    assert found["documents"][0]["metadata"] == {"kind": "fruit", "shelf": 3}
+    assert (await post(stack, f"{DEMO}/documents", documents=list(DOCUMENTS)))["undeclared_metadata"] == []
+
+
+async def test_a_report_names_a_bounded_number_of_undeclared_fields(stack: Stack) -> None:
+    batch = [{"id": str(number), "metadata": {f"field_{number:03}": 1}} for number in range(100)]
+    named = (await post(stack, f"{DEMO}/documents", documents=batch))["undeclared_metadata"]
+    assert named == [f"field_{number:03}" for number in range(32)]
+
+
 async def test_documents_come_with_a_report_of_every_service(stack: Stack) -> None:
     report = await post(stack, f"{DEMO}/documents", documents=[*DOCUMENTS[:2], {"id": "x", "text": "a\x01b\x02"}])
     assert (report["collection"], report["complete"], report["documents"]) == ("demo@1", True, 3)
