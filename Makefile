@@ -77,6 +77,10 @@ test-integration: models ## the tests on real servers and processes, which they 
 test-acceptance: $(VENV)/.installed ## the figures of the SciFact runs that .ci/run has made, against their bars
 	$(BIN)/python -m pytest -m acceptance tests/acceptance
 
+.PHONY: soak
+soak: models ## long runs under hostile input, faults and kills; pages go to docs/soak [SOAK="shapes ..." SEED=]
+	$(BIN)/python -m tests.soak $(SOAK) $(if $(SEED),--seed $(SEED))
+
 PEERS := .cache/peers-venv
 UV_PEERS = $(BIN)/uv pip install --python $(PEERS)/bin/python --require-hashes
 $(PEERS)/.installed: services/reranker/bench/peers.txt services/reranker/bench/peers-unsorted.txt $(VENV)/.installed

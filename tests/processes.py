@@ -1,13 +1,14 @@
 """The whole stack as real processes on free ports: embedded engines, encoder and scorer without weights."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,8 @@ class Process:
     module: str
     environment: dict[str, str]
     port: int = field(default_factory=free_port)
+    arguments: tuple[str, ...] = ()
+    root: Path = ROOT  # the checkout whose code runs
     running: subprocess.Popen[bytes] | None = None
 
     @property
@@ -41,8 +44,18 @@ class Process:
         environment = {**os.environ, **self.environment, f"{prefix}_PORT": str(self.port)}
         with log.open("ab") as output:
             self.running = subprocess.Popen(
-                [sys.executable, "-m", self.module], cwd=ROOT, env=environment, stdout=output, stderr=output
-            )
+                [sys.executable, "-m", self.module, *self.arguments],
+                cwd=self.root, env=environment, stdout=output, stderr=output,
+            )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        assert self.running is not None
+        return self.running.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.running is not None and self.running.poll() is None
 
     def send(self, number: signal.Signals) -> None:
         assert self.running is not None
@@ -67,19 +80,28 @@ class Process:
                 await asyncio.sleep(0.05)
 
 
-@asynccontextmanager
-async def started(directory: Path) -> AsyncIterator[dict[str, Process]]:
-    """Gateway, lexical, dense and reranker, ready; all ended at the end, whatever state they are in."""
-    processes = {
-        "lexical": Process("services.lexical", {"LEXICAL_ENGINE": "edge", "LEXICAL_DIRECTORY": f"{directory}/lexical"}),
-        "dense": Process(
-            "services.dense",
-            {"DENSE_STORE": "edge", "DENSE_ENCODER": "hashing", "DENSE_DIRECTORY": f"{directory}/dense"},
-        ),
-        "reranker": Process("services.reranker", {"RERANKER_SCORER": "overlap"}),
+def services(directory: Path, root: Path = ROOT) -> dict[str, Process]:
+    """Lexical, dense and reranker by family, not started; their data goes under `directory`."""
+    lexical = {"LEXICAL_ENGINE": "edge", "LEXICAL_DIRECTORY": f"{directory}/lexical"}
+    dense = {"DENSE_STORE": "edge", "DENSE_ENCODER": "hashing", "DENSE_DIRECTORY": f"{directory}/dense"}
+    return {
+        "lexical": Process("services.lexical", lexical, root=root),
+        "dense": Process("services.dense", dense, root=root),
+        "reranker": Process("services.reranker", {"RERANKER_SCORER": "overlap"}, root=root),
     }
-    backends = ", ".join(f'"{name}": {{"family": "{name}", "url": "{one.url}"}}' for name, one in processes.items())
-    processes["gateway"] = Process("gateway", {"GATEWAY_BACKENDS": f"{{{backends}}}"})
+
+
+def gateway(urls: Mapping[str, str], root: Path = ROOT) -> Process:
+    """A gateway over one backend a family, not started."""
+    backends = {family: {"family": family, "url": url} for family, url in urls.items()}
+    return Process("gateway", {"GATEWAY_BACKENDS": json.dumps(backends)}, root=root)
+
+
+@asynccontextmanager
+async def started(directory: Path, root: Path = ROOT) -> AsyncIterator[dict[str, Process]]:
+    """Gateway, lexical, dense and reranker, ready; all ended at the end, whatever state they are in."""
+    processes = services(directory, root)
+    processes["gateway"] = gateway({name: one.url for name, one in processes.items()}, root)
     try:
         for name, one in processes.items():
             one.start(directory / f"{name}.log")

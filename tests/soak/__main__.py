@@ -1,0 +1,52 @@
+"""`python -m tests.soak [name …] [--seed N]`: soaks in full; each writes its page to docs/soak."""
+
+import argparse
+import asyncio
+import importlib
+import inspect
+import sys
+import time
+from pathlib import Path
+
+from tests.processes import ROOT
+from tests.soak.outcome import Outcome, page
+
+SOAKS = ("shapes", "hostile", "stalled", "faults", "kills", "cost")
+
+
+async def soaked(name: str, seed: int, size: int | None, options: dict[str, Path]) -> Outcome:
+    """Runs one soak in full, or at the size asked for; `options` are those of its parameters that were given."""
+    run = importlib.import_module(f"tests.soak.{name}").run
+    taken = {key: value for key, value in options.items() if key in inspect.signature(run).parameters}
+    outcome = await (run(seed, **taken) if size is None else run(seed, size, **taken))
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*SOAKS, []], help="which; all when none is named")
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
+    parser.add_argument("--size", type=int, help="cases in place of the full number; no page is written")
+    parser.add_argument("--root", type=Path, help="the checkout whose services run, in place of this one")
+    parser.add_argument("--against", type=Path, help="cost: the checkout to compare with")
+    parser.add_argument("--to", type=Path, default=ROOT / "docs" / "soak", help="where the pages go")
+    asked = parser.parse_args()
+    options = {key: value.resolve() for key in ("root", "against") if (value := getattr(asked, key)) is not None}
+    held = True
+    for name in asked.names or SOAKS:
+        print(f"{name}, seed {asked.seed} ...", flush=True)
+        started = time.monotonic()
+        outcome = asyncio.run(soaked(name, asked.seed, asked.size, options))
+        command = f"python -m tests.soak {name} --seed {asked.seed}"
+        text = page(outcome, options.get("root", ROOT), time.monotonic() - started, command)
+        print(text, flush=True)
+        if asked.size is None:
+            asked.to.mkdir(parents=True, exist_ok=True)
+            (asked.to / f"{name}.md").write_text(text, encoding="utf-8")
+        held = held and outcome.held
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What a test knows to be acknowledged: of every id the versions that may stand there now."""
+
+import hashlib
+import random
+import time
+from dataclasses import dataclass, field
+
+from tests.soak.stack import WORDS
+
+DELETED = 0  # the version of an id whose last write was its deletion
+
+
+def document(identity: str, version: int) -> dict[str, object]:
+    """The one document of an id and a version. Its words differ from those of every other version."""
+    rng = random.Random(f"{identity} {version}")
+    mark = hashlib.sha256(f"{identity} {version}".encode()).hexdigest()
+    words = [mark[at : at + 6] for at in range(0, 48, 6)]
+    words += rng.choices(WORDS, k=4)
+    return {"id": identity, "title": f"v{version}", "text": " ".join(words), "metadata": {"own": identity}}
+
+
+def passage(identity: str, version: int) -> str:
+    """What the encoder reads of it."""
+    one = document(identity, version)
+    return f"{one['title']} {one['text']}"
+
+
+@dataclass(slots=True)
+class Write:
+    """One version of one id on its way: when it was first sent, and when it was acknowledged."""
+
+    version: int
+    begun: float
+    ended: float | None = None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Every write of every id. Versions grow with the order in which writes began."""
+
+    writes: dict[str, list[Write]] = field(default_factory=dict)
+    _next: int = 1
+
+    def begin(self, ids: list[str], *, delete: bool = False) -> dict[str, Write]:
+        """Notes that these ids are being written from now on."""
+        begun = {}
+        for identity in ids:
+            begun[identity] = Write(DELETED if delete else self._next, time.monotonic())
+            self.writes.setdefault(identity, []).append(begun[identity])
+        self._next += 1
+        return begun
+
+    def acknowledge(self, begun: dict[str, Write]) -> None:
+        """Notes that all of them were acknowledged now."""
+        for write in begun.values():
+            write.ended = time.monotonic()
+
+    def admissible(self, identity: str) -> set[int]:
+        """Versions that may stand there: all but those that ended before an acknowledged one began.
+
+        Two writes that overlapped may have come in either order; what was never acknowledged may be there or not.
+        """
+        writes = self.writes[identity]
+        last = max((one.begun for one in writes if one.ended is not None), default=-1.0)
+        possible = {one.version for one in writes if one.ended is None or one.ended >= last}
+        if all(one.ended is None for one in writes):
+            possible.add(DELETED)
+        return possible

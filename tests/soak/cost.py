@@ -1,0 +1,134 @@
+"""What the gateway costs: CPU seconds an answered query at 64 in flight, this checkout and another one in turns."""
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from tests.processes import ROOT, Process, gateway
+from tests.soak import vitals, wire
+from tests.soak.outcome import Bar, Outcome, commit
+
+# The commit before connections, bodies and answers were bounded.
+BEFORE = "9f5c2bd59a"
+IN_FLIGHT = 64
+QUERIES = 1_500
+MOST_RATIO = 1.10
+ROUNDS = 7
+PIPELINES = ("hybrid", "hybrid-rerank")
+SAYS = (
+    f"Two gateways over the same stub backends; {IN_FLIGHT} kept connections ask one query after the other, {QUERIES} "
+    "a round and gateway, and take turns. CPU is user and system time of the gateway's process. The ratio is the "
+    "median of the rounds' ratios."
+)
+
+
+@contextmanager
+def before(commit_wanted: str = BEFORE) -> Iterator[Path]:
+    """A checkout of an earlier commit, in a directory that goes again."""
+    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        place = Path(name) / "before"
+        subprocess.run(
+            ["git", "worktree", "add", "--detach", place, commit_wanted], cwd=ROOT, check=True, capture_output=True
+        )
+        try:
+            yield place
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", place], cwd=ROOT, check=True, capture_output=True)
+
+
+async def run(seed: int, size: int = ROUNDS, against: Path | None = None) -> Outcome:
+    """Compares over `size` rounds with the checkout `against`, or with the commit BEFORE."""
+    if against is not None:
+        return await _compared(seed, size, against)
+    with before() as place:
+        return await _compared(seed, size, place)
+
+
+async def _compared(seed: int, size: int, other: Path) -> Outcome:
+    trees = {"this": ROOT, "other": other}
+    costs: dict[tuple[str, str], list[float]] = {(name, tree): [] for name in PIPELINES for tree in trees}
+    async with _gateways(trees) as gateways:
+        for pipeline in PIPELINES:
+            for tree in trees:
+                await _cost_ms(gateways[tree], pipeline, QUERIES // 3)
+            for number in range(size):
+                for tree in sorted(trees, reverse=bool((number + seed) % 2)):
+                    costs[pipeline, tree].append(await _cost_ms(gateways[tree], pipeline, QUERIES))
+    return _outcome(seed, trees, costs)
+
+
+@asynccontextmanager
+async def _gateways(trees: Mapping[str, Path]) -> AsyncIterator[dict[str, Process]]:
+    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        stub = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.soak.cost_stub", cwd=ROOT, stdout=subprocess.PIPE
+        )
+        started: dict[str, Process] = {}
+        try:
+            assert stub.stdout is not None
+            ports = json.loads(await stub.stdout.readline())
+            for tree, root in trees.items():
+                one = gateway({family: f"http://127.0.0.1:{port}" for family, port in ports.items()}, root)
+                one.environment["GATEWAY_CONNECT_S"] = "10"  # a busy machine must not degrade what is measured
+                one.start(Path(name) / f"{tree}.log")
+                started[tree] = one
+                await one.ready()
+            yield started
+        finally:
+            for one in started.values():
+                one.kill()
+            stub.kill()
+            await stub.wait()
+
+
+async def _cost_ms(process: Process, pipeline: str, queries: int) -> float:
+    """CPU milliseconds of the gateway's process an answered query."""
+    body = {"query": "warm light for loose tea", "pipeline": pipeline}
+    request = wire.written("POST", "/v1/collections/demo/search", body, {"x-deadline-ms": "60000"})
+    left = iter(range(queries))
+
+    async def caller() -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", process.port, limit=2**20)
+        done = 0
+        for _ in left:
+            writer.write(request)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            length = int(answer.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            content = await reader.readexactly(length)
+            assert answer.startswith(b"HTTP/1.1 200"), content
+            assert b'"degraded":[]' in content, content
+            done += 1
+        writer.close()
+        return done
+
+    started = vitals.cpu_s(process.pid)
+    done = sum(await asyncio.gather(*(caller() for _ in range(IN_FLIGHT))))
+    return (vitals.cpu_s(process.pid) - started) / done * 1000
+
+
+def _outcome(seed: int, trees: Mapping[str, Path], costs: Mapping[tuple[str, str], list[float]]) -> Outcome:
+    rows, bars = [], []
+    for pipeline in PIPELINES:
+        ours, theirs = costs[pipeline, "this"], costs[pipeline, "other"]
+        ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
+        ratio = statistics.median(ratios)
+        spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
+        cells = (f"{statistics.median(theirs):.2f}", f"{statistics.median(ours):.2f}", f"{ratio:.3f}", spread)
+        rows.append((pipeline, str(len(ratios)), *cells))
+        bars.append(Bar(f"CPU within 10 %: {pipeline}", f"{ratio:.3f}x ({spread})", ratio <= MOST_RATIO))
+    at = {tree: commit(root) for tree, root in trees.items()}
+    columns = (
+        "pipeline",
+        "rounds",
+        f"ms a query at {at['other']}",
+        f"ms a query at {at['this']}",
+        "ratio",
+        "of the rounds",
+    )
+    return Outcome("cost", SAYS, seed, columns, tuple(rows), tuple(bars), ())

@@ -1,0 +1,80 @@
+"""`python -m tests.soak.cost_stub`: backends that answer at once with what was written before, on three free ports.
+
+They cost next to nothing and say only what every release understands, so that two gateways differ in themselves alone.
+"""
+
+import asyncio
+import json
+import re
+
+from tests.soak import wire
+
+HITS = 200
+LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
+DECLARED = {"presets": ["beir"], "metadata": {}}
+
+
+def _response(value: object) -> bytes:
+    body = json.dumps(value).encode()
+    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def _answers(family: str) -> dict[bytes, bytes]:
+    """Whole answers by what their path ends with."""
+    state = {
+        "generation": "demo@1", "published": True, "documents": HITS, "engine": "stub", "stamp": {"model": "1"},
+        "declaration": DECLARED, "vectors": None,
+    }  # fmt: skip
+    step = 1 if family == "lexical" else 3
+    hits = [{"id": f"d{number * step % 251:03}", "score": 50.0 - number / 8} for number in range(HITS)]
+    alive = {"service": family, "status": "alive", "checks": []}
+    return {
+        b"/livez": _response(alive),
+        b"/readyz": _response({**alive, "status": "ready"}),
+        b"/v1/collections": _response({"collections": [state]}),
+        b"/search": _response({"generation": "demo@1", "hits": hits}),
+    }
+
+
+class Stub:
+    """One backend; `family` decides what it has."""
+
+    def __init__(self, family: str) -> None:
+        self._answers = _answers(family)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                found = LENGTH.search(head)
+                body = await reader.readexactly(int(found[1])) if found else b""
+                writer.write(self._answer(head.split(b" ", 2)[1], body))
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            wire.reset(writer)
+
+    def _answer(self, path: bytes, body: bytes) -> bytes:
+        if path.endswith(b"/documents/get"):
+            ids = json.loads(body)["ids"]
+            return _response({"documents": [{"id": one, "text": f"text of {one}"} for one in ids], "missing": []})
+        if path.endswith(b"/v1/score"):
+            count = len(json.loads(body)["passages"])
+            return _response(
+                {"model": "stub@1", "weight": 0.5, "scores": [1.0 / (1 + number) for number in range(count)]}
+            )
+        for end, answer in self._answers.items():
+            if path.endswith(end):
+                return answer
+        return b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+
+
+async def main() -> None:
+    ports = {}
+    for family in ("lexical", "dense", "reranker"):
+        server = await asyncio.start_server(Stub(family).serve, "127.0.0.1", 0, limit=2**22)
+        ports[family] = server.sockets[0].getsockname()[1]
+    print(json.dumps(ports), flush=True)  # read by who started it
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

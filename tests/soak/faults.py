@@ -1,0 +1,231 @@
+"""Every fault at every backend: answers come in time, say what they lack, and are whole again soon after."""
+
+import asyncio
+import itertools
+import json
+import random
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.processes import ROOT, Process, gateway
+from tests.soak import fault_proxy, wire
+from tests.soak.fault_proxy import FaultProxy, Toxic
+from tests.soak.outcome import Bar, Outcome
+from tests.soak.stack import WORDS, Loaded, loaded
+
+DEADLINE_MS = 2_000
+LATE_S = 0.05
+BACK_WITHIN_S = 5.0
+FAULT_S = 4.0
+CALLERS = 4
+BACKENDS = ("lexical", "dense", "reranker")
+# On the wire between the gateway and a service that is well.
+WIRE: dict[str, Toxic] = {
+    "refused": "refused",
+    "reset": "reset_peer",
+    "500": "status_500",
+    "503": "status_503",
+    "unparsable": "garbage",
+    "unknown field": "unknown_field",
+    "slow": "latency",
+    "slow body": "slicer",
+    "hung wire": "timeout",
+}
+# The process itself.
+PROCESS = ("hung", "killed", "restarted")
+SAYS = (
+    f"{CALLERS} callers ask `hybrid-rerank` without pause with a deadline of {DEADLINE_MS} ms while the fault lasts "
+    f"({FAULT_S:.0f} s). *Late*: the slowest answer after its deadline. *Unflagged*: answers of status 200 that list "
+    "nothing as degraded and are not, hit for hit, what the whole stack had answered. *Back*: seconds from the return "
+    "to the first of three whole answers in a row."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One query as its caller saw it. Status 0: no answer at all."""
+
+    status: int
+    seconds: float
+    degraded: tuple[str, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one fault at one backend did."""
+
+    fault: str
+    backend: str
+    answers: tuple[Answer, ...]
+    back_s: float
+
+    @property
+    def late_ms(self) -> float:
+        return (max(one.seconds for one in self.answers) - DEADLINE_MS / 1000) * 1000
+
+    @property
+    def unflagged(self) -> int:
+        return sum(not one.status or (one.status == 200 and not one.degraded and not one.whole) for one in self.answers)
+
+    @property
+    def wrong(self) -> str:
+        parts = [
+            f"{self.late_ms:.0f} ms late" if self.late_ms > LATE_S * 1000 else "",
+            f"{self.unflagged} unflagged" if self.unflagged else "",
+            f"back after {self.back_s:.1f} s" if self.back_s > BACK_WITHIN_S else "",
+            "degraded by a field that it need not know"
+            if self.fault == "unknown field" and any(one.degraded for one in self.answers)
+            else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+
+@dataclass
+class Asked:
+    """A gateway over proxies, and what it answers while everything is well."""
+
+    stack: Loaded
+    gateway: Process
+    proxies: dict[str, FaultProxy]
+    queries: tuple[str, ...]
+    whole: dict[str, object] = field(default_factory=dict)
+
+    async def ask(self, query: str) -> Answer:
+        started = time.monotonic()
+        body = {"query": query, "pipeline": "hybrid-rerank"}
+        headers = {"x-deadline-ms": str(DEADLINE_MS)}
+        try:
+            reply = await wire.ask(self.gateway.port, "POST", "/v1/collections/demo/search", body, headers, 30)
+        except (OSError, TimeoutError):
+            return Answer(0, time.monotonic() - started, (), False)
+        value = json.loads(reply.body)
+        degraded = tuple(f"{one['stage']}: {one['reason']}" for one in value.get("degraded", ()))
+        same = reply.status == 200 and value["hits"] == self.whole.get(query, value["hits"])
+        if query not in self.whole:
+            assert reply.status == 200, value
+            assert not degraded, value
+            self.whole[query] = value["hits"]
+        return Answer(reply.status, time.monotonic() - started, degraded, same and not degraded)
+
+    async def _asked_for(self, seconds: float) -> list[Answer]:
+        answers: list[Answer] = []
+        ends_at = time.monotonic() + seconds
+
+        async def caller(place: int) -> None:
+            for number in itertools.count(place):
+                if time.monotonic() > ends_at:
+                    return
+                answers.append(await self.ask(self.queries[number % len(self.queries)]))
+
+        await asyncio.gather(*(caller(place) for place in range(CALLERS)))
+        return answers
+
+    async def cell(self, fault: str, backend: str, seconds: float) -> Cell:
+        """Breaks, asks, mends, and asks until it is whole again."""
+        await self._broken(fault, backend)
+        answers = await self._asked_for(seconds)
+        await self._mended(fault, backend)
+        returned, back_s, row = time.monotonic(), 0.0, 0
+        while row < 3:
+            asked_at = time.monotonic()
+            answer = await self.ask(self.queries[row])
+            answers.append(answer)
+            row, back_s = (row + 1, back_s if row else asked_at - returned) if answer.whole else (0, back_s)
+            if asked_at - returned > 4 * BACK_WITHIN_S:
+                # For good, it seems: the next cell must not begin with this one's outcome.
+                self.gateway.kill()
+                self.gateway.start(self.stack.log("proxied gateway"))
+                await self.gateway.ready()
+                return Cell(fault, backend, tuple(answers), asked_at - returned)
+            await asyncio.sleep(0.05)
+        return Cell(fault, backend, tuple(answers), back_s)
+
+    async def _broken(self, fault: str, backend: str) -> None:
+        process = self.stack.processes[backend]
+        match fault:
+            case "hung":
+                process.send(signal.SIGSTOP)
+            case "killed":
+                process.kill()
+            case "restarted":
+                process.kill()
+                process.start(self.stack.log(backend))
+            case _:
+                await self.proxies[backend].put(WIRE[fault])
+
+    async def _mended(self, fault: str, backend: str) -> None:
+        process = self.stack.processes[backend]
+        match fault:
+            case "hung":
+                process.send(signal.SIGCONT)
+            case "killed":
+                process.start(self.stack.log(backend))
+                await process.ready()
+            case "restarted":
+                await process.ready()
+            case _:
+                await self.proxies[backend].put(None)
+
+
+@asynccontextmanager
+async def _asked(seed: int, root: Path) -> AsyncIterator[Asked]:
+    async with loaded(seed, root) as stack:
+        proxies = {name: await fault_proxy.opened(stack.port(name)) for name in BACKENDS}
+        proxied = gateway({name: one.url for name, one in proxies.items()}, root)
+        stack.processes["proxied gateway"] = proxied  # ended with the others
+        proxied.start(stack.log("proxied gateway"))
+        try:
+            await proxied.ready()
+            rng = random.Random(seed)
+            queries = tuple(" ".join(rng.choices(WORDS, k=3)) for _ in range(5))
+            asked = Asked(stack, proxied, proxies, queries)
+            for query in queries:
+                await asked.ask(query)
+            yield asked
+        finally:
+            for proxy in proxies.values():
+                await proxy.close()
+
+
+async def run(seed: int, size: int = len(WIRE) * 3 + len(PROCESS) * 3, root: Path = ROOT) -> Outcome:
+    """The whole matrix in a seeded order, or the first `size` cells of it."""
+    cells = [(fault, backend) for fault in (*WIRE, *PROCESS) for backend in BACKENDS]
+    random.Random(seed).shuffle(cells)
+    async with _asked(seed, root) as asked:
+        done = [await asked.cell(fault, backend, FAULT_S if size > 9 else 1.5) for fault, backend in cells[:size]]
+    return _outcome(seed, sorted(done, key=lambda cell: ((*WIRE, *PROCESS).index(cell.fault), cell.backend)))
+
+
+def _outcome(seed: int, cells: list[Cell]) -> Outcome:
+    rows = []
+    for cell in cells:
+        said = sorted({one for answer in cell.answers for one in answer.degraded})
+        statuses = sorted({answer.status for answer in cell.answers})
+        flagged = sum(bool(answer.degraded) for answer in cell.answers)
+        rows.append((
+            cell.fault, cell.backend, str(len(cell.answers)), ", ".join(map(str, statuses)), str(flagged),
+            ", ".join(said) or "nothing", str(cell.unflagged), f"{max(0.0, cell.late_ms):.0f}", f"{cell.back_s:.1f}",
+        ))  # fmt: skip
+    late = max(cell.late_ms for cell in cells)
+    unflagged = sum(cell.unflagged for cell in cells)
+    back = max(cell.back_s for cell in cells)
+    unknown = [cell.backend for cell in cells if cell.fault == "unknown field" and cell.wrong]
+    return Outcome(
+        name="faults",
+        says=SAYS,
+        seed=seed,
+        columns=("fault", "backend", "answers", "statuses", "flagged", "as", "unflagged", "late, ms", "back, s"),
+        rows=tuple(rows),
+        bars=(
+            Bar("no answer later than deadline + 50 ms", f"{late:+.0f} ms", late <= LATE_S * 1000),
+            Bar("none unflagged", str(unflagged), not unflagged),
+            Bar("whole again within 5 s of the return", f"{back:.1f} s", back <= BACK_WITHIN_S),
+            Bar("an unknown field degrades nothing", ", ".join(unknown) or "nothing", not unknown),
+        ),
+        broken=tuple(f"{cell.fault} at {cell.backend}: {cell.wrong}" for cell in cells if cell.wrong),
+    )

@@ -1,0 +1,171 @@
+"""Thousands of hostile requests a service over raw sockets: no 5xx, no hang, the process lives and stays small."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.processes import ROOT
+from tests.soak import vitals, wire
+from tests.soak.hostile_requests import VALID, requests
+from tests.soak.outcome import Bar, Outcome
+from tests.soak.stack import Loaded, load, loaded
+
+AT_ONCE = 28
+# Silence after a request that may be incomplete; then we say that nothing more will come.
+SILENCE_S = 0.7
+# Silence after an answer that may not be the last one.
+MORE_S = 0.05
+ENDED_WITHIN_S = 15.0
+MOST_GROWTH_MIB = 200.0
+SAYS = (
+    "Malformed lines, headers, chunks and bodies, header bombs, requests inside requests, noise, and valid requests "
+    f"with bytes or values changed. {AT_ONCE} connections at once; a sixth of them half-closes, a sixth resets. Hung: "
+    f"neither answered nor closed within {ENDED_WITHIN_S:.0f} s. Any 5xx counts, 503 and 504 too: no request asks for "
+    "less than 8 s."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How one hostile request ended: the statuses that came back, whether at all, and when."""
+
+    number: int
+    kind: str
+    statuses: tuple[int, ...]
+    hung: bool
+    seconds: float
+
+
+async def run(seed: int, size: int = 10_000, root: Path = ROOT) -> Outcome:
+    """Sends `size` hostile requests to every service."""
+    ended: dict[str, list[Ended]] = {}
+    growth: dict[str, float] = {}
+    died: list[str] = []
+    async with loaded(seed, root, evaluator=True) as stack:
+        for service in VALID:
+            process = stack.processes[service]
+            await load(stack.port("gateway"), "scratch", [{"id": "h1", "text": "tea"}])
+            await _sent(stack, service, seed, min(size, 300))  # what any first requests fill
+            before = vitals.rss_mib(process.pid)
+            ended[service] = await _sent(stack, service, seed + 1, size)
+            if not process.alive:
+                died.append(f"{service} ended; its log: {stack.log(service).read_text()[-500:]}")
+                continue
+            growth[service] = vitals.rss_mib(process.pid) - before
+            assert (await wire.ask(process.port, "GET", "/livez")).status == 200
+    return _outcome(seed, ended, growth, died)
+
+
+async def _sent(stack: Loaded, service: str, seed: int, count: int) -> list[Ended]:
+    todo = iter(requests(service, seed, count))
+    ended: list[Ended] = []
+
+    async def sender() -> None:
+        for number, kind, data, ending in todo:
+            ended.append(await _one(stack.port(service), number, kind, data, ending))
+
+    await asyncio.gather(*(sender() for _ in range(AT_ONCE)))
+    return ended
+
+
+async def _one(port: int, number: int, kind: str, data: bytes, ending: str) -> Ended:
+    started = time.monotonic()
+    received = bytearray()
+    hung = False
+    try:
+        async with asyncio.timeout(ENDED_WITHIN_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                await _exchange(reader, writer, data, ending, received)
+            finally:
+                wire.reset(writer)
+    except TimeoutError:
+        hung = True
+    except OSError:
+        pass  # reset by the server: an end like any other
+    statuses = tuple(int(status) for status in wire.STATUS.findall(bytes(received)))
+    return Ended(number, kind, statuses, hung, time.monotonic() - started)
+
+
+async def _exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes, ending: str, received: bytearray
+) -> None:
+    async def send() -> None:
+        with suppress(OSError):
+            writer.write(data)
+            await writer.drain()
+            if ending == "half-close":
+                writer.write_eof()
+
+    sending = asyncio.create_task(send())
+    try:
+        if ending == "reset":
+            await asyncio.sleep(random.Random(len(data)).uniform(0.0, 0.05))
+            return
+        while True:
+            try:
+                part = await asyncio.wait_for(reader.read(2**16), MORE_S if received else SILENCE_S)
+            except TimeoutError:
+                if received:
+                    return  # answered, and kept alive
+                if ending != "half-close" and sending.done():
+                    with suppress(OSError):
+                        writer.write_eof()
+                    ending = "half-close"
+                part = await reader.read(2**16)
+            if not part:
+                return
+            received += part
+    finally:
+        sending.cancel()
+        with suppress(asyncio.CancelledError):
+            await sending
+
+
+def _broken(service: str, seed: int, some: list[Ended]) -> Iterator[str]:
+    for one in some:
+        bad = [status for status in one.statuses if status >= 500]
+        if bad or one.hung:
+            what = "hung" if one.hung else ", ".join(map(str, bad))
+            again = f"hostile_requests.request({service!r}, {seed + 1}, {one.number})"
+            yield f"{service} #{one.number} {one.kind}: {what} ({again})"
+
+
+def _outcome(seed: int, ended: dict[str, list[Ended]], growth: dict[str, float], died: list[str]) -> Outcome:
+    rows = []
+    for service, some in ended.items():
+        statuses = Counter(status // 100 for one in some for status in one.statuses)
+        slowest = sorted(one.seconds for one in some)
+        rows.append((
+            service,
+            str(len(some)),
+            ", ".join(f"{hundred}xx: {count}" for hundred, count in sorted(statuses.items())),
+            str(sum(not one.statuses for one in some)),
+            str(sum(one.hung for one in some)),
+            f"{slowest[-1]:.1f}",
+            f"{growth[service]:+.0f}" if service in growth else "process ended",
+        ))  # fmt: skip
+    everything = [one for some in ended.values() for one in some]
+    broken = (*died, *(line for service, some in ended.items() for line in _broken(service, seed, some)))
+    failed = sum(any(status >= 500 for status in one.statuses) for one in everything)
+    hung = sum(one.hung for one in everything)
+    most = max(growth.values(), default=0.0)
+    return Outcome(
+        name="hostile",
+        says=SAYS,
+        seed=seed,
+        columns=("service", "requests", "answers", "closed unanswered", "hung", "slowest, s", "memory, MiB"),
+        rows=tuple(rows),
+        bars=(
+            Bar("no 5xx", str(failed), not failed),
+            Bar("no hang", str(hung), not hung),
+            Bar("every process lives", f"{len(died)} ended", not died),
+            Bar("memory grows by less than 200 MiB", f"{most:.0f} MiB", most < MOST_GROWTH_MIB),
+        ),
+        broken=broken,
+    )

@@ -1,0 +1,81 @@
+"""What a soak gives: a table, the bars it was held against, and the cases that broke one; and the page that says so."""
+
+import datetime
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One promise, what was measured of it, and whether it held."""
+
+    promise: str
+    measured: str
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run of a soak. `broken` has one line a case that broke a bar, each enough to send the case again."""
+
+    name: str
+    says: str
+    seed: int
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    bars: tuple[Bar, ...]
+    broken: tuple[str, ...]
+
+    @property
+    def held(self) -> bool:
+        return all(bar.held for bar in self.bars)
+
+    def demand(self) -> None:
+        """Raises AssertionError with the seed, the bars that did not hold and the first cases that broke one."""
+        missed = [f"{bar.promise}: {bar.measured}" for bar in self.bars if not bar.held]
+        assert not missed, "\n".join((f"soak {self.name}, seed {self.seed}", *missed, *self.broken[:20]))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def page(outcome: Outcome, root: Path, seconds: float, command: str) -> str:
+    """The page of a run: bars, table, broken cases, and where and how it was run."""
+    bars = [(bar.promise, bar.measured, "yes" if bar.held else "**no**") for bar in outcome.bars]
+    parts = [
+        f"# Soak: {outcome.name}",
+        outcome.says,
+        f"`{command}`, seed {outcome.seed}, commit {commit(root)}, {machine()}, "
+        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {seconds:.0f} s.",
+        table(("bar", "measured", "held"), bars),
+        table(outcome.columns, outcome.rows),
+    ]
+    if outcome.broken:
+        shown = "\n".join(f"- {line}" for line in outcome.broken[:100])
+        parts += ["## Cases that broke a bar", f"{len(outcome.broken)} in all.", shown]
+    return "\n\n".join(parts) + "\n"
+
+
+def commit(root: Path) -> str:
+    """The commit of a checkout, marked when its files differ from it."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+    return git("rev-parse", "--short=10", "HEAD") + (" with changes" if git("status", "--porcelain", "-uno") else "")
+
+
+def machine() -> str:
+    """Cores, processor and memory."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cores = len(os.sched_getaffinity(0))
+    return f"{cores} cores ({model}, {platform.machine()}), {memory:.0f} GiB"

@@ -1,0 +1,84 @@
+"""A running stack with a loaded collection, of this checkout or of another one."""
+
+import random
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.processes import ROOT, Process, started
+from tests.soak import wire
+
+COLLECTION = "demo"
+DOCUMENTS = 400
+VOCABULARY = (
+    "boil water kettle lamp light warm glass teapot loose tea office chair turns quickly small brass hinge door "
+    "garden path gravel wheel spoke chain brake cable saddle rim tube patch glue wool scarf winter coat button thread"
+)
+WORDS = VOCABULARY.split()
+
+
+def text(rng: random.Random, words: int) -> str:
+    """So many words of a small vocabulary."""
+    return " ".join(rng.choice(WORDS) for _ in range(words))
+
+
+def documents(rng: random.Random, count: int) -> list[dict[str, object]]:
+    """Documents `d000…` with titles, texts and metadata."""
+    return [
+        {
+            "id": f"d{number:03}",
+            "title": text(rng, 4),
+            "text": text(rng, 40),
+            "metadata": {"year": 1990 + number % 30, "kind": rng.choice(["kitchen", "office", "garden"])},
+        }
+        for number in range(count)
+    ]
+
+
+@dataclass
+class Loaded:
+    """The processes by name, and where their logs and data are."""
+
+    processes: dict[str, Process]
+    directory: Path
+
+    def port(self, name: str) -> int:
+        return self.processes[name].port
+
+    def log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+
+async def load(gateway: int, collection: str, batch: Sequence[dict[str, object]]) -> None:
+    """Begins a collection, sends the documents and publishes."""
+    path = f"/v1/collections/{collection}"
+    declared = {"metadata": {"year": "number", "kind": "keyword"}}
+    begun = await wire.ask(gateway, "PUT", path, declared)
+    assert begun.status == 200, begun.body
+    for start in range(0, len(batch), 200):
+        report = await wire.ask(gateway, "POST", f"{path}/documents", {"documents": batch[start : start + 200]})
+        assert report.status == 200, report.body
+        assert b'"complete":true' in report.body, report.body
+    published = await wire.ask(gateway, "POST", f"{path}/publish")
+    assert published.status == 200, published.body
+
+
+@asynccontextmanager
+async def loaded(seed: int, root: Path = ROOT, evaluator: bool = False) -> AsyncIterator[Loaded]:
+    """The stack of the checkout `root` with the collection `demo`, in a directory that goes with it."""
+    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        directory = Path(name)
+        async with started(directory, root) as processes:
+            if evaluator:
+                environment = {
+                    "EVALUATOR_RUNS": f"{directory}/runs",
+                    "GATEWAY_URL": processes["gateway"].url,
+                }
+                one = Process("evaluator", environment, arguments=("serve",), root=root)
+                processes["evaluator"] = one
+                one.start(directory / "evaluator.log")
+                await one.ready()
+            await load(processes["gateway"].port, COLLECTION, documents(random.Random(seed), DOCUMENTS))
+            yield Loaded(processes, directory)

@@ -1,0 +1,133 @@
+"""What a process is seen to do from outside: its memory, its CPU time, and whether /livez answers meanwhile."""
+
+import multiprocessing
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+POLL_S = 0.02
+GIVEN_UP_S = 60.0
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def _status_mib(pid: int, key: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(key):
+            return int(line.split()[1]) / 1024
+    raise ProcessLookupError(f"process {pid} has ended")
+
+
+def rss_mib(pid: int) -> float:
+    """Resident memory of a process now, in MiB."""
+    return _status_mib(pid, "VmRSS")
+
+
+def peak_mib(pid: int) -> float:
+    """The most resident memory since `forget_peak`, in MiB; the kernel keeps it, so no peak is missed."""
+    return _status_mib(pid, "VmHWM")
+
+
+def forget_peak(pid: int) -> None:
+    """Starts the kernel's record of the peak anew."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds (user and system) that a process has used, its threads among it, its children not."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
+
+
+def waited_s(pid: int) -> float:
+    """Seconds that a process' main thread was ready to run and got no core: the machine's fault, not its own."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text(encoding="utf-8").split()[1]) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The polls of one window, in seconds. `worst_own_s` leaves out what the main thread waited for a core."""
+
+    polls: int
+    failed: int
+    worst_s: float
+    worst_own_s: float
+
+
+class Watch:
+    """A process of its own that asks /livez every 20 ms on a new connection, so that nothing here delays it."""
+
+    def __init__(self, port: int, pid: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(target=_watch, args=(port, pid, theirs), daemon=True)
+        self._process.start()
+        assert self._ours.recv() == "watching"
+
+    def begin(self) -> None:
+        """Opens a window."""
+        self._ours.send("begin")
+        assert self._ours.recv() == "begun"
+
+    def end(self) -> Seen:
+        """Closes the window; the poll under way belongs to it."""
+        self._ours.send("end")
+        seen = self._ours.recv()
+        assert isinstance(seen, Seen)
+        return seen
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+@contextmanager
+def watching(port: int, pid: int) -> Iterator[Watch]:
+    watch = Watch(port, pid)
+    try:
+        yield watch
+    finally:
+        watch.close()
+
+
+def _watch(port: int, pid: int, commands: Connection) -> None:
+    commands.send("watching")
+    polls, failed, worst_s, own_s = 0, 0, 0.0, 0.0
+    opened = False
+    while True:
+        if commands.poll(POLL_S if opened else None):
+            if commands.recv() == "begin":
+                polls, failed, worst_s, own_s, opened = 0, 0, 0.0, 0.0, True
+                commands.send("begun")
+            else:
+                opened = False
+                commands.send(Seen(polls, failed, worst_s, own_s))
+                continue
+        if opened:
+            started, waited = time.monotonic(), _waited_or_gone_s(pid)
+            answered = _alive(port)
+            took = time.monotonic() - started
+            polls += 1
+            failed += not answered
+            worst_s = max(worst_s, took)
+            own_s = max(own_s, took - (_waited_or_gone_s(pid) - waited))
+
+
+def _waited_or_gone_s(pid: int) -> float:
+    try:
+        return waited_s(pid)
+    except (OSError, IndexError):
+        return 0.0
+
+
+def _alive(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=GIVEN_UP_S) as one:
+            one.sendall(b"GET /livez HTTP/1.1\r\nhost: soak\r\nconnection: close\r\n\r\n")
+            return one.recv(64).startswith(b"HTTP/1.1 200")
+    except OSError:
+        return False

@@ -1,0 +1,111 @@
+"""HTTP/1.1 by hand on a new connection each time: what is sent is exactly what was written, well formed or not."""
+
+import asyncio
+import json
+import re
+import socket
+import struct
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})")
+MOST_READ = 64_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back: the status (0: none), the body as bytes, and the seconds until its end."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    seconds: float
+
+    def json(self) -> object:
+        return json.loads(self.body)
+
+
+async def ask(
+    port: int,
+    method: str,
+    path: str,
+    body: object = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = 30.0,
+) -> Reply:
+    """One well-formed request and its whole answer. Raises OSError or TimeoutError where there is none."""
+    request = written(method, path, body, {"connection": "close", **(headers or {})})
+    return await exchange(port, [request], timeout_s)
+
+
+def written(method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> bytes:
+    """A well-formed request; `body` is sent as JSON."""
+    content = b"" if body is None else json.dumps(body).encode()
+    all_headers = {"host": "soak", **(headers or {})}
+    if body is not None:
+        all_headers |= {"content-type": "application/json", "content-length": str(len(content))}
+    head = "".join(f"{name}: {value}\r\n" for name, value in all_headers.items())
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + content
+
+
+async def exchange(port: int, parts: Iterable[bytes], timeout_s: float) -> Reply:
+    """Sends the parts and reads until the answer is whole or the connection ends. Raises TimeoutError, OSError.
+
+    Reading goes on while sending: a server may refuse what it has not read to the end.
+    """
+    started = time.monotonic()
+    async with asyncio.timeout(timeout_s):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+        sending = asyncio.create_task(_send(writer, parts))
+        try:
+            status, headers, body = await _answer(reader)
+        finally:
+            sending.cancel()
+            with suppress(asyncio.CancelledError, OSError):
+                await sending
+            writer.close()
+    return Reply(status, headers, body, time.monotonic() - started)
+
+
+async def _send(writer: asyncio.StreamWriter, parts: Iterable[bytes]) -> None:
+    with suppress(ConnectionError):  # refused before it was whole: the answer says why
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+
+
+async def _answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    while True:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return 0, {}, b""
+        found = STATUS.match(head)
+        if not found:
+            return 0, {}, head
+        if found[1] != b"100":
+            break
+    lines = head.decode("latin-1").split("\r\n")[1:-2]
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    with suppress(asyncio.IncompleteReadError, ConnectionError):
+        if "content-length" in headers:
+            return int(found[1]), headers, await reader.readexactly(int(headers["content-length"]))
+        if headers.get("transfer-encoding") != "chunked":
+            return int(found[1]), headers, b"" if found[1] == b"204" else await reader.read(MOST_READ)
+        parts = []
+        while size := int((await reader.readline()).split(b";")[0], 16):
+            parts.append(await reader.readexactly(size))
+            await reader.readline()
+        return int(found[1]), headers, b"".join(parts)
+    return int(found[1]), headers, b""
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Ends a connection with RST: no goodbye."""
+    raw = writer.get_extra_info("socket")
+    if raw is not None:
+        with suppress(OSError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
