@@ -15,7 +15,7 @@ from services.contracts.base import Generation
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport, ItemError
 from services.contracts.retrieval import RetrievedHit
-from services.lexical.analysis import words_of
+from services.lexical.analysis import joined_words_of
 from services.lexical.edge_query import fields_of_presets
 from services.lexical.presets import declared_presets
 from services.vectorstore.edge_fields import INDEX_KINDS
@@ -184,11 +184,11 @@ class EdgeGeneration:
 
     def _point(self, document: Document, version: int) -> edge.Point:
         fields = fields_of(document.metadata, self.record.declaration.metadata)
-        title, text = words_of(document.title), words_of(document.text)
-        terms: dict[str, Callable[[], list[str]]] = {
+        title, text = joined_words_of(document.title), joined_words_of(document.text)
+        terms: dict[str, Callable[[], str]] = {
             "title": lambda: title,
             "text": lambda: text,
-            "contents": lambda: [*title, *text],
+            "contents": lambda: f"{title} {text}".strip(),
         }
         payload = {
             "id": document.id,
@@ -201,7 +201,7 @@ class EdgeGeneration:
                 "metadata": json.dumps(document.metadata, ensure_ascii=False),
             },
             "fields": {field: list(values) for field, values in fields.items()},
-            **{field: " ".join(terms[field]()) for field in self._text_fields},
+            **{field: terms[field]() for field in self._text_fields},
         }
         return edge.Point(point_id(document.id), [0.0], payload)
 

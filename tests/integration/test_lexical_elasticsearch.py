@@ -153,10 +153,21 @@ async def test_our_own_analysis_is_that_of_elasticsearch(opener: ElasticsearchOp
         "U.S.A. e.g. state_of_the_art x:y 10:30 a.b.c. O’Neil’s naïve café Ωmega STRASSE straße",
         "generalizations oscillators relational conditional feed agreed plastered hopping sky happy",
         "中文 かな カタカナ and α-tocopherol IL-2 p53 5-HT(2A) H2O2 C++ .NET",
+        "q" * 600 + " " + "a." * 300 + " " + "1," * 300 + " " + "x" * 255 + ".y " + "s" * 254 + "'s",
     )
     for text in texts:
         answer = await opener.client.indices.analyze(analyzer="english", text=text)
         assert words_of(text) == [token["token"] for token in answer.body["tokens"]], text
+
+
+async def test_a_document_of_combining_marks_does_not_hold_elasticsearch_up(engine: LexicalEngine) -> None:
+    await engine.begin("notes@1", ALL_PRESETS)
+    started = time.monotonic()
+    report = await engine.index("notes@1", [Document(id="marks", text="brake " + "\u0301\u0316" * 40_000)])
+    assert report.indexed == 1
+    await engine.finish("notes@1")
+    assert await found(engine, "notes@1", "brake") == ["marks"]
+    assert time.monotonic() - started < 5.0
 
 
 async def test_a_deadline_that_has_passed_in_elasticsearch_is_a_504_and_the_next_search_is_fine(

@@ -1,11 +1,14 @@
 """The analysis of the embedded engine, case by case; that it is Elasticsearch's is an integration test."""
 
+import random
+import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
 from services.lexical import analysis
-from services.lexical.analysis import words_of
+from services.lexical.analysis import joined_words_of, words_of
 
 CASES = {
     "words are stemmed by Porter": ("running flies happily generalizations", "run fli happili gener"),
@@ -25,6 +28,63 @@ CASES = {
 def test_a_text_is_analysed_as_in_english(case: str) -> None:
     text, expected = CASES[case]
     assert " ".join(words_of(text)) == expected
+
+
+MARKS = "\u0301\u0316"  # of two classes: canonical ordering has to sort them
+
+
+def seconds(text: str) -> float:
+    started = time.perf_counter()
+    words_of(text)
+    return time.perf_counter() - started
+
+
+@pytest.mark.parametrize("unit", [MARKS, "e" + MARKS, "a.", "1,", "a'", "'", ".", "a", "7", "ing", "\u4e2d", "b "])
+def test_no_text_takes_more_than_its_length(unit: str) -> None:
+    short, long = (unit * (count // len(unit)) for count in (40_000, 320_000))
+    seconds(short)
+    assert min(seconds(long) for _ in range(3)) < 40 * max(min(seconds(short) for _ in range(3)), 0.001)
+
+
+def test_a_document_of_160_kilobytes_of_combining_marks_is_analysed_in_a_moment() -> None:
+    assert seconds(MARKS * 40_000) < 1.0
+
+
+def test_a_long_text_has_the_words_of_its_parts_wherever_it_is_cut() -> None:
+    draw = random.Random(5)
+    for alphabet in ("ab1_.,:' ", "ab1.,:'", "e\u0301\u4e2d\u30ab.", "a.\n"):
+        text = "".join(draw.choices(alphabet, k=3 * analysis.PIECE))
+        for cut in range(analysis.PIECE - 3, analysis.PIECE + 4):
+            words = words_of("x" * 200 + " " + text[:cut])
+            assert words == words_of("x" * 200)[:1] + whole(text[:cut])
+
+
+def whole(text: str) -> list[str]:
+    """The words of a text that is analysed in one piece."""
+    return [
+        word
+        for found in analysis._WORD.findall(analysis.unicodedata.normalize("NFC", text))
+        for word in words_of(found)
+    ]
+
+
+def test_a_word_of_more_than_255_characters_is_cut_as_lucene_cuts_it() -> None:
+    assert [len(word) for word in words_of("q" * 600)] == [255, 255, 90]
+    assert [len(word) for word in words_of("a." * 300)] == [255, 255, 87]
+    assert words_of("x" * 255 + ".y") == ["x" * 255, "y"]
+    assert [len(word) for word in words_of("q" * 40_000)] == [255] * 156 + [220]
+
+
+def test_others_get_their_turn_while_a_document_of_8_megabytes_is_analysed() -> None:
+    longest, ended = 0.0, threading.Event()
+    work = threading.Thread(target=lambda: (joined_words_of("brake pad " * 800_000), ended.set()))
+    work.start()
+    while not ended.is_set():
+        started = time.perf_counter()
+        time.sleep(0.005)
+        longest = max(longest, time.perf_counter() - started)
+    work.join()
+    assert longest < 0.5
 
 
 RULES: dict[str, tuple[str, object]] = {
