@@ -12,7 +12,7 @@ from services.chassis.body import BodyMiddleware, JsonRoute
 from services.chassis.caching import CachingMiddleware
 from services.chassis.deadlines import DeadlineMiddleware
 from services.chassis.instruments import Instruments
-from services.chassis.limits import Limiter, LimitMiddleware
+from services.chassis.limits import LimitMiddleware, lanes_of
 from services.chassis.probes import Lifecycle, Readiness, probe_router
 from services.chassis.settings import ServiceSettings
 from services.chassis.telemetry import TelemetryMiddleware
@@ -60,11 +60,11 @@ def create_app(
     def render(error: Exception, path: str) -> Response:
         return errors.render(error, wordings.get(path))
 
-    # The last one added is the outermost: telemetry sees and renders everything, the body is read only within
-    # a slot and a deadline.
+    # The last one added is the outermost: telemetry sees and renders everything, a body has to be there within the
+    # deadline and before its request takes a slot.
     app.add_middleware(CachingMiddleware, instruments=instruments)
-    app.add_middleware(BodyMiddleware, most_bytes=settings.max_body_bytes)
-    app.add_middleware(LimitMiddleware, limiter=Limiter(settings.max_in_flight, settings.max_waiting, instruments))
+    app.add_middleware(LimitMiddleware, lanes=lanes_of(settings, instruments))
+    app.add_middleware(BodyMiddleware, most_bytes=settings.max_body_bytes, instruments=instruments)
     app.add_middleware(DeadlineMiddleware)
     app.add_middleware(TelemetryMiddleware, instruments=instruments, render=render)
     return app

@@ -1,7 +1,8 @@
-"""Request bodies: bounded while they stream, JSON only, and watched for callers who hang up."""
+"""Request bodies: bounded in size, pace and sum while they stream, JSON only, and watched for callers who hang up."""
 
 import asyncio
 import json
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from fastapi import Request
@@ -9,15 +10,26 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.chassis.errors import BodyTooLarge, ClientGone, Malformed, UnsupportedMedia
+from services.chassis.errors import BodyTooLarge, ClientGone, Malformed, Overloaded, RequestTimeout, UnsupportedMedia
+from services.chassis.instruments import Instruments
+
+# A body may take so long (our own loop may have stood still for a second or two), and what it needs at this rate.
+GRACE_S = 5.0
+LEAST_BYTES_S = 32_768
+# Bodies of requests in work or waiting take so much memory in all, those of a page and less not counted: searches
+# must not wait for batches.
+MOST_HELD_BYTES = 64_000_000
+UNCOUNTED_BYTES = 65_536
 
 
 class BodyMiddleware:
-    """Reads the body within `most_bytes`, refuses what is not JSON, and cancels the work when the caller hangs up."""
+    """Reads the body within its bounds, refuses what is not JSON, and cancels the work when the caller hangs up."""
 
-    def __init__(self, app: ASGIApp, *, most_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, most_bytes: int, instruments: Instruments) -> None:
         self.app = app
         self.most_bytes = most_bytes
+        self._instruments = instruments
+        self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -27,12 +39,28 @@ class BodyMiddleware:
         declared = headers.get("content-length", "0")
         if not declared.isdigit() or int(declared) > self.most_bytes:
             raise self._too_large()
-        body = await self._read(receive)
-        if body:
-            _check_media(headers)
-        await _until_hung_up(self.app, scope, body, receive, send)
+        held = Held()
+        try:
+            body = await self._in_time(receive, held)
+            if body:
+                _check_media(headers)
+            await _until_hung_up(self.app, scope, body, receive, send)
+        finally:
+            self._held_bytes -= held.size
 
-    async def _read(self, receive: Receive) -> bytes:
+    async def _in_time(self, receive: Receive, held: "Held") -> bytes:
+        try:
+            async with asyncio.timeout(GRACE_S) as bound:
+                return await self._read(receive, held, bound)
+        except TimeoutError as error:
+            if not bound.expired():
+                raise
+            raise RequestTimeout(
+                f"The body came too slowly; send it at {LEAST_BYTES_S // 1024} KB a second or more.", closes=True
+            ) from error
+
+    async def _read(self, receive: Receive, held: "Held", bound: asyncio.Timeout) -> bytes:
+        started = asyncio.get_running_loop().time()
         chunks: list[bytes] = []
         size = 0
         while True:
@@ -43,12 +71,29 @@ class BodyMiddleware:
             size += len(chunk)
             if size > self.most_bytes:
                 raise self._too_large()
+            self._hold(held, size)
             chunks.append(chunk)
             if not message.get("more_body", False):
                 return b"".join(chunks)
+            bound.reschedule(started + GRACE_S + size / LEAST_BYTES_S)
+
+    def _hold(self, held: "Held", size: int) -> None:
+        more = max(0, size - UNCOUNTED_BYTES) - held.size
+        if self._held_bytes + more > MOST_HELD_BYTES:
+            self._instruments.rejected.inc()
+            raise Overloaded("Too many large bodies are being worked on; send this again, or smaller batches.")
+        held.size += more
+        self._held_bytes += more
 
     def _too_large(self) -> BodyTooLarge:
         return BodyTooLarge(f"A body may have at most {self.most_bytes} bytes; send smaller batches.")
+
+
+@dataclass(slots=True)
+class Held:
+    """What one body takes of the sum."""
+
+    size: int = 0
 
 
 def _check_media(headers: Headers) -> None:

@@ -32,8 +32,17 @@ class ProblemError(HTTPException):
     kind: ClassVar[str] = "internal"
     title: ClassVar[str] = "Internal error"
 
-    def __init__(self, detail: str, *, errors: tuple[FieldError, ...] = (), retry_after_s: int | None = None) -> None:
+    def __init__(
+        self,
+        detail: str,
+        *,
+        errors: tuple[FieldError, ...] = (),
+        retry_after_s: int | None = None,
+        closes: bool = False,
+    ) -> None:
         headers = {} if retry_after_s is None else {"retry-after": str(retry_after_s)}
+        if closes:
+            headers["connection"] = "close"
         super().__init__(self.status, detail, headers)
         self.errors = errors
 

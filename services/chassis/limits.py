@@ -1,14 +1,21 @@
 """Bounded concurrency: so many requests in work, so many waiting, the next one is told to come back."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Literal
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.chassis.errors import Overloaded
 from services.chassis.instruments import Instruments
+from services.chassis.settings import CONTROL_SLOTS, ServiceSettings
 from services.chassis.telemetry import PROBES, timed
+
+Lane = Literal["control", "write", "work"]
+COLLECTIONS = "/v1/collections"
+WRITES = ("/documents", "/documents/delete", "/finish", "/publish")
+CONTROL_WAITING = 64
 
 
 class Limiter:
@@ -40,16 +47,39 @@ class Limiter:
             self._instruments.in_flight.dec()
 
 
-class LimitMiddleware:
-    """Every request but the probes takes a slot: a full service must still say that it lives."""
+def lane_of(method: str, path: str) -> Lane:
+    """Whose slots a request takes: looks at collections, writes, or all other work.
 
-    def __init__(self, app: ASGIApp, *, limiter: Limiter) -> None:
+    The gateway judges a service by its looks, so that no work may hold them up; and writes wait for one another
+    while an index is finished, so that they would hold every slot that a search needs.
+    """
+    if path == COLLECTIONS or path.startswith(f"{COLLECTIONS}/"):
+        if method in ("GET", "HEAD"):
+            return "control"
+        if method in ("PUT", "DELETE") or path.endswith(WRITES):
+            return "write"
+    return "work"
+
+
+def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lane, Limiter]:
+    """The slots of each lane."""
+    return {
+        "control": Limiter(CONTROL_SLOTS, CONTROL_WAITING, instruments),
+        "write": Limiter(settings.write_slots, settings.max_waiting, instruments),
+        "work": Limiter(settings.max_in_flight, settings.max_waiting, instruments),
+    }
+
+
+class LimitMiddleware:
+    """Every request but the probes takes a slot of its lane: a full service must still say that it lives."""
+
+    def __init__(self, app: ASGIApp, *, lanes: Mapping[Lane, Limiter]) -> None:
         self.app = app
-        self.limiter = limiter
+        self.lanes = lanes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in PROBES:
             await self.app(scope, receive, send)
             return
-        async with self.limiter.slot():
+        async with self.lanes[lane_of(scope["method"], scope["path"])].slot():
             await self.app(scope, receive, send)

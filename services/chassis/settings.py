@@ -5,6 +5,9 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+# Looks at collections have slots of their own: few and short.
+CONTROL_SLOTS = 8
+
 
 class ServiceSettings(BaseSettings):
     """Read once, in `__main__`, from the environment; passed down from there."""
@@ -15,7 +18,9 @@ class ServiceSettings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(ge=0, le=65_535, description="Port to listen on.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
-    max_in_flight: int = Field(32, ge=1, description="Requests worked on at once.")
+    max_in_flight: int = Field(
+        32, ge=1, description="Requests worked on at once; writes to collections have half as many slots of their own."
+    )
     max_waiting: int = Field(128, ge=0, description="Requests that wait for a slot; the next one gets 429.")
     max_connections: int = Field(
         2_048, ge=1, description="Connections open at once; above that one that asks nothing is closed."
@@ -27,3 +32,13 @@ class ServiceSettings(BaseSettings):
         description="Seconds between failing /readyz and closing the door on SIGTERM (behind a load balancer).",
     )
     grace_s: int = Field(30, ge=1, description="Seconds that requests in work get to end after SIGTERM.")
+
+    @property
+    def write_slots(self) -> int:
+        """Writes to collections that are worked on at once, beside everything else."""
+        return max(1, self.max_in_flight // 2)
+
+    @property
+    def most_at_once(self) -> int:
+        """Requests that may be worked on at once in all: so many connections to a server behind us are of use."""
+        return self.max_in_flight + self.write_slots + CONTROL_SLOTS

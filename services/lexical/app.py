@@ -30,7 +30,7 @@ def open_engine(settings: Settings) -> LexicalEngine:
                 settings.elasticsearch_url,
                 None if key is None else key.get_secret_value(),
                 settings.elasticsearch_ca_file,
-                settings.max_in_flight,
+                settings.most_at_once,
             )
             return ElasticsearchEngine(client, settings.index_prefix, settings.replicas)
 

@@ -22,16 +22,28 @@ async def connected(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def overloaded(client: httpx.AsyncClient, path: str) -> httpx.Response:
-    """The answer of a service with one slot and no queue while another request, half sent, has that slot."""
+    """The answer of a service with one slot and no queue while another request has that slot: it writes its answer."""
     taken, release = asyncio.Event(), asyncio.Event()
+    transport = client._transport
+    assert isinstance(transport, httpx.ASGITransport)
+    scope = {
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"",
+        "headers": [(b"content-type", b"application/json")], "scheme": "http", "server": ("service", 80),
+        "root_path": "", "http_version": "1.1",
+    }  # fmt: skip
+    arrived = [{"type": "http.request", "body": b"{}", "more_body": False}]
 
-    async def half_sent() -> AsyncIterator[bytes]:
-        yield b"{"
+    async def receive() -> dict[str, object]:
+        if arrived:
+            return arrived.pop()
+        await release.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: object) -> None:
         taken.set()
         await release.wait()
-        yield b"}"
 
-    first = asyncio.create_task(client.post(path, content=half_sent(), headers=JSON))
+    first = asyncio.create_task(transport.app(scope, receive, send))
     await taken.wait()
     try:
         return await client.post(path, json={})

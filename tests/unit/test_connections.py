@@ -1,10 +1,9 @@
 """What a connection may take, on the server that our processes run, over real sockets."""
 
 import json
-import socket
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 
 import pytest
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -16,6 +15,7 @@ from services.chassis.probes import Readiness
 from services.chassis.settings import ServiceSettings
 from services.contracts.health import Check
 from services.contracts.query import SearchRequest
+from tests.callers import callers, wait_for
 from tests.served import bounded, port_of
 
 SHORT = Bounds(head_s=0.5, idle_s=2.0, unread_grace_s=0.5, unread_bytes_s=100_000_000, linger_s=0.5)
@@ -46,55 +46,10 @@ def small_app() -> FastAPI:
     return create_app("small", ServiceSettings(port=0), Instruments(), opened)
 
 
-class Caller:
-    """One connection, and what came back on it."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
-
-    def send(self, *pieces: bytes) -> "Caller":
-        try:
-            for piece in pieces:
-                self.socket.sendall(piece)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # refused while it was sending: what came back tells
-        return self
-
-    def received(self) -> bytes:
-        """Everything until the other side closes."""
-        pieces = []
-        try:
-            while piece := self.socket.recv(65_536):
-                pieces.append(piece)
-        except ConnectionResetError:
-            pass
-        return b"".join(pieces)
-
-    def answer(self) -> tuple[int, bytes]:
-        """Status and body of one answer; the connection stays."""
-        with self.socket.makefile("rb") as lines:
-            status = int(lines.readline().split()[1])
-            size = 0
-            while line := lines.readline().strip():
-                name, _, value = line.partition(b":")
-                if name.lower() == b"content-length":
-                    size = int(value)
-            return status, lines.read(size)
-
-
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     with bounded(small_app(), SHORT) as server:
         yield port_of(server)
-
-
-@contextmanager
-def callers(port: int, number: int) -> Iterator[list[Caller]]:
-    with ExitStack() as stack:
-        made = [Caller(port) for _ in range(number)]
-        for one in made:
-            stack.enter_context(one.socket)
-        yield made
 
 
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -258,10 +213,3 @@ def test_what_trails_a_body_is_no_header(port: int) -> None:
             b'e\r\n{"query": "a"}\r\n0\r\nContent-Type: application/json\r\n\r\n'
         )
         assert caller.answer()[0] == 415
-
-
-def wait_for(condition, within_s: float) -> None:
-    ends_at = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < ends_at
-        time.sleep(0.02)
