@@ -67,6 +67,8 @@ class RunFolder:
     def open(cls, path: Path) -> "RunFolder":
         """An existing folder (or `latest`). Raises EvaluationError when it is none."""
         if not (path / "experiment.json").is_file():
+            if path.name == LATEST and any(path.parent.glob("*/experiment.json")):
+                raise EvaluationError(f"{path}: no run has sent its queries yet; `{command_line('rank')}` does")
             raise EvaluationError(f"{path}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
         return cls(path.resolve())
 

@@ -95,7 +95,9 @@ def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> d
             pipeline = parse(_text(path))
             check(pipeline, backends)
             if pipeline.name != path.stem:
-                raise PipelineError(f"name '{pipeline.name}' differs from the file's")
+                raise PipelineError(
+                    f"name '{pipeline.name}' differs from the file's: write `name: {path.stem}`, or rename the file"
+                )
         except PipelineError as error:
             raise PipelineError(f"{path}: {error}") from error
         pipelines[pipeline.name] = pipeline

@@ -37,8 +37,6 @@ def evaluator(choices: Choices, *arguments: str) -> int:
 
 def launch(choices: Choices) -> None:
     """Checks everything, starts it and waits until it is ready; on failure nothing is left running."""
-    for line in remarks(choices):
-        say(line)
     expect_startable({**os.environ, **choices.environment()}, choices.ports)
     busy = [f"{process} ({port})" for process, port in choices.ports.items() if taken(port)]
     if busy:
@@ -55,6 +53,12 @@ def launch(choices: Choices) -> None:
     except BaseException:
         supervision.stop(choices.directory)
         raise
+
+
+def tell_remarks(choices: Choices) -> None:
+    """Says what is not simply passed on, before anything is started or found to run."""
+    for line in remarks(choices):
+        say(line)
 
 
 def remarks(choices: Choices) -> Iterator[str]:
@@ -75,6 +79,7 @@ def up() -> int:
         stack.directory, f"Another `{stack.command('up')}` is at work in this checkout: wait until it has ended."
     ):
         choices = choose(os.environ, stack.directory, own_ports=False, name=stack.name)
+        tell_remarks(choices)
         if supervision.pid(stack.directory) is not None:
             record.expect_same(choices, os.environ, stack)
             say(f"The stack is up already (`{stack.command('down')}` ends it). {reread_pipelines(choices)}")
@@ -121,6 +126,7 @@ def demo() -> int:
     with alone(DEMO, "Another `make demo` runs in this checkout: wait until it has ended."):
         supervision.stop(DEMO)  # of a demo that was killed
         choices = choose(os.environ, DEMO, own_ports=True)
+        tell_remarks(choices)
         try:
             launch(choices)
             status = evaluator(choices, "demo")

@@ -37,6 +37,8 @@ def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
     waiting = [process for process in choices.ports if process != "elasticsearch"]
     while True:
         reasons = {process: not_ready(choices.url(process)) for process in waiting}
+        if choices.starts_elasticsearch and "cannot be reached" in (reasons.get("lexical") or ""):
+            reasons["lexical"] = "its Elasticsearch is still starting"  # ours: no address that somebody has to set
         waiting = [process for process, reason in reasons.items() if reason is not None]
         if not waiting:
             return

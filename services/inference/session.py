@@ -77,7 +77,9 @@ class Session:
         self._path = folder / GRAPH
         wrong = difference(profile, folder)
         if wrong is not None:
-            raise ModelError(f"The model in {folder} is not usable: {wrong}; `make models` puts it right.")
+            raise ModelError(
+                f"The model in {folder} is not usable: {wrong}; `make models MODELS={profile.name}` puts it right."
+            )
         self.weights_sha256 = profile.files[GRAPH]
         chosen = runtime or Runtime()
         # OpenVINO picks its kernels by the shape of a batch, so the order of sums: in f32 that moved scores by 2e-6,

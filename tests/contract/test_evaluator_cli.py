@@ -86,6 +86,13 @@ def test_the_next_command_works_as_it_is_printed_whatever_the_shell_knows(evalua
     assert (tmp_path / "runs" / "latest" / "report.json").is_file()
 
 
+def test_a_report_before_any_query_names_the_step_that_sends_them(evaluator: Evaluator) -> None:
+    assert evaluator("ingest").exit_code == 0
+    done = evaluator("report")
+    assert (done.exit_code, "no run has sent its queries yet" in done.stderr) == (1, True)
+    assert "-m evaluator rank` does" in done.stderr
+
+
 def test_metadata_that_cannot_be_filtered_by_is_told_once(evaluator: Evaluator, tmp_path: Path) -> None:
     experiment = tmp_path / "mine.yaml"
     experiment.write_text(f"{{name: mine, dataset: {tmp_path / 'shop'}, pipelines: [bm25], metadata: {{}}}}")
