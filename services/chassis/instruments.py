@@ -35,6 +35,13 @@ class Instruments:
             "cached_results_total", "Results looked up in a cache", ("outcome",), registry=self.registry
         )
 
+        self.background_deaths = Counter(
+            "background_task_deaths_total",
+            "Background tasks that died and were restarted",
+            ("task",),
+            registry=self.registry,
+        )
+
     def observe(self, method: str, route: str, status: int, seconds: float, timings_ms: Mapping[str, float]) -> None:
         """One answered request."""
         self.requests.labels(method, route, str(status)).inc()

@@ -8,6 +8,7 @@ Once nobody has asked for anything for a second, each thread gives back the memo
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -15,6 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 from services.inference.memory import trim
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -233,7 +236,10 @@ class Workers:
                 self._do(*turn)
                 patience_s = patience_s if turn[0].urgent else self._rest_s
             elif patience_s is not None and not self._closed:
-                self._rest()
+                try:
+                    self._rest()
+                except Exception:  # it would end the thread, unseen, and requests would wait for it for ever
+                    logger.exception("could not give memory back")
                 patience_s = None
 
     def _do(self, request: _Request, place: int, task: Callable[[], object]) -> None:

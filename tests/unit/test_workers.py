@@ -346,3 +346,21 @@ async def test_nobody_rests_after_an_urgent_task_nor_on_closing():
     await workers.run([lambda: None])
     workers.close()
     assert rested == []
+
+
+async def test_a_rest_that_fails_costs_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+    rested = threading.Event()
+
+    def broken() -> None:
+        rested.set()
+        raise OSError("no such function")
+
+    workers = Workers(1, rest=broken, rest_s=0.05)
+    try:
+        for _ in range(2):
+            rested.clear()
+            assert await workers.run([lambda: 1], time.monotonic() + 5.0) == [1]
+            assert await asyncio.to_thread(rested.wait, 5.0)
+    finally:
+        workers.close()
+    assert "could not give memory back" in caplog.text
