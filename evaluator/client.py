@@ -131,7 +131,7 @@ async def connected(url: str, transport: httpx.AsyncBaseTransport | None = None)
 
 def _parsed(model: type[Answer], content: bytes) -> Answer:
     try:
-        return model.model_validate_json(content)
+        return model.from_answer(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -142,7 +142,7 @@ def _parsed(model: type[Answer], content: bytes) -> Answer:
 
 def _refused(response: httpx.Response) -> NoReturn:
     try:
-        problem = Problem.model_validate_json(response.content)
+        problem = Problem.from_answer(response.content)
     except ValidationError:
         kind, detail = f"http_{response.status_code}", f"HTTP {response.status_code} without a problem's details"
     else:

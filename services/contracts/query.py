@@ -56,10 +56,13 @@ class SearchHit(Wire):
 
 
 class Degradation(Wire):
-    """A stage that did less than the pipeline says: `done` of `of` units (inputs, candidates, documents)."""
+    """A stage that did less than the pipeline says: `done` of `of` units (inputs, candidates, documents).
+
+    A later release may know more reasons: whoever reads an answer takes any.
+    """
 
     stage: str
-    reason: Reason
+    reason: Reason | str
     detail: str
     done: Count
     of: Count
