@@ -1,40 +1,48 @@
-"""Puts the gateway together: the only file that knows which transport its clients use."""
+"""Puts the gateway together: the only file that knows how its backends are reached."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
 
-from gateway.backends import opened_backends
+from gateway.backends import EndpointsFor, opened_backends
 from gateway.catalog import Catalog
-from gateway.downstream import TransportFor, over_sockets
 from gateway.execute import Executor
 from gateway.generations import LOOK_S, Generations
 from gateway.indexing import Indexing
 from gateway.reloading import reloading_on_hangup
 from gateway.routes import collection_routes, pipeline_routes, search_routes
-from gateway.settings import Settings
+from gateway.settings import BackendAddress, Settings
+from gateway.sockets import SocketEndpoints
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
+from services.chassis.supervised import Supervisor
 from services.contracts.health import Check
 
 
-def build_app(settings: Settings, transport_for: TransportFor = over_sockets) -> FastAPI:
+def over_sockets(_: str, backend: BackendAddress) -> SocketEndpoints:
+    """The production endpoints."""
+    return SocketEndpoints(backend)
+
+
+def build_app(settings: Settings, endpoints_for: EndpointsFor = over_sockets) -> FastAPI:
     """The gateway. A pipeline that does not fit the backends ends the start with its file's name.
 
-    `transport_for` gives each backend's httpx transport; tests put whole services (ASGI) or faults there.
+    `endpoints_for` says how each backend is reached; tests put whole services (ASGI) or faults there.
     """
     catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
     instruments = Instruments()
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
-        async with opened_backends(settings.backends, transport_for, settings.connect_s) as backends:
+        async with (
+            Supervisor(instruments) as supervisor,
+            opened_backends(settings.backends, endpoints_for, settings.connect_s, supervisor) as backends,
+        ):
             generations = Generations(backends)
             await generations.refresh(LOOK_S)
-            background = asyncio.create_task(generations.keep_fresh(settings.refresh_s))
+            generations.keep_fresh(supervisor, settings.refresh_s)
             executor = Executor(backends, generations, catalog, instruments)
             routes = (
                 search_routes(executor),
@@ -47,11 +55,7 @@ def build_app(settings: Settings, transport_for: TransportFor = over_sockets) ->
                 gone = [f"{name}: {look.reason}" for name, look in generations.looks.items() if not look.reachable]
                 return (Check(name="retrievers", ok=len(gone) < len(generations.looks), detail="; ".join(gone)),)
 
-            try:
-                with reloading_on_hangup(catalog):
-                    yield routes, readiness
-            finally:
-                background.cancel()
-                await asyncio.gather(background, return_exceptions=True)
+            with reloading_on_hangup(catalog):
+                yield routes, readiness
 
     return create_app("gateway", settings, instruments, opened)

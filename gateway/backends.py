@@ -1,15 +1,20 @@
 """The backends by name and family, and what can be asked of them (the services' wire, architecture.md)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from gateway.downstream import Backend, Call, TransportFor
+from gateway.downstream import Backend
+from gateway.exchange import Call
 from gateway.settings import BackendAddress, Family
+from gateway.sockets import Endpoints
+from services.chassis.supervised import Supervisor
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import DeleteReport, DocumentsAnswer, IdsRequest, IndexReport, IndexRequest
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+
+EndpointsFor = Callable[[str, BackendAddress], Endpoints]
 
 
 class Backends:
@@ -28,13 +33,15 @@ class Backends:
 
 @asynccontextmanager
 async def opened_backends(
-    addresses: Mapping[str, BackendAddress], transport_for: TransportFor, connect_s: float
+    addresses: Mapping[str, BackendAddress], endpoints_for: EndpointsFor, connect_s: float, supervisor: Supervisor
 ) -> AsyncIterator[Backends]:
-    """One client per backend, closed at the end."""
+    """All backends with their connections, which are closed at the end."""
     backends = {
-        name: Backend(name, address, transport_for(name, address), connect_s) for name, address in addresses.items()
+        name: Backend(name, address, endpoints_for(name, address), connect_s, supervisor)
+        for name, address in addresses.items()
     }
     try:
+        await asyncio.gather(*(backend.open() for backend in backends.values()))
         yield Backends(backends)
     finally:
         await asyncio.gather(*(backend.close() for backend in backends.values()))

@@ -23,7 +23,10 @@ LOAD_AGAIN = (
 
 
 class BackendFailed(Exception):
-    """A backend gave no usable answer. `status` is its HTTP status, where it gave one; `kind` its problem's name."""
+    """A backend gave no usable answer. `status` is its HTTP status, where it gave one; `kind` its problem's name.
+
+    `unsent`: no connection was made, so that nothing of the request can have been done.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class BackendFailed(Exception):
         status: int | None = None,
         kind: str | None = None,
         retry_after_s: float | None = None,
+        unsent: bool = False,
     ) -> None:
         super().__init__(f"{backend}: {detail}")
         self.backend = backend
@@ -42,6 +46,7 @@ class BackendFailed(Exception):
         self.status = status
         self.kind = kind
         self.retry_after_s = retry_after_s
+        self.unsent = unsent
 
     @property
     def unknown_generation(self) -> bool:

@@ -5,12 +5,14 @@ import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from gateway import backends as wire
 from gateway.backends import Backends
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed
 from services.chassis.errors import Unavailable, UnknownCollection
+from services.chassis.supervised import Supervisor
 from services.contracts.collections import BackendState, CollectionState, CollectionView
 
 LOOK_S = 1.0
@@ -64,11 +66,10 @@ class Generations:
         self._refreshing = asyncio.Lock()
         self._refreshed_at = float("-inf")
 
-    async def keep_fresh(self, every_s: float) -> None:
+    def keep_fresh(self, supervisor: Supervisor, every_s: float) -> None:
         """Looks for ever, at each backend on its own, so that a hung one does not hold up what the others say."""
-        async with asyncio.TaskGroup() as group:
-            for backend in self._backends.storing:
-                group.create_task(self._keep_looking(backend, every_s))
+        for backend in self._backends.storing:
+            supervisor.start("look", partial(self._keep_looking, backend, every_s))
 
     async def _keep_looking(self, backend: Backend, every_s: float) -> None:
         while True:

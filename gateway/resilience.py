@@ -15,12 +15,21 @@ class Breaker:
 
     Opens when at least `volume` outcomes lie in the last `window_s` and the share of failures reaches `ratio`, or at
     once by `trip`. Stays open for `open_s` at least, and until `process_answers` says that somebody is there again.
+    Whoever makes a breaker says in `on_open` what finds that out: it is called each time the breaker opens.
     """
 
     def __init__(
-        self, clock: Clock, *, window_s: float = 10.0, volume: int = 5, ratio: float = 0.5, open_s: float = 1.0
+        self,
+        clock: Clock,
+        on_open: Callable[[], None],
+        *,
+        window_s: float = 10.0,
+        volume: int = 5,
+        ratio: float = 0.5,
+        open_s: float = 1.0,
     ) -> None:
         self._clock = clock
+        self._on_open = on_open
         self._window_s = window_s
         self._volume = volume
         self._ratio = ratio
@@ -77,6 +86,7 @@ class Breaker:
         self._opened_at = self._clock()
         self._probe_at = None
         self._outcomes.clear()
+        self._on_open()
 
     def process_answers(self) -> None:
         """The backend's process answers its liveness probe: once `open_s` has passed, a real call may try."""

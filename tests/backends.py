@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from gateway.app import build_app
 from gateway.settings import DEFAULT_BACKENDS, BackendAddress, Settings
+from gateway.sockets import FixedEndpoints
 from services.chassis.app import create_app, router
 from services.chassis.errors import BadInput, StampMismatch, UnknownCollection
 from services.chassis.instruments import Instruments
@@ -321,11 +322,11 @@ async def opened_stack(
     for name, fault in (faults or {}).items():
         wires[name].fault = fault
 
-    def transport_for(name: str, _: BackendAddress) -> httpx.AsyncBaseTransport:
-        return wires[name]
+    def endpoints_for(name: str, _: BackendAddress) -> FixedEndpoints:
+        return FixedEndpoints(wires[name])
 
     configured = Settings.model_validate({"backends": backends, **settings})
-    gateway = build_app(configured, transport_for)
+    gateway = build_app(configured, endpoints_for)
     async with AsyncExitStack() as stack:
         for app in (*apps.values(), gateway):
             await stack.enter_async_context(app.router.lifespan_context(app))

@@ -5,12 +5,15 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import httpx
 import pytest
-from httpx_aiohttp import AiohttpTransport
 
-from gateway.downstream import Backend, Call, over_sockets
+from gateway.app import over_sockets
+from gateway.downstream import Backend
+from gateway.exchange import Call
 from gateway.settings import BackendAddress
+from gateway.sockets import FixedEndpoints, SocketTransport
+from services.chassis.instruments import Instruments
+from services.chassis.supervised import Supervisor
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 
 SLOTS = 10
@@ -57,15 +60,17 @@ async def connected() -> AsyncIterator[tuple[Backend, Stub]]:
     server = await asyncio.start_server(stub.serve, "127.0.0.1", 0, backlog=4_096)
     port = server.sockets[0].getsockname()[1]
     address = BackendAddress(family="reranker", url=f"http://127.0.0.1:{port}")
-    assert type(over_sockets("reranker", address)) is AiohttpTransport
+    assert type(over_sockets("reranker", address).transport("127.0.0.1")) is SocketTransport
     # The production transport with few slots, so that a single one that leaked would be missed.
-    transport = AiohttpTransport(limits=httpx.Limits(max_connections=SLOTS, keepalive_expiry=30))
-    backend = Backend("reranker", address, transport, connect_s=10.0)
-    try:
-        yield backend, stub
-    finally:
-        await backend.close()
-        server.close()
+    endpoints = FixedEndpoints(SocketTransport("127.0.0.1", most=SLOTS))
+    async with Supervisor(Instruments()) as supervisor:
+        backend = Backend("reranker", address, endpoints, 10.0, supervisor)
+        await backend.open()
+        try:
+            yield backend, stub
+        finally:
+            await backend.close()
+            server.close()
 
 
 def call() -> Call:
@@ -104,4 +109,4 @@ async def test_random_cancellations_leak_nothing(cancellations: int) -> None:
         assert [answer.scores for answer in answers] == [(1.0,)] * SLOTS
         await asyncio.sleep(0.1)
         assert len(asyncio.all_tasks()) <= before + SLOTS  # the stub has one for each open connection
-        assert backend.breaker.state == "closed"
+        assert backend.state == "closed"

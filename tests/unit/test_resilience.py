@@ -14,9 +14,13 @@ class Clock:
         return self.now
 
 
+def nobody() -> None:
+    """Nobody looks after the breaker: the tests say themselves when a process answers."""
+
+
 def opened() -> tuple[Breaker, Clock]:
     clock = Clock()
-    breaker = Breaker(clock)
+    breaker = Breaker(clock, nobody)
     for _ in range(5):
         breaker.failed()
     return breaker, clock
@@ -30,14 +34,14 @@ def half_open() -> tuple[Breaker, Clock]:
 
 
 def test_a_few_failures_alone_open_nothing() -> None:
-    breaker = Breaker(Clock())
+    breaker = Breaker(Clock(), nobody)
     for _ in range(4):
         breaker.failed()
     assert breaker.admit()
 
 
 def test_failures_that_are_few_among_many_open_nothing() -> None:
-    breaker = Breaker(Clock())
+    breaker = Breaker(Clock(), nobody)
     for _ in range(20):
         breaker.succeeded()
     for _ in range(10):
@@ -46,7 +50,7 @@ def test_failures_that_are_few_among_many_open_nothing() -> None:
 
 
 def test_as_many_failures_as_successes_open_it() -> None:
-    breaker = Breaker(Clock())
+    breaker = Breaker(Clock(), nobody)
     for _ in range(5):
         breaker.succeeded()
         breaker.failed()
@@ -55,7 +59,7 @@ def test_as_many_failures_as_successes_open_it() -> None:
 
 def test_old_failures_are_forgotten() -> None:
     clock = Clock()
-    breaker = Breaker(clock)
+    breaker = Breaker(clock, nobody)
     for _ in range(4):
         breaker.failed()
     clock.now = 11.0
@@ -132,9 +136,12 @@ class BreakerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = Clock()
-        self.breaker = Breaker(self.clock)
-        self.since_open = 0.0
+        self.openings = 0
+        self.breaker = Breaker(self.clock, self.opens)
         self.probes: list[float] = []
+
+    def opens(self) -> None:
+        self.openings += 1
 
     @rule(seconds=st.floats(0.0, 3.0))
     def time_passes(self, seconds: float) -> None:
@@ -142,8 +149,10 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(outcome=st.sampled_from(["succeeded", "failed", "abandoned", "process_answers", "trip"]))
     def something_happens(self, outcome: str) -> None:
-        before = self.breaker.state
+        before, openings = self.breaker.state, self.openings
         getattr(self.breaker, outcome)()
+        if self.breaker.state == "open" and before != "open":
+            assert self.openings == openings + 1  # or nothing would lead out of it
         if before == "open":
             assert self.breaker.state == "open" or outcome == "process_answers"
         if outcome in ("abandoned", "trip") or before != self.breaker.state:

@@ -1,0 +1,132 @@
+"""One request to one replica, from the wire to a checked value; whatever goes wrong on the way is a BackendFailed."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from gateway.failures import BackendFailed
+from services.chassis.caching import NO_STORE, fresh_wanted
+from services.chassis.deadlines import DEADLINE_HEADER
+from services.chassis.telemetry import REQUEST_ID_HEADER, request_id
+from services.contracts.base import Wire
+from services.contracts.problem import Problem
+
+LIVENESS = "/livez"
+
+Value = TypeVar("Value")
+Answer = TypeVar("Answer", bound=Wire)
+Parse = Callable[[bytes], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to a backend. `reads` changes nothing there, so it may be repeated. `timeout_s` bounds all of it."""
+
+    method: str
+    path: str
+    timeout_s: float
+    body: Wire | None = None
+    reads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The backend that a replica belongs to, its URL, and the seconds that a connection may take."""
+
+    name: str
+    url: str
+    connect_s: float
+
+
+async def exchange(
+    peer: Peer, transport: httpx.AsyncBaseTransport, call: Call, parse: Parse[Value], timeout_s: float
+) -> Value:
+    """The parsed answer, within `timeout_s`. Raises BackendFailed and, besides cancellation, nothing else."""
+    request = _request(peer, call, timeout_s)
+    try:
+        async with asyncio.timeout(timeout_s):
+            response = await _whole(transport, request)
+    except TimeoutError as error:
+        raise BackendFailed(peer.name, "timeout", f"no answer within {timeout_s:.2f} s.") from error
+    except Exception as error:  # what a transport can raise is not a closed list, and each is a failure of the backend
+        raise _broken(peer.name, error) from error
+    if response.status_code >= 300:
+        raise _answered_with_an_error(peer.name, response)
+    try:
+        return parse(response.content)
+    except ValidationError as error:
+        close_connection = response.extensions.get("close_connection")
+        if close_connection is not None:
+            close_connection()
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        detail = f"its answer is no {error.title} ({where}: {first['msg']})."
+        raise BackendFailed(peer.name, "failed", detail) from error
+
+
+def _request(peer: Peer, call: Call, timeout_s: float) -> httpx.Request:
+    headers = {DEADLINE_HEADER: str(max(1, int(timeout_s * 1000))), REQUEST_ID_HEADER: request_id()}
+    if fresh_wanted():
+        headers["cache-control"] = NO_STORE
+    content: bytes | None = None
+    if call.body is not None:
+        # Without what is at its default: a batch of 8 MB would grow on its way, and a service of the release before
+        # refuses a field that it does not know.
+        content = call.body.model_dump_json(exclude_defaults=True).encode()
+        headers["content-type"] = "application/json"
+    # Only connecting has a bound of its own: `exchange` bounds all of it, the wait for a connection included.
+    timeout = {"connect": peer.connect_s, "read": None, "write": None, "pool": None}
+    base = peer.url.rstrip("/")
+    extensions: dict[str, object] = {"timeout": timeout}
+    if call.path != LIVENESS:
+        extensions["probe"] = base + LIVENESS
+    return httpx.Request(call.method, base + call.path, content=content, headers=headers, extensions=extensions)
+
+
+async def _whole(transport: httpx.AsyncBaseTransport, request: httpx.Request) -> httpx.Response:
+    response = await transport.handle_async_request(request)
+    try:
+        await response.aread()
+    finally:
+        await response.aclose()
+    return response
+
+
+def _broken(backend: str, error: Exception) -> BackendFailed:
+    what = type(error.__cause__ or error).__name__  # its message names addresses, which are not our callers' business
+    match error:
+        case httpx.ConnectError():
+            return BackendFailed(backend, "unreachable", f"no connection ({what}).", unsent=True)
+        case httpx.ConnectTimeout():
+            return BackendFailed(backend, "timeout", f"no connection in time ({what}).", unsent=True)
+        case httpx.TimeoutException():
+            return BackendFailed(backend, "timeout", f"no answer ({what}).")
+        case httpx.NetworkError() if not isinstance(error, httpx.ReadError):
+            return BackendFailed(backend, "unreachable", f"the connection was lost ({what}).")
+        case _:
+            return BackendFailed(backend, "failed", f"the answer broke off or made no sense ({what}).")
+
+
+def _answered_with_an_error(backend: str, response: httpx.Response) -> BackendFailed:
+    status = response.status_code
+    kind: str | None = None
+    try:
+        problem = Problem.from_answer(response.content)
+        detail, kind = problem.detail, problem.type.removeprefix("urn:problem:")
+    except ValidationError:
+        detail = f"HTTP {status} without a problem to explain it."
+    after = response.headers.get("retry-after", "")
+    retry_after_s = float(after) if after.isascii() and after.isdigit() and len(after) < 6 else None
+    match status:
+        case 429:
+            return BackendFailed(backend, "overloaded", detail, status=status, kind=kind, retry_after_s=retry_after_s)
+        case 504:
+            return BackendFailed(backend, "timeout", detail, status=status, kind=kind)
+        case _ if status < 500:
+            return BackendFailed(backend, "refused", detail, status=status, kind=kind)
+        case _:
+            return BackendFailed(backend, "failed", detail, status=status, kind=kind)

@@ -1,0 +1,242 @@
+"""The replicas of one backend: which there are, which of them answer, and which one is asked next."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import httpx
+
+from gateway.exchange import LIVENESS, Call, Parse, Peer, Value, exchange
+from gateway.failures import BackendFailed
+from gateway.resilience import Breaker, State
+from gateway.sockets import Endpoints
+from services.chassis.supervised import Supervisor
+
+logger = logging.getLogger(__name__)
+
+PING_S = 0.5
+# Between two looks at which addresses a name has, and while it has none.
+RESOLVE_S = 5.0
+UNRESOLVED_S = 1.0
+# Failures one after the other that set a replica aside, however many successes are in the breaker's window.
+IN_A_ROW = 5
+# While others answer: how long before it gets a call again. The time doubles while it fails on what it gets, and is the
+# shortest one again after as long a time of service.
+ASIDE_S = 2.0
+LONGEST_ASIDE_S = 120.0
+
+
+class Replica:
+    """One address of a backend: its connections, its breaker, and the watch that finds out when it is back."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        transport: httpx.AsyncBaseTransport,
+        others_answer: Callable[["Replica"], bool],
+        supervisor: Supervisor,
+    ) -> None:
+        self.breaker = Breaker(time.monotonic, self._watched)
+        self.in_flight = 0
+        self.suspect = False  # a call timed out, and the liveness probe has not answered since
+        self.last: BackendFailed | None = None
+        self._peer = peer
+        self._transport = transport
+        self._others_answer = others_answer
+        self._supervisor = supervisor
+        self._jitter = random.Random()
+        self._watch: asyncio.Task[None] | None = None
+        self._in_a_row = 0
+        self._aside_s = ASIDE_S
+        self._answered_at = self._back_at = float("-inf")
+
+    async def attempt(self, call: Call, parse: Parse[Value], timeout_s: float) -> Value:
+        """One exchange. A success or a cancellation is recorded; a failure is the caller's to record, or to repeat."""
+        self.in_flight += 1
+        try:
+            value = await exchange(self._peer, self._transport, call, parse, timeout_s)
+        except asyncio.CancelledError:
+            self.breaker.abandoned()
+            raise
+        finally:
+            self.in_flight -= 1
+        self._answered()
+        return value
+
+    def failed(self, failure: BackendFailed, *, reads: bool) -> None:
+        """Records a failure for what it says of this replica."""
+        match failure.reason:
+            case "refused":
+                self._answered()
+            case "overloaded":
+                self.breaker.abandoned()
+            case "timeout":
+                # Slow, or hung? The caller may have given it little time; the watch asks whether it lives.
+                self.last = failure
+                self.breaker.abandoned()
+                self.suspected()
+            case "failed" if not reads and failure.status is not None:
+                # It answers, and cannot write (a full disk makes stores read-only): no reason to stop reading.
+                self.breaker.abandoned()
+            case _:
+                self.last = failure
+                self._in_a_row += 1
+                self.breaker.failed()
+                gone = failure.unsent and self._others_answer(self)
+                if self.breaker.state == "closed" and (gone or self._in_a_row >= IN_A_ROW):
+                    self.breaker.trip()
+
+    def suspected(self) -> None:
+        """A call timed out: others go first until this one has answered its liveness probe."""
+        self.suspect = True
+        self._watched()
+
+    async def close(self) -> None:
+        """Ends the watch and closes all connections."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        await self._transport.aclose()
+
+    def _answered(self) -> None:
+        self._answered_at = time.monotonic()
+        if self.breaker.state == "half-open":
+            self._back_at = self._answered_at
+        self._in_a_row = 0
+        self.breaker.succeeded()
+
+    def _watched(self) -> None:
+        if self._watch is None or self._watch.done():
+            self._watch = self._supervisor.start("breaker", self._until_it_answers)
+
+    async def _until_it_answers(self) -> None:
+        """Opens the breaker if the process does not even answer its liveness probe, and asks it until it does.
+
+        No request of a caller's is spent on finding out, and short deadlines of some callers close nothing to others.
+        """
+        if self.breaker.state != "open":
+            asked_at = time.monotonic()
+            # Twice at once, and calls that are answered meanwhile count too: behind an address that stands for several
+            # replicas, one that is hung must not speak for all.
+            alive = any(await asyncio.gather(self._alive(), self._alive())) or self._answered_at >= asked_at
+            if not alive:
+                self.breaker.trip()
+        self.suspect = False
+        if self.breaker.state != "open":
+            return
+        because = self.last.__cause__ or self.last if self.last else None
+        logger.warning("backend set aside", extra={"backend": self._peer.name, "because": repr(because)})
+        if time.monotonic() - self._back_at > LONGEST_ASIDE_S:
+            self._aside_s = ASIDE_S
+        again_at = time.monotonic() + self._aside_s
+        while self.breaker.state == "open":
+            await asyncio.sleep(self._jitter.uniform(0.5, 1.0) * PING_S)
+            # Where nobody else answers, whatever lives gets a call as soon as its breaker allows it.
+            if await self._alive() and (time.monotonic() >= again_at or not self._others_answer(self)):
+                self.breaker.process_answers()
+        self._aside_s = min(LONGEST_ASIDE_S, 2 * self._aside_s)
+
+    async def _alive(self) -> bool:
+        try:
+            await exchange(self._peer, self._transport, Call("GET", LIVENESS, PING_S), bytes, PING_S)
+        except BackendFailed as failure:
+            return failure.status is not None and failure.status < 500
+        return True
+
+
+class Replicas:
+    """All replicas of one backend, as many as its name has addresses. One that leaves ends the calls that it has."""
+
+    def __init__(self, peer: Peer, endpoints: Endpoints, supervisor: Supervisor) -> None:
+        self._peer = peer
+        self._endpoints = endpoints
+        self._supervisor = supervisor
+        self._by_address: dict[str, Replica] = {}
+        self._leaving: list[Replica] = []
+        self._turn = 0
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(self._by_address.values())
+
+    async def open(self) -> None:
+        """Looks the addresses up, and goes on doing so in the background."""
+        with contextlib.suppress(OSError, TimeoutError):  # the background tries again
+            async with asyncio.timeout(self._peer.connect_s):
+                await self._look_up()
+        self._supervisor.start("addresses", self._keep_looking_up)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await asyncio.gather(*(replica.close() for replica in (*self._by_address.values(), *self._leaving)))
+
+    @property
+    def state(self) -> State:
+        """The best state among the replicas; open while the name has no address."""
+        states = {replica.breaker.state for replica in self}
+        order: tuple[State, ...] = ("closed", "half-open")
+        return next((state for state in order if state in states), "open")
+
+    def admitted(self, *, may_probe: bool) -> Replica | None:
+        """The replica for a call, or None while there is none that may be asked. A call that may probe can fail.
+
+        One that was set aside and lives gets a single call; of the others the one with the fewest in flight is next.
+        """
+        return self._next(lambda one: _rank(one, "first" if may_probe else "last"))
+
+    def another(self, than: Replica) -> Replica | None:
+        """Another replica for the repeat of a call: one that is known to answer."""
+        return self._next(lambda one: None if one is than or one.suspect else _rank(one, "never"))
+
+    def for_a_look(self, than: Replica | None = None) -> Replica | None:
+        """The replica for a background look, which passes open breakers; `than` is the one that has been asked."""
+        rest = [replica for replica in self._in_turn() if replica is not than]
+        return min(rest, key=lambda one: (one.breaker.state != "closed", one.suspect, one.in_flight), default=None)
+
+    def _next(self, rank: Callable[[Replica], int | None]) -> Replica | None:
+        ranked = [(place, one.in_flight, one) for one in self._in_turn() if (place := rank(one)) is not None]
+        ranked.sort(key=lambda item: item[:2])
+        return next((one for *_, one in ranked if one.breaker.admit()), None)
+
+    def _in_turn(self) -> list[Replica]:
+        replicas = list(self._by_address.values())
+        if len(replicas) > 1:
+            self._turn = (self._turn + 1) % len(replicas)
+        return replicas[self._turn :] + replicas[: self._turn] if len(replicas) > 1 else replicas
+
+    def _others_answer(self, replica: Replica) -> bool:
+        return any(one is not replica and one.breaker.state == "closed" and not one.suspect for one in self)
+
+    async def _keep_looking_up(self) -> None:
+        while True:
+            await asyncio.sleep(RESOLVE_S if self._by_address else UNRESOLVED_S)
+            with contextlib.suppress(OSError):  # the addresses of before are kept
+                await self._look_up()
+
+    async def _look_up(self) -> None:
+        addresses = await self._endpoints.addresses()
+        if not addresses:
+            return
+        for address in [known for known in self._by_address if known not in addresses]:
+            self._leaving.append(self._by_address.pop(address))
+        for address in addresses:
+            if address not in self._by_address:
+                transport = self._endpoints.transport(address)
+                self._by_address[address] = Replica(self._peer, transport, self._others_answer, self._supervisor)
+        self._turn = 0
+        for replica in [left for left in self._leaving if not left.in_flight]:
+            self._leaving.remove(replica)
+            await replica.close()
+
+
+def _rank(replica: Replica, half_open: Literal["first", "last", "never"]) -> int | None:
+    match replica.breaker.state:
+        case "closed":
+            return 2 if replica.suspect else 1
+        case "half-open" if half_open != "never":
+            return 0 if half_open == "first" else 3
+        case _:
+            return None

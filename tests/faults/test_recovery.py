@@ -1,0 +1,99 @@
+"""A backend whose answers were broken for a while is asked again once they are right, whatever was wrong with them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from gateway.sockets import SocketEndpoints
+from tests.backends import opened_stack
+from tests.replicas import DEADLINE_S, Replica, ReplicaFault, Searches, address, searching, two_replicas
+
+FAULTS: tuple[ReplicaFault, ...] = ("500", "503", "reset", "hung", "garbage", "latin-1")
+
+
+@pytest.fixture
+async def backends() -> AsyncIterator[tuple[Replica, Replica]]:
+    """One lexical and one dense service."""
+    async with two_replicas() as both:
+        yield both
+
+
+def lexical(backends: tuple[Replica, Replica]) -> SocketEndpoints:
+    return SocketEndpoints(address(f"http://{backends[0].host}:{backends[0].port}"))
+
+
+async def readiness_is(searches: Searches, status: int, within_s: float) -> None:
+    started = time.monotonic()
+    while (await searches.client.get("/readyz")).status_code != status:
+        assert time.monotonic() - started < within_s
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", ["dense", "lexical", "reranker"])
+async def test_answers_that_could_not_be_read_lock_a_backend_out_only_while_they_last(name: str) -> None:
+    async with opened_stack() as stack:
+        stack.wires[name].fault = "garbage"
+        for _ in range(12):
+            assert (await stack.search("fruit trees")).json()["degraded"]
+        stack.wires[name].fault = None
+        returned = time.monotonic()
+        while (await stack.search("fruit trees")).json()["degraded"]:
+            assert time.monotonic() - returned < 5.0
+            await asyncio.sleep(0.02)
+
+
+async def test_one_answer_that_cannot_be_read_is_asked_for_again_and_never_seen() -> None:
+    async with opened_stack() as stack:
+        stack.wires["dense"].fault, stack.wires["dense"].faults_left = "garbage", 1
+        assert (await stack.search("fruit", "dense")).status_code == 200
+
+
+async def test_answers_with_a_field_of_the_next_release_are_full_quality(backends: tuple[Replica, Replica]) -> None:
+    for backend in backends:
+        backend.fault = "unknown field"
+    async with searching(lexical(backends), backends[1]) as searches:
+        assert await searches.many(30) == 0
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_broken_backend_is_flagged_in_time_and_back_within_five_seconds(
+    backends: tuple[Replica, Replica], fault: ReplicaFault
+) -> None:
+    async with searching(lexical(backends), backends[1]) as searches:
+        assert await searches.many(20) == 0
+        backends[0].fault = fault
+        await searches.many(20)
+        assert set(searches.flagged[-8:]) == {frozenset({"bm25"})}
+        assert searches.slowest_s < DEADLINE_S + 0.05
+        backends[0].fault = None
+        assert await searches.full_quality_again() < 5.0
+        assert await searches.many(20) == 0
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_what_the_gateway_knows_of_its_backends_is_right_again_after_any_fault(
+    backends: tuple[Replica, Replica], fault: ReplicaFault
+) -> None:
+    async with searching(lexical(backends), backends[1]) as searches:
+        for backend in backends:
+            backend.fault = fault
+        await readiness_is(searches, 503, within_s=6.0)
+        for backend in backends:
+            backend.fault = None
+        await readiness_is(searches, 200, within_s=5.0)
+        metrics = (await searches.client.get("/metrics")).text
+        assert "background_task_deaths_total{" not in metrics
+
+
+async def test_an_error_that_no_transport_should_raise_is_a_failure_of_the_backend() -> None:
+    async with opened_stack() as stack:
+
+        async def broken(request: httpx.Request) -> httpx.Response:
+            raise UnicodeEncodeError("utf-8", "\udcfc", 0, 1, "surrogates not allowed")
+
+        stack.wires["dense"].handle_async_request = broken  # type: ignore[method-assign]
+        answer = await stack.search("fruit trees")
+        assert [(one["stage"], one["reason"]) for one in answer.json()["degraded"]] == [("dense", "failed")]

@@ -1,0 +1,124 @@
+"""One of two replicas of a backend broken, over real sockets: who is degraded, and for how long."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Literal
+
+import pytest
+
+from gateway.sockets import SocketEndpoints
+from tests.replicas import (
+    CALLERS,
+    DEADLINE_S,
+    Replica,
+    ReplicaFault,
+    address,
+    balanced,
+    searching,
+    two_records,
+    two_replicas,
+)
+
+QUERIES = 800
+FAULTS: tuple[ReplicaFault, ...] = ("500", "503", "reset", "hung", "garbage")
+
+
+@pytest.fixture
+async def replicas() -> AsyncIterator[tuple[Replica, Replica]]:
+    async with two_replicas() as both:
+        for replica in both:
+            replica.work_s = 0.005
+        yield both
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_one_broken_replica_behind_one_address_degrades_less_than_a_hundredth(
+    replicas: tuple[Replica, Replica], fault: ReplicaFault
+) -> None:
+    async with (
+        balanced(replicas) as balancer,
+        two_replicas() as (dense, _),
+        searching(SocketEndpoints(address(f"http://127.0.0.1:{balancer.port}")), dense) as searches,
+    ):
+        assert await searches.many(100) == 0
+        replicas[0].fault = fault
+        first = await searches.many(100)
+        later = await searches.many(QUERIES)
+    assert searches.slowest_s < DEADLINE_S + 0.05
+    assert set(searches.statuses) == {200}
+    assert first <= CALLERS  # those under way when it broke
+    assert later < QUERIES / 100
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "killed"])
+async def test_one_broken_replica_of_two_addresses_degrades_less_than_a_hundredth(
+    replicas: tuple[Replica, Replica], fault: ReplicaFault | Literal["killed"]
+) -> None:
+    async with two_replicas() as (dense, _), searching(two_records(replicas), dense) as searches:
+        assert await searches.many(100) == 0
+        if fault == "killed":
+            await replicas[0].stop()
+        else:
+            replicas[0].fault = fault
+        first = await searches.many(100)
+        later = await searches.many(QUERIES)
+    assert searches.slowest_s < DEADLINE_S + 0.05
+    assert set(searches.statuses) == {200}
+    assert first <= CALLERS  # those under way when it broke
+    assert later < QUERIES / 100
+
+
+async def test_a_replica_that_is_whole_again_gets_its_share_of_the_calls(replicas: tuple[Replica, Replica]) -> None:
+    async with two_replicas() as (dense, _), searching(two_records(replicas), dense) as searches:
+        replicas[0].fault = "500"
+        await searches.many(50)
+        replicas[0].fault = None
+        returned, before = time.monotonic(), replicas[0].searches
+        while replicas[0].searches < before + 20:
+            assert await searches.many(20) == 0
+            assert time.monotonic() - returned < 5.0
+
+
+async def test_both_replicas_gone_is_flagged_and_over_within_five_seconds_of_the_return(
+    replicas: tuple[Replica, Replica],
+) -> None:
+    async with two_replicas() as (dense, _), searching(two_records(replicas), dense) as searches:
+        for replica in replicas:
+            await replica.stop()
+        assert await searches.many(50) == 50
+        assert set(searches.flagged) == {frozenset({"bm25"})}
+        await replicas[1].start()
+        assert await searches.full_quality_again() < 5.0
+        assert await searches.many(100) == 0
+
+
+async def test_a_replica_that_comes_later_is_found_and_one_that_left_is_asked_no_more(
+    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.replicas.RESOLVE_S", 0.1)
+    named = [replicas[0]]
+    async with two_replicas() as (dense, _), searching(two_records(named), dense) as searches:
+        assert await searches.many(20) == 0
+        assert replicas[1].searches == 0
+        named[:] = [replicas[1]]
+        await asyncio.sleep(0.5)
+        before = replicas[0].searches
+        assert await searches.many(20) == 0
+        assert (replicas[0].searches, replicas[1].searches) == (before, 20)
+
+
+async def test_an_old_connection_ends_so_that_load_reaches_other_replicas(
+    replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.sockets.MAX_AGE_S", (0.2, 0.3))
+    async with (
+        balanced(replicas) as balancer,
+        two_replicas() as (dense, _),
+        searching(SocketEndpoints(address(f"http://127.0.0.1:{balancer.port}")), dense) as searches,
+    ):
+        for _ in range(12):
+            assert await searches.ask()
+            await asyncio.sleep(0.1)
+    assert sum(replica.connections for replica in replicas) >= 4
+    assert all(replica.searches for replica in replicas)
