@@ -62,9 +62,10 @@ class Backend:
         try:
             return await first.attempt(call, answer.from_answer, call.timeout_s)
         except BackendFailed as failure:
-            if failure.reason == "timeout":
-                first.suspected()
             other = self._replicas.for_a_look(first)
+            # Alone, a busy one is waited for by callers who have the time.
+            if other is not None and failure.reason == "timeout":
+                first.suspected()
             left_s = ends_at - time.monotonic()
             if other is None or left_s <= self._usual_s:
                 raise

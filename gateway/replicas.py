@@ -12,7 +12,7 @@ import httpx
 
 from gateway.exchange import LIVENESS, Call, Parse, Peer, Value, exchange
 from gateway.failures import BackendFailed
-from gateway.resilience import Breaker, State
+from gateway.resilience import Breaker, Probation, State
 from gateway.sockets import Endpoints
 from services.chassis.supervised import Supervisor
 
@@ -24,10 +24,6 @@ RESOLVE_S = 5.0
 UNRESOLVED_S = 1.0
 # Failures one after the other that set a replica aside, however many successes are in the breaker's window.
 IN_A_ROW = 5
-# While others answer: how long before it gets a call again. The time doubles while it fails on what it gets, and is the
-# shortest one again after as long a time of service.
-ASIDE_S = 2.0
-LONGEST_ASIDE_S = 120.0
 
 
 class Replica:
@@ -51,8 +47,8 @@ class Replica:
         self._jitter = random.Random()
         self._watch: asyncio.Task[None] | None = None
         self._in_a_row = 0
-        self._aside_s = ASIDE_S
-        self._answered_at = self._back_at = float("-inf")
+        self._probation = Probation(time.monotonic)
+        self._answered_at = float("-inf")
 
     async def attempt(self, call: Call, parse: Parse[Value], timeout_s: float) -> Value:
         """One exchange. A success or a cancellation is recorded; a failure is the caller's to record, or to repeat."""
@@ -105,7 +101,7 @@ class Replica:
     def _answered(self) -> None:
         self._answered_at = time.monotonic()
         if self.breaker.state == "half-open":
-            self._back_at = self._answered_at
+            self._probation.back()
         self._in_a_row = 0
         self.breaker.succeeded()
 
@@ -130,15 +126,12 @@ class Replica:
             return
         because = self.last.__cause__ or self.last if self.last else None
         logger.warning("backend set aside", extra={"backend": self._peer.name, "because": repr(because)})
-        if time.monotonic() - self._back_at > LONGEST_ASIDE_S:
-            self._aside_s = ASIDE_S
-        again_at = time.monotonic() + self._aside_s
+        again_at = time.monotonic() + self._probation.set_aside()
         while self.breaker.state == "open":
             await asyncio.sleep(self._jitter.uniform(0.5, 1.0) * PING_S)
             # Where nobody else answers, whatever lives gets a call as soon as its breaker allows it.
             if await self._alive() and (time.monotonic() >= again_at or not self._others_answer(self)):
                 self.breaker.process_answers()
-        self._aside_s = min(LONGEST_ASIDE_S, 2 * self._aside_s)
 
     async def _alive(self) -> bool:
         try:

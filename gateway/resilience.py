@@ -100,6 +100,32 @@ class Breaker:
             self._outcomes.popleft()
 
 
+class Probation:
+    """How long a replica that was set aside waits for its next call while others answer.
+
+    Twice as long each time, up to `longest_s`; the shortest again after it has served for that long.
+    """
+
+    def __init__(self, clock: Clock, *, first_s: float = 2.0, longest_s: float = 120.0) -> None:
+        self._clock = clock
+        self._first_s = first_s
+        self._longest_s = longest_s
+        self._wait_s = 0.0
+        self._serves_since = -math.inf
+
+    def set_aside(self) -> float:
+        """The seconds that it has to wait."""
+        served_s = self._clock() - self._serves_since
+        anew = not self._wait_s or served_s > self._longest_s
+        self._wait_s = self._first_s if anew else min(self._longest_s, 2 * self._wait_s)
+        self._serves_since = math.inf
+        return self._wait_s
+
+    def back(self) -> None:
+        """It has answered a call, and serves again."""
+        self._serves_since = self._clock()
+
+
 class RetryBudget:
     """Repeats are at most a `share` of all calls, beyond a few that are always there after quiet times."""
 

@@ -66,7 +66,8 @@ class SocketEndpoints:
         """The host itself where it is an IP address, else what its name resolves to."""
         if _is_ip(self._url.host):
             return (self._url.host,)
-        return tuple(dict.fromkeys(await self._resolve(self._url.host, self._port)))
+        name = self._url.raw_host.decode("ascii")
+        return tuple(dict.fromkeys(await self._resolve(name, self._port)))
 
     def transport(self, address: str) -> httpx.AsyncBaseTransport:
         """Connections to this address alone, whatever the name resolves to later."""

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gateway.resilience import Breaker, RetryBudget
+from gateway.resilience import Breaker, Probation, RetryBudget
 
 
 class Clock:
@@ -128,6 +128,32 @@ def test_repeats_are_a_tenth_of_the_calls_in_the_long_run() -> None:
         budget.called()
         repeats += budget.take()
     assert 1_000 <= repeats <= 1_006
+
+
+def test_a_replica_that_fails_its_probes_waits_twice_as_long_each_time() -> None:
+    probation = Probation(Clock())
+    assert [probation.set_aside() for _ in range(8)] == [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 120.0, 120.0]
+
+
+def test_a_replica_that_was_back_for_a_moment_goes_on_waiting_longer() -> None:
+    clock = Clock()
+    probation = Probation(clock)
+    waits = []
+    for _ in range(3):
+        waits.append(probation.set_aside())
+        clock.now += 10.0
+        probation.back()
+        clock.now += 1.0
+    assert waits == [2.0, 4.0, 8.0]
+
+
+def test_a_replica_that_has_served_for_long_begins_anew() -> None:
+    clock = Clock()
+    probation = Probation(clock)
+    assert [probation.set_aside() for _ in range(3)][-1] == 8.0
+    probation.back()
+    clock.now += 121.0
+    assert probation.set_aside() == 2.0
 
 
 class BreakerMachine(RuleBasedStateMachine):
