@@ -101,6 +101,12 @@ class Superseded(Conflict):
     kind, title = "superseded", "A newer generation is live"
 
 
+class DamagedCollection(Conflict):
+    """A generation is there and cannot be opened: waiting does not help, removing or restoring it does."""
+
+    kind, title = "damaged-collection", "Damaged collection"
+
+
 class BodyTooLarge(ProblemError):
     status, kind, title = 413, "body-too-large", "Body too large"
 
@@ -154,6 +160,12 @@ class Unavailable(ProblemError):
 
 class DeadlineExceeded(ProblemError):
     status, kind, title = 504, "deadline-exceeded", "Deadline exceeded"
+
+
+class InsufficientStorage(ProblemError):
+    """The disk is too full to write; what is there can be read."""
+
+    status, kind, title = 507, "insufficient-storage", "Insufficient storage"
 
 
 def render(error: Exception, wording: Wording | None = None) -> Response:

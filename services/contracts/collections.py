@@ -82,10 +82,21 @@ class CollectionState(Wire):
     digest: str | None = None
 
 
+class Unusable(Wire):
+    """A generation that is there and cannot be opened, and why. It is left as it is until it is removed."""
+
+    generation: Generation
+    reason: str
+
+
+UnusableOnes = Annotated[tuple[Unusable, ...], Field(exclude_if=lambda unusable: not unusable)]
+
+
 class CollectionStates(Wire):
-    """Every generation that a service holds."""
+    """Every generation that a service holds, and those that it cannot open."""
 
     collections: tuple[CollectionState, ...]
+    unusable: UnusableOnes = ()
 
 
 class BackendState(Wire):
@@ -95,6 +106,7 @@ class BackendState(Wire):
     family: str
     reachable: bool
     generations: tuple[CollectionState, ...] = ()
+    unusable: UnusableOnes = ()
     reason: str | None = None
 
 

@@ -50,9 +50,10 @@ def open_store(settings: Settings) -> VectorStore:
     """The store that the settings name. Raises Unavailable when the directory of `edge` is in use."""
     match settings.store:
         case "edge":
+            from services.vectorstore.edge_directory import Limits
             from services.vectorstore.store_edge import EdgeStore
 
-            return EdgeStore(settings.directory)
+            return EdgeStore(settings.directory, Limits(settings.least_free_mb, settings.most_generations))
         case "qdrant":
             from services.vectorstore.store_qdrant import QdrantServer, QdrantStore
 

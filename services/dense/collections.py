@@ -40,7 +40,8 @@ async def drop(
     """Removes a generation; raises Conflict when it is published and was to be removed only if it is not."""
 
     async def work() -> None:
-        refuse_other_build(generation, (await store.made(generation)).build, build)
+        if build is not None:  # what cannot be opened can be dropped by whoever does not ask whose it is
+            refuse_other_build(generation, (await store.made(generation)).build, build)
         if keep_published:
             published = (await store.published()).get(name_of(generation))
             refuse_published(generation, published=published == generation)
@@ -69,7 +70,7 @@ async def states(store: VectorStore) -> CollectionStates:
     for generation in await store.generations():
         with contextlib.suppress(UnknownCollection):  # removed since it was listed
             found.append(await _state(store, generation, published))
-    return CollectionStates(collections=tuple(found))
+    return CollectionStates(collections=tuple(found), unusable=await store.unusable())
 
 
 async def _state(store: VectorStore, generation: str, published: Mapping[str, str]) -> CollectionState:

@@ -19,6 +19,14 @@ class Settings(ServiceSettings):
         "edge", description="`edge` keeps vectors in this process and its directory, `qdrant` on the server QDRANT_URL."
     )
     directory: Path = Field(Path(".data/dense"), description="Where `edge` keeps its vectors; one process a directory.")
+    least_free_mb: int = Field(
+        256, ge=16, description="With less room on its disk than this, `edge` refuses writes (507); searches go on."
+    )
+    most_generations: int = Field(
+        128,
+        ge=1,
+        description="Generations of all collections that `edge` keeps open; a thread and 100 KB of disk each.",
+    )
     encoder: Literal["onnx", "hashing"] = Field(
         "onnx", description="`hashing` counts shared words: no model, for tests."
     )

@@ -19,8 +19,9 @@ def open_engine(settings: Settings) -> LexicalEngine:
     match settings.engine:
         case "edge":
             from services.lexical.engine_edge import EdgeEngine
+            from services.vectorstore.edge_directory import Limits
 
-            return EdgeEngine(settings.directory)
+            return EdgeEngine(settings.directory, Limits(settings.least_free_mb, settings.most_generations))
         case "elasticsearch":
             from services.lexical.elasticsearch_client import open_client
             from services.lexical.engine_elasticsearch import ElasticsearchEngine

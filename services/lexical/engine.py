@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from services.contracts.collections import CollectionDeclaration, CollectionState
+from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
 from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
@@ -30,6 +30,8 @@ class LexicalEngine(Protocol):
       that is held with the same or a newer one stays, and the write of it is reported as an error with `retryable`.
     - At most one generation of a name is published; a newly begun one is not.
     - An answer is whole or an error: never a ranking from a part of the documents.
+    - A generation that cannot be opened keeps no other from serving: it is `unusable` and left as it is, whatever asks
+      for it raises DamagedCollection, and it can be dropped.
     - A server that cannot be reached raises Unavailable, one that is late DeadlineExceeded; both recover by themselves.
     """
 
@@ -48,6 +50,10 @@ class LexicalEngine(Protocol):
 
     async def states(self) -> tuple[CollectionState, ...]:
         """Every generation held, by name and number."""
+        ...
+
+    async def unusable(self) -> tuple[Unusable, ...]:
+        """Generations that are there and cannot be opened, and why."""
         ...
 
     async def state(self, generation: str) -> CollectionState:

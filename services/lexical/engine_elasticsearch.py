@@ -7,7 +7,7 @@ from elasticsearch import AsyncElasticsearch, BadRequestError, NotFoundError
 
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError, UnknownCollection, UpstreamFailed
-from services.contracts.collections import CollectionDeclaration, CollectionState
+from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
 from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
@@ -93,6 +93,10 @@ class ElasticsearchEngine:
         counts = await self._catalog.counts(self._catalog.index("*@*"))
         engine = await self._engine()
         return tuple(_state(held[one], counts.get(self._catalog.index(one), 0), engine) for one in by_number(held))
+
+    async def unusable(self) -> tuple[Unusable, ...]:
+        """None: a server opens its own, and says so in its health."""
+        return ()
 
     async def state(self, generation: str) -> CollectionState:
         """One index."""

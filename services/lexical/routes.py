@@ -36,7 +36,7 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
 
     @routes.get("/v1/collections")
     async def states() -> CollectionStates:
-        return CollectionStates(collections=await engine.states())
+        return CollectionStates(collections=await engine.states(), unusable=await engine.unusable())
 
     @routes.put(one)
     async def begin(generation: InPath, declaration: CollectionDeclaration, build: OfBuild = None) -> CollectionState:

@@ -29,6 +29,14 @@ class Settings(ServiceSettings):
     directory: Path = Field(
         Path(".data/lexical"), description="Where the engine `edge` keeps its collections; for one process alone."
     )
+    least_free_mb: int = Field(
+        256, ge=16, description="With less room on its disk than this, `edge` refuses writes (507); searches go on."
+    )
+    most_generations: int = Field(
+        128,
+        ge=1,
+        description="Generations of all collections that `edge` keeps open; a thread and 100 KB of disk each.",
+    )
     index_prefix: str = Field(
         "",
         pattern=r"^([a-z0-9][a-z0-9_.-]{0,63})?$",

@@ -15,6 +15,14 @@ INDEX_KINDS: Mapping[FieldKind, edge.PayloadSchemaType] = {
 }
 
 
+def field_indexes(metadata: Mapping[str, FieldKind]) -> list[edge.UpdateOperation]:
+    """What has Edge index the declared fields."""
+    return [
+        edge.UpdateOperation.create_field_index(f"fields.{field}", INDEX_KINDS[kind])
+        for field, kind in metadata.items()
+    ]
+
+
 def edge_filter(requirements: Sequence[Requirement], exclude_ids: Sequence[str]) -> edge.Filter | None:
     """All requirements met, and none of these ids."""
     if not requirements and not exclude_ids:

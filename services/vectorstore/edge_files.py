@@ -1,12 +1,12 @@
-"""The files of the Edge store: one folder a generation, small JSON files that are replaced in one step, one lock."""
+"""The files of an Edge directory: one folder a generation, small JSON files that are replaced in one step, one lock."""
 
 import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Annotated, TextIO
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from services.chassis.errors import Unavailable
 from services.contracts.base import Generation, Name
@@ -21,17 +21,18 @@ _POINTERS = TypeAdapter(dict[Name, Generation])
 
 class Record(BaseModel):
     """A generation's collection.json. `shard` names the folder beside it that is current; `finished` that it is indexed
-    as far as it gets and unchanged since."""
+    as far as it gets and unchanged since. Defaults are those of records that the lexical service wrote before it had
+    the fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     layout: int = LAYOUT
     generation: Generation
-    dimension: int
+    dimension: int = 1
     stamp: dict[str, str]
     declaration: CollectionDeclaration
-    shard: str
-    finished: bool
+    shard: Annotated[str, Field(pattern=r"^shard(-[1-9][0-9]*)?$")] = "shard"
+    finished: bool = False
     build: str | None = None
     published_at: float | None = None  # Unix seconds
 
@@ -47,6 +48,14 @@ def replace(path: Path, text: str) -> None:
     sync(path.parent)
 
 
+def holds(path: Path, text: str) -> bool:
+    """Whether a file has this text: a `replace` that failed at its last step, the sync, has done all the others."""
+    try:
+        return path.read_text(encoding="utf-8") == text
+    except OSError:
+        return False
+
+
 def sync(folder: Path) -> None:
     """Makes renames within a folder survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -57,7 +66,7 @@ def sync(folder: Path) -> None:
 
 
 def read_pointers(directory: Path) -> dict[str, str]:
-    """The published generation of each name."""
+    """The published generation of each name. Raises ValueError when the file is damaged."""
     path = directory / PUBLISHED
     return dict(_POINTERS.validate_json(path.read_bytes())) if path.exists() else {}
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.chassis.errors import BadInput
-from services.contracts.collections import CollectionDeclaration
+from services.contracts.collections import CollectionDeclaration, Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
 from services.vectorstore.fields import FieldValue, Requirement
@@ -82,6 +82,8 @@ class VectorStore(Protocol):
     - A generation that is not there raises UnknownCollection. What was made with another stamp or declaration is
       never opened for `create` (StampMismatch), nor is what belongs to another build (BuildConflict).
     - At most one generation of a name is published; a newly made one is not.
+    - A generation that cannot be opened keeps no other from serving: it is `unusable` and left as it is, whatever asks
+      for it raises DamagedCollection, and it can be dropped.
     - A store that cannot be reached raises Unavailable, one that is late DeadlineExceeded, and both recover by
       themselves.
     """
@@ -97,6 +99,10 @@ class VectorStore(Protocol):
 
     async def generations(self) -> tuple[str, ...]:
         """Every generation held, sorted by name and number."""
+        ...
+
+    async def unusable(self) -> tuple[Unusable, ...]:
+        """Generations that are there and cannot be opened, and why."""
         ...
 
     async def create(self, made: Made) -> None:

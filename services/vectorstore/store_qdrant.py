@@ -27,6 +27,7 @@ from services.chassis.errors import (
     UnknownCollection,
     UpstreamFailed,
 )
+from services.contracts.collections import Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
 from services.vectorstore.content_digest import ContentDigest
@@ -133,6 +134,10 @@ class QdrantStore:
                     await self.made(name)
                     ours.append(name)
         return in_order(tuple(ours))
+
+    async def unusable(self) -> tuple[Unusable, ...]:
+        """None: a server opens its own, and says so in its health."""
+        return ()
 
     async def create(self, made: Made) -> None:
         """The collection with what it is made of as its metadata, then an index for each declared field."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import Unavailable
-from services.lexical.edge_generation import RECORD
 from services.lexical.engine import LexicalEngine
 from services.lexical.engine_edge import EdgeEngine
+from services.vectorstore.edge_files import RECORD
 from tests.contract.lexical_engine import LexicalEngineSuite
 from tests.contract.lexical_notes import ALL_PRESETS, NOTES, Opener, documents, filled, found
 from tests.scratch import scratch
@@ -52,18 +53,6 @@ async def test_a_directory_in_use_is_refused_in_one_sentence(opener: EdgeOpener)
     await (await opener.open()).close()
 
 
-async def test_a_half_made_generation_is_cleared_away(opener: EdgeOpener) -> None:
-    engine = await opener.open()
-    await filled(engine, documents(NOTES))
-    await engine.begin("notes@2", ALL_PRESETS)
-    await engine.close()
-    (opener.directory / "notes@2" / RECORD).unlink()
-    engine = await opener.open()
-    assert [state.generation for state in await engine.states()] == ["notes@1"]
-    assert (await engine.begin("notes@2", ALL_PRESETS)).documents == 0
-    await engine.close()
-
-
 async def test_what_was_acknowledged_is_there_after_an_end_without_goodbye(opener: EdgeOpener) -> None:
     engine = await opener.open()
     await filled(engine, documents(NOTES))
@@ -86,4 +75,29 @@ async def test_searches_go_on_while_a_batch_is_indexed(opener: EdgeOpener) -> No
     assert await found(engine, "notes@1", "squeals") == ["n1"]
     assert not indexing.done()
     assert (await indexing).indexed == 256
+    await engine.close()
+
+
+async def test_searches_and_the_event_loop_go_on_while_many_deletions_are_merged(opener: EdgeOpener) -> None:
+    engine = await opener.open()
+    await engine.begin("notes@1", ALL_PRESETS)
+    words = [f"w{number}" for number in range(5_000)]
+    ids = [f"d{number}" for number in range(4_000)]
+    texts = {one: " ".join([*words[place : place + 100], "wheel"]) for place, one in enumerate(ids)}
+    await engine.index("notes@1", documents(texts))
+    await engine.delete("notes@1", ids[:1_600])
+    clock = asyncio.get_running_loop().time
+    finishing = asyncio.create_task(engine.finish("notes@1"))
+    started = last = clock()
+    longest, answers = 0.0, 0
+    while not finishing.done():
+        assert len((await engine.get("notes@1", [ids[-1]])).documents) == 1
+        longest, answers = max(longest, clock() - last), answers + 1
+        last = clock()
+        await asyncio.sleep(0.005)
+    logging.info("finish %.2f s, longest gap %.2f s, %d reads", clock() - started, longest, answers)
+    assert (await finishing).documents == 2_400
+    assert answers > 20
+    assert longest < (clock() - started) / 2
+    assert len(await found(engine, "notes@1", "wheel", top=1_000)) == 1_000
     await engine.close()

@@ -144,7 +144,7 @@ async def test_a_generation_dropped_during_searches_leaves_no_files(wide: EdgeSt
     await asyncio.sleep(0)
     await wide.drop("wide@1")
     await asyncio.gather(*searches, return_exceptions=True)
-    assert sorted(entry.name for entry in (tmp_path / "vectors").iterdir()) == [".lock"]
+    assert sorted(entry.name for entry in (tmp_path / "vectors").iterdir()) == [".lock", ".reserve"]
 
 
 async def test_a_generation_can_be_dropped_while_its_index_is_built(wide: EdgeStore, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_a_generation_can_be_dropped_while_its_index_is_built(wide: EdgeSt
     await asyncio.sleep(0.05)
     await wide.drop("wide@1")
     await asyncio.gather(finishing, return_exceptions=True)
-    assert sorted(entry.name for entry in (tmp_path / "vectors").iterdir()) == [".lock"]
+    assert sorted(entry.name for entry in (tmp_path / "vectors").iterdir()) == [".lock", ".reserve"]
 
 
 async def test_an_indexing_that_broke_off_is_cleaned_up_and_done_again(wide: EdgeStore, tmp_path: Path) -> None:
@@ -165,13 +165,6 @@ async def test_an_indexing_that_broke_off_is_cleaned_up_and_done_again(wide: Edg
     async with opened(tmp_path / "vectors") as again:
         assert (await again.counts("wide@1")).indexed == 800
         assert sorted(entry.name for entry in folder.iterdir()) == ["collection.json", "shard-2"]
-
-
-async def test_a_creation_that_broke_off_is_cleaned_up(tmp_path: Path) -> None:
-    (tmp_path / ".gone-1" / "shard-1").mkdir(parents=True)
-    async with opened(tmp_path) as store:
-        assert await store.generations() == ()
-    assert not (tmp_path / ".gone-1").exists()
 
 
 def test_the_store_is_a_vector_store(tmp_path: Path) -> None:

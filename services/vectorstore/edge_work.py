@@ -1,0 +1,68 @@
+"""Starts Edge's work in processes of their own (edge_child.py), and says what became of it."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from services.chassis.errors import InsufficientStorage, UpstreamFailed
+from services.vectorstore import edge_child
+from services.vectorstore.edge_errors import says_no_room
+from services.vectorstore.edge_room import MB, taken
+
+# A shard of 10,000 documents (42 MB) is open within 0.9 s. One that takes 30 s and 0.5 s a megabyte never will be:
+# damaged postings kept it busy for as long as it was watched.
+OPEN_S = 30.0
+OPEN_S_PER_MB = 0.5
+PROBES_AT_ONCE = 2
+
+
+async def optimise(old: Path, new: Path) -> bool:
+    """Makes `new` an optimised copy of the shard `old`; False when there was nothing to do. Raises UpstreamFailed, or
+    InsufficientStorage when the disk was full. The process ends with the caller's wait."""
+    process = await asyncio.create_subprocess_exec(*_command("optimise", old, new), stderr=asyncio.subprocess.PIPE)
+    try:
+        _, complaint = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    if process.returncode in (0, edge_child.NOTHING_TO_DO):
+        return process.returncode == 0
+    reason = _reason(process.returncode or 0, complaint)
+    if process.returncode == -signal.SIGBUS or says_no_room(reason):
+        raise InsufficientStorage(f"The disk became full while the index was built ({reason}). Free some of it.")
+    raise UpstreamFailed(f"The index could not be built: {reason}")
+
+
+def damages(shards: Sequence[Path]) -> dict[Path, str]:
+    """Why some of these shards cannot be opened; tried in processes of their own (blocking)."""
+    with ThreadPoolExecutor(PROBES_AT_ONCE) as threads:
+        return {shard: reason for shard, reason in zip(shards, threads.map(_damage, shards), strict=True) if reason}
+
+
+def _damage(shard: Path) -> str | None:
+    timeout_s = OPEN_S + OPEN_S_PER_MB * taken(shard) / MB
+    try:
+        ended = subprocess.run(_command("probe", shard), capture_output=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        return f"it was not open after {timeout_s:.0f} s."
+    return _reason(ended.returncode, ended.stderr) if ended.returncode else None
+
+
+def _command(*work: str | Path) -> list[str]:
+    # -I: nothing of the folder that the program lies in is imported by accident.
+    return [sys.executable, "-I", edge_child.__file__, *map(str, work), str(os.getpid())]
+
+
+def _reason(status: int, complaint: bytes) -> str:
+    if status == -signal.SIGBUS:
+        return "SIGBUS: its files are shorter than they should be, or the disk is full."
+    if status < 0:
+        return f"the process that opened it was ended by {signal.Signals(-status).name}."
+    said = complaint.decode(errors="replace").strip() or "no reason given"
+    return said.splitlines()[-1][:300]

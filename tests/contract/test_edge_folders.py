@@ -1,0 +1,194 @@
+"""Damaged generations, folders of others, quotas. On both Edge engines."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from services.chassis.errors import BadInput, Conflict, DamagedCollection, UnknownCollection
+from services.contracts.collections import CollectionDeclaration
+from services.vectorstore.edge_directory import Limits
+from services.vectorstore.edge_files import PUBLISHED, RECORD
+from tests.contract.edge_subjects import SUBJECTS, opened
+from tests.scratch import scratch
+
+
+@pytest.fixture(params=SUBJECTS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with scratch() as directory:
+        yield directory / "edge"
+
+
+def listed(folder: Path, pattern: str = "*") -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.glob(pattern))
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def _garbage_record(folder: Path) -> None:
+    (folder / RECORD).write_text("{ not json")
+
+
+def _empty_record(folder: Path) -> None:
+    (folder / RECORD).write_text("")
+
+
+def _another_record(folder: Path) -> None:
+    (folder / RECORD).write_text((folder.with_name("c@1") / RECORD).read_text())
+
+
+def _no_shard(folder: Path) -> None:
+    for shard in folder.glob("shard*"):
+        shutil.rmtree(shard)
+
+
+def _empty_shard(folder: Path) -> None:
+    for shard in folder.glob("shard*"):
+        shutil.rmtree(shard)
+        shard.mkdir()
+
+
+def _panics(folder: Path) -> None:  # a Rust panic, no Exception
+    for file in folder.glob("shard*/segments/*/vector_storage/deleted/status.dat"):
+        file.write_bytes(b"")
+
+
+def _garbage_segment(folder: Path) -> None:
+    for file in folder.glob("shard*/segments/*/segment.json"):
+        file.write_bytes(b"\xff" * 100)
+
+
+def _torn_wal(folder: Path) -> None:
+    for file in folder.glob("shard*/wal/open-*"):
+        file.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _garbage_record,
+        _empty_record,
+        _another_record,
+        _no_shard,
+        _empty_shard,
+        _panics,
+        _garbage_segment,
+        _torn_wal,
+    ],
+)
+async def test_a_damaged_generation_is_set_aside_and_named_and_the_others_serve(
+    kind: str, directory: Path, damage: Callable[[Path], None]
+) -> None:
+    async with opened(kind, directory) as subject:
+        for generation in ("c@1", "c@2"):
+            await subject.begin(generation)
+            await subject.put(generation, ["a"])
+            await subject.publish(generation)
+    damage(directory / "c@2")
+    before = listed(directory / "c@2")
+    async with opened(kind, directory) as subject:
+        assert await subject.found("c@1") == 1
+        assert await subject.generations() == ("c@1",)
+        assert [one.generation for one in await subject.unusable()] == ["c@2"]
+        check = await subject.check()
+        assert check.ok
+        assert "c@2 cannot be opened" in check.detail
+        for request in (subject.found("c@2"), subject.put("c@2", ["b"]), subject.begin("c@2"), subject.finish("c@2")):
+            with pytest.raises(DamagedCollection, match="remove the generation and load it again"):
+                await request
+        assert listed(directory / "c@2") == before
+        await subject.drop("c@2")
+        assert await subject.unusable() == ()
+        await subject.begin("c@2")
+        await subject.put("c@2", ["b"])
+        assert await subject.held("c@2", ["a", "b"]) == {"b"}
+    async with opened(kind, directory) as subject:
+        assert await subject.generations() == ("c@1", "c@2")
+
+
+async def test_a_damaged_list_of_what_is_published_is_kept_and_said(kind: str, directory: Path) -> None:
+    async with opened(kind, directory) as subject:
+        await subject.begin("c@1")
+        await subject.publish("c@1")
+    (directory / PUBLISHED).write_text("{ not json")
+    async with opened(kind, directory) as subject:
+        assert await subject.found("c@1") == 0
+        assert "publish again" in (await subject.check()).detail
+        await subject.publish("c@1")
+        assert await subject.published() == {"c@1"}
+    assert (directory / f"{PUBLISHED}.damaged").read_text() == "{ not json"
+
+
+async def test_what_is_not_ours_is_never_touched(kind: str, directory: Path) -> None:
+    async with opened(kind, directory) as subject:
+        await subject.begin("c@1")
+        await subject.put("c@1", ["a"])
+    shutil.copytree(directory / "c@1", directory / "c@1.bak")
+    for name in ("x@y", "backup@2024", ".gone-mine", ".gone-" + "0" * 32, "plain"):
+        (directory / name / "shard").mkdir(parents=True)
+        (directory / name / "shard" / "file").write_text("theirs")
+    (directory / "c@9").write_text("a file")
+    (directory / "c@8").symlink_to(directory / "c@1")
+    before = listed(directory, "**/*")
+    async with opened(kind, directory) as subject:
+        assert await subject.generations() == ("c@1",)
+        with pytest.raises(Conflict, match="is in the way"):
+            await subject.begin("backup@2024")
+        await subject.drop("c@1")
+    assert [path for path in before if not path.startswith("c@1/") and path != "c@1"] == listed(directory, "**/*")
+    assert not (directory / "c@1").exists()
+
+
+async def test_what_broke_off_is_cleared_away(kind: str, directory: Path) -> None:
+    async with opened(kind, directory) as subject:
+        await subject.begin("c@1")
+    half_made, half_gone = directory / "c@2", directory / (".gone-" + "0" * 32)
+    (half_made / "shard").mkdir(parents=True)
+    (half_made / ".unfinished").touch()
+    (half_gone / "shard").mkdir(parents=True)
+    (half_gone / RECORD).touch()
+    (directory / "c@1" / "shard-7").mkdir()
+    async with opened(kind, directory) as subject:
+        assert await subject.generations() == ("c@1",)
+        assert not half_made.exists()
+        assert not half_gone.exists()
+        assert not (directory / "c@1" / "shard-7").exists()
+
+
+async def test_an_empty_generation_costs_at_most_two_threads(kind: str, directory: Path) -> None:
+    async with opened(kind, directory) as subject:
+        await subject.begin("c@1")
+        before = threads()
+        for number in range(2, 22):
+            await subject.begin(f"c@{number}")
+        assert threads() - before <= 40
+    async with opened(kind, directory):
+        assert threads() - before <= 40
+
+
+async def test_generations_and_fields_have_quotas_that_say_what_to_remove(kind: str, directory: Path) -> None:
+    async with opened(kind, directory, Limits(most_generations=2)) as subject:
+        with pytest.raises(BadInput, match="65 fields are declared, and the embedded engine takes 64"):
+            await subject.begin("c@1", CollectionDeclaration(metadata={f"f{n}": "keyword" for n in range(65)}))
+        await subject.begin("c@1")
+        await subject.begin("c@2")
+        await subject.begin("c@2")
+        with pytest.raises(Conflict, match="remove a collection that is not needed any more"):
+            await subject.begin("c@3")
+        await subject.drop("c@1")
+        await subject.begin("c@3")
+
+
+async def test_a_generation_that_is_not_there_is_unknown(kind: str, directory: Path) -> None:
+    async with opened(kind, directory) as subject:
+        with pytest.raises(UnknownCollection, match="begin it first"):
+            await subject.found("c@1")
