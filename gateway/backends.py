@@ -10,7 +10,14 @@ from gateway.settings import BackendAddress, Family
 from gateway.sockets import Endpoints
 from services.chassis.supervised import Supervisor
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
-from services.contracts.documents import DeleteReport, DocumentsAnswer, IdsRequest, IndexReport, IndexRequest
+from services.contracts.documents import (
+    DeleteReport,
+    FetchedDocuments,
+    FetchRequest,
+    IdsRequest,
+    IndexReport,
+    IndexRequest,
+)
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 
@@ -63,10 +70,10 @@ async def score(backend: Backend, request: ScoreRequest, timeout_s: float) -> Sc
     return await backend.ask(Call("POST", "/v1/score", timeout_s, request, reads=True), ScoreAnswer)
 
 
-async def documents(backend: Backend, generation: str, request: IdsRequest, timeout_s: float) -> DocumentsAnswer:
+async def documents(backend: Backend, generation: str, request: FetchRequest, timeout_s: float) -> FetchedDocuments:
     """Documents by id, from the document store."""
     return await backend.ask(
-        Call("POST", _path(generation, "/documents/get"), timeout_s, request, reads=True), DocumentsAnswer
+        Call("POST", _path(generation, "/documents/get"), timeout_s, request, reads=True), FetchedDocuments
     )
 
 

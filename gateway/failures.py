@@ -3,6 +3,7 @@
 import math
 
 from services.chassis.errors import (
+    AnswerTooLarge,
     BadInput,
     BodyTooLarge,
     Conflict,
@@ -82,6 +83,8 @@ def as_problem(failure: BackendFailed) -> ProblemError:
             return Conflict(detail)
         case 413:
             return BodyTooLarge(detail)
+        case 422 if failure.kind == AnswerTooLarge.kind:
+            return AnswerTooLarge(detail)
         case 422:
             return BadInput(detail)
     match failure.reason:

@@ -27,6 +27,7 @@ from services.contracts.documents import (
     DeleteReport,
     DocumentsAnswer,
     FanOutReport,
+    FetchRequest,
     IdsRequest,
     IndexReport,
     IndexRequest,
@@ -119,9 +120,10 @@ class Indexing:
             raise Unavailable("There is no document store: GATEWAY_BACKENDS names no backend of family lexical.")
         generation = await self._generations.readable(name, _left(budget))
         try:
-            return await wire.documents(store, generation, ids, _left(budget))
+            answer = await wire.documents(store, generation, FetchRequest(ids=ids.ids), _left(budget))
         except BackendFailed as failure:
             raise as_problem(failure) from failure
+        return DocumentsAnswer.model_construct(documents=answer.documents, missing=answer.missing)
 
     async def publish(self, name: str) -> Published:
         """Finishes everywhere, compares the counts, switches everywhere, removes what is older.

@@ -81,9 +81,10 @@ def collection_routes(indexing: Indexing) -> APIRouter:
     async def index_documents(collection: CollectionName, batch: IndexRequest) -> FanOutReport:
         return await indexing.index(collection, batch)
 
-    @routes.post("/v1/collections/{collection}/documents/get", tags=["documents"])
-    async def get_documents(collection: CollectionName, ids: IdsRequest) -> DocumentsAnswer:
-        return await indexing.get_documents(collection, ids)
+    @routes.post("/v1/collections/{collection}/documents/get", response_model=DocumentsAnswer, tags=["documents"])
+    async def get_documents(collection: CollectionName, ids: IdsRequest) -> Response:
+        answer = await indexing.get_documents(collection, ids)
+        return Response(answer.model_dump_json(), media_type="application/json")  # as in a search: not validated twice
 
     @routes.post("/v1/collections/{collection}/documents/delete", tags=["documents"])
     async def delete_documents(collection: CollectionName, ids: IdsRequest) -> FanOutReport:

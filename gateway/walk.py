@@ -13,7 +13,7 @@ from gateway.failures import BackendFailed, as_problem, not_held
 from gateway.fusion import Leg, Ranking, Scored, mixed, ranked, reciprocal_rank, weighted
 from gateway.generations import Generations, name_of
 from gateway.texts import Texts, fitting
-from services.chassis.errors import BadInput, DeadlineExceeded, ProblemError, Unavailable
+from services.chassis.errors import AnswerTooLarge, BadInput, DeadlineExceeded, ProblemError, Unavailable
 from services.contracts.documents import Document
 from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, Pipeline, Rerank, Retrieve, walk
 from services.contracts.query import Degradation, Reason, SearchRequest
@@ -80,9 +80,11 @@ class Walk:
             return {}
         started = time.perf_counter()
         try:
-            found = await self._texts.fetch(ids, self._timeout_s("include", INCLUDING, 0.0))
+            found = await self._texts.whole(ids, self._request.include, self._timeout_s("include", INCLUDING, 0.0))
         except BackendFailed as failure:
-            found = self._texts.at_hand(ids)
+            if failure.kind == AnswerTooLarge.kind:
+                raise AnswerTooLarge(f"include: {failure.detail}") from failure
+            found = self._texts.at_hand(ids, self._request.include)
             self._degrade("include", "include", failure.reason, str(failure), len(found), len(ids))
         else:
             self._flag_missing("include", "include", len(found), len(ids))
@@ -210,25 +212,25 @@ class Walk:
         backend = self._backends[stage.backend]
         timeout_s = self._timeout_s(backend.name, RERANKING, later, hits=self._request.top, calls=2)
         ends_at = time.monotonic() + timeout_s
-        documents = await self._texts.fetch(ids, timeout_s / 2)
-        if not documents:
+        passages = await self._texts.passages(ids, timeout_s / 2)
+        if not passages:
             what = "it has none of the candidates; send the documents again."
             raise BackendFailed("document store", "no_document_store", what, status=404)
         request = ScoreRequest(
             query=self._request.query,
-            passages=fitting([document.passage for document in documents.values()]),
+            passages=fitting(tuple(passages.values())),
             partial=stage.on_failure == "skip",
         )
         left_s = ends_at - time.monotonic()
         if left_s < LEAST_CALL_S:
             raise BackendFailed(backend.name, "deadline", "the texts took its time; send a larger X-Deadline-Ms.")
         answer = await wire.score(backend, request, left_s)
-        if len(answer.scores) != len(documents) or (None in answer.scores and not request.partial):
+        if len(answer.scores) != len(passages) or (None in answer.scores and not request.partial):
             what = (
-                f"{len(answer.scores)} scores for {len(documents)} passages, {answer.scores.count(None)} of them none."
+                f"{len(answer.scores)} scores for {len(passages)} passages, {answer.scores.count(None)} of them none."
             )
             raise BackendFailed(backend.name, "failed", what)
-        return list(documents), answer
+        return list(passages), answer
 
     # The record.
 

@@ -22,7 +22,8 @@ from services.contracts.collections import CollectionDeclaration, CollectionStat
 from services.contracts.documents import (
     DeleteReport,
     Document,
-    DocumentsAnswer,
+    FetchedDocuments,
+    FetchRequest,
     IdsRequest,
     IndexReport,
     IndexRequest,
@@ -31,6 +32,7 @@ from services.contracts.documents import (
 from services.contracts.problem import Problem
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest, RetrievedHit
+from services.lexical.collected import Collected
 
 STOP_WORDS = {"the", "a", "of", "and", "is", "in"}
 Fault = Literal["refused", "hung", "status-500", "status-503", "overloaded", "garbage", "html", "reset", "not-ours"]
@@ -68,6 +70,7 @@ class Store:
         self.generations: dict[str, Held] = {}
         self.refuse_ids: set[str] = set()
         self.asked: list[RetrievalRequest] = []
+        self.fetched: list[FetchRequest] = []
 
     def held(self, generation: str) -> Held:
         if generation not in self.generations:
@@ -150,12 +153,15 @@ class Store:
                 return DeleteReport(deleted=sum(documents.pop(identity, None) is not None for identity in ids.ids))
 
             @routes.post("/v1/collections/{generation}/documents/get")
-            async def get(generation: str, ids: IdsRequest) -> DocumentsAnswer:
+            async def get(generation: str, asked: FetchRequest) -> FetchedDocuments:
+                self.fetched.append(asked)
                 documents = self.held(generation).documents
-                return DocumentsAnswer(
-                    documents=tuple(documents[identity] for identity in ids.ids if identity in documents),
-                    missing=tuple(identity for identity in ids.ids if identity not in documents),
-                )
+                collected = Collected(asked.ids, asked.cut_to_bytes)
+                for identity in collected.ids:
+                    if identity in documents:
+                        parts = {part: getattr(documents[identity], part) for part in asked.include}
+                        collected.add(Document(id=identity, **parts))
+                return collected.answer()
 
             @routes.post("/v1/collections/{generation}/finish")
             async def finish(generation: str) -> CollectionState:

@@ -123,6 +123,12 @@ class HeadTooLarge(ProblemError):
     status, kind, title = 431, "headers-too-large", "Headers too large"
 
 
+class AnswerTooLarge(ProblemError):
+    """What was asked for is there, and too much for one answer."""
+
+    status, kind, title = 422, "answer-too-large", "Answer too large"
+
+
 class UnsupportedMedia(ProblemError):
     status, kind, title = 415, "unsupported-media-type", "Unsupported media type"
 

@@ -12,6 +12,10 @@ MetadataValue = StrictBool | StrictInt | StrictFloat | str | tuple[str, ...]
 # A batch's place in the order of writes: microseconds since 1970, or more where two would have the same.
 WriteVersion = Annotated[int, Field(ge=1, lt=2**63)]
 LatestVersion = Annotated[int | None, Field(exclude_if=lambda version: version is None)]
+Included = Literal["title", "text", "metadata"]
+# What the documents of one answer may have in all; a lone document is given whatever it has. Twice the largest body, so
+# that every document of a batch can be had again.
+MOST_ANSWER_BYTES = 16_000_000
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
@@ -105,11 +109,34 @@ class IdsRequest(Wire):
     ids: Annotated[tuple[DocumentId, ...], Field(min_length=1, max_length=1_000)]
 
 
+class FetchRequest(IdsRequest):
+    """What the document store is asked for: parts of documents, whole or cut.
+
+    Whole documents of more than MOST_ANSWER_BYTES together are refused. With `cut_to_bytes` the title and text of each
+    are cut to an equal share instead, if all together have more.
+    """
+
+    include: Annotated[tuple[Included, ...], Field(min_length=1, max_length=3)] = ("title", "text", "metadata")
+    cut_to_bytes: Annotated[int, Field(strict=True, ge=1_000, le=MOST_ANSWER_BYTES)] | None = None
+
+    @model_validator(mode="after")
+    def _metadata_is_whole(self) -> Self:
+        if self.cut_to_bytes is not None and "metadata" in self.include:
+            raise ValueError("cut_to_bytes: metadata cannot be cut; include title and text only")
+        return self
+
+
 class DocumentsAnswer(Wire):
     """The documents found, in the order of the ids asked for; ids without a document are in `missing`."""
 
     documents: tuple[Document, ...]
     missing: tuple[str, ...] = ()
+
+
+class FetchedDocuments(DocumentsAnswer):
+    """The document store's answer: which of the documents were cut, too. What was not asked for is at its default."""
+
+    cut: tuple[str, ...] = ()
 
 
 class DeleteReport(Wire):

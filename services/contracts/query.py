@@ -5,12 +5,11 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, FiniteFloat, Tag
 
 from services.contracts.base import Count, Depth, Name, QueryText, Wire
-from services.contracts.documents import MetadataValue
+from services.contracts.documents import Included, MetadataValue
 from services.contracts.filters import Filter
 from services.contracts.pipelines import Pipeline
 from services.contracts.retrieval import ExcludedIds
 
-Included = Literal["title", "text", "metadata"]
 Reason = Literal["timeout", "unreachable", "overloaded", "refused", "failed", "deadline", "no_document_store"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 import qdrant_edge as edge
 
 from services.chassis.errors import BadInput
-from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport, ItemError
+from services.contracts.documents import DeleteReport, Document, Included, IndexReport, ItemError
 from services.contracts.retrieval import RetrievedHit
 from services.lexical.analysis import joined_words_of
 from services.lexical.edge_query import fields_of_presets
@@ -70,22 +70,16 @@ class EdgeDocuments:
             latest_version=max(newer.values(), default=None),
         )
 
-    def get(self, ids: Sequence[str]) -> DocumentsAnswer:
-        """The documents as they were given."""
-        wanted = tuple(dict.fromkeys(ids))
-        found = {
-            payload["id"]: Document(
-                id=payload["id"],
-                title=payload["document"]["title"],
-                text=payload["document"]["text"],
-                metadata=json.loads(payload["document"]["metadata"]),
+    def read(self, ids: Sequence[str], include: Sequence[Included]) -> list[Document]:
+        """These parts of the documents as they were given, in any order."""
+        found: list[Document] = []
+        for payload in self._payloads(ids, ["id", *(f"document.{part}" for part in include)]):
+            kept = payload.get("document", {})
+            metadata = json.loads(kept.get("metadata", "{}"))
+            found.append(
+                Document(id=payload["id"], title=kept.get("title", ""), text=kept.get("text", ""), metadata=metadata)
             )
-            for payload in self._payloads(wanted, ["id", "document"])
-        }
-        return DocumentsAnswer(
-            documents=tuple(found[one] for one in wanted if one in found),
-            missing=tuple(one for one in wanted if one not in found),
-        )
+        return found
 
     def query(self, request: edge.QueryRequest, known: KnownIds) -> list[RetrievedHit]:
         """Edge's own order: best first, equal scores as they come."""

@@ -90,11 +90,17 @@ class BulkAnswer(Answer):
 
 
 class Source(Answer):
-    """A document as it is stored."""
+    """A document as it is stored, those parts of it that were asked for."""
 
-    title: str
-    text: str
-    metadata: dict[str, MetadataValue]
+    title: str = ""
+    text: str = ""
+    metadata: dict[str, MetadataValue] = {}
+
+
+class SizeOnly(Answer):
+    """Of a stored document, its bytes in an answer; None of one that was stored before they were kept."""
+
+    size: int | None = None
 
 
 class HashOnly(Answer):
@@ -123,7 +129,7 @@ class HashPage(Answer):
     hits: HashHits = HashHits()
 
 
-Kept = TypeVar("Kept", Source, HashOnly)
+Kept = TypeVar("Kept", Source, HashOnly, SizeOnly)
 
 
 class Fetched(Answer, Generic[Kept]):
@@ -200,6 +206,24 @@ class Nodes(Answer):
     def version(self) -> str:
         """Theirs; during a rolling upgrade there are several."""
         return ", ".join(sorted({node.version for node in self.nodes.values()}))
+
+
+class Largest(Answer):
+    """A maximum; None over no value."""
+
+    value: float | None = None
+
+
+class LargestOf(Answer):
+    """The one that was asked for."""
+
+    largest: Largest
+
+
+class LargestAnswer(Answer):
+    """Of a search for the largest size."""
+
+    aggregations: LargestOf
 
 
 DESCRIBED = TypeAdapter(dict[str, Described])

@@ -12,6 +12,7 @@ from services.contracts.collections import CollectionDeclaration
 from services.lexical.elasticsearch_answers import DESCRIBED, Described, Statistics
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import elasticsearch_errors, unknown
+from services.lexical.elasticsearch_reading import largest_document
 from services.lexical.generations import is_generation, name_of
 from services.lexical.mapping import ANALYSIS, Meta, meta_of
 from services.lexical.stamp import refuse_other_stamp, stamp_of
@@ -45,6 +46,7 @@ class Catalog:
         self._client = client
         self.prefix = prefix
         self._remembered: dict[str, tuple[float, Held]] = {}
+        self._largest: dict[str, tuple[float, int | None]] = {}
 
     def index(self, generation: str) -> str:
         """The index of a generation."""
@@ -67,6 +69,14 @@ class Catalog:
             self._remembered[generation] = time.monotonic(), held
         refuse_other_stamp(generation, held.meta.stamp, stamp_of(held.declaration, ANALYSIS))
         return held
+
+    async def largest(self, generation: str) -> int | None:
+        """The size of its largest document, read at most a second ago; None when that is not known."""
+        moment, size = self._largest.get(generation, (0.0, None))
+        if time.monotonic() - moment > REMEMBERED_S:
+            size = await largest_document(self._client, self.index(generation))
+            self._largest[generation] = time.monotonic(), size
+        return size
 
     async def held(self, generation: str) -> Held:
         """One, read now. Raises UnknownCollection, also for an index that is not ours."""
@@ -92,6 +102,7 @@ class Catalog:
     def forget(self, generation: str) -> None:
         """What was read of it is no longer so."""
         self._remembered.pop(generation, None)
+        self._largest.pop(generation, None)
 
     @contextmanager
     def watching(self, generation: str) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Documents into and out of an index."""
+"""Documents into an index and out of it; `elasticsearch_reading` reads them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,19 +7,18 @@ from elasticsearch import AsyncElasticsearch
 
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
-from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport, ItemError
+from services.contracts.documents import DeleteReport, Document, IndexReport, ItemError
 from services.lexical.bulk import Operation, bulk, said, without_room
+from services.lexical.collected import wire_bytes
 from services.lexical.elasticsearch_answers import (
     BulkAnswer,
     BulkItem,
-    Cause,
     FetchedAnswer,
     HashOnly,
     HashPage,
-    Source,
 )
 from services.lexical.elasticsearch_client import in_time
-from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, unknown
+from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, refuse_failed, unknown
 from services.lexical.mapping import Json
 from services.vectorstore.content_digest import ContentDigest
 from services.vectorstore.fields import Declared, fields_of
@@ -112,24 +111,6 @@ async def digest_documents(client: AsyncElasticsearch, index: str) -> str:
         after = list(page.hits.hits[-1].sort)
 
 
-async def get_documents(client: AsyncElasticsearch, index: str, ids: Sequence[str]) -> DocumentsAnswer:
-    """From the sources; sees what was just written."""
-    wanted = list(dict.fromkeys(ids))
-    with elasticsearch_errors():
-        answer = await in_time(client).mget(index=index, ids=wanted, source_includes=["title", "text", "metadata"])
-        fetched = FetchedAnswer[Source].model_validate(answer.body).docs
-    _refuse_failed([one.error for one in fetched])
-    documents: list[Document] = []
-    missing: list[str] = []
-    for one in fetched:
-        if one.source is None:
-            missing.append(one.id)
-        else:
-            source = one.source
-            documents.append(Document(id=one.id, title=source.title, text=source.text, metadata=source.metadata))
-    return DocumentsAnswer(documents=tuple(documents), missing=tuple(missing))
-
-
 @dataclass(frozen=True, slots=True)
 class _Held:
     """Of a stored document: its content hash, and the version of the write that made it."""
@@ -142,7 +123,7 @@ async def _held(client: AsyncElasticsearch, index: str, ids: list[str]) -> dict[
     with elasticsearch_errors():
         answer = await in_time(client).mget(index=index, ids=ids, source_includes=["hash"])
         fetched = FetchedAnswer[HashOnly].model_validate(answer.body).docs
-    _refuse_failed([one.error for one in fetched])
+    refuse_failed([one.error for one in fetched])
     return {one.id: _Held(one.source.hash, one.version) for one in fetched if one.source is not None}
 
 
@@ -165,18 +146,12 @@ def _versioned(version: int | None) -> Json:
     return {} if version is None else {"version": version, "version_type": "external"}
 
 
-def _refuse_failed(errors: Sequence[Cause | None]) -> None:
-    """A document that cannot be read is not a missing one."""
-    for error in errors:
-        if error is not None:
-            raise unknown(None) if error.type == GONE else UpstreamFailed(f"A document cannot be read: {error.said}")
-
-
 def _write(document: Document, declared: Declared, version: int | None) -> Operation:
     fields = fields_of(document.metadata, declared)
     source = {
         "doc_id": document.id,
         "hash": document.content_hash,
+        "size": wire_bytes(document),
         "title": document.title,
         "text": document.text,
         "metadata": document.metadata,

@@ -1,6 +1,6 @@
 """What Elasticsearch and its client say goes wrong, as problems that say what to do. The one place that maps them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from elastic_transport import ApiError, SerializationError, TlsError, TransportError
@@ -69,6 +69,13 @@ def elasticsearch_errors(generation: str | None = None) -> Iterator[None]:
 def unknown(generation: str | None) -> UnknownCollection:
     """For a generation that is not there."""
     return UnknownCollection(f"There is no collection {generation or 'of that name'} here; begin it first.")
+
+
+def refuse_failed(errors: Iterable[Cause | None]) -> None:
+    """Raises when a document could not be read: it is not a missing one."""
+    for error in errors:
+        if error is not None:
+            raise unknown(None) if error.type == GONE else UpstreamFailed(f"A document cannot be read: {error.said}")
 
 
 def reason_of(error: ApiError) -> str:

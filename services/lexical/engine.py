@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
-from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport
+from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
+from services.lexical.collected import WHOLE, Reading
 
 
 class LexicalEngine(Protocol):
@@ -72,8 +73,12 @@ class LexicalEngine(Protocol):
         """Removes documents; how many there were."""
         ...
 
-    async def get(self, generation: str, ids: Sequence[str]) -> DocumentsAnswer:
-        """The documents as they were given, in the order of the ids, each once; ids without one are `missing`."""
+    async def get(self, generation: str, ids: Sequence[str], reading: Reading = WHOLE) -> FetchedDocuments:
+        """The documents as they were given, in the order of the ids, each once; ids without one are `missing`.
+
+        `reading` says which parts of them. More than MOST_ANSWER_BYTES raise AnswerTooLarge, or are cut where that is
+        asked for; no more than about twice that is read at once.
+        """
         ...
 
     async def finish(self, generation: str) -> CollectionState:

@@ -8,19 +8,20 @@ from elasticsearch import AsyncElasticsearch, BadRequestError, NotFoundError
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError, UnknownCollection, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
-from services.contracts.documents import DeleteReport, Document, DocumentsAnswer, IndexReport
+from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
+from services.lexical.collected import WHOLE, Reading
 from services.lexical.elasticsearch_answers import Broadcast, ClusterHealth, Nodes, SearchAnswer
 from services.lexical.elasticsearch_catalog import Catalog, Held
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_documents import (
     delete_documents,
     digest_documents,
-    get_documents,
     index_documents,
 )
 from services.lexical.elasticsearch_errors import cause_of, elasticsearch_errors
+from services.lexical.elasticsearch_reading import get_documents
 from services.lexical.generations import by_number
 from services.lexical.mapping import ANALYSIS, Meta, index_body
 from services.lexical.presets import chosen_preset
@@ -125,11 +126,13 @@ class ElasticsearchEngine:
             alias = self._catalog.writing(generation)
             return await delete_documents(self._client, alias, ids, version=version, refresh=held.published)
 
-    async def get(self, generation: str, ids: Sequence[str]) -> DocumentsAnswer:
-        """By realtime get."""
-        await self._catalog.usable(generation)
+    async def get(self, generation: str, ids: Sequence[str], reading: Reading = WHOLE) -> FetchedDocuments:
+        """By realtime get, in parts that are known to be small."""
+        held = await self._catalog.usable(generation)
         with self._catalog.watching(generation):
-            return await get_documents(self._client, self._catalog.index(generation), ids)
+            # Of one that is being built searches see nothing yet, so nothing is known of its documents.
+            largest = await self._catalog.largest(generation) if held.published else None
+            return await get_documents(self._client, self._catalog.index(generation), ids, reading, largest)
 
     async def finish(self, generation: str) -> CollectionState:
         """Refreshes and merges to one segment. A merge goes on inside when the deadline cuts it off."""

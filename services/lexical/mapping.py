@@ -64,6 +64,8 @@ def index_body(meta: Meta, replicas: int) -> Mapping[str, Json]:
                 # `_id` cannot be sorted by; this is the order of equal scores.
                 "doc_id": {"type": "keyword"},
                 "hash": {"type": "keyword", "index": False, "doc_values": False},
+                # Bytes in an answer. Only its maximum is asked for, and that without looking at a document.
+                "size": {"type": "integer"},
                 "title": _text(presets, "title"),
                 "text": _text(presets, "text"),
                 "contents": _text(presets, "contents"),

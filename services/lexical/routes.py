@@ -11,7 +11,8 @@ from services.contracts.base import Generation
 from services.contracts.collections import BuildMark, CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (
     DeleteReport,
-    DocumentsAnswer,
+    FetchedDocuments,
+    FetchRequest,
     IdsRequest,
     IndexReport,
     IndexRequest,
@@ -19,6 +20,7 @@ from services.contracts.documents import (
 )
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.lexical.changes import Changes
+from services.lexical.collected import Reading
 from services.lexical.engine import LexicalEngine
 from services.vectorstore.write_order import Write
 
@@ -64,10 +66,10 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
         return await changes.delete(Write(generation, version, build), asked.ids)
 
     # Answers of a thousand hits or of whole documents are rendered once, not validated again by FastAPI.
-    @routes.post(f"{one}/documents/get", response_model=DocumentsAnswer)
-    async def get(generation: InPath, asked: IdsRequest) -> Response:
+    @routes.post(f"{one}/documents/get", response_model=FetchedDocuments)
+    async def get(generation: InPath, asked: FetchRequest) -> Response:
         with timed("get"):
-            answer = await engine.get(generation, asked.ids)
+            answer = await engine.get(generation, asked.ids, Reading.asked(asked))
         return Response(answer.model_dump_json(), media_type=JSON)
 
     @routes.post(f"{one}/finish")

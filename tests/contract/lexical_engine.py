@@ -22,10 +22,11 @@ from tests.contract.lexical_notes import (
     filled,
     found,
 )
+from tests.contract.lexical_reading import ReadingSuite
 from tests.contract.lexical_searching import SearchingSuite
 
 
-class LexicalEngineSuite(SearchingSuite):
+class LexicalEngineSuite(SearchingSuite, ReadingSuite):
     """Runs on every engine."""
 
     @pytest.fixture

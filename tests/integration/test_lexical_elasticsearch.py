@@ -16,6 +16,7 @@ from services.chassis.errors import BadInput, Conflict, Unavailable, UnknownColl
 from services.contracts.documents import Document
 from services.lexical.analysis import words_of
 from services.lexical.app import build_app, open_engine
+from services.lexical.collected import Reading
 from services.lexical.elasticsearch_client import open_client
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import Settings
@@ -119,6 +120,19 @@ async def test_an_index_that_is_not_ours_is_left_alone(engine: LexicalEngine, op
     await engine.begin("notes@1", ALL_PRESETS)
     with pytest.raises(Conflict, match="not ours"):
         await engine.publish("notes@1")
+
+
+async def test_documents_that_were_stored_before_their_size_was_kept_are_read_too(
+    engine: LexicalEngine, opener: ElasticsearchOpener
+) -> None:
+    await engine.begin("notes@1", ALL_PRESETS)
+    ids = [f"old-{number}" for number in range(60)]
+    for one in ids:
+        source = {"doc_id": one, "hash": "1", "title": one, "text": "." * 20_000, "metadata": {}, "fields": {}}
+        await opener.client.index(index=f"{opener.settings.index_prefix}notes@1", id=one, document=source)
+    await engine.publish("notes@1")
+    answer = await engine.get("notes@1", [*ids, "none"], Reading(include=("title",)))
+    assert ([document.title for document in answer.documents], answer.missing) == (ids, ("none",))
 
 
 async def test_what_elasticsearch_refuses_is_reported_by_document(engine: LexicalEngine) -> None:

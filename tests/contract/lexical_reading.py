@@ -1,0 +1,64 @@
+"""The promises of LexicalEngine on reading documents: which parts of them, and never more than an answer holds."""
+
+import pytest
+
+from services.chassis.errors import AnswerTooLarge
+from services.contracts.documents import MOST_ANSWER_BYTES, Document
+from services.lexical.collected import Reading, wire_bytes
+from services.lexical.engine import LexicalEngine
+from tests.contract.lexical_notes import ALL_PRESETS
+
+# Points are no words: long texts that are indexed in a moment.
+LONG = "." * 6_000_000
+HELD = [
+    Document(id="a", title="Apple", text=LONG, metadata={"year": 2019}),
+    Document(id="b", title="Bread", text=LONG),
+    Document(id="c", title="Curd", text=LONG),
+    Document(id="small", title="Salt", text="white and fine"),
+]
+
+
+class ReadingSuite:
+    """Runs on every engine."""
+
+    async def test_only_the_parts_that_are_asked_for_are_read(self, engine: LexicalEngine) -> None:
+        await engine.begin("notes@1", ALL_PRESETS)
+        await engine.index("notes@1", HELD[:1])
+        titles = await engine.get("notes@1", ["a", "x"], Reading(include=("title", "metadata")))
+        assert titles.documents == (Document(id="a", title="Apple", metadata={"year": 2019}),)
+        assert titles.missing == ("x",)
+
+    async def test_more_than_an_answer_holds_is_refused_with_the_numbers_and_what_to_do(
+        self, engine: LexicalEngine
+    ) -> None:
+        await engine.begin("notes@1", ALL_PRESETS)
+        for document in HELD:
+            await engine.index("notes@1", [document])
+        for published in (False, True):
+            if published:
+                await engine.publish("notes@1")
+            with pytest.raises(AnswerTooLarge, match=rf"3 of the 4 documents .* holds {MOST_ANSWER_BYTES} .* fewer"):
+                await engine.get("notes@1", ["a", "b", "c", "small"])
+            assert (await engine.get("notes@1", ["c", "a", "small"])).documents == (HELD[2], HELD[0], HELD[3])
+
+    async def test_a_lone_document_is_given_whatever_it_has(self, engine: LexicalEngine) -> None:
+        await engine.begin("notes@1", ALL_PRESETS)
+        huge = Document(id="huge", text="." * (MOST_ANSWER_BYTES + 1))
+        await engine.index("notes@1", [huge])
+        assert (await engine.get("notes@1", ["huge"])).documents == (huge,)
+
+    async def test_texts_are_cut_to_equal_shares_only_where_all_together_are_too_long(
+        self, engine: LexicalEngine
+    ) -> None:
+        await engine.begin("notes@1", ALL_PRESETS)
+        for document in HELD:
+            await engine.index("notes@1", [document])
+        reading = Reading(include=("title", "text"), cut_to_bytes=7_000_000)
+        whole = await engine.get("notes@1", ["b", "small"], reading)
+        assert (whole.documents, whole.cut) == ((HELD[1], HELD[3]), ())
+        cut = await engine.get("notes@1", ["small", "c", "a", "b"], reading)
+        share = 7_000_000 // 4 // 4
+        assert [document.id for document in cut.documents] == ["small", "c", "a", "b"]
+        assert [len(document.passage) for document in cut.documents] == [len(HELD[3].passage), share, share, share]
+        assert cut.cut == ("c", "a", "b")
+        assert sum(map(wire_bytes, cut.documents)) < 7_000_000

@@ -1,0 +1,65 @@
+"""Texts through the gateway: an answer is bounded in bytes, and re-ranking copes with texts of any length."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from services.contracts.documents import MOST_ANSWER_BYTES
+from tests.backends import Stack, opened_stack
+
+DEMO = "/v1/collections/demo"
+LONG = " " + "x" * 7_000_000
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[Stack]:
+    """Three documents of 7 MB each and three short ones, all about plums."""
+    async with opened_stack() as stack:
+        for name in ("one", "two", "three"):
+            document = {"id": name, "title": "Plum", "text": f"plum {name}{LONG}", "metadata": {"kind": "fruit"}}
+            assert (await stack.client.post(f"{DEMO}/documents", json={"documents": [document]})).json()["complete"]
+        short = [{"id": f"short-{n}", "title": "Plum", "text": f"plum number {n}"} for n in range(3)]
+        await stack.client.post(f"{DEMO}/documents", json={"documents": short})
+        yield stack
+
+
+async def test_documents_beyond_what_an_answer_holds_are_refused_with_the_numbers(stack: Stack) -> None:
+    answer = await stack.client.post(f"{DEMO}/documents/get", json={"ids": ["one", "two", "three"]})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:problem:answer-too-large")
+    assert f"holds {MOST_ANSWER_BYTES} at most: ask for fewer documents" in answer.json()["detail"]
+    fewer = await stack.client.post(f"{DEMO}/documents/get", json={"ids": ["one", "two", "gone"]})
+    assert ([one["id"] for one in fewer.json()["documents"]], fewer.json()["missing"]) == (["one", "two"], ["gone"])
+
+
+async def test_a_search_that_includes_too_much_is_refused_and_one_that_includes_titles_is_not(stack: Stack) -> None:
+    answer = await stack.search("plum", "bm25", include=["text"])
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:problem:answer-too-large")
+    assert "a smaller top" in answer.json()["detail"]
+    titles = (await stack.search("plum", "bm25", include=["title"])).json()
+    assert [hit["title"] for hit in titles["hits"]] == ["Plum"] * 6
+    assert titles["degraded"] == []
+    two = (await stack.search("plum one", "bm25", include=["text"], top=2)).json()
+    assert {len(hit["text"]) for hit in two["hits"]} >= {len(f"plum one{LONG}")}
+
+
+RERANKED = {  # a re-ranking that leaves the first stage's order
+    "name": "kept",
+    "stages": [{"kind": "retrieve", "backend": "lexical"}, {"kind": "rerank", "weight": 0.0}],
+}
+
+
+async def test_candidates_with_huge_texts_are_re_ranked_and_included_whole(stack: Stack) -> None:
+    answer = (await stack.search("plum one", RERANKED, include=["title", "text"], top=1)).json()
+    assert answer["degraded"] == []
+    assert [hit["text"] for hit in answer["hits"]] == [f"plum one{LONG}"]
+    passages = stack.reranker.asked[-1].passages
+    assert len(passages) == 6
+    assert sum(map(len, passages)) < 8_000_000
+    assert "Plum plum number 2" in passages
+    assert [asked.ids for asked in stack.lexical.fetched[1:]] == [("one",)]  # only what was cut is read again
+
+
+async def test_metadata_after_a_re_ranking_is_read_for_the_hits_alone(stack: Stack) -> None:
+    answer = (await stack.search("fruit trees", include=["title", "metadata"], top=2)).json()
+    assert [hit["metadata"]["kind"] for hit in answer["hits"]] == ["plant", "fruit"]
+    assert [(len(asked.ids), asked.include) for asked in stack.lexical.fetched][-1] == (2, ("metadata", "title"))
