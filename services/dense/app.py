@@ -66,6 +66,7 @@ def open_store(settings: Settings) -> VectorStore:
                     grpc_port=settings.grpc_port if settings.grpc else None,
                 ),
                 prefix=settings.prefix,
+                most_generations=settings.most_generations,
             )
 
 

@@ -25,7 +25,7 @@ class Settings(ServiceSettings):
     most_generations: int = Field(
         128,
         ge=1,
-        description="Generations of all collections that `edge` keeps open; a thread and 100 KB of disk each.",
+        description="Generations of all collections; each costs `edge` a thread and 100 KB of disk.",
     )
     encoder: Literal["onnx", "hashing"] = Field(
         "onnx", description="`hashing` counts shared words: no model, for tests."

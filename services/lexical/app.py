@@ -33,7 +33,7 @@ def open_engine(settings: Settings) -> LexicalEngine:
                 settings.elasticsearch_ca_file,
                 settings.most_at_once,
             )
-            return ElasticsearchEngine(client, settings.index_prefix, settings.replicas)
+            return ElasticsearchEngine(client, settings.index_prefix, settings.replicas, settings.most_generations)
 
 
 def build_app(settings: Settings) -> FastAPI:

@@ -28,6 +28,7 @@ from services.lexical.presets import chosen_preset
 from services.lexical.query import ORDER, search_query
 from services.lexical.stamp import refuse_other_stamp, stamp_of
 from services.vectorstore.fields import requirements_of
+from services.vectorstore.quotas import USUAL_MOST, refuse_one_more
 from services.vectorstore.stamps import refuse_other_build
 
 CHECK_S = 2.0
@@ -41,11 +42,14 @@ MOVES = 3
 class ElasticsearchEngine:
     """Owns a client. Promises what LexicalEngine promises; keeps nothing that another replica would have to know."""
 
-    def __init__(self, client: AsyncElasticsearch, prefix: str, replicas: int) -> None:
+    def __init__(
+        self, client: AsyncElasticsearch, prefix: str, replicas: int, most_generations: int = USUAL_MOST
+    ) -> None:
         """Connects to nothing yet: a service may start before its Elasticsearch."""
         self._client = client
         self._catalog = Catalog(client, prefix)
         self._replicas = replicas
+        self._most_generations = most_generations
         self._version: str | None = None
 
     async def check(self) -> Check:
@@ -65,6 +69,9 @@ class ElasticsearchEngine:
         stamp = stamp_of(declaration, ANALYSIS)
         wanted = Meta(prefix=self._catalog.prefix, declaration=declaration, stamp=stamp, build=build)
         body = index_body(wanted, self._replicas)
+        there = await self._catalog.all()
+        published = [one for one, held in there.items() if held.published]
+        refuse_one_more(generation, there, published, self._most_generations)
         with elasticsearch_errors(generation):
             try:
                 await in_time(self._client).indices.create(

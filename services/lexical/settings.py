@@ -35,7 +35,7 @@ class Settings(ServiceSettings):
     most_generations: int = Field(
         128,
         ge=1,
-        description="Generations of all collections that `edge` keeps open; a thread and 100 KB of disk each.",
+        description="Generations of all collections; each costs `edge` a thread and 100 KB of disk.",
     )
     index_prefix: str = Field(
         "",

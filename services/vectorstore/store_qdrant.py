@@ -45,6 +45,7 @@ from services.vectorstore.qdrant_models import (
     stored_point,
 )
 from services.vectorstore.qdrant_version import SUPPORTED, AnsweringServer
+from services.vectorstore.quotas import USUAL_MOST, refuse_one_more
 from services.vectorstore.stamps import refuse_another
 from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked, in_order, name_of
 from services.vectorstore.ties import settled
@@ -73,9 +74,10 @@ class QdrantServer:
 class QdrantStore:
     """Owns a client. A collection is `<prefix><generation>`, the published one has the alias `<prefix><name>`."""
 
-    def __init__(self, client: AsyncQdrantClient, prefix: str = "") -> None:
+    def __init__(self, client: AsyncQdrantClient, prefix: str = "", most_generations: int = USUAL_MOST) -> None:
         self._client = client
         self._prefix = prefix
+        self._most_generations = most_generations
         self._made: dict[str, tuple[float, Made]] = {}
 
         async def ask() -> str:
@@ -85,7 +87,7 @@ class QdrantStore:
         self._server = AnsweringServer(ask)
 
     @classmethod
-    def connect(cls, server: QdrantServer, prefix: str) -> Self:
+    def connect(cls, server: QdrantServer, prefix: str, most_generations: int = USUAL_MOST) -> Self:
         """A store over a server, whether or not it answers now; call inside a running event loop."""
         context = ssl.create_default_context(cafile=server.ca_file)
         # The server closes connections that were idle for 5 s; a request on one that it just closed fails.
@@ -103,7 +105,7 @@ class QdrantStore:
             transport=AiohttpTransport(verify=context, limits=limits),
             trust_env=False,  # proxies from the environment would bring httpx' own transport back
         )
-        return cls(client, prefix)
+        return cls(client, prefix, most_generations)
 
     @property
     def engine(self) -> str:
@@ -145,6 +147,8 @@ class QdrantStore:
         collection = self._collection(made.generation)
         async with self._within(made.generation):
             await self._server.version()
+        held, published = await self.generations(), await self.published()
+        refuse_one_more(made.generation, held, published.values(), self._most_generations)
         # Another replica may be making the same one just now; what it is made of is compared below all the same.
         with contextlib.suppress(Conflict):
             async with self._within(made.generation) as seconds:

@@ -1,6 +1,7 @@
 """Collections of others on the same Qdrant server: whatever they are called, they are ignored, and never touched."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from qdrant_client import AsyncQdrantClient, models
@@ -84,6 +85,20 @@ async def test_a_service_whose_prefix_begins_with_ours_keeps_its_collections_to_
         await ours.drop("demo-notes@1")
     assert await theirs.generations() == ("notes@1",)
     await client.close()
+
+
+async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
+    shared: AsyncQdrantClient,
+) -> None:
+    store = QdrantStore(shared, prefix="dense.", most_generations=2)
+    made = [replace(MADE, generation=f"notes@{number}") for number in (1, 2, 3)]
+    for one in (*made[:2], made[0]):
+        await store.create(one)
+    await store.publish("notes@1")
+    with pytest.raises(Conflict, match=r"2 generations are here.*unpublished are: notes@2"):
+        await store.create(made[2])
+    await store.drop("notes@2")
+    await store.create(made[2])
 
 
 async def test_what_was_made_before_collections_named_their_prefix_stays_usable() -> None:

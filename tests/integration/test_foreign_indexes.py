@@ -128,6 +128,20 @@ async def test_a_stack_whose_prefix_begins_with_ours_keeps_its_collections_to_it
     assert await found(demo, "c@1", "squeals") == ["n1"]
 
 
+async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
+    client: AsyncElasticsearch, prefix: str
+) -> None:
+    await make_foreign(client, prefix)
+    engine = ElasticsearchEngine(client, prefix, 0, most_generations=2)
+    for generation in (OURS, "notes@2", OURS):
+        await engine.begin(generation, ALL_PRESETS)
+    await engine.publish(OURS)
+    with pytest.raises(Conflict, match=r"2 generations are here.*unpublished are: notes@2"):
+        await engine.begin("notes@3", ALL_PRESETS)
+    await engine.drop("notes@2")
+    await engine.begin("notes@3", ALL_PRESETS)
+
+
 async def test_a_newer_release_beside_this_one_is_listed_and_a_newer_layout_is_not(
     client: AsyncElasticsearch, engine: ElasticsearchEngine, prefix: str
 ) -> None:

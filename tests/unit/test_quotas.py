@@ -1,0 +1,18 @@
+"""How many generations there may be, and what a refusal says."""
+
+import pytest
+
+from services.chassis.errors import Conflict
+from services.vectorstore.quotas import refuse_one_more
+
+HELD = ("a@1", "a@2", "b@1")
+
+
+def test_one_too_many_is_refused_and_what_may_be_removed_is_named() -> None:
+    with pytest.raises(Conflict, match=r"3 generations are here.*unpublished are: a@2.*then begin c@1"):
+        refuse_one_more("c@1", HELD, ("a@1", "b@1"), 3)
+
+
+def test_one_that_is_there_is_gone_on_with_and_there_is_room_below_the_most() -> None:
+    refuse_one_more("a@2", HELD, (), 3)
+    refuse_one_more("c@1", HELD, (), 4)
