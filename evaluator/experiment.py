@@ -9,13 +9,15 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from evaluator.errors import EvaluationError
-from services.contracts.base import Count, Depth, Name, Wire
-from services.contracts.collections import BuiltInPreset, FieldKind, LexicalPreset
+from services.contracts.base import Count, Depth, Name, Text, Wire
+from services.contracts.collections import FieldKind, Preset
 from services.contracts.documents import FieldName
-from services.contracts.pipelines import Pipeline
+from services.contracts.faults import said
+from services.contracts.lists import Items
+from services.contracts.query import AskedPipeline
 
 Positive = Annotated[int, Field(strict=True, ge=1)]
-Presets = Annotated[tuple[BuiltInPreset | LexicalPreset, ...], Field(min_length=1, max_length=8)]
+Presets = Annotated[tuple[Preset, ...], Items(1, 8)]
 ALL_PRESETS: Presets = ("beir", "anserini-flat", "anserini-multifield")
 
 
@@ -23,14 +25,14 @@ class Experiment(Wire):
     """All that decides the figures of a run, apart from the machine and what answers. Unknown keys are refused."""
 
     name: Name
-    dataset: str  # a directory in BEIR layout, relative to where the command runs
+    dataset: Text  # a directory in BEIR layout, relative to where the command runs
     collection: Name | None = None  # its name at the gateway; without one, derived from the directory's
     split: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = "test"
     strict: bool = False  # refuse what reading the dataset would otherwise count
     presets: Presets = ALL_PRESETS  # declared by the collection; the first is what pipelines use that name none
     metadata: dict[FieldName, FieldKind] | None = None  # fields to filter by; without it, inferred from the values
     rebuild: bool = False  # load into a new generation even if the live one was declared the same
-    pipelines: Annotated[tuple[Name | Pipeline, ...], Field(min_length=1, max_length=32)]
+    pipelines: Annotated[tuple[AskedPipeline, ...], Items(1, 32)]
     preset: Name | None = None  # lexical preset of every pipeline's lexical retrieves
     depth: Depth = 100
     queries: Positive | None = None  # a seeded sample of the judged queries; all of them without it
@@ -95,7 +97,9 @@ def read_experiment(path: Path, **overrides: object) -> Experiment:
     try:
         return Experiment.model_validate({**content, **{k: v for k, v in overrides.items() if v is not None}})
     except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, item['loc'])) or path.name}: {item['msg']}" for item in error.errors())
+        lines = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or path.name}: {said(item, Experiment)}" for item in error.errors()
+        )
         raise EvaluationError(f"{path}: {lines}") from error
 
 

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from gateway.settings import BackendAddress, Family
 from services.chassis.errors import BadInput, UnknownPipeline
+from services.contracts.faults import said
 from services.contracts.pipelines import (
     Cut,
     Fuse,
@@ -24,7 +25,6 @@ STAGE_KINDS = "retrieve, fuse, rerank, cut"
 # A pipeline is data from outside: what it costs is bounded before anything is asked of a backend.
 MOST_RETRIEVES = 16
 MOST_RERANKS = 4
-DEEPEST_FUSE = 4
 LARGEST_WEIGHT = 1_000.0
 
 
@@ -123,7 +123,7 @@ def parse(text: str) -> Pipeline:
         raise PipelineError(f"not valid YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         faults = "; ".join(
-            f"{'.'.join(str(part) for part in fault['loc']) or 'pipeline'}: {fault['msg']}"
+            f"{'.'.join(str(part) for part in fault['loc']) or 'pipeline'}: {said(fault, Pipeline)}"
             for fault in error.errors(include_url=False, include_input=False)
         )
         raise PipelineError(f"{faults} (kinds of stages: {STAGE_KINDS})") from error
@@ -131,8 +131,6 @@ def parse(text: str) -> Pipeline:
 
 def check(pipeline: Pipeline, backends: Mapping[str, BackendAddress]) -> None:
     """Raises PipelineError unless every stage names a backend of a fitting family and the whole is bounded."""
-    if isinstance(pipeline.stages[0], Fuse) and _depth(pipeline.stages[0]) > DEEPEST_FUSE:
-        raise PipelineError(f"fuse stages may be nested {DEEPEST_FUSE} deep at most")
     stages = list(walk(pipeline))
     families = {name: backend.family for name, backend in backends.items()}
     for kind, most in ((Retrieve, MOST_RETRIEVES), (Rerank, MOST_RERANKS)):
@@ -167,12 +165,6 @@ def floor_of(stage: Retrieve | Fuse, families: Mapping[str, Family]) -> float | 
             return None
         case Fuse():
             return 0.0
-
-
-def _depth(stage: Retrieve | Fuse) -> int:
-    if isinstance(stage, Retrieve):
-        return 0
-    return 1 + max(_depth(source) for source in stage.inputs)
 
 
 def _check_retrieve(identity: str, stage: Retrieve, backends: Mapping[str, BackendAddress]) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from services.chassis.telemetry import request_id
+from services.contracts.faults import said
 from services.contracts.problem import FieldError, Problem
 
 logger = logging.getLogger(__name__)
@@ -174,16 +175,16 @@ class InsufficientStorage(ProblemError):
     status, kind, title = 507, "insufficient-storage", "Insufficient storage"
 
 
-def render(error: Exception, wording: Wording | None = None) -> Response:
-    """The answer for any error, as problem+json or in a vendor's `wording`."""
-    problem, headers = _described(error)
+def render(error: Exception, wording: Wording | None = None, asked: object = None) -> Response:
+    """The answer for any error, as problem+json or in a vendor's `wording`. `asked` is the model of a body at fault."""
+    problem, headers = _described(error, asked)
     if wording is None:
         return Response(problem.model_dump_json(), problem.status, headers, media_type="application/problem+json")
     status, body = wording(problem)
     return Response(body.model_dump_json(), status, headers, media_type="application/json")
 
 
-def _described(error: Exception) -> tuple[Problem, Mapping[str, str]]:
+def _described(error: Exception, asked: object) -> tuple[Problem, Mapping[str, str]]:
     """Any error as a problem, and the headers it comes with; what we did not foresee is a 500 without its inside."""
     headers: dict[str, str] = {}
     match error:
@@ -192,7 +193,7 @@ def _described(error: Exception) -> tuple[Problem, Mapping[str, str]]:
             headers = dict(error.headers or {})
         case RequestValidationError():
             kind, title, status = BadInput.kind, BadInput.title, 422
-            errors = _field_errors(error)
+            errors = _field_errors(error, asked)
             detail = "; ".join(f"{item.field}: {item.message}" for item in errors[:3])
             if any(item["type"] == "json_invalid" for item in error.errors()):
                 kind, title, status = Malformed.kind, Malformed.title, 400
@@ -205,18 +206,23 @@ def _described(error: Exception) -> tuple[Problem, Mapping[str, str]]:
             kind, title, status, errors = ProblemError.kind, ProblemError.title, 500, ()
             detail = "An error that we did not foresee; the logs have it under this request_id."
     problem = Problem(
-        type=f"urn:problem:{kind}", title=title, status=status, detail=detail, request_id=request_id(), errors=errors
+        type=f"urn:problem:{kind}",
+        title=title,
+        status=status,
+        detail=detail.encode(errors="replace").decode(),  # it may quote what no UTF-8 can carry
+        request_id=request_id(),
+        errors=errors,
     )
     return problem, headers
 
 
-def _field_errors(error: RequestValidationError) -> tuple[FieldError, ...]:
+def _field_errors(error: RequestValidationError, asked: object) -> tuple[FieldError, ...]:
     # Only location and message: the input may be huge, secret or not representable in JSON (NaN, surrogates).
     return tuple(
         FieldError(
             field=".".join(str(part) for part in item["loc"] if part != "body").encode(errors="replace").decode()
             or "body",
-            message=str(item["msg"]).removeprefix("Value error, ").encode(errors="replace").decode(),
+            message=said({**item, "loc": item["loc"][1:]}, asked).encode(errors="replace").decode(),
         )
         for item in error.errors()[:32]
     )
@@ -226,7 +232,9 @@ def install(app: FastAPI, wordings: Wordings) -> None:
     """Renders every error of the routes: as a problem, or in the wording of its path."""
 
     async def handler(request: Request, error: Exception) -> Response:
-        return render(error, wordings.get(request.scope["path"]))
+        body = getattr(request.scope.get("route"), "body_field", None)
+        asked = None if body is None else body.field_info.annotation
+        return render(error, wordings.get(request.scope["path"]), asked)
 
     app.add_exception_handler(HTTPException, handler)
     app.add_exception_handler(RequestValidationError, handler)

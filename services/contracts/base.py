@@ -10,7 +10,10 @@ from services.contracts.combining_marks import MOST_MARKS, has_overlong_run
 
 # C0 without tab, line feed and carriage return (white space that real queries and documents carry), plus DEL,
 # and the surrogates, which no UTF-8 text can carry.
-UNSENDABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
+UNSENDABLE = re.compile(f"[{re.escape(CONTROLS.decode())}\ud800-\udfff]")
+
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Wire(BaseModel):
@@ -31,6 +34,12 @@ def _sendable(value: object) -> object:
     # Before pydantic's own check of strings, whose word for a lone surrogate helps nobody.
     if isinstance(value, str) and UNSENDABLE.search(value):
         raise ValueError("must not contain NUL, other control characters or lone surrogates")
+    return value
+
+
+def _encodable(value: object) -> object:
+    if isinstance(value, str) and SURROGATES.search(value):
+        raise ValueError("must not contain lone surrogates")
     return value
 
 
@@ -55,6 +64,8 @@ QueryText = Annotated[
 DocumentId = Annotated[
     str, BeforeValidator(_sendable), Field(min_length=1, max_length=512), AfterValidator(_checked_id)
 ]
+# What can be written as UTF-8; a JSON escape can carry what cannot.
+Text = Annotated[str, BeforeValidator(_encodable)]
 # A bool is an int in Python and "10" coerces to one: neither is a count on the wire.
 Depth = Annotated[int, Field(strict=True, ge=1, le=1_000)]
 Count = Annotated[int, Field(strict=True, ge=0)]

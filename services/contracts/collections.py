@@ -3,10 +3,11 @@
 import hashlib
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from services.contracts.base import Count, Generation, Name, Number, Weight, Wire
 from services.contracts.documents import FieldName
+from services.contracts.lists import Items
 
 BuildToken = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 BuildMark = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
@@ -29,10 +30,20 @@ class LexicalPreset(Wire):
     tie_breaker: Weight = 0.0  # best_fields only: the share of the weaker field
 
 
+def _named_or_own(value: object) -> str:
+    return "name" if isinstance(value, str) else "own"
+
+
+# Told apart by type, so that a preset has one fault and not one as each of the two.
+Preset = Annotated[
+    Annotated[BuiltInPreset, Tag("name")] | Annotated[LexicalPreset, Tag("own")], Discriminator(_named_or_own)
+]
+
+
 class CollectionDeclaration(Wire):
     """What a collection serves: lexical presets (by name, or defined here) and the metadata fields to filter by."""
 
-    presets: Annotated[tuple[BuiltInPreset | LexicalPreset, ...], Field(min_length=1, max_length=8)] = ("beir",)
+    presets: Annotated[tuple[Preset, ...], Items(1, 8)] = ("beir",)
     # Each is a field of the index, and Elasticsearch takes 1,000 in all.
     metadata: Annotated[dict[FieldName, FieldKind], Field(max_length=256)] = {}
 

@@ -4,11 +4,28 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, StrictBool, StrictFloat, StrictInt, model_validator
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    model_validator,
+)
 
-from services.contracts.base import UNSENDABLE, Count, DocumentId, Wire
+from services.contracts.base import CONTROLS, UNSENDABLE, Count, DocumentId, Wire
+from services.contracts.lists import Items, OneFault
 
-MetadataValue = StrictBool | StrictInt | StrictFloat | str | tuple[str, ...]
+MOST_METADATA_VALUES = 10_000
+MetadataValue = Annotated[
+    StrictBool
+    | StrictInt
+    | StrictFloat
+    | str
+    | Annotated[tuple[str, ...], Items(0, MOST_METADATA_VALUES, first_fault=True)],
+    OneFault("must be a text, a number, true or false, or a list of texts"),
+]
 # A batch's place in the order of writes: microseconds since 1970, or more where two would have the same.
 WriteVersion = Annotated[int, Field(ge=1, lt=2**63)]
 LatestVersion = Annotated[int | None, Field(exclude_if=lambda version: version is None)]
@@ -20,16 +37,27 @@ FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
 def _stripped(value: Any) -> tuple[Any, int]:
-    """A JSON value without unsendable characters in its strings, and how many were dropped."""
+    """A JSON value without unsendable characters in its strings, and how many were dropped.
+
+    What no document may have, lists in lists and long ones, is left as it is, to be refused.
+    """
     if isinstance(value, str):
-        return UNSENDABLE.subn("", value)
+        return _text_stripped(value)
     if isinstance(value, dict):
         parts = {key: _stripped(part) for key, part in value.items()}
         return {key: part for key, (part, _) in parts.items()}, sum(count for _, count in parts.values())
-    if isinstance(value, list | tuple):
-        items = [_stripped(item) for item in value]
+    if isinstance(value, list | tuple) and len(value) <= MOST_METADATA_VALUES:
+        items = [_text_stripped(item) if isinstance(item, str) else (item, 0) for item in value]
         return [item for item, _ in items], sum(count for _, count in items)
     return value, 0
+
+
+def _text_stripped(text: str) -> tuple[str, int]:
+    if not UNSENDABLE.search(text):
+        return text, 0
+    # A substitution takes 0.1 s for 800,000 of them, this a tenth.
+    kept = text.encode("utf-8", "ignore").translate(None, CONTROLS).decode()
+    return kept, len(text) - len(kept)
 
 
 class Document(Wire):
@@ -72,7 +100,8 @@ class Document(Wire):
 class IndexRequest(Wire):
     """A batch: at most 256 documents, ids unique within it."""
 
-    documents: Annotated[tuple[Document, ...], Field(min_length=1, max_length=256)]
+    # The first document at fault is told, and no other: each can have as many faults as the body has room for.
+    documents: Annotated[tuple[Document, ...], Items(1, 256, first_fault=True)]
 
     @model_validator(mode="after")
     def _unique(self) -> Self:
@@ -106,7 +135,7 @@ class IndexReport(Wire):
 class IdsRequest(Wire):
     """Documents by id, to fetch or to delete."""
 
-    ids: Annotated[tuple[DocumentId, ...], Field(min_length=1, max_length=1_000)]
+    ids: Annotated[tuple[DocumentId, ...], Items(1, 1_000)]
 
 
 class FetchRequest(IdsRequest):

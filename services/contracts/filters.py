@@ -2,12 +2,17 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StrictBool, StrictFloat, StrictInt, model_validator
+from pydantic import StrictBool, StrictFloat, StrictInt, model_validator
 
-from services.contracts.base import Wire
+from services.contracts.base import SURROGATES, Wire
 from services.contracts.documents import FieldName
+from services.contracts.lists import Items, OneFault
 
 Operand = StrictBool | StrictInt | StrictFloat | str
+Operands = Annotated[
+    Operand | Annotated[tuple[Operand, ...], Items(1, 256, first_fault=True)],
+    OneFault("must be a text, a number, true or false, or a list of 1 to 256 of these"),
+]
 
 
 class Condition(Wire):
@@ -15,7 +20,7 @@ class Condition(Wire):
 
     field: FieldName
     op: Literal["eq", "in", "gte", "lte", "exists"]
-    value: Operand | Annotated[tuple[Operand, ...], Field(min_length=1, max_length=256)] | None = None
+    value: Operands | None = None
 
     @model_validator(mode="after")
     def _operand_fits(self) -> Self:
@@ -26,10 +31,13 @@ class Condition(Wire):
                 raise ValueError(f"op '{self.op}' takes one value")
             case "exists" if not (self.value is None or isinstance(self.value, bool)):
                 raise ValueError("op 'exists' takes true or false")
+        for operand in self.value if isinstance(self.value, tuple) else (self.value,):
+            if isinstance(operand, str) and SURROGATES.search(operand):
+                raise ValueError("value: must not contain lone surrogates")
         return self
 
 
 class Filter(Wire):
     """A document passes when it meets all conditions (at most 32)."""
 
-    all: Annotated[tuple[Condition, ...], Field(min_length=1, max_length=32)]
+    all: Annotated[tuple[Condition, ...], Items(1, 32)]

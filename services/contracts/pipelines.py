@@ -1,15 +1,20 @@
 """Pipelines as data: a closed set of stages, told apart by `kind` (architecture.md, Pipelines are YAML data)."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from services.contracts.base import Depth, Name, Number, Weight, Wire
+from services.contracts.lists import Items
 
 StageId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 OnFailure = Literal["fail", "skip"]
+# More than any gateway walks (16 retrieves, which it says itself): eight inputs of eight inputs and what follows them.
+MOST_STAGES = 100
+DEEPEST_FUSE = 4
 
 
 class Retrieve(Wire):
@@ -32,8 +37,9 @@ class Fuse(Wire):
     method: Literal["rrf", "weighted"] = "rrf"
     k: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 60
     normalisation: Literal["min-max", "z-score", "theoretical-min"] = "min-max"
-    weights: tuple[Annotated[Number, Field(ge=0.0)], ...] | None = None  # one an input; equal shares when absent
-    inputs: Annotated[tuple["Source", ...], Field(min_length=2, max_length=8)]
+    # One an input; equal shares when absent.
+    weights: Annotated[tuple[Annotated[Number, Field(ge=0.0)], ...], Items(0, 8)] | None = None
+    inputs: Annotated[tuple["Source", ...], Items(2, 8)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -81,7 +87,15 @@ class Pipeline(Wire):
 
     name: Name
     description: str = ""
-    stages: Annotated[tuple[Stage, ...], Field(min_length=1, max_length=16)]
+    stages: Annotated[tuple[Stage, ...], Items(1, 16)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, value: Any) -> Any:
+        # Before anything is made of them: eight inputs of eight inputs are 32,768 stages five deep.
+        if isinstance(value, dict):
+            _check_size(value.get("stages"))
+        return value
 
     @model_validator(mode="after")
     def _shape(self) -> Self:
@@ -92,7 +106,7 @@ class Pipeline(Wire):
                 raise ValueError("stages: retrieve and fuse stand first; to combine them, make them inputs of a fuse")
         ids = [identified.id for identified in walk(self)]
         if len(set(ids)) < len(ids):
-            twice = sorted({name for name in ids if ids.count(name) > 1 and name is not None})
+            twice = sorted(name for name, count in Counter(ids).items() if count > 1)
             raise ValueError(f"stages: ids must be unique, these are not: {', '.join(twice)}")
         return self
 
@@ -121,6 +135,20 @@ def _walk(stage: Retrieve | Fuse | Rerank | Cut, place: str) -> Iterator[Identif
         for number, source in enumerate(stage.inputs, start=1):
             yield from _walk(source, f"{place}.{number}")
     yield IdentifiedStage(id=stage.id or f"{stage.kind}-{place}", stage=stage)
+
+
+def _check_size(stages: object) -> None:
+    """Raises ValueError for more stages, or fuses deeper in one another, than a pipeline may have. Reads raw JSON."""
+    count, depth, level = 0, 0, stages
+    while isinstance(level, list | tuple) and level:
+        count += len(level)
+        if count > MOST_STAGES:
+            raise ValueError(f"stages: there are more than {MOST_STAGES}, inputs of fuses among them")
+        if depth > DEEPEST_FUSE:
+            raise ValueError(f"stages: fuse stages may be nested {DEEPEST_FUSE} deep at most")
+        inputs = [stage.get("inputs") for stage in level if isinstance(stage, dict)]
+        level = [source for several in inputs if isinstance(several, list | tuple) for source in several]
+        depth += 1
 
 
 class PipelineView(Wire):

@@ -1,16 +1,19 @@
 """A search through the gateway, and its answer."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, FiniteFloat, Tag
+from pydantic import Discriminator, FiniteFloat, Tag, model_validator
 
 from services.contracts.base import Count, Depth, Name, QueryText, Wire
 from services.contracts.documents import Included, MetadataValue
 from services.contracts.filters import Filter
-from services.contracts.pipelines import Pipeline
+from services.contracts.lists import Items
+from services.contracts.pipelines import Pipeline, Retrieve, walk
 from services.contracts.retrieval import ExcludedIds
 
 Reason = Literal["timeout", "unreachable", "overloaded", "refused", "failed", "deadline", "no_document_store"]
+# Every retrieve of a pipeline analyses the whole query: what it costs is their product, in characters.
+MOST_ANALYSED = 65_536
 
 
 def _named_or_inline(value: object) -> str:
@@ -31,8 +34,19 @@ class SearchRequest(Wire):
     top: Depth = 10
     filter: Filter | None = None
     exclude_ids: ExcludedIds = ()
-    include: Annotated[tuple[Included, ...], Field(max_length=3)] = ()
+    include: Annotated[tuple[Included, ...], Items(0, 3)] = ()
     explain: bool = False
+
+    @model_validator(mode="after")
+    def _affordable(self) -> Self:
+        if isinstance(self.pipeline, Pipeline):
+            retrieves = sum(isinstance(item.stage, Retrieve) for item in walk(self.pipeline))
+            if retrieves * len(self.query) > MOST_ANALYSED:
+                raise ValueError(
+                    f"pipeline: {retrieves} retrieves of a query of {len(self.query)} characters; their product may be"
+                    f" {MOST_ANALYSED} at most: shorten the query or leave retrieves out"
+                )
+        return self
 
 
 class StagePlace(Wire):

@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import Field, FiniteFloat
+from pydantic import FiniteFloat
 
-from services.contracts.base import QueryText, Weight, Wire
+from services.contracts.base import QueryText, Text, Weight, Wire
+from services.contracts.lists import Items
 
 
 class ScoreRequest(Wire):
@@ -14,7 +15,7 @@ class ScoreRequest(Wire):
     """
 
     query: QueryText
-    passages: Annotated[tuple[str, ...], Field(min_length=1, max_length=1_000)]
+    passages: Annotated[tuple[Text, ...], Items(1, 1_000)]
     partial: bool = False
 
 

@@ -2,12 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import Field, FiniteFloat
+from pydantic import FiniteFloat
 
 from services.contracts.base import Depth, DocumentId, Generation, Name, QueryText, Wire
 from services.contracts.filters import Filter
+from services.contracts.lists import Items
 
-ExcludedIds = Annotated[tuple[DocumentId, ...], Field(max_length=10)]
+ExcludedIds = Annotated[tuple[DocumentId, ...], Items(0, 10)]
 
 
 class RetrievalRequest(Wire):

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput
 from services.chassis.telemetry import timed
+from services.contracts.base import Text
+from services.contracts.lists import Items
 from services.dense.encoder import Encoder, Role, Vectors
 
 
@@ -24,7 +26,7 @@ def _as_texts(value: object) -> object:
 
 
 # A text or a list of them; as many as OpenAI takes.
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_texts), Field(min_length=1, max_length=2_048)]
+Texts = Annotated[tuple[Text, ...], Items(1, 2_048), BeforeValidator(_as_texts)]
 
 
 def served_model(encoder: Encoder) -> str:

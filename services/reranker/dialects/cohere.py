@@ -14,7 +14,8 @@ from services.chassis.errors import BadInput
 from services.chassis.served_model import MODEL_HEADER, check_asked, is_served
 from services.chassis.telemetry import request_id
 from services.chassis.vendor_errors import CohereError, CohereOrJinaError
-from services.contracts.base import Count, QueryText, Wire
+from services.contracts.base import Count, QueryText, Text, Wire
+from services.contracts.lists import Items
 from services.reranker.dialects.ranking import Ranked, lengths, ranked
 from services.reranker.dialects.request import VendorRequest
 from services.reranker.scorer import Scorer
@@ -34,9 +35,9 @@ Document = Annotated[dict[str, JsonValue], BeforeValidator(_as_object)]
 
 class _RerankRequest(VendorRequest):
     query: QueryText
-    documents: Annotated[tuple[Document, ...], Field(min_length=1, max_length=1_000)]
+    documents: Annotated[tuple[Document, ...], Items(1, 1_000)]
     top_n: Positive | None = None
-    rank_fields: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    rank_fields: Annotated[tuple[Text, ...], Items(1, 1_000)] | None = None
     return_documents: bool | None = None
 
     @property

@@ -3,13 +3,14 @@
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Response
-from pydantic import Field, FiniteFloat
+from pydantic import FiniteFloat
 
 from services.chassis.app import router
 from services.chassis.errors import BodyTooLarge
 from services.chassis.served_model import MODEL_HEADER
 from services.chassis.vendor_errors import TeiError
-from services.contracts.base import Count, QueryText, Wire
+from services.contracts.base import Count, QueryText, Text, Wire
+from services.contracts.lists import Items
 from services.reranker.dialects.ranking import lengths, ranked
 from services.reranker.dialects.request import VendorRequest
 from services.reranker.scorer import Scorer
@@ -22,7 +23,7 @@ class TeiRerank(VendorRequest):
     """
 
     query: QueryText
-    texts: Annotated[tuple[str, ...], Field(min_length=1, max_length=1_000)]
+    texts: Annotated[tuple[Text, ...], Items(1, 1_000)]
     raw_scores: bool = False
     return_text: bool = False
     truncate: bool | None = None

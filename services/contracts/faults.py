@@ -1,0 +1,45 @@
+"""Words for what pydantic finds wrong with a value from outside, for people who do not know our models."""
+
+import sys
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+Place = Sequence[str | int]
+
+
+def said(fault: Mapping[str, Any], model: object = None) -> str:
+    """What is wrong, of one of pydantic's errors. An unknown field names those that `model` has in its place."""
+    if fault["type"] == "extra_forbidden" and (known := _known_fields(model, fault["loc"])):
+        return f"there is no such field; there are: {', '.join(known)}"
+    return str(fault["msg"]).removeprefix("Value error, ")
+
+
+def _known_fields(model: object, place: Place) -> list[str]:
+    """The fields of whatever may stand where the last part of the place was found."""
+    here = list(_models(model))
+    for part in place[:-1]:
+        named = [(one, one.model_fields[part]) for one in here if part in one.model_fields]
+        if named:
+            here = [below for one, field in named for below in _models(field.annotation, one.__module__)]
+        elif isinstance(part, str):  # which member of a union was meant: an item's number says nothing more
+            here = [one for one in here if part in _kinds(one)] or here
+    return list(dict.fromkeys(name for one in here for name in one.model_fields))
+
+
+def _models(annotation: object, module: str = "") -> Iterator[type[BaseModel]]:
+    """Every model that an annotation allows, through unions, tuples and what annotates them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif isinstance(annotation, str):  # pydantic resolves a name for itself and leaves it here
+        yield from _models(getattr(sys.modules[module], annotation), module)
+    elif get_origin(annotation) in (Annotated, Union, types.UnionType, tuple, list, dict):
+        for inner in get_args(annotation):
+            yield from _models(inner, module)
+
+
+def _kinds(model: type[BaseModel]) -> tuple[object, ...]:
+    field = model.model_fields.get("kind")
+    return get_args(field.annotation) if field is not None and get_origin(field.annotation) is Literal else ()
