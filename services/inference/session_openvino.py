@@ -10,6 +10,7 @@ from openvino.passes import ConstantFolding, Manager
 
 from services.inference.profiles import ModelError, Precision
 from services.inference.session import Float32, Int64, Runtime
+from services.inference.signal_stack import kept_signal_stack
 
 # Kernels that OpenVINO keeps, for each operation and shape; nearly every batch has a shape of its own, and the default
 # of 5,000 would let the process grow for as long as new shapes come.
@@ -25,15 +26,16 @@ class OpenVinoGraph:
         `model`: `path` or what to open in its place.
         """
         self._path = path
-        core = ov.Core()
-        _refuse(core, runtime)
-        try:
-            read = core.read_model(model)
-            if precision == "int8-weights":
-                _fold_weights(read)
-            self._compiled = core.compile_model(read, "CPU", _properties(runtime))
-        except RuntimeError as error:  # the one type that OpenVINO raises
-            raise ModelError(f"{path} is not a graph that OpenVINO can open: {_line(error)}.") from error
+        with kept_signal_stack():
+            core = ov.Core()
+            _refuse(core, runtime)
+            try:
+                read = core.read_model(model)
+                if precision == "int8-weights":
+                    _fold_weights(read)
+                self._compiled = core.compile_model(read, "CPU", _properties(runtime))
+            except RuntimeError as error:  # the one type that OpenVINO raises
+                raise ModelError(f"{path} is not a graph that OpenVINO can open: {_line(error)}.") from error
         self.inputs = {value.any_name: value.element_type.to_dtype().name for value in self._compiled.inputs}
         self.output: str = self._compiled.outputs[0].any_name
         # A request holds the tensors of one call: one for each call that was ever under way at once.
