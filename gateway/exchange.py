@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from gateway.failures import BackendFailed
 from services.chassis.caching import NO_STORE, fresh_wanted
 from services.chassis.deadlines import DEADLINE_HEADER
+from services.chassis.errors import InsufficientStorage
 from services.chassis.telemetry import REQUEST_ID_HEADER, request_id
 from services.contracts.base import Wire
 from services.contracts.problem import Problem
@@ -126,7 +127,8 @@ def _answered_with_an_error(backend: str, response: httpx.Response) -> BackendFa
             return BackendFailed(backend, "overloaded", detail, status=status, kind=kind, retry_after_s=retry_after_s)
         case 504:
             return BackendFailed(backend, "timeout", detail, status=status, kind=kind)
-        case _ if status < 500:
+        # 507: it answers, and reads; what it cannot do says nothing against what it can.
+        case _ if status < 500 or status == InsufficientStorage.status:
             return BackendFailed(backend, "refused", detail, status=status, kind=kind)
         case _:
             return BackendFailed(backend, "failed", detail, status=status, kind=kind)

@@ -7,7 +7,9 @@ from services.chassis.errors import (
     BadInput,
     BodyTooLarge,
     Conflict,
+    DamagedCollection,
     DeadlineExceeded,
+    InsufficientStorage,
     NotHeld,
     Overloaded,
     ProblemError,
@@ -57,6 +59,8 @@ class BackendFailed(Exception):
     @property
     def lasting(self) -> bool:
         """Whether waiting cures nothing: the backend is there, and refuses for what it holds or is sent."""
+        if self.status == InsufficientStorage.status:
+            return True
         return self.status is not None and 400 <= self.status < 500 and self.status not in (408, 429)
 
     @property
@@ -79,6 +83,8 @@ def as_problem(failure: BackendFailed) -> ProblemError:
             return NotHeld(f"{detail.removesuffix(LOAD_AGAIN).rstrip()} {LOAD_AGAIN}")
         case 409 if failure.kind == StampMismatch.kind:
             return StampMismatch(f"{detail} To rebuild beside the live one, begin with new_generation: true.")
+        case 409 if failure.kind == DamagedCollection.kind:
+            return DamagedCollection(detail)
         case 409:
             return Conflict(detail)
         case 413:
@@ -87,6 +93,8 @@ def as_problem(failure: BackendFailed) -> ProblemError:
             return AnswerTooLarge(detail)
         case 422:
             return BadInput(detail)
+        case 507:
+            return InsufficientStorage(detail)
     match failure.reason:
         case "overloaded":
             after_s = max(1, math.ceil(failure.retry_after_s or 0))

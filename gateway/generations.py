@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from gateway import backends as wire
@@ -13,7 +13,7 @@ from gateway.downstream import Backend
 from gateway.failures import BackendFailed
 from services.chassis.errors import Unavailable, UnknownCollection
 from services.chassis.supervised import Supervisor
-from services.contracts.collections import BackendState, CollectionState, CollectionView
+from services.contracts.collections import BackendState, CollectionState, CollectionView, Unusable
 
 LOOK_S = 1.0
 # Where every backend is needed, one that is busy (encoding, merging) gets the time to say so.
@@ -53,6 +53,7 @@ class Look:
     reachable: bool
     reason: str | None
     asked_at: float = float("-inf")
+    unusable: tuple[Unusable, ...] = ()
 
 
 class Generations:
@@ -91,16 +92,16 @@ class Generations:
     async def _look(self, backend: Backend, look_s: float) -> None:
         asked_at = time.monotonic()
         try:
-            states = (await wire.held(backend, look_s)).collections
+            held = await wire.held(backend, look_s)
         except BackendFailed as failure:
             # What it said last is kept: a collection does not vanish with a restart.
             known = self._looks[backend.name]
             reason = f"{failure.reason}: {failure.detail}"
-            self._looks[backend.name] = Look(known.states, reachable=False, reason=reason, asked_at=known.asked_at)
+            self._looks[backend.name] = replace(known, reachable=False, reason=reason)
         else:
             # A slow answer to an older look must not overwrite what a later one has seen.
             if asked_at >= self._looks[backend.name].asked_at:
-                self._looks[backend.name] = Look(states, reachable=True, reason=None, asked_at=asked_at)
+                self._looks[backend.name] = Look(held.collections, True, None, asked_at, held.unusable)
 
     @property
     def looks(self) -> Mapping[str, Look]:
@@ -109,7 +110,16 @@ class Generations:
 
     def names(self) -> list[str]:
         """All collections of which any backend holds a generation."""
-        return sorted({name_of(state.generation) for look in self._looks.values() for state in look.states or ()})
+        looks = self._looks.values()
+        held = {name_of(state.generation) for look in looks for state in look.states or ()}
+        return sorted(held | {name_of(one.generation) for look in looks for one in look.unusable})
+
+    def unusable(self, name: str) -> dict[str, tuple[Unusable, ...]]:
+        """What each backend holds of a collection and cannot open."""
+        return {
+            backend: tuple(one for one in look.unusable if name_of(one.generation) == name)
+            for backend, look in self._looks.items()
+        }
 
     def states(self, name: str) -> dict[str, tuple[CollectionState, ...]]:
         """What each backend holds of a collection."""
@@ -192,6 +202,7 @@ class Generations:
                     family=families[backend],
                     reachable=self._looks[backend].reachable,
                     generations=states,
+                    unusable=self.unusable(name)[backend],
                     reason=self._looks[backend].reason,
                 )
                 for backend, states in self.states(name).items()

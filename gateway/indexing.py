@@ -73,7 +73,9 @@ class Indexing:
         return all(any(state.generation == generation for state in held) for held in states.values())
 
     def _highest(self, name: str) -> int:
-        return max((number_of(state.generation) for state in self._states(name)), default=0)
+        held = {state.generation for state in self._states(name)}
+        unusable = {one.generation for ones in self._generations.unusable(name).values() for one in ones}
+        return max(map(number_of, held | unusable), default=0)
 
     def _states(self, name: str) -> list[CollectionState]:
         return [state for states in self._generations.states(name).values() for state in states]
@@ -163,12 +165,15 @@ class Indexing:
         """Every generation of a collection out of every backend; needs all of them, or it would come back."""
         budget = Budget.within(current_deadline())
         await self._generations.require_all(_left(budget))
-        await self._generations.writable(name, _left(budget))
+        unusable = self._generations.unusable(name)
+        if not any(unusable.values()):
+            await self._generations.writable(name, _left(budget))
 
         async def remove(backend: Backend) -> None:
-            for state in self._generations.states(name)[backend.name]:
+            held = [state.generation for state in self._generations.states(name)[backend.name]]
+            for generation in (*held, *(one.generation for one in unusable[backend.name])):
                 try:
-                    await wire.remove(backend, state.generation, _left(budget))
+                    await wire.remove(backend, generation, _left(budget))
                 except BackendFailed as failure:
                     if not failure.unknown_generation:
                         raise

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from gateway.app import build_app
 from gateway.settings import BackendAddress, Settings
+from gateway.sockets import FixedEndpoints
 from services.dense.app import build_app as build_dense
 from services.dense.settings import Settings as DenseSettings
 from services.lexical.app import build_app as build_lexical
@@ -98,7 +99,7 @@ async def real_stack(directory: Path, **settings: object) -> AsyncIterator[RealS
     pipelines.mkdir()
     (pipelines / "bm25.yaml").write_text("name: bm25\nstages: [{kind: retrieve, backend: lexical}]")
     configured = Settings.model_validate({"backends": BACKENDS, "pipelines": pipelines, **settings})
-    gateway = build_app(configured, lambda name, _: ways[name])
+    gateway = build_app(configured, lambda name, _: FixedEndpoints(ways[name]))
     async with AsyncExitStack() as stack:
         for app in (lexical, dense, gateway):
             await stack.enter_async_context(app.router.lifespan_context(app))
