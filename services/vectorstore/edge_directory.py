@@ -25,6 +25,7 @@ from services.vectorstore.edge_files import PUBLISHED, Record, locked, read_poin
 from services.vectorstore.edge_folders import move_aside, ours, remove
 from services.vectorstore.edge_generation import EdgeGeneration, Shape, read_record
 from services.vectorstore.edge_room import Room
+from services.vectorstore.quotas import USUAL_MOST, refuse_one_more
 from services.vectorstore.store import in_order, name_of
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ class Limits:
     """What must stay free on the disk, and how many generations there may be."""
 
     least_free_mb: int = 256
-    most_generations: int = 128
+    most_generations: int = USUAL_MOST
 
 
 USUAL = Limits()
@@ -208,11 +209,8 @@ class EdgeDirectory:
                 "that are filtered by; the others are kept and shown all the same."
             )
         held = [opened.record for opened in self._open.values()]
-        if len(held) + len(self._unusable) >= self._limits.most_generations:
-            raise Conflict(
-                f"{len(held) + len(self._unusable)} generations are here, as many as there may be (MOST_GENERATIONS): "
-                "remove a collection that is not needed any more, then begin this one."
-            )
+        there = (*self._open, *self._unusable)
+        refuse_one_more(record.generation, there, self.published().values(), self._limits.most_generations)
         in_all = sum(len(one.declaration.metadata) for one in held)
         if in_all + fields > MOST_FIELDS_IN_ALL:
             raise Conflict(
