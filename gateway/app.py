@@ -58,4 +58,4 @@ def build_app(settings: Settings, endpoints_for: EndpointsFor = over_sockets) ->
             with reloading_on_hangup(catalog):
                 yield routes, readiness
 
-    return create_app("gateway", settings, instruments, opened)
+    return create_app("gateway", settings, instruments, opened, cors_origins=settings.cors_origins)

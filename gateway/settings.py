@@ -47,6 +47,10 @@ class Settings(ServiceSettings):
         1.0, gt=0.0, le=60.0, description="Seconds between two looks at which generations the backends hold."
     )
     connect_s: float = Field(0.5, gt=0.0, le=10.0, description="Seconds that a connection to a backend may take.")
+    cors_origins: tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/*\s]+)$")], ...] = Field(
+        (),
+        description='Origins whose pages may call from a browser, as JSON: ["https://shop.example"]; ["*"] is all.',
+    )
 
     @model_validator(mode="after")
     def _has_a_retriever(self) -> Self:

@@ -6,16 +6,17 @@ from types import MappingProxyType
 
 from fastapi import APIRouter, FastAPI, Response
 from pydantic import BaseModel
+from starlette.middleware.cors import CORSMiddleware
 
 from services.chassis import errors
 from services.chassis.body import BodyMiddleware, JsonRoute
-from services.chassis.caching import CachingMiddleware
-from services.chassis.deadlines import DeadlineMiddleware
+from services.chassis.caching import CACHED_HEADER, CachingMiddleware
+from services.chassis.deadlines import DEADLINE_HEADER, DeadlineMiddleware
 from services.chassis.instruments import Instruments
 from services.chassis.limits import LimitMiddleware, lanes_of
 from services.chassis.probes import Lifecycle, Readiness, probe_router
 from services.chassis.settings import ServiceSettings
-from services.chassis.telemetry import TelemetryMiddleware
+from services.chassis.telemetry import REQUEST_ID_HEADER, TelemetryMiddleware
 from services.contracts.problem import Problem
 
 Opened = AbstractAsyncContextManager[tuple[Sequence[APIRouter], Readiness]]
@@ -35,12 +36,13 @@ def create_app(
     instruments: Instruments,
     opened: Callable[[], Opened],
     wordings: errors.Wordings = MappingProxyType({}),
+    cors_origins: Sequence[str] = (),
 ) -> FastAPI:
     """An app around what `opened` opens (engines, clients) when the process starts, and closes when it ends.
 
     `opened` gives the service's routers and its readiness checks; `wordings` says, by path, whose clients call there
-    and are told of errors in their own shape. Tests without a server enter `app.router.lifespan_context(app)` before
-    they send.
+    and are told of errors in their own shape; pages of `cors_origins`, and no others, may call from a browser. Tests
+    without a server enter `app.router.lifespan_context(app)` before they send.
     """
     lifecycle = Lifecycle()
 
@@ -67,4 +69,13 @@ def create_app(
     app.add_middleware(BodyMiddleware, most_bytes=settings.max_body_bytes, instruments=instruments)
     app.add_middleware(DeadlineMiddleware)
     app.add_middleware(TelemetryMiddleware, instruments=instruments, render=render)
+    if cors_origins:
+        # Outside even of errors, which a page could not read otherwise.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=cors_origins,
+            allow_methods=("GET", "POST", "PUT", "DELETE"),
+            allow_headers=("content-type", "cache-control", DEADLINE_HEADER, REQUEST_ID_HEADER),
+            expose_headers=("retry-after", "server-timing", CACHED_HEADER, REQUEST_ID_HEADER),
+        )
     return app
