@@ -5,6 +5,7 @@ Answers of the service are framed by Content-Length, as all of ours are: that is
 
 import asyncio
 import json
+import random
 import re
 from contextlib import suppress
 from typing import Literal
@@ -13,17 +14,28 @@ from tests.processes import free_port
 from tests.soak import wire
 
 Toxic = Literal[
-    "refused", "reset_peer", "status_500", "status_503", "garbage", "unknown_field", "latency", "timeout", "slicer"
+    "refused",
+    "reset_peer",
+    "status_500",
+    "status_503",
+    "garbage",
+    "unknown_field",
+    "latency",
+    "jitter",
+    "timeout",
+    "slicer",
 ]
 LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
 LATENCY_S = 0.4
+JITTER_S = 0.3
 
 
 class FaultProxy:
     """Forwards requests one by one to `127.0.0.1:port`; `toxic` names the fault on the wire, None for none."""
 
-    def __init__(self, upstream: int) -> None:
+    def __init__(self, upstream: int, seed: str = "") -> None:
         self.port = free_port()
+        self._rng = random.Random(seed)
         self.toxic: Toxic | None = None
         self._upstream = upstream
         self._server: asyncio.Server | None = None
@@ -68,6 +80,8 @@ class FaultProxy:
                 if upstream is None:
                     upstream = await asyncio.open_connection("127.0.0.1", self._upstream, limit=2**24)
                     self._writers.add(upstream[1])
+                if self.toxic == "jitter":
+                    await asyncio.sleep(self._rng.uniform(0.0, JITTER_S))
                 upstream[1].write(request)
                 answer = await _message(upstream[0])
                 if not answer:
@@ -136,8 +150,8 @@ def _with_unknown_field(answer: bytes) -> bytes:
     return LENGTH.sub(b"content-length: %d" % len(content), head) + b"\r\n\r\n" + content
 
 
-async def opened(upstream: int) -> FaultProxy:
+async def opened(upstream: int, seed: str = "") -> FaultProxy:
     """A proxy that listens."""
-    proxy = FaultProxy(upstream)
+    proxy = FaultProxy(upstream, seed)
     await proxy.open()
     return proxy

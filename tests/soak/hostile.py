@@ -49,6 +49,8 @@ async def run(seed: int, size: int = 10_000, root: Path = ROOT) -> Outcome:
     async with loaded(seed, root, evaluator=True) as stack:
         for service in VALID:
             process = stack.processes[service]
+            # What came of the one before may differ from service to service: batches that were not taken whole.
+            await wire.ask(stack.port("gateway"), "DELETE", "/v1/collections/scratch")
             await load(stack.port("gateway"), "scratch", [{"id": "h1", "text": "tea"}])
             await _sent(stack, service, seed, min(size, 300))  # what any first requests fill
             before = vitals.rss_mib(process.pid)
