@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.processes import ROOT
 from tests.soak.outcome import Outcome, page
 
-SOAKS = ("shapes", "hostile", "stalled", "faults", "kills", "cost")
+SOAKS = ("shapes", "hostile", "stalled", "faults", "replicas", "kills", "cost")
 
 
 async def soaked(name: str, seed: int, size: int | None, options: dict[str, Path]) -> Outcome:

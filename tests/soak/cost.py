@@ -52,14 +52,15 @@ async def run(seed: int, size: int = ROUNDS, against: Path | None = None) -> Out
 
 async def _compared(seed: int, size: int, other: Path) -> Outcome:
     trees = {"this": ROOT, "other": other}
+    queries = QUERIES if size > 1 else QUERIES // 5
     costs: dict[tuple[str, str], list[float]] = {(name, tree): [] for name in PIPELINES for tree in trees}
     async with _gateways(trees) as gateways:
         for pipeline in PIPELINES:
             for tree in trees:
-                await _cost_ms(gateways[tree], pipeline, QUERIES // 3)
+                await _cost_ms(gateways[tree], pipeline, queries // 3)
             for number in range(size):
                 for tree in sorted(trees, reverse=bool((number + seed) % 2)):
-                    costs[pipeline, tree].append(await _cost_ms(gateways[tree], pipeline, QUERIES))
+                    costs[pipeline, tree].append(await _cost_ms(gateways[tree], pipeline, queries))
     return _outcome(seed, trees, costs)
 
 
@@ -121,7 +122,9 @@ def _outcome(seed: int, trees: Mapping[str, Path], costs: Mapping[tuple[str, str
         spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
         cells = (f"{statistics.median(theirs):.2f}", f"{statistics.median(ours):.2f}", f"{ratio:.3f}", spread)
         rows.append((pipeline, str(len(ratios)), *cells))
-        bars.append(Bar(f"CPU within 10 %: {pipeline}", f"{ratio:.3f}x ({spread})", ratio <= MOST_RATIO))
+        bars.append(
+            Bar(f"CPU within 10 %: {pipeline}", f"{ratio:.3f}x ({spread})", ratio <= MOST_RATIO, needs_cores=True)
+        )
     at = {tree: commit(root) for tree, root in trees.items()}
     columns = (
         "pipeline",

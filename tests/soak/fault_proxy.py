@@ -7,6 +7,7 @@ import asyncio
 import json
 import random
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -24,8 +25,11 @@ Toxic = Literal[
     "jitter",
     "timeout",
     "slicer",
+    "read_only",
+    "full",
 ]
 LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
+WRITING = re.compile(rb"(PUT|DELETE) |POST [^ ]*/(documents|documents/delete|finish|publish) ")
 LATENCY_S = 0.4
 JITTER_S = 0.3
 
@@ -74,7 +78,7 @@ class FaultProxy:
                     return None
                 if self.toxic == "reset_peer":
                     return wire.reset(writer)
-                if made := self._made_up():
+                if made := self._made_up(request):
                     writer.write(made)
                     continue
                 if upstream is None:
@@ -94,8 +98,13 @@ class FaultProxy:
                 self._writers.discard(one)
                 one.close()
 
-    def _made_up(self) -> bytes | None:
+    def _made_up(self, request: bytes) -> bytes | None:
         match self.toxic:
+            case "read_only" if WRITING.match(request):
+                return _response(b"503 Service Unavailable", _problem("unavailable", 503), b"application/problem+json")
+            case "full" if WRITING.match(request):
+                status = b"507 Insufficient Storage"
+                return _response(status, _problem("insufficient-storage", 507), b"application/problem+json")
             case "status_500":
                 return _response(b"500 Internal Server Error", b"<html>oops</html>", b"text/html")
             case "status_503":
@@ -134,6 +143,11 @@ def _response(status: bytes, body: bytes, media: bytes) -> bytes:
     return b"HTTP/1.1 %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n%b" % (status, media, len(body), body)
 
 
+def _problem(kind: str, status: int) -> bytes:
+    problem = {"type": f"urn:problem:{kind}", "title": kind, "status": status, "detail": "no writes", "request_id": "-"}
+    return json.dumps(problem).encode()
+
+
 def _with_unknown_field(answer: bytes) -> bytes:
     """The same answer of a release that says one thing more, at the top and in whatever it lists."""
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -148,6 +162,40 @@ def _with_unknown_field(answer: bytes) -> bytes:
             part["added_by_a_later_release"] = {"x": 1}
     content = json.dumps(value).encode()
     return LENGTH.sub(b"content-length: %d" % len(content), head) + b"\r\n\r\n" + content
+
+
+class Balancer:
+    """One address for several: each new connection goes to one of them at random, as behind a Service of Kubernetes."""
+
+    def __init__(self, ports: Sequence[int], seed: str) -> None:
+        self.port = free_port()
+        self._ports = ports
+        self._rng = random.Random(seed)
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=1_000)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            onward = await asyncio.open_connection("127.0.0.1", self._rng.choice(self._ports))
+            await asyncio.gather(_spliced(reader, onward[1]), _spliced(onward[0], writer))
+        except (OSError, asyncio.CancelledError):
+            wire.reset(writer)
+
+
+async def _spliced(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while part := await reader.read(2**16):
+            writer.write(part)
+            await writer.drain()
+        writer.close()
+    except OSError:
+        wire.reset(writer)
 
 
 async def opened(upstream: int, seed: str = "") -> FaultProxy:

@@ -15,7 +15,7 @@ from tests.processes import ROOT, Process, gateway
 from tests.soak import fault_proxy, wire
 from tests.soak.fault_proxy import FaultProxy, Toxic
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import WORDS, Loaded, loaded
+from tests.soak.stack import WORDS, Loaded, load, loaded
 
 DEADLINE_MS = 2_000
 LATE_S = 0.05
@@ -37,6 +37,9 @@ WIRE: dict[str, Toxic] = {
 }
 # The process itself.
 PROCESS = ("hung", "killed", "restarted")
+# What a service says that cannot write: it reads as before, and nothing may be degraded.
+STORE: dict[str, Toxic] = {"read-only": "read_only", "full": "full"}
+STORING = ("lexical", "dense")
 SAYS = (
     f"{CALLERS} callers ask `hybrid-rerank` without pause with a deadline of {DEADLINE_MS} ms while the fault lasts "
     f"({FAULT_S:.0f} s). *Late*: the slowest answer after its deadline. *Unflagged*: answers of status 200 that list "
@@ -63,6 +66,7 @@ class Cell:
     backend: str
     answers: tuple[Answer, ...]
     back_s: float
+    unsaid: int = 0  # writes meanwhile that were called complete, or had no answer
 
     @property
     def late_ms(self) -> float:
@@ -81,6 +85,10 @@ class Cell:
             "degraded by a field that it need not know"
             if self.fault == "unknown field" and any(one.degraded for one in self.answers)
             else "",
+            "searches degraded by a store that reads"
+            if self.fault in STORE and any(not one.whole for one in self.answers)
+            else "",
+            f"{self.unsaid} writes called complete" if self.unsaid else "",
         ]
         return ", ".join(part for part in parts if part)
 
@@ -125,25 +133,37 @@ class Asked:
         await asyncio.gather(*(caller(place) for place in range(CALLERS)))
         return answers
 
+    async def _written(self) -> str:
+        """What became of a write of a document that no query finds: complete, refused, or no answer."""
+        batch = {"documents": [{"id": "written", "text": f"zzz{time.monotonic_ns()}"}]}
+        try:
+            reply = await wire.ask(self.gateway.port, "POST", "/v1/collections/spare/documents", batch)
+        except (OSError, TimeoutError):
+            return "no answer"
+        return "complete" if reply.status == 200 and b'"complete":true' in reply.body else "refused"
+
     async def cell(self, fault: str, backend: str, seconds: float) -> Cell:
         """Breaks, asks, mends, and asks until it is whole again."""
         await self._broken(fault, backend)
-        answers = await self._asked_for(seconds)
+        answers, unsaid = await self._asked_for(seconds), 0
+        if fault in STORE:
+            unsaid = sum([await self._written() != "refused" for _ in range(5)])
         await self._mended(fault, backend)
         returned, back_s, row = time.monotonic(), 0.0, 0
         while row < 3:
             asked_at = time.monotonic()
             answer = await self.ask(self.queries[row])
             answers.append(answer)
-            row, back_s = (row + 1, back_s if row else asked_at - returned) if answer.whole else (0, back_s)
+            whole = answer.whole and (fault not in STORE or await self._written() == "complete")
+            row, back_s = (row + 1, back_s if row else asked_at - returned) if whole else (0, back_s)
             if asked_at - returned > 4 * BACK_WITHIN_S:
                 # For good, it seems: the next cell must not begin with this one's outcome.
                 self.gateway.kill()
                 self.gateway.start(self.stack.log("proxied gateway"))
                 await self.gateway.ready()
-                return Cell(fault, backend, tuple(answers), asked_at - returned)
+                return Cell(fault, backend, tuple(answers), asked_at - returned, unsaid)
             await asyncio.sleep(0.05)
-        return Cell(fault, backend, tuple(answers), back_s)
+        return Cell(fault, backend, tuple(answers), back_s, unsaid)
 
     async def _broken(self, fault: str, backend: str) -> None:
         process = self.stack.processes[backend]
@@ -156,7 +176,7 @@ class Asked:
                 process.kill()
                 process.start(self.stack.log(backend))
             case _:
-                await self.proxies[backend].put(WIRE[fault])
+                await self.proxies[backend].put({**WIRE, **STORE}[fault])
 
     async def _mended(self, fault: str, backend: str) -> None:
         process = self.stack.processes[backend]
@@ -184,6 +204,7 @@ async def _asked(seed: int, root: Path) -> AsyncIterator[Asked]:
             rng = random.Random(seed)
             queries = tuple(" ".join(rng.choices(WORDS, k=3)) for _ in range(5))
             asked = Asked(stack, proxied, proxies, queries)
+            await load(proxied.port, "spare", [{"id": "written", "text": "zzz"}])
             for query in queries:
                 await asked.ask(query)
             yield asked
@@ -192,13 +213,19 @@ async def _asked(seed: int, root: Path) -> AsyncIterator[Asked]:
                 await proxy.close()
 
 
-async def run(seed: int, size: int = len(WIRE) * 3 + len(PROCESS) * 3, root: Path = ROOT) -> Outcome:
+MATRIX = (
+    *((fault, backend) for fault in (*WIRE, *PROCESS) for backend in BACKENDS),
+    *((fault, backend) for fault in STORE for backend in STORING),
+)
+
+
+async def run(seed: int, size: int = len(MATRIX), root: Path = ROOT) -> Outcome:
     """The whole matrix in a seeded order, or the first `size` cells of it."""
-    cells = [(fault, backend) for fault in (*WIRE, *PROCESS) for backend in BACKENDS]
+    cells = list(MATRIX)
     random.Random(seed).shuffle(cells)
     async with _asked(seed, root) as asked:
         done = [await asked.cell(fault, backend, FAULT_S if size > 9 else 1.5) for fault, backend in cells[:size]]
-    return _outcome(seed, sorted(done, key=lambda cell: ((*WIRE, *PROCESS).index(cell.fault), cell.backend)))
+    return _outcome(seed, sorted(done, key=lambda cell: MATRIX.index((cell.fault, cell.backend))))
 
 
 def _outcome(seed: int, cells: list[Cell]) -> Outcome:
@@ -215,6 +242,7 @@ def _outcome(seed: int, cells: list[Cell]) -> Outcome:
     unflagged = sum(cell.unflagged for cell in cells)
     back = max(cell.back_s for cell in cells)
     unknown = [cell.backend for cell in cells if cell.fault == "unknown field" and cell.wrong]
+    store = [f"{cell.fault} {cell.backend}" for cell in cells if cell.fault in STORE and cell.wrong]
     return Outcome(
         name="faults",
         says=SAYS,
@@ -226,6 +254,7 @@ def _outcome(seed: int, cells: list[Cell]) -> Outcome:
             Bar("none unflagged", str(unflagged), not unflagged),
             Bar("whole again within 5 s of the return", f"{back:.1f} s", back <= BACK_WITHIN_S),
             Bar("an unknown field degrades nothing", ", ".join(unknown) or "nothing", not unknown),
+            Bar("a store that cannot write says so and is searched as before", ", ".join(store) or "all", not store),
         ),
         broken=tuple(f"{cell.fault} at {cell.backend}: {cell.wrong}" for cell in cells if cell.wrong),
     )

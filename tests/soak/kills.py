@@ -39,13 +39,13 @@ RECOVERED_WITHIN_S = 60.0
 BREAKERS_CLOSE_S = 2.0  # else the last of the race are sent again one by one
 STORING = ("lexical", "dense")
 SAYS = (
-    f"Two writers, each through a gateway of its own, change one collection at once: {OWN_IDS} ids each, "
-    f"{COMMON_IDS} in common; batches, deletions, publishing; each sends a batch again until it is acknowledged. "
+    f"Two writers, each through its own gateway, change one collection at once: {OWN_IDS} ids each, "
+    f"{COMMON_IDS} in common; batches, deletions, publishing; a batch is sent again until it is acknowledged. "
     "Before each comparison both write all common ids four times at once. The way from the gateways to the services "
     f"takes up to {JITTER_S} s longer at random, so that batches overtake one another. Two others rebuild a second "
-    f"collection of {REBUILT_IDS} documents in batches of five, and in between begin it, write one document and publish "
-    "it, like somebody who knows nothing of a build. The loader (`python -m evaluator ingest`, every other time "
-    f"`--rebuild`) loads {CORPUS} documents with new texts again and again. After every {CALM_AFTER} kills of each "
+    f"collection of {REBUILT_IDS} documents in batches of five, and in between begin it, write one document and "
+    "publish it, like somebody who knows nothing of a build. The loader (`python -m evaluator ingest`, every other "
+    f"time `--rebuild`) loads {CORPUS} documents with new texts over and over. After every {CALM_AFTER} kills of each "
     "everything rests and both services are compared with what was acknowledged: texts by `documents/get`, vectors by "
     "an exact search for the passage, which scores 1 only where its vector is that text's."
 )

@@ -104,7 +104,7 @@ async def _take(stack: Loaded, service: str, shape: Shape, watch: vitals.Watch, 
         tries.append(await _once(stack, service, shape, watch, seed))
         if tries[-1].livez_s <= MOST_LIVEZ_S or tries[-1].own_s > NO_DOUBT_S:
             break
-    return min(tries, key=lambda one: one.livez_s)
+    return min(tries, key=lambda one: one.own_s)
 
 
 async def _once(stack: Loaded, service: str, shape: Shape, watch: vitals.Watch, seed: int) -> Taken:
@@ -167,6 +167,7 @@ def _outcome(seed: int, taken: dict[str, list[Taken]], left: dict[str, float]) -
     )
     failed = sum(not one.status or one.status >= 500 for _, one in everything)
     livez_ms = max(one.livez_s for _, one in everything) * 1000
+    own_ms = max(one.own_s for _, one in everything) * 1000
     growth = max(one.growth_mib for _, one in everything)
     most_left = max(left.values())
     rows = [
@@ -192,7 +193,8 @@ def _outcome(seed: int, taken: dict[str, list[Taken]], left: dict[str, float]) -
         rows=tuple(rows),
         bars=(
             Bar("no 5xx, no request unanswered", str(failed), not failed),
-            Bar("`/livez` within 250 ms", f"{livez_ms:.0f} ms", livez_ms <= MOST_LIVEZ_S * 1000),
+            Bar("`/livez` within 250 ms", f"{livez_ms:.0f} ms", livez_ms <= MOST_LIVEZ_S * 1000, needs_cores=True),
+            Bar("the same without waits for a core", f"{own_ms:.0f} ms", own_ms <= MOST_LIVEZ_S * 1000),
             Bar("memory grows by less than 200 MiB", f"{growth:.0f} MiB", growth < MOST_GROWTH_MIB),
             Bar(f"and back to within {MOST_LEFT_MIB:.0f} MiB", f"{most_left:+.0f} MiB", most_left <= MOST_LEFT_MIB),
         ),

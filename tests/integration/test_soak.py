@@ -1,0 +1,31 @@
+"""A small seeded part of each soak (`make soak` runs them in full): the same code, the same bars, fewer cases."""
+
+import pytest
+
+from tests.processes import ROOT
+from tests.soak import cost, faults, hostile, replicas, stalled
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+SEED = 20_261_123
+
+
+async def test_hostile_requests_are_refused_and_leave_nothing_behind() -> None:
+    (await hostile.run(SEED, 200)).demand()
+
+
+async def test_searches_are_answered_while_callers_stall_or_vanish() -> None:
+    (await stalled.run(SEED, 1)).demand()
+
+
+async def test_faults_are_flagged_in_time_and_forgotten_when_they_are_over() -> None:
+    (await faults.run(SEED, 6)).demand()
+
+
+async def test_one_broken_replica_of_two_degrades_hardly_anybody() -> None:
+    (await replicas.run(SEED, 1)).demand()
+
+
+async def test_the_gateways_cost_is_measured_alike_for_two_equal_trees() -> None:
+    outcome = await cost.run(SEED, 1, against=ROOT)
+    ratios = [float(row[4]) for row in outcome.rows]
+    assert all(0.75 < ratio < 1.33 for ratio in ratios), outcome.rows
