@@ -13,7 +13,13 @@ from pydantic import ValidationError
 
 from evaluator.errors import EvaluationError
 from services.contracts.base import Wire
-from services.contracts.collections import BeginCollection, CollectionBegun, CollectionView, Published
+from services.contracts.collections import (
+    BeginCollection,
+    CollectionBegun,
+    CollectionView,
+    Published,
+    PublishRequest,
+)
 from services.contracts.documents import FanOutReport
 from services.contracts.health import Health
 from services.contracts.pipelines import PipelineView
@@ -70,12 +76,13 @@ class GatewayClient:
         return await self._ask(CollectionBegun, "PUT", f"/v1/collections/{collection}", LOAD_DEADLINE_MS, body)
 
     async def index(self, collection: str, body: bytes) -> FanOutReport:
-        """Sends a batch; `body` is an IndexRequest in JSON."""
+        """Sends a batch; `body` is a DocumentsRequest in JSON."""
         return await self._ask(FanOutReport, "POST", f"/v1/collections/{collection}/documents", LOAD_DEADLINE_MS, body)
 
-    async def publish(self, collection: str) -> Published:
+    async def publish(self, collection: str, asked: PublishRequest) -> Published:
         """Makes what was loaded searchable."""
-        return await self._ask(Published, "POST", f"/v1/collections/{collection}/publish", LOAD_DEADLINE_MS)
+        body = asked.model_dump_json(exclude_unset=True).encode()
+        return await self._ask(Published, "POST", f"/v1/collections/{collection}/publish", LOAD_DEADLINE_MS, body)
 
     async def collection(self, collection: str) -> CollectionView:
         """Counts, stamps and state per service."""

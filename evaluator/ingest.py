@@ -1,6 +1,9 @@
 """Loads a collection through the gateway. Idempotent: run again after any interruption, it completes the same state."""
 
 import asyncio
+import hashlib
+import json
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,12 +13,19 @@ from typing import TypeVar
 from pydantic import FiniteFloat
 
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets import Dataset
+from evaluator.datasets import CORPUS, Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress, say
 from services.contracts.base import Count, Wire
-from services.contracts.collections import BeginCollection, CollectionState, CollectionView, VectorState
+from services.contracts.collections import (
+    BeginCollection,
+    CollectionDeclaration,
+    CollectionState,
+    CollectionView,
+    PublishRequest,
+    VectorState,
+)
 from services.contracts.documents import Document, FanOutReport, IndexReport
 
 MOST_DOCUMENTS = 64
@@ -64,17 +74,22 @@ class _Tally:
 async def ingest(
     client: GatewayClient, experiment: Experiment, dataset: Dataset, sleep: Sleep = asyncio.sleep
 ) -> IngestReport:
-    """Begins, sends every batch, publishes, compares the counts. Raises EvaluationError when anything is missing."""
+    """Begins, sends every batch, publishes, compares the counts. Raises EvaluationError when anything is missing.
+
+    A build of its own keeps other writers apart. Its name follows from what is loaded, so that a load that was killed
+    is gone on with by the next; a rebuild is begun anew.
+    """
     started = time.perf_counter()
     tally, target = _Tally(), experiment.target
-    declaration = BeginCollection(
+    declaration = CollectionDeclaration(
         presets=experiment.presets,
         metadata=dict(dataset.schema if experiment.metadata is None else experiment.metadata),
-        new_generation=experiment.rebuild,
     )
-    begun = await _patiently(lambda: client.begin(target, declaration), tally, sleep)
+    build = secrets.token_hex(16) if experiment.rebuild else build_name(target, declaration, dataset)
+    wanted = BeginCollection(**dict(declaration), new_generation=experiment.rebuild, build=build)
+    begun = await _patiently(lambda: client.begin(target, wanted), tally, sleep)
     with progress(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
-        async for sent in _send(client, target, batches(dataset.documents()), tally, sleep):
+        async for sent in _send(client, target, batches(dataset.documents(), build), tally, sleep):
             advance(sent)
     if tally.undeclared:
         say(
@@ -83,7 +98,13 @@ async def ingest(
         )
     say(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
     # Resumable on the gateway's side: a 504 means that the work goes on where it stood.
-    published = await _patiently(lambda: client.publish(target), tally, sleep, attempts=PUBLISH_ATTEMPTS)
+    asked = PublishRequest(build=build, expected_documents=dataset.counts.documents)
+    try:
+        published = await _patiently(lambda: client.publish(target, asked), tally, sleep, attempts=PUBLISH_ATTEMPTS)
+    except GatewayError as error:
+        if error.status != 409:
+            raise
+        raise EvaluationError(f"{target} was not published: {error} --rebuild loads it anew.") from error
     view = await _patiently(lambda: client.collection(target), tally, sleep)
     counts = {"published": published.documents}
     counts |= {name: state.documents for name, state in live_states(view).items()}
@@ -108,6 +129,12 @@ async def ingest(
     )
 
 
+def build_name(target: str, declaration: CollectionDeclaration, dataset: Dataset) -> str:
+    """The same for the same documents on their way to the same collection, declared the same."""
+    parts = (target, declaration.model_dump_json(), dataset.hashes[CORPUS])
+    return f"ingest-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]}"
+
+
 def live_states(view: CollectionView) -> dict[str, CollectionState]:
     """Each backend's state of the live generation."""
     return {
@@ -119,9 +146,9 @@ def live_states(view: CollectionView) -> dict[str, CollectionState]:
 
 
 def batches(
-    documents: Iterable[Document], most_documents: int = MOST_DOCUMENTS, most_bytes: int = MOST_BYTES
+    documents: Iterable[Document], build: str, most_documents: int = MOST_DOCUMENTS, most_bytes: int = MOST_BYTES
 ) -> Iterator[tuple[int, bytes]]:
-    """Consecutive documents as IndexRequest bodies, each with its number of documents.
+    """Consecutive documents as DocumentsRequest bodies for a build, each with its number of documents.
 
     A document above `most_bytes` alone raises EvaluationError: the wire would refuse it.
     """
@@ -132,16 +159,16 @@ def batches(
         if len(part) > most_bytes:
             raise EvaluationError(f"document {document.id!r}: {len(part)} bytes; at most {most_bytes} can be sent")
         if parts and (len(parts) == most_documents or size + len(part) > most_bytes):
-            yield len(parts), _body(parts)
+            yield len(parts), _body(build, parts)
             parts, size = [], 0
         parts.append(part)
         size += len(part) + 1
     if parts:
-        yield len(parts), _body(parts)
+        yield len(parts), _body(build, parts)
 
 
-def _body(parts: list[bytes]) -> bytes:
-    return b'{"documents":[' + b",".join(parts) + b"]}"
+def _body(build: str, parts: list[bytes]) -> bytes:
+    return b'{"build":"' + build.encode() + b'","documents":[' + b",".join(parts) + b"]}"
 
 
 async def _send(

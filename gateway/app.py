@@ -7,9 +7,11 @@ from fastapi import APIRouter, FastAPI
 
 from gateway.backends import EndpointsFor, opened_backends
 from gateway.catalog import Catalog
+from gateway.collections import Collections
 from gateway.execute import Executor
 from gateway.generations import LOOK_S, Generations
 from gateway.indexing import Indexing
+from gateway.publishing import Publishing
 from gateway.reloading import reloading_on_hangup
 from gateway.routes import collection_routes, pipeline_routes, search_routes
 from gateway.settings import BackendAddress, Settings
@@ -43,11 +45,13 @@ def build_app(settings: Settings, endpoints_for: EndpointsFor = over_sockets) ->
             generations = Generations(backends)
             await generations.refresh(LOOK_S)
             generations.keep_fresh(supervisor, settings.refresh_s)
+            publishing = Publishing(backends, generations, settings.keep_previous_s)
+            supervisor.start("retire", publishing.retire_for_ever)
             executor = Executor(backends, generations, catalog, instruments)
             routes = (
                 search_routes(executor),
                 pipeline_routes(catalog),
-                collection_routes(Indexing(backends, generations)),
+                collection_routes(Collections(backends, generations), Indexing(backends, generations), publishing),
             )
 
             async def readiness() -> tuple[Check, ...]:

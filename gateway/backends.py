@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from urllib.parse import urlencode
 
 from gateway.downstream import Backend
 from gateway.exchange import Call
@@ -54,8 +55,10 @@ async def opened_backends(
         await asyncio.gather(*(backend.close() for backend in backends.values()))
 
 
-def _path(generation: str, action: str = "") -> str:
-    return f"/v1/collections/{generation}{action}"
+def _path(generation: str, action: str = "", **asked: str | int | None) -> str:
+    """`asked` are query parameters; those that are None are left out."""
+    query = urlencode({name: value for name, value in asked.items() if value is not None})
+    return f"/v1/collections/{generation}{action}{'?' if query else ''}{query}"
 
 
 async def search(backend: Backend, generation: str, request: RetrievalRequest, timeout_s: float) -> RetrievalAnswer:
@@ -82,33 +85,46 @@ async def held(backend: Backend, timeout_s: float) -> CollectionStates:
     return await backend.look(Call("GET", "/v1/collections", timeout_s, reads=True), CollectionStates)
 
 
+# `build` marks whose build the generation was when we looked: removed and begun again by somebody else since, it
+# refuses what was meant for its predecessor. None asks for none.
+
+
 async def declare(
-    backend: Backend, generation: str, declaration: CollectionDeclaration, timeout_s: float
+    backend: Backend, generation: str, declaration: CollectionDeclaration, build: str | None, timeout_s: float
 ) -> CollectionState:
-    """Makes a generation, or checks that the one there is the same."""
-    return await backend.ask(Call("PUT", _path(generation), timeout_s, declaration), CollectionState)
+    """Makes a generation for a build, or checks that the one there is the same."""
+    return await backend.ask(Call("PUT", _path(generation, build=build), timeout_s, declaration), CollectionState)
 
 
-async def index(backend: Backend, generation: str, batch: IndexRequest, timeout_s: float) -> IndexReport:
+async def index(
+    backend: Backend, generation: str, batch: IndexRequest, version: int, build: str | None, timeout_s: float
+) -> IndexReport:
     """A batch in; idempotent by id, but never repeated by us: it is the caller's to send again."""
-    return await backend.ask(Call("POST", _path(generation, "/documents"), timeout_s, batch), IndexReport)
+    path = _path(generation, "/documents", version=version, build=build)
+    return await backend.ask(Call("POST", path, timeout_s, batch), IndexReport)
 
 
-async def delete(backend: Backend, generation: str, ids: IdsRequest, timeout_s: float) -> DeleteReport:
+async def delete(
+    backend: Backend, generation: str, ids: IdsRequest, version: int, build: str | None, timeout_s: float
+) -> DeleteReport:
     """Documents out, by id."""
-    return await backend.ask(Call("POST", _path(generation, "/documents/delete"), timeout_s, ids), DeleteReport)
+    path = _path(generation, "/documents/delete", version=version, build=build)
+    return await backend.ask(Call("POST", path, timeout_s, ids), DeleteReport)
 
 
-async def finish(backend: Backend, generation: str, timeout_s: float) -> CollectionState:
-    """Refreshes, merges, waits for vector indexes; goes on where it was when asked again."""
-    return await backend.ask(Call("POST", _path(generation, "/finish"), timeout_s), CollectionState)
+async def finish(backend: Backend, generation: str, build: str | None, timeout_s: float) -> CollectionState:
+    """Refreshes, merges, waits for vector indexes, tells the digest; goes on where it was when asked again."""
+    return await backend.ask(Call("POST", _path(generation, "/finish", build=build), timeout_s), CollectionState)
 
 
-async def publish(backend: Backend, generation: str, timeout_s: float) -> CollectionState:
+async def publish(backend: Backend, generation: str, build: str | None, timeout_s: float) -> CollectionState:
     """Makes this generation the published one of its name."""
-    return await backend.ask(Call("POST", _path(generation, "/publish"), timeout_s), CollectionState)
+    return await backend.ask(Call("POST", _path(generation, "/publish", build=build), timeout_s), CollectionState)
 
 
-async def remove(backend: Backend, generation: str, timeout_s: float) -> None:
-    """Removes a generation."""
-    await backend.tell(Call("DELETE", _path(generation), timeout_s))
+async def remove(
+    backend: Backend, generation: str, build: str | None, timeout_s: float, *, keep_published: bool = False
+) -> None:
+    """Removes a generation; with `keep_published` only if searches do not see it."""
+    path = _path(generation, build=build, keep_published="true" if keep_published else None)
+    await backend.tell(Call("DELETE", path, timeout_s))

@@ -6,6 +6,7 @@ from services.chassis.errors import (
     AnswerTooLarge,
     BadInput,
     BodyTooLarge,
+    BuildConflict,
     Conflict,
     DamagedCollection,
     DeadlineExceeded,
@@ -57,6 +58,16 @@ class BackendFailed(Exception):
         return self.status == 404 and self.kind == UnknownCollection.kind
 
     @property
+    def other_build(self) -> bool:
+        """The generation there belongs to another build than the one that was meant."""
+        return self.status == 409 and self.kind == BuildConflict.kind
+
+    @property
+    def not_its_own(self) -> bool:
+        """The backend does not open the generation: another model or analysis made it."""
+        return self.status == 409 and self.kind == StampMismatch.kind
+
+    @property
     def lasting(self) -> bool:
         """Whether waiting cures nothing: the backend is there, and refuses for what it holds or is sent."""
         if self.status == InsufficientStorage.status:
@@ -85,6 +96,8 @@ def as_problem(failure: BackendFailed) -> ProblemError:
             return StampMismatch(f"{detail} To rebuild beside the live one, begin with new_generation: true.")
         case 409 if failure.kind == DamagedCollection.kind:
             return DamagedCollection(detail)
+        case 409 if failure.other_build:
+            return BuildConflict(detail)
         case 409:
             return Conflict(detail)
         case 413:

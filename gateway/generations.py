@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,6 +11,7 @@ from gateway import backends as wire
 from gateway.backends import Backends
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed
+from gateway.history import History, name_of
 from services.chassis.errors import Unavailable, UnknownCollection
 from services.chassis.supervised import Supervisor
 from services.contracts.collections import BackendState, CollectionState, CollectionView, Unusable
@@ -18,31 +19,6 @@ from services.contracts.collections import BackendState, CollectionState, Collec
 LOOK_S = 1.0
 # Where every backend is needed, one that is busy (encoding, merging) gets the time to say so.
 PATIENT_LOOK_S = 15.0
-
-
-def name_of(generation: str) -> str:
-    """`scifact` of `scifact@2`."""
-    return generation.rpartition("@")[0]
-
-
-def number_of(generation: str) -> int:
-    """2 of `scifact@2`."""
-    return int(generation.rpartition("@")[2])
-
-
-def live_of(states: Iterable[CollectionState]) -> str | None:
-    """What searches see: the highest generation that any backend has published. `states` are of one name."""
-    return max((state.generation for state in states if state.published), key=number_of, default=None)
-
-
-def building_of(states: Iterable[CollectionState]) -> str | None:
-    """The highest generation above the live one that exists anywhere."""
-    states = tuple(states)
-    live = live_of(states)
-    highest = max((state.generation for state in states), key=number_of, default=None)
-    if highest is None or (live is not None and number_of(highest) <= number_of(live)):
-        return None
-    return highest
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +97,28 @@ class Generations:
             for backend, look in self._looks.items()
         }
 
-    def states(self, name: str) -> dict[str, tuple[CollectionState, ...]]:
-        """What each backend holds of a collection."""
-        return {
-            backend: tuple(state for state in look.states or () if name_of(state.generation) == name)
-            for backend, look in self._looks.items()
-        }
+    def history(self, name: str) -> History:
+        """What each backend holds of a collection, as far as we know."""
+        return History(
+            name,
+            {
+                backend: tuple(state for state in look.states or () if name_of(state.generation) == name)
+                for backend, look in self._looks.items()
+            },
+            unusable=frozenset(one.generation for ones in self.unusable(name).values() for one in ones),
+        )
 
     def live(self, name: str) -> str | None:
         """The generation that searches see, as far as we know."""
-        return live_of(self._all(name))
+        return self.history(name).live
 
-    def building(self, name: str) -> str | None:
-        """The generation that is being built, as far as we know."""
-        return building_of(self._all(name))
-
-    def _all(self, name: str) -> list[CollectionState]:
-        return [state for states in self.states(name).values() for state in states]
+    async def known(self, name: str, wait_s: float) -> History:
+        """What each backend holds of a collection; asks all of them anew. Raises as `searchable` does."""
+        await self.refresh(wait_s)
+        history = self.history(name)
+        if not history.generations:
+            raise self._unknown(name)
+        return history
 
     async def searchable(self, name: str, wait_s: float) -> str:
         """The live generation; asks the backends before it says that there is none.
@@ -149,24 +130,18 @@ class Generations:
         live = self.live(name)
         if live is not None:
             return live
-        if self.building(name) is not None:
+        if self.history(name).generations:
             raise UnknownCollection(
-                f"Collection '{name}' has no published generation yet; POST /v1/collections/{name}/publish first."
+                f"Collection '{name}' has no published generation yet; POST /v1/collections/{name}/publish with the "
+                "`build` that it was begun with first."
             )
         raise self._unknown(name)
 
-    async def writable(self, name: str, wait_s: float) -> str:
-        """Where documents go: the generation being built if there is one, else the live one. Always asks anew."""
-        await self.refresh(wait_s)
-        target = self.building(name) or self.live(name)
-        if target is None:
-            raise self._unknown(name)
-        return target
-
     async def readable(self, name: str, wait_s: float) -> str:
-        """Where documents are read: the live generation, or the one being built while there is no other."""
+        """Where documents are read: the live generation, or the newest while none was published."""
         if self.live(name) is None:
-            return await self.writable(name, wait_s)
+            history = await self.known(name, wait_s)
+            return history.live or history.generations[-1]
         return await self.searchable(name, wait_s)
 
     def _unknown(self, name: str) -> UnknownCollection | Unavailable:
@@ -192,10 +167,12 @@ class Generations:
     def view(self, name: str) -> CollectionView:
         """A collection as all backends see it."""
         families = {backend.name: backend.family for backend in self._backends.storing}
+        history = self.history(name)
         return CollectionView(
             collection=name,
-            live=self.live(name),
-            building=self.building(name),
+            live=history.live,
+            building=history.building,
+            previous=history.previous,
             backends=tuple(
                 BackendState(
                     backend=backend,
@@ -205,6 +182,6 @@ class Generations:
                     unusable=self.unusable(name)[backend],
                     reason=self._looks[backend].reason,
                 )
-                for backend, states in self.states(name).items()
+                for backend, states in history.by_backend.items()
             ),
         )

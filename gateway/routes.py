@@ -5,13 +5,24 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from gateway.catalog import Catalog
+from gateway.collections import Collections
 from gateway.execute import Executor
 from gateway.indexing import Indexing
+from gateway.publishing import Publishing
 from gateway.reloading import reload
 from services.chassis.app import router
 from services.contracts.base import Name
-from services.contracts.collections import BeginCollection, CollectionBegun, CollectionList, CollectionView, Published
-from services.contracts.documents import DocumentsAnswer, FanOutReport, IdsRequest, IndexRequest
+from services.contracts.collections import (
+    BeginCollection,
+    CollectionBegun,
+    CollectionList,
+    CollectionView,
+    DeleteRequest,
+    DocumentsRequest,
+    Published,
+    PublishRequest,
+)
+from services.contracts.documents import DocumentsAnswer, FanOutReport, IdsRequest
 from services.contracts.pipelines import PipelineChanges, PipelineList, PipelineView
 from services.contracts.query import SearchAnswer, SearchRequest
 
@@ -51,34 +62,38 @@ def pipeline_routes(catalog: Catalog) -> APIRouter:
     return routes
 
 
-def collection_routes(indexing: Indexing) -> APIRouter:
+def collection_routes(collections: Collections, indexing: Indexing, publishing: Publishing) -> APIRouter:
     """Collections and their documents."""
     routes = router()
 
     @routes.get("/v1/collections", tags=["collections"])
     async def list_collections() -> CollectionList:
-        return await indexing.collections()
+        return await collections.all()
 
     @routes.get("/v1/collections/{collection}", tags=["collections"])
     async def get_collection(collection: CollectionName) -> CollectionView:
-        return await indexing.collection(collection)
+        return await collections.one(collection)
 
     @routes.put("/v1/collections/{collection}", tags=["collections"])
     async def begin_collection(
         collection: CollectionName, declaration: BeginCollection | None = None
     ) -> CollectionBegun:
-        return await indexing.begin(collection, declaration or BeginCollection())
+        return await collections.begin(collection, declaration or BeginCollection())
 
     @routes.delete("/v1/collections/{collection}", status_code=204, tags=["collections"])
     async def delete_collection(collection: CollectionName) -> None:
-        await indexing.remove(collection)
+        await collections.remove(collection)
 
     @routes.post("/v1/collections/{collection}/publish", tags=["collections"])
-    async def publish(collection: CollectionName) -> Published:
-        return await indexing.publish(collection)
+    async def publish(collection: CollectionName, asked: PublishRequest | None = None) -> Published:
+        return await publishing.publish(collection, asked or PublishRequest())
+
+    @routes.post("/v1/collections/{collection}/rollback", tags=["collections"])
+    async def roll_back(collection: CollectionName) -> Published:
+        return await publishing.roll_back(collection)
 
     @routes.post("/v1/collections/{collection}/documents", tags=["documents"])
-    async def index_documents(collection: CollectionName, batch: IndexRequest) -> FanOutReport:
+    async def index_documents(collection: CollectionName, batch: DocumentsRequest) -> FanOutReport:
         return await indexing.index(collection, batch)
 
     @routes.post("/v1/collections/{collection}/documents/get", response_model=DocumentsAnswer, tags=["documents"])
@@ -87,7 +102,7 @@ def collection_routes(indexing: Indexing) -> APIRouter:
         return Response(answer.model_dump_json(), media_type="application/json")  # as in a search: not validated twice
 
     @routes.post("/v1/collections/{collection}/documents/delete", tags=["documents"])
-    async def delete_documents(collection: CollectionName, ids: IdsRequest) -> FanOutReport:
+    async def delete_documents(collection: CollectionName, ids: DeleteRequest) -> FanOutReport:
         return await indexing.delete_documents(collection, ids)
 
     return routes

@@ -46,6 +46,11 @@ class Settings(ServiceSettings):
     refresh_s: float = Field(
         1.0, gt=0.0, le=60.0, description="Seconds between two looks at which generations the backends hold."
     )
+    keep_previous_s: float = Field(
+        3_600.0,
+        ge=0.0,
+        description="Seconds for which the generation that was live before can be gone back to; 0 removes it at once.",
+    )
     connect_s: float = Field(0.5, gt=0.0, le=10.0, description="Seconds that a connection to a backend may take.")
     cors_origins: tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/*\s]+)$")], ...] = Field(
         (),

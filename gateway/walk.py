@@ -11,7 +11,8 @@ from gateway.budget import LEAST_CALL_S, Budget
 from gateway.catalog import floor_of
 from gateway.failures import BackendFailed, as_problem, not_held
 from gateway.fusion import Leg, Ranking, Scored, mixed, ranked, reciprocal_rank, weighted
-from gateway.generations import Generations, name_of
+from gateway.generations import Generations
+from gateway.history import name_of
 from gateway.texts import Texts, fitting
 from services.chassis.errors import AnswerTooLarge, BadInput, DeadlineExceeded, ProblemError, Unavailable
 from services.contracts.documents import Document

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -33,6 +34,9 @@ from services.contracts.problem import Problem
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest, RetrievedHit
 from services.lexical.collected import Collected
+from services.vectorstore.content_digest import ContentDigest
+from services.vectorstore.stamps import refuse_other_build, refuse_published
+from services.vectorstore.write_order import overtaken
 
 STOP_WORDS = {"the", "a", "of", "and", "is", "in"}
 Fault = Literal["refused", "hung", "status-500", "status-503", "overloaded", "garbage", "html", "reset", "not-ours"]
@@ -58,7 +62,10 @@ class Held:
     declaration: CollectionDeclaration
     model: str
     published: bool = False
+    build: str | None = None
+    published_at: float | None = None
     documents: dict[str, Document] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
 
 
 class Store:
@@ -88,7 +95,14 @@ class Store:
             stamp={"model": held.model},
             declaration=held.declaration,
             vectors=VectorState(vectors=count, indexed=0) if self.family == "dense" else None,
+            build=held.build,
+            published_at=held.published_at,
         )
+
+    def meant(self, generation: str, build: str | None) -> Held:
+        held = self.held(generation)
+        refuse_other_build(generation, held.build, build)
+        return held
 
     def score(self, query: str, document: Document) -> float:
         if self.family == "lexical":
@@ -114,13 +128,33 @@ class Store:
         found.sort(key=lambda hit: (-hit.score, hit.id))
         return RetrievalAnswer(generation=generation, hits=tuple(found[: request.top]))
 
-    def index(self, generation: str, batch: IndexRequest) -> IndexReport:
-        held = self.held(generation)
-        refused = tuple(ItemError(id=d.id, reason="refused") for d in batch.documents if d.id in self.refuse_ids)
-        taken = [document for document in batch.documents if document.id not in self.refuse_ids]
+    def index(self, generation: str, batch: IndexRequest, version: int, build: str | None) -> IndexReport:
+        held = self.meant(generation, build)
+        refused = [ItemError(id=d.id, reason="refused") for d in batch.documents if d.id in self.refuse_ids]
+        late = [d.id for d in batch.documents if held.versions.get(d.id, 0) >= version]
+        taken = [d for d in batch.documents if d.id not in self.refuse_ids and d.id not in late]
         unchanged = sum(held.documents.get(document.id) == document for document in taken)
         held.documents |= {document.id: document for document in taken}
-        return IndexReport(indexed=len(taken) - unchanged, unchanged=unchanged, errors=refused)
+        held.versions |= {document.id: version for document in taken}
+        return IndexReport(
+            indexed=len(taken) - unchanged,
+            unchanged=unchanged,
+            errors=(*refused, *map(overtaken, late)),
+            latest_version=max((held.versions[one] for one in late), default=None),
+        )
+
+    def delete(self, generation: str, ids: IdsRequest, version: int, build: str | None) -> DeleteReport:
+        held = self.meant(generation, build)
+        late = [one for one in ids.ids if held.versions.get(one, 0) >= version]
+        timely = [one for one in ids.ids if one not in late]
+        held.versions |= dict.fromkeys(timely, version)
+        deleted = sum(held.documents.pop(one, None) is not None for one in timely)
+        return DeleteReport(deleted=deleted, errors=tuple(map(overtaken, late)))
+
+    def digest(self, generation: str) -> str:
+        digest = ContentDigest()
+        digest.add((one.id, one.content_hash) for one in self.held(generation).documents.values())
+        return digest.hexdigest()
 
     def app(self) -> FastAPI:
         @asynccontextmanager
@@ -132,25 +166,30 @@ class Store:
                 return CollectionStates(collections=tuple(self.state(generation) for generation in self.generations))
 
             @routes.put("/v1/collections/{generation}")
-            async def declare(generation: str, declaration: CollectionDeclaration) -> CollectionState:
-                held = self.generations.setdefault(generation, Held(declaration, self.model))
+            async def declare(
+                generation: str, declaration: CollectionDeclaration, build: str | None = None
+            ) -> CollectionState:
+                held = self.generations.setdefault(generation, Held(declaration, self.model, build=build))
                 if (held.declaration, held.model) != (declaration, self.model):
                     raise StampMismatch(f"{generation} was made by model {held.model}, this is {self.model}.")
+                refuse_other_build(generation, held.build, build)
                 return self.state(generation)
 
             @routes.delete("/v1/collections/{generation}", status_code=204)
-            async def remove(generation: str) -> None:
-                self.held(generation)
+            async def remove(generation: str, build: str | None = None, keep_published: bool = False) -> None:
+                held = self.meant(generation, build)
+                refuse_published(generation, published=keep_published and held.published)
                 del self.generations[generation]
 
             @routes.post("/v1/collections/{generation}/documents")
-            async def index(generation: str, batch: IndexRequest) -> IndexReport:
-                return self.index(generation, batch)
+            async def index(
+                generation: str, batch: IndexRequest, version: int, build: str | None = None
+            ) -> IndexReport:
+                return self.index(generation, batch, version, build)
 
             @routes.post("/v1/collections/{generation}/documents/delete")
-            async def delete(generation: str, ids: IdsRequest) -> DeleteReport:
-                documents = self.held(generation).documents
-                return DeleteReport(deleted=sum(documents.pop(identity, None) is not None for identity in ids.ids))
+            async def delete(generation: str, ids: IdsRequest, version: int, build: str | None = None) -> DeleteReport:
+                return self.delete(generation, ids, version, build)
 
             @routes.post("/v1/collections/{generation}/documents/get")
             async def get(generation: str, asked: FetchRequest) -> FetchedDocuments:
@@ -164,12 +203,14 @@ class Store:
                 return collected.answer()
 
             @routes.post("/v1/collections/{generation}/finish")
-            async def finish(generation: str) -> CollectionState:
-                return self.state(generation)
+            async def finish(generation: str, build: str | None = None) -> CollectionState:
+                self.meant(generation, build)
+                return self.state(generation).model_copy(update={"digest": self.digest(generation)})
 
             @routes.post("/v1/collections/{generation}/publish")
-            async def publish(generation: str) -> CollectionState:
-                self.held(generation)
+            async def publish(generation: str, build: str | None = None) -> CollectionState:
+                if not self.meant(generation, build).published:
+                    self.held(generation).published_at = time.time()
                 for name, held in self.generations.items():
                     if name.rpartition("@")[0] == generation.rpartition("@")[0]:
                         held.published = name == generation
@@ -342,7 +383,9 @@ async def opened_stack(
             )
         )
         if ingested:
-            assert (await client.put("/v1/collections/demo", json=DECLARATION)).status_code == 200
-            assert (await client.post("/v1/collections/demo/documents", json={"documents": DOCUMENTS})).is_success
-            assert (await client.post("/v1/collections/demo/publish")).is_success
+            load = {"build": "first-load"}
+            assert (await client.put("/v1/collections/demo", json={**DECLARATION, **load})).status_code == 200
+            sent = await client.post("/v1/collections/demo/documents", json={"documents": DOCUMENTS, **load})
+            assert sent.json()["complete"]
+            assert (await client.post("/v1/collections/demo/publish", json=load)).is_success
         yield Stack(client, lexical, dense, rankers["reranker"], wires, gateway)

@@ -70,7 +70,7 @@ def _command(choices: Choices, collection: str, environment: Mapping[str, str]) 
             call += ["-m", "evaluator", "ingest", str(shown), "--gateway", choices.url("gateway")]
             return f"`{shlex.join(call)}`"
     url = f"{choices.url('gateway')}/v1/collections/{collection}"
-    return f"PUT {url}, POST its documents to {url}/documents, POST {url}/publish"
+    return f"PUT {url}, POST its documents to {url}/documents, POST {url}/publish (all with the same `build`)"
 
 
 def _asked(choices: Choices, method: str, path: str) -> bytes:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from services.contracts.base import Count, Generation, Name, Number, Weight, Wire
-from services.contracts.documents import FieldName
+from services.contracts.documents import FieldName, IdsRequest, IndexRequest
 from services.contracts.lists import Items
 
 BuildToken = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -49,21 +49,47 @@ class CollectionDeclaration(Wire):
 
 
 class BeginCollection(CollectionDeclaration):
-    """Begins a generation, or goes on with the present one if nothing in the declaration differs.
+    """Begins a generation, or goes on with the live one if nothing in the declaration differs.
 
-    `new_generation` asks for a rebuild beside the live one even so.
+    `build` is a name of the caller's own for what it builds: with it the same call again goes on with the generation
+    that it began. `new_generation` asks for a rebuild beside the live one even if nothing differs.
     """
 
     new_generation: bool = False
+    build: BuildToken | None = None
 
 
 class CollectionBegun(Wire):
-    """The generation that documents sent to `collection` now go to."""
+    """A generation to send documents to. With a `build`, documents and publish name it, or they mean the live one."""
 
     collection: Name
     generation: Generation
     created: bool
     live: str | None  # the generation that searches see meanwhile
+    build: str | None = None
+
+
+class PublishRequest(Wire):
+    """What to publish: the generation of a `build`, or a `generation` that was live before; by default the live one.
+
+    `expected_documents` refuses to publish any other number of documents.
+    """
+
+    build: BuildToken | None = None
+    generation: Generation | None = None
+    expected_documents: Count | None = None
+
+
+class DocumentsRequest(IndexRequest):
+    """A batch at the gateway: for the generation of a `build`, or for the live one (and every build above it)."""
+
+    build: BuildToken | None = None
+
+
+class DeleteRequest(IdsRequest):
+    """Ids at the gateway, out of the generation of a `build`, or out of the live one (and every build above it)."""
+
+    build: BuildToken | None = None
 
 
 class VectorState(Wire):
@@ -127,6 +153,7 @@ class CollectionView(Wire):
     collection: Name
     live: str | None
     building: str | None
+    previous: str | None = None  # the generation that can be gone back to
     backends: tuple[BackendState, ...]
 
 

@@ -136,7 +136,7 @@ class EdgeDirectory:
         """Records the time, then replaces published.json; does nothing for what is published."""
         async with self._changing:
             held = self.held(generation)
-            if self._pointers.get(name_of(generation)) != generation:
+            if self._pointers.get(name_of(generation)) != generation or held.record.published_at is None:
                 await held.published(time.time())
                 await asyncio.to_thread(self._point, {**self.published(), name_of(generation): generation})
 

@@ -150,7 +150,13 @@ class EdgeGeneration:
         """Optimises what is worth it. When the caller gives up, it goes on, and the next call waits for it."""
         if self._finishing is None or self._finishing.done():
             self._finishing = asyncio.create_task(self._finish(shape))
-        await asyncio.shield(self._finishing)
+        finishing = self._finishing
+        try:
+            await asyncio.shield(finishing)
+        except asyncio.CancelledError:
+            if self._closed and finishing.cancelled():  # by its removal, not by the caller
+                raise UnknownCollection(f"The collection {self.record.generation} is being removed.") from None
+            raise
 
     async def close(self) -> None:
         """Waits for the threads that are at it, then lets the shard go."""

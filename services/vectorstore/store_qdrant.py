@@ -282,7 +282,7 @@ class QdrantStore:
             )
         ]
         holder = (await self._aliases()).get(alias)
-        if holder == self._collection(generation):
+        if holder == self._collection(generation) and await self.published_at(generation) is not None:
             return
         if holder is not None:
             if holder not in map(self._collection, await self.generations()):

@@ -11,6 +11,8 @@ from fastapi import FastAPI
 from services.chassis.app import create_app, router
 from services.chassis.errors import (
     BadInput,
+    BuildConflict,
+    Conflict,
     ProblemError,
     UnknownCollection,
     UnknownPipeline,
@@ -24,7 +26,9 @@ from services.contracts.collections import (
     CollectionDeclaration,
     CollectionState,
     CollectionView,
+    DocumentsRequest,
     Published,
+    PublishRequest,
     VectorState,
 )
 from services.contracts.documents import Document, FanOutReport, IndexReport, IndexRequest, ItemError, ServiceOutcome
@@ -54,6 +58,7 @@ class GatewayStub:
     documents: dict[str, Document] = field(default_factory=dict)
     declaration: CollectionDeclaration | None = None
     live: str | None = None
+    build: str | None = None
     inline: bool = True
     ready_after: int = 0  # probes
     failing_loads: list[ProblemError] = field(default_factory=list)
@@ -99,9 +104,11 @@ class GatewayStub:
             ),
         )  # fmt: skip
 
-    def _load(self, request: IndexRequest) -> FanOutReport:
+    def _load(self, request: DocumentsRequest) -> FanOutReport:
         if self.failing_loads:
             raise self.failing_loads.pop(0)
+        if request.build != self.build:
+            raise BuildConflict("Another build.")
         self.batches.append(len(request.documents))
         full = self.without_room.pop(0) if self.without_room else set()
         errors = tuple(
@@ -170,8 +177,11 @@ class GatewayStub:
         @routes.put("/v1/collections/{name}")
         async def begin(name: str, body: BeginCollection) -> CollectionBegun:
             created = self.declaration is None
+            self.build = body.build
             self.declaration = CollectionDeclaration(presets=body.presets, metadata=body.metadata)
-            return CollectionBegun(collection=name, generation="shop@1", created=created, live=self.live)
+            return CollectionBegun(
+                collection=name, generation="shop@1", created=created, live=self.live, build=body.build
+            )
 
         @routes.get("/v1/collections/{name}")
         async def view(name: str) -> CollectionView:
@@ -180,11 +190,15 @@ class GatewayStub:
             return self._view()
 
         @routes.post("/v1/collections/{name}/documents")
-        async def load(name: str, body: IndexRequest) -> FanOutReport:
+        async def load(name: str, body: DocumentsRequest) -> FanOutReport:
             return self._load(body)
 
         @routes.post("/v1/collections/{name}/publish")
-        async def publish(name: str) -> Published:
+        async def publish(name: str, body: PublishRequest) -> Published:
+            if body.expected_documents not in (None, len(self.documents)):
+                raise Conflict(f"There are {len(self.documents)} documents, not {body.expected_documents}.")
+            if body.build != self.build:
+                raise BuildConflict("Another build.")
             self.live = "shop@1"
             count = len(self.documents) - self.forgetful
             return Published(collection=name, generation="shop@1", documents=count)

@@ -12,6 +12,7 @@ from gateway.settings import Settings
 from tests.backends import DECLARATION, DOCUMENTS, Stack, opened_stack
 
 DEMO = "/v1/collections/demo"
+MINE = {"build": "mine"}
 RETRIEVE = {"kind": "retrieve", "backend": "lexical"}
 
 
@@ -34,8 +35,8 @@ async def post(stack: Stack, path: str, **body: object) -> dict[str, object]:
 
 
 async def test_a_new_collection_begins_with_generation_one_everywhere(empty: Stack) -> None:
-    begun = (await empty.client.put(DEMO, json=DECLARATION)).json()
-    assert begun == {"collection": "demo", "generation": "demo@1", "created": True, "live": None}
+    begun = (await empty.client.put(DEMO, json={**DECLARATION, **MINE})).json()
+    assert begun == {"collection": "demo", "generation": "demo@1", "created": True, "live": None, "build": "mine"}
     assert list(empty.lexical.generations) == list(empty.dense.generations) == ["demo@1"]
 
 
@@ -45,7 +46,10 @@ async def test_beginning_without_a_body_declares_the_defaults(empty: Stack) -> N
 
 async def test_beginning_the_same_again_goes_on_with_what_is_there(stack: Stack) -> None:
     begun = (await stack.client.put(DEMO, json=DECLARATION)).json()
-    assert begun == {"collection": "demo", "generation": "demo@1", "created": False, "live": "demo@1"}
+    same = {"collection": "demo", "generation": "demo@1", "created": False, "live": "demo@1"}
+    assert begun == {**same, "build": None}
+    own = (await stack.client.put(DEMO, json={**DECLARATION, "build": "first-load"})).json()
+    assert own == {**same, "build": "first-load"}
 
 
 @pytest.mark.parametrize("change", [{"presets": ["anserini-flat"]}, {"new_generation": True}])
@@ -53,32 +57,29 @@ async def test_another_declaration_or_a_wish_builds_beside_the_live_one(
     stack: Stack, change: dict[str, object]
 ) -> None:
     begun = (await stack.client.put(DEMO, json={**DECLARATION, **change})).json()
+    build = {"build": begun.pop("build")}
     assert begun == {"collection": "demo", "generation": "demo@2", "created": True, "live": "demo@1"}
-    await post(stack, f"{DEMO}/documents", documents=[{"id": "new", "text": "fruit of the new generation"}])
+    new = [{"id": "new", "text": "fruit of the new generation"}]
+    await post(stack, f"{DEMO}/documents", documents=new, **build)
     assert "new" not in (await stack.search("fruit", "bm25")).text
-    published = await post(stack, f"{DEMO}/publish")
+    published = await post(stack, f"{DEMO}/publish", **build)
     assert (published["generation"], published["documents"]) == ("demo@2", 1)
     assert [hit["id"] for hit in (await stack.search("fruit", "bm25")).json()["hits"]] == ["new"]
-    assert list(stack.lexical.generations) == list(stack.dense.generations) == ["demo@2"]
-
-
-async def test_a_build_that_was_begun_is_gone_on_with(stack: Stack) -> None:
-    for created in (True, False):
-        begun = (await stack.client.put(DEMO, json={"presets": ["anserini-flat"]})).json()
-        assert (begun["generation"], begun["created"]) == ("demo@2", created)
+    assert list(stack.lexical.generations) == list(stack.dense.generations) == ["demo@1", "demo@2"]
 
 
 async def test_a_begin_that_reached_one_service_only_is_healed_by_the_next(empty: Stack) -> None:
     empty.wires["dense"].fault = "refused"
-    assert (await empty.client.put(DEMO, json=DECLARATION)).status_code == 503
+    assert (await empty.client.put(DEMO, json={**DECLARATION, **MINE})).status_code == 503
     empty.wires["dense"].fault = None
-    assert (await empty.client.put(DEMO, json=DECLARATION)).status_code == 200
+    assert (await empty.client.put(DEMO, json={**DECLARATION, **MINE})).status_code == 200
     assert list(empty.lexical.generations) == list(empty.dense.generations) == ["demo@1"]
 
 
 async def test_a_live_generation_that_a_service_lacks_is_built_anew_beside_it(stack: Stack) -> None:
     stack.lexical.generations.clear()  # another engine took its place
     begun = (await stack.client.put(DEMO, json=DECLARATION)).json()
+    assert begun.pop("build")
     assert begun == {"collection": "demo", "generation": "demo@2", "created": True, "live": "demo@1"}
     assert (await stack.search("fruit", "hybrid")).json()["collection"] == "demo@1"
 
@@ -152,18 +153,18 @@ async def test_deleted_documents_are_gone_from_every_service(stack: Stack) -> No
 
 
 async def test_a_document_deleted_during_a_rebuild_does_not_come_back(stack: Stack) -> None:
-    await stack.client.put(DEMO, json={**DECLARATION, "new_generation": True})
-    await post(stack, f"{DEMO}/documents", documents=DOCUMENTS)
+    await stack.client.put(DEMO, json={**DECLARATION, "new_generation": True, **MINE})
+    await post(stack, f"{DEMO}/documents", documents=DOCUMENTS, **MINE)
     await post(stack, f"{DEMO}/documents/delete", ids=["tree"])
     assert "tree" not in (await stack.search("fruit trees", "hybrid")).text
-    await post(stack, f"{DEMO}/publish")
+    await post(stack, f"{DEMO}/publish", **MINE)
     assert "tree" not in (await stack.search("fruit trees", "hybrid")).text
 
 
 async def test_publishing_needs_every_storing_service_and_switches_nothing_without(stack: Stack) -> None:
-    await stack.client.put(DEMO, json={**DECLARATION, "new_generation": True})
+    await stack.client.put(DEMO, json={**DECLARATION, "new_generation": True, **MINE})
     stack.wires["dense"].fault = "refused"
-    assert (await stack.client.post(f"{DEMO}/publish")).status_code == 503
+    assert (await stack.client.post(f"{DEMO}/publish", json=MINE)).status_code == 503
     assert (await stack.search("fruit", "bm25")).json()["collection"] == "demo@1"
 
 
@@ -172,11 +173,10 @@ async def test_publishing_says_how_many_vectors_are_indexed(stack: Stack) -> Non
 
 
 async def test_publishing_stopped_between_the_services_is_taken_up_by_the_next(stack: Stack) -> None:
-    await stack.client.put(DEMO, json={**DECLARATION, "new_generation": True})
-    await post(stack, f"{DEMO}/documents", documents=DOCUMENTS)
+    await stack.client.put(DEMO, json={**DECLARATION, "new_generation": True, **MINE})
+    await post(stack, f"{DEMO}/documents", documents=DOCUMENTS, **MINE)
     stack.lexical.generations["demo@2"].published = True  # the other one was not reached
-    assert (await post(stack, f"{DEMO}/publish"))["generation"] == "demo@2"
-    assert list(stack.dense.generations) == ["demo@2"]
+    assert (await post(stack, f"{DEMO}/publish", **MINE))["generation"] == "demo@2"
     assert stack.dense.generations["demo@2"].published
 
 

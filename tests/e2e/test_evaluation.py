@@ -13,6 +13,7 @@ from evaluator.folder import RunFolder
 from gateway.app import build_app as build_gateway
 from gateway.settings import DEFAULT_BACKENDS
 from gateway.settings import Settings as GatewaySettings
+from gateway.sockets import FixedEndpoints
 from services.dense.app import build_app as build_dense
 from services.dense.settings import Settings as DenseSettings
 from services.lexical.app import build_app as build_lexical
@@ -32,7 +33,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayClient]:
         "reranker": build_reranker(RerankerSettings(scorer="overlap")),
     }
     wires = {name: Wire(app) for name, app in apps.items()}
-    front = build_gateway(GatewaySettings(backends=DEFAULT_BACKENDS), lambda name, _: wires[name])
+    front = build_gateway(GatewaySettings(backends=DEFAULT_BACKENDS), lambda name, _: FixedEndpoints(wires[name]))
     async with AsyncExitStack() as stack:
         for app in (*apps.values(), front):
             await stack.enter_async_context(app.router.lifespan_context(app))

@@ -93,10 +93,11 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
         started(directory) as processes,
         httpx.AsyncClient(base_url=processes["gateway"].url, timeout=30.0, trust_env=False) as client,
     ):
-        assert (await client.put("/v1/collections/demo")).status_code == 200
-        report = await client.post("/v1/collections/demo/documents", json={"documents": DOCUMENTS})
+        load = {"build": "first-load"}
+        assert (await client.put("/v1/collections/demo", json=load)).status_code == 200
+        report = await client.post("/v1/collections/demo/documents", json={"documents": DOCUMENTS, **load})
         assert report.json()["complete"], report.text
-        assert (await client.post("/v1/collections/demo/publish")).status_code == 200
+        assert (await client.post("/v1/collections/demo/publish", json=load)).status_code == 200
         yield Running(processes, client, directory)
 
 

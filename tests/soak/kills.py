@@ -32,7 +32,7 @@ from tests.soak.kill_writers import (
     rebuilt,
 )
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import Loaded
+from tests.soak.stack import Loaded, build_of
 
 CALM_AFTER = 10  # kills of each
 RECOVERED_WITHIN_S = 60.0
@@ -237,10 +237,12 @@ async def _running(seed: int, root: Path) -> AsyncIterator[Loaded]:
 
 
 async def _published(stack: Loaded, collection: str, batch: Sequence[Mapping[str, object]]) -> None:
-    at = f"/v1/collections/{collection}"
-    steps = (("PUT", at, DECLARED), ("POST", f"{at}/documents", {"documents": batch}), ("POST", f"{at}/publish", None))
-    for method, path, body in steps:
-        answer = await wire.ask(stack.port("gateway"), method, path, body)
+    at, port = f"/v1/collections/{collection}", stack.port("gateway")
+    begun = await wire.ask(port, "PUT", at, DECLARED)
+    assert begun.status == 200, begun.body
+    build = build_of(begun)
+    for path, body in ((f"{at}/documents", {"documents": batch, **build}), (f"{at}/publish", build or None)):
+        answer = await wire.ask(port, "POST", path, body)
         assert answer.status == 200, answer.body
 
 

@@ -1,5 +1,6 @@
 """A running stack with a loaded collection, of this checkout or of another one."""
 
+import json
 import random
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -58,11 +59,18 @@ async def load(gateway: int, collection: str, batch: Sequence[dict[str, object]]
     begun = await wire.ask(gateway, "PUT", path, declared)
     assert begun.status == 200, begun.body
     for start in range(0, len(batch), 200):
-        report = await wire.ask(gateway, "POST", f"{path}/documents", {"documents": batch[start : start + 200]})
+        documents = {"documents": batch[start : start + 200], **build_of(begun)}
+        report = await wire.ask(gateway, "POST", f"{path}/documents", documents)
         assert report.status == 200, report.body
         assert b'"complete":true' in report.body, report.body
-    published = await wire.ask(gateway, "POST", f"{path}/publish")
+    published = await wire.ask(gateway, "POST", f"{path}/publish", build_of(begun) or None)
     assert published.status == 200, published.body
+
+
+def build_of(begun: wire.Reply) -> dict[str, object]:
+    """What documents and publish name after this answer to PUT; nothing at a gateway from before there were builds."""
+    build = json.loads(begun.body).get("build")
+    return {} if build is None else {"build": build}
 
 
 @asynccontextmanager

@@ -10,7 +10,8 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
 from evaluator.ingest import batches
 from evaluator.rank import choose, interleaved
-from services.contracts.documents import Document, IndexRequest
+from services.contracts.collections import DocumentsRequest
+from services.contracts.documents import Document
 from services.contracts.pipelines import Pipeline
 
 PIPELINE = Pipeline.model_validate(
@@ -36,21 +37,21 @@ def experiment(**given: object) -> Experiment:
 
 def test_a_batch_has_at_most_64_documents_and_all_arrive_in_order() -> None:
     documents = [Document(id=str(number), text="ä\u2028", metadata={"n": 1}) for number in range(130)]
-    sent = list(batches(documents))
+    sent = list(batches(documents, "mine"))
     assert [count for count, _ in sent] == [64, 64, 2]
-    assert [item for _, body in sent for item in IndexRequest.model_validate_json(body).documents] == documents
+    assert [item for _, body in sent for item in DocumentsRequest.model_validate_json(body).documents] == documents
 
 
 def test_a_batch_stays_below_its_bytes_however_long_the_documents_are() -> None:
     documents = [Document(id=str(number), text="x" * 400) for number in range(10)]
-    sent = list(batches(documents, most_bytes=1_000))
+    sent = list(batches(documents, "mine", most_bytes=1_000))
     assert [count for count, _ in sent] == [2] * 5
     assert all(len(body) < 1_100 and json.loads(body) for _, body in sent)
 
 
 def test_a_document_that_no_batch_can_hold_is_named() -> None:
     with pytest.raises(EvaluationError, match="'giant'"):
-        list(batches([Document(id="giant", text="x" * 2_000)], most_bytes=1_000))
+        list(batches([Document(id="giant", text="x" * 2_000)], "mine", most_bytes=1_000))
 
 
 def test_a_preset_is_set_in_lexical_retrieves_only() -> None:

@@ -1,0 +1,57 @@
+"""One request to every storing backend at once, and what became of each."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from gateway.budget import Budget
+from gateway.downstream import Backend
+from gateway.failures import BackendFailed, as_problem
+from services.contracts.documents import DeleteReport, IndexReport, ServiceOutcome
+
+Result = TypeVar("Result")
+
+
+async def on_each(
+    backends: Iterable[Backend], action: Callable[[Backend], Awaitable[Result]]
+) -> Sequence[tuple[Backend, Result | BackendFailed]]:
+    """The result of each backend; what failed stands in its place. Raises the first problem when all of them failed."""
+
+    async def one(backend: Backend) -> tuple[Backend, Result | BackendFailed]:
+        try:
+            return backend, await action(backend)
+        except BackendFailed as failure:
+            return backend, failure
+
+    results = await asyncio.gather(*(one(backend) for backend in backends))
+    failures = [result for _, result in results if isinstance(result, BackendFailed)]
+    if failures and len(failures) == len(results):
+        raise as_problem(failures[0])
+    return results
+
+
+async def on_all(backends: Iterable[Backend], action: Callable[[Backend], Awaitable[Result]]) -> dict[str, Result]:
+    """The results by backend. Raises the first problem, once all have ended."""
+    results = await on_each(backends, action)
+    for _, result in results:
+        if isinstance(result, BackendFailed):
+            raise as_problem(result) from result
+    return {backend.name: result for backend, result in results if not isinstance(result, BackendFailed)}
+
+
+def left(budget: Budget) -> float:
+    """Seconds for the next call when nothing else is to follow."""
+    return budget.share_s(1.0, 0.0)
+
+
+def outcomes(
+    results: Sequence[tuple[Backend, IndexReport | BackendFailed]]
+    | Sequence[tuple[Backend, DeleteReport | BackendFailed]],
+) -> tuple[ServiceOutcome, ...]:
+    """Each backend's part of a report."""
+    return tuple(
+        ServiceOutcome(backend=backend.name, status="failed", reason=f"{result.reason}: {result.detail}")
+        if isinstance(result, BackendFailed)
+        else ServiceOutcome(backend=backend.name, status="ok", report=result)
+        for backend, result in results
+    )

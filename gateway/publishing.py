@@ -1,0 +1,182 @@
+"""Which generation searches see: publishes a build, goes back to the one before, removes what is too old for that."""
+
+import asyncio
+import logging
+import time
+
+from gateway import backends as wire
+from gateway.backends import Backends
+from gateway.budget import Budget
+from gateway.downstream import Backend
+from gateway.failures import BackendFailed
+from gateway.fan_out import left, on_all
+from gateway.generations import Generations
+from gateway.history import History, name_of, number_of
+from services.chassis.deadlines import Deadline, current_deadline
+from services.chassis.errors import BuildConflict, BuildNeeded, Conflict, ProblemError, Superseded
+from services.contracts.collections import CollectionState, Published, PublishRequest, build_mark
+
+logger = logging.getLogger(__name__)
+# Between two looks for generations whose time is over, and what one look and its removals may take.
+RETIRING_S, RETIRING_MS = 10.0, 60_000
+
+
+class Publishing:
+    """Switches every storing backend to the same generation; every step may be repeated, so asking again goes on."""
+
+    def __init__(self, backends: Backends, generations: Generations, keep_previous_s: float) -> None:
+        """`keep_previous_s`: how long what was live before can be gone back to."""
+        self._backends = backends
+        self._generations = generations
+        self._keep_previous_s = keep_previous_s
+
+    async def publish(self, name: str, asked: PublishRequest) -> Published:
+        """Finishes everywhere, compares what the services hold, switches everywhere."""
+        budget = Budget.within(current_deadline())
+        await self._generations.require_all(left(budget))
+        history = await self._generations.known(name, left(budget))
+        return await self._switch(_to_publish(history, asked), asked.expected_documents, budget)
+
+    async def roll_back(self, name: str) -> Published:
+        """Publishes the generation that was live before."""
+        budget = Budget.within(current_deadline())
+        await self._generations.require_all(left(budget))
+        history = await self._generations.known(name, left(budget))
+        if history.previous is None:
+            raise Conflict(
+                f"There is no generation below {history.live or name} to go back to: what was live before is kept for "
+                f"{self._keep_previous_s:g} s after the next one is published (GATEWAY_KEEP_PREVIOUS_S)."
+            )
+        return await self._switch(history.previous, None, budget)
+
+    async def retire_for_ever(self) -> None:
+        """Removes, every few seconds, what has been below the live generation for longer than it is to be kept."""
+        while True:
+            await asyncio.sleep(min(RETIRING_S, max(1.0, self._keep_previous_s)))
+            for name in self._generations.names():
+                budget = Budget.within(Deadline.after_ms(RETIRING_MS))
+                try:
+                    await self._retire_expired(name, budget)
+                except ProblemError as problem:  # a backend is gone: it is looked at again the next time
+                    logger.debug("nothing retired", extra={"because": problem.detail})
+
+    async def _retire_expired(self, name: str, budget: Budget) -> None:
+        history = self._generations.history(name)
+        if not _expired(history, self._keep_previous_s):
+            return
+        # Looked at anew before anything is removed: another gateway may have gone back to it just now.
+        await self._generations.require_all(left(budget))
+        history = self._generations.history(name)
+        if history.live is not None and _expired(history, self._keep_previous_s):
+            await self._remove_below(number_of(history.live), history, budget)
+
+    async def _switch(self, generation: str, expected: int | None, budget: Budget) -> Published:
+        history = self._generations.history(name_of(generation))
+        build = history.build(generation)
+        finished = await on_all(
+            self._backends.storing, lambda backend: wire.finish(backend, generation, build, left(budget))
+        )
+        documents = _agreed(finished, expected)
+        await on_all(self._backends.storing, lambda backend: wire.publish(backend, generation, build, left(budget)))
+        await self._generations.refresh(left(budget))
+        history = self._generations.history(history.name)
+        if history.live != generation:
+            raise Conflict(
+                f"{generation} was published, and {history.live or 'no generation'} is live: somebody else published, "
+                "went back or removed the collection at the same time. Look at the collection, then publish again."
+            )
+        keep_from = history.previous if self._keep_previous_s > 0 else generation
+        if keep_from is not None:
+            await self._remove_below(number_of(keep_from), history, budget)
+            await self._generations.refresh(left(budget))
+        return Published(
+            collection=history.name,
+            generation=generation,
+            documents=documents,
+            vectors={backend: state.vectors for backend, state in finished.items() if state.vectors is not None},
+        )
+
+    async def _remove_below(self, number: int, history: History, budget: Budget) -> None:
+        async def remove(backend: Backend) -> None:
+            for state in history.by_backend[backend.name]:
+                if number_of(state.generation) >= number:
+                    continue
+                try:
+                    await wire.remove(backend, state.generation, state.build, left(budget), keep_published=True)
+                except BackendFailed as failure:
+                    # The switch is done and must not be called a failure for this; it is tried again in a while.
+                    logger.warning("old generation left behind", extra={"because": str(failure)})
+
+        await asyncio.gather(*(remove(backend) for backend in self._backends.storing))
+
+
+def _to_publish(history: History, asked: PublishRequest) -> str:
+    """The generation that a request means. Raises a Conflict that says what to send instead."""
+    generation = _meant(history, asked)
+    live = history.live
+    if live is not None and number_of(generation) < number_of(live):
+        raise Superseded(
+            f"{generation} is older than {live}, which is live. PUT the collection again to build a newer one; "
+            f"POST /v1/collections/{history.name}/rollback goes back to what was live before."
+        )
+    return generation
+
+
+def _meant(history: History, asked: PublishRequest) -> str:
+    if asked.build is not None:
+        own = history.of_build(build_mark(asked.build))
+        if own is None or asked.generation not in (None, own):
+            wrong = "No generation" if asked.generation is None else f"Not {asked.generation}"
+            raise BuildConflict(
+                f"{wrong} of collection '{history.name}' belongs to this build. PUT /v1/collections/{history.name} "
+                "with the same `build` begins one; its documents and its publish name it too."
+            )
+        return own
+    if asked.generation is not None:
+        if asked.generation not in history.generations:
+            raise Conflict(f"There is no {asked.generation}; there are: {', '.join(history.generations)}.")
+        if asked.generation not in history.builds:
+            return asked.generation
+    elif history.live is not None:
+        return history.live
+    raise BuildNeeded(needed(history))
+
+
+def needed(history: History) -> str:
+    """What to send when only a build would take the request."""
+    return (
+        f"Only unpublished generations are there ({', '.join(history.builds)}), and each belongs to who began it: send "
+        f"the `build` that PUT /v1/collections/{history.name} was given or answered with. Lost it? PUT again with "
+        "another begins a new generation."
+    )
+
+
+def _agreed(finished: dict[str, CollectionState], expected: int | None) -> int:
+    """The number of documents that all services hold, the same ones. Raises Conflict when they do not, or none."""
+    counts = {backend: state.documents for backend, state in finished.items()}
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{backend} {count}" for backend, count in counts.items())
+        raise Conflict(f"The services hold different numbers of documents: {said}. Send the documents again.")
+    if len({state.digest for state in finished.values()}) > 1:
+        said = ", ".join(f"{backend} {(state.digest or 'none')[:12]}" for backend, state in finished.items())
+        raise Conflict(
+            f"The services hold different contents under the same ids (digests: {said}). Send the documents again, and "
+            "publish when no write is under way."
+        )
+    documents = next(iter(counts.values()))
+    if expected is not None and documents != expected:
+        raise Conflict(
+            f"The services hold {documents} documents, and {expected} were expected. Send what is missing, or begin a "
+            "new generation if there are too many; then publish again."
+        )
+    if documents == 0:
+        raise Conflict("There are no documents in it: send some, then publish. DELETE removes a collection.")
+    return documents
+
+
+def _expired(history: History, keep_s: float) -> bool:
+    """Whether something below the live generation has been kept for long enough."""
+    live, since = history.live, history.live_since()
+    if live is None or since is None or time.time() - since < keep_s:
+        return False
+    return any(number_of(one) < number_of(live) for one in history.generations)

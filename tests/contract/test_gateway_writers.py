@@ -1,0 +1,394 @@
+"""Several writers at one collection, over real services: nothing acknowledged is lost, nobody is locked out."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.real_stack import RealStack, numbered, real_stack
+
+
+@pytest.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
+    async with real_stack(tmp_path) as stack:
+        yield stack
+
+
+@pytest.fixture
+async def loaded(stack: RealStack) -> RealStack:
+    """40 documents, live."""
+    assert (await stack.begin(build="first")).status_code == 200
+    assert (await stack.send(numbered(40), build="first")).json()["complete"]
+    assert (await stack.post("/publish", build="first", expected_documents=40)).status_code == 200
+    return stack
+
+
+async def found(stack: RealStack, query: str) -> list[str]:
+    answer = await stack.post("/search", query=query, pipeline="bm25")
+    return [hit["id"] for hit in answer.json()["hits"]]
+
+
+# Two writers
+
+
+async def test_a_second_writer_neither_joins_nor_publishes_a_rebuild_that_is_under_way(loaded: RealStack) -> None:
+    rebuild = (await loaded.begin(new_generation=True)).json()
+    assert (await loaded.send(numbered(5, "new"), build=rebuild["build"])).json()["collection"] == "c@2"
+    second = (await loaded.begin()).json()
+    assert (second["generation"], second["created"], second["build"]) == ("c@1", False, None)
+    assert (await loaded.send([{"id": "x", "text": "one more"}])).json()["collection"] == "c@1"
+    assert (await loaded.post("/publish")).json()["generation"] == "c@1"
+    assert await loaded.live() == {"lexical": 41, "dense": 41}
+    # What was written to the live one meanwhile is in the rebuild too, which is published by who began it.
+    assert (await loaded.send(numbered(40, "new"), build=rebuild["build"])).json()["complete"]
+    published = await loaded.post("/publish", build=rebuild["build"], expected_documents=41)
+    assert (published.json()["generation"], published.json()["documents"]) == ("c@2", 41)
+    assert await found(loaded, "one more") == ["x"]
+
+
+async def test_a_writer_with_another_declaration_begins_a_generation_of_its_own(loaded: RealStack) -> None:
+    first = (await loaded.begin(presets=["anserini-flat"])).json()
+    second = (await loaded.begin(presets=["anserini-flat"])).json()
+    assert (first["generation"], second["generation"]) == ("c@2", "c@3")
+    assert first["build"] != second["build"]
+    assert (await loaded.send(numbered(3), build=first["build"])).json()["collection"] == "c@2"
+    assert (await loaded.post("/publish", build=first["build"])).json()["documents"] == 3
+    assert (await loaded.send(numbered(2), build=second["build"])).json()["collection"] == "c@3"
+    assert (await loaded.post("/publish", build=second["build"])).json()["documents"] == 2
+
+
+async def test_a_killed_loader_goes_on_with_its_own_build(loaded: RealStack) -> None:
+    for created in (True, False):
+        begun = (await loaded.begin(new_generation=True, build="nightly")).json()
+        assert (begun["generation"], begun["created"], begun["build"]) == ("c@2", created, "nightly")
+        assert (await loaded.send(numbered(10, "new"), build="nightly")).json()["complete"]
+    assert (await loaded.post("/publish", build="nightly")).json()["documents"] == 10
+    again = (await loaded.begin(build="nightly")).json()
+    assert (again["generation"], again["created"]) == ("c@2", False)
+    assert (await loaded.begin(build="nightly", new_generation=True)).json()["generation"] == "c@3"
+
+
+async def test_another_declaration_under_the_same_build_begins_another_generation(loaded: RealStack) -> None:
+    await loaded.begin(presets=["anserini-flat"], build="mine")
+    other = (await loaded.begin(metadata={"year": "number"}, build="mine")).json()
+    assert (other["generation"], other["created"]) == ("c@3", True)
+    assert (await loaded.send(numbered(2), build="mine")).json()["collection"] == "c@3"
+
+
+async def test_writers_of_one_build_and_of_others_may_begin_at_the_same_moment(stack: RealStack) -> None:
+    answers = await asyncio.gather(*(stack.begin(build=f"b{number % 3}") for number in range(9)))
+    assert {answer.status_code for answer in answers} == {200}
+    begun = {(answer.json()["build"], answer.json()["generation"]) for answer in answers}
+    assert len(begun) == len({build for build, _ in begun}) == 3
+    lexical, dense = await stack.states("lexical"), await stack.states("dense")
+    assert {one: state["build"] for one, state in lexical.items()} == {
+        one: state["build"] for one, state in dense.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/documents", {"documents": [{"id": "x"}]}), ("/documents/delete", {"ids": ["x"]}), ("/publish", {})],
+)
+async def test_without_a_live_generation_a_write_says_what_to_send(
+    stack: RealStack, path: str, body: dict[str, object]
+) -> None:
+    await stack.begin(build="mine")
+    refused = await stack.post(path, **body)
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:problem:build-token-needed")
+    assert "send the `build` that PUT /v1/collections/c" in refused.json()["detail"]
+    wrong = await stack.post(path, **body, build="yours")
+    assert (wrong.status_code, wrong.json()["type"]) == (409, "urn:problem:build-conflict")
+    assert "PUT /v1/collections/c with the same `build` begins one" in wrong.json()["detail"]
+
+
+async def test_a_build_that_another_one_overtook_is_told_to_begin_again(loaded: RealStack) -> None:
+    await loaded.begin(new_generation=True, build="slow")
+    await loaded.begin(new_generation=True, build="quick")
+    await loaded.send(numbered(3), build="quick")
+    assert (await loaded.post("/publish", build="quick")).json()["generation"] == "c@3"
+    for path, body in (("/documents", {"documents": [{"id": "x"}]}), ("/publish", {})):
+        late = await loaded.post(path, **body, build="slow")
+        assert (late.status_code, late.json()["type"]) == (409, "urn:problem:superseded")
+        assert "c@2" in late.json()["detail"]
+    assert (await loaded.begin(build="slow")).json()["generation"] == "c@4"
+
+
+# What is published
+
+
+async def test_an_empty_collection_is_not_published(stack: RealStack) -> None:
+    await stack.begin(build="mine")
+    refused = await stack.post("/publish", build="mine")
+    assert refused.status_code == 409
+    assert "no documents" in refused.json()["detail"]
+    assert (await stack.client.get("/v1/collections/c")).json()["live"] is None
+
+
+async def test_another_number_of_documents_than_expected_is_not_published(stack: RealStack) -> None:
+    await stack.begin(build="mine")
+    await stack.send(numbered(5), build="mine")
+    refused = await stack.post("/publish", build="mine", expected_documents=6)
+    assert refused.status_code == 409
+    assert "hold 5 documents, and 6 were expected" in refused.json()["detail"]
+
+
+async def test_equal_counts_of_different_contents_are_not_published(stack: RealStack) -> None:
+    await stack.begin(build="mine")
+    await stack.send(numbered(5), build="mine")
+    # Past the gateway, as a service that came back with older files would have it.
+    await stack.dense.post("/v1/collections/c@1/documents", json={"documents": numbered(1, "another")})
+    refused = await stack.post("/publish", build="mine")
+    assert refused.status_code == 409
+    assert "different contents under the same ids" in refused.json()["detail"]
+    assert "lexical" in refused.json()["detail"]
+    assert (await stack.send(numbered(5), build="mine")).json()["complete"]
+    assert (await stack.post("/publish", build="mine")).status_code == 200
+
+
+# Going back
+
+
+async def test_what_was_live_before_can_be_gone_back_to_and_forth(loaded: RealStack) -> None:
+    await loaded.begin(new_generation=True, build="next")
+    await loaded.send(numbered(3, "new"), build="next")
+    await loaded.post("/publish", build="next")
+    view = (await loaded.client.get("/v1/collections/c")).json()
+    assert (view["live"], view["previous"], view["building"]) == ("c@2", "c@1", None)
+    back = await loaded.client.post("/v1/collections/c/rollback")
+    assert (back.json()["generation"], back.json()["documents"]) == ("c@1", 40)
+    assert (await found(loaded, "word 7"))[0] == "d07"
+    # c@2 is no build: what is written now goes to what is live alone, and nothing waits for it.
+    assert (await loaded.send([{"id": "x", "text": "after going back"}])).json()["collection"] == "c@1"
+    assert [one["documents"] for one in (await loaded.states("lexical")).values()] == [41, 3]
+    assert (await loaded.post("/publish", generation="c@2")).json()["documents"] == 3
+    assert (await loaded.client.get("/v1/collections/c")).json()["live"] == "c@2"
+
+
+async def test_without_an_earlier_generation_there_is_nothing_to_go_back_to(loaded: RealStack) -> None:
+    refused = await loaded.client.post("/v1/collections/c/rollback")
+    assert refused.status_code == 409
+    assert "GATEWAY_KEEP_PREVIOUS_S" in refused.json()["detail"]
+
+
+async def test_only_the_one_before_is_kept_and_only_for_its_time(tmp_path: Path) -> None:
+    async with real_stack(tmp_path, keep_previous_s=3.0, refresh_s=0.2) as stack:
+        for number in range(1, 4):
+            await stack.begin(new_generation=True, build=f"b{number}")
+            await stack.send(numbered(number), build=f"b{number}")
+            await stack.post("/publish", build=f"b{number}")
+        assert list(await stack.states("lexical")) == list(await stack.states("dense")) == ["c@2", "c@3"]
+        for _ in range(150):
+            await asyncio.sleep(0.2)
+            if list(await stack.states("lexical")) == list(await stack.states("dense")) == ["c@3"]:
+                break
+        else:
+            raise AssertionError("the generation before is still there")
+        assert (await stack.client.get("/v1/collections/c")).json()["live"] == "c@3"
+
+
+async def test_keeping_for_no_time_removes_at_once(tmp_path: Path) -> None:
+    async with real_stack(tmp_path, keep_previous_s=0) as stack:
+        for number in (1, 2):
+            await stack.begin(new_generation=True, build=f"b{number}")
+            await stack.send(numbered(3), build=f"b{number}")
+            await stack.post("/publish", build=f"b{number}")
+        assert list(await stack.states("lexical")) == list(await stack.states("dense")) == ["c@2"]
+
+
+# The order of writes
+
+
+async def test_a_batch_that_a_newer_one_overtook_is_told_and_both_services_hold_the_newer(loaded: RealStack) -> None:
+    way = loaded.ways["dense"]
+    way.hold = (b"older", asyncio.Event())
+    older = asyncio.create_task(loaded.send(numbered(40, "older")))
+    await asyncio.sleep(0.2)
+    newer = (await loaded.send(numbered(40, "newer"))).json()
+    way.hold[1].set()
+    late = (await older).json()
+    assert (newer["complete"], late["complete"]) == (True, False)
+    (dense,) = [one["report"] for one in late["services"] if one["backend"] == "dense"]
+    assert len(dense["errors"]) == 40
+    assert all(error["retryable"] and "A newer write of this id" in error["reason"] for error in dense["errors"])
+    digests = await loaded.digests("c@1")
+    assert digests["lexical"] == digests["dense"]
+    assert (await loaded.texts(["d07"])) == {"d07": "newer 7"}
+    assert (await loaded.send(numbered(40, "older"))).json()["complete"]
+    assert (await loaded.post("/publish")).status_code == 200
+    assert (await loaded.texts(["d07"])) == {"d07": "older 7"}
+
+
+async def test_a_document_that_was_deleted_meanwhile_does_not_come_back(loaded: RealStack) -> None:
+    way = loaded.ways["dense"]
+    way.hold = (b"older", asyncio.Event())
+    older = asyncio.create_task(loaded.send(numbered(2, "older")))
+    await asyncio.sleep(0.2)
+    assert (await loaded.post("/documents/delete", ids=["d00"])).json()["complete"]
+    way.hold[1].set()
+    assert not (await older).json()["complete"]
+    digests = await loaded.digests("c@1")
+    assert digests["lexical"] == digests["dense"]
+    assert "d00" not in await loaded.texts(["d00", "d01"])
+
+
+async def test_an_unchanged_document_counts_as_written(loaded: RealStack) -> None:
+    way = loaded.ways["dense"]
+    way.hold = (b"older", asyncio.Event())
+    older = asyncio.create_task(loaded.send(numbered(1, "older")))
+    await asyncio.sleep(0.2)
+    await loaded.send(numbered(1))
+    way.hold[1].set()
+    assert not (await older).json()["complete"]
+    assert (await loaded.texts(["d00"])) == {"d00": "word 0"}
+    digests = await loaded.digests("c@1")
+    assert digests["lexical"] == digests["dense"]
+
+
+async def test_a_gateway_whose_clock_is_behind_catches_up_with_one_refusal(loaded: RealStack) -> None:
+    ahead = 2**61
+    for client in (loaded.lexical, loaded.dense):
+        await client.post(
+            "/v1/collections/c@1/documents", params={"version": ahead}, json={"documents": numbered(1, "ahead")}
+        )
+    assert not (await loaded.send(numbered(1, "behind"))).json()["complete"]
+    assert (await loaded.send(numbered(1, "behind"))).json()["complete"]
+    assert (await loaded.texts(["d00"])) == {"d00": "behind 0"}
+
+
+# Live writes during a rebuild
+
+
+async def test_what_is_written_and_deleted_while_a_rebuild_is_under_way_survives_its_publishing(
+    loaded: RealStack,
+) -> None:
+    await loaded.begin(new_generation=True, build="next")
+    await loaded.send(numbered(40), build="next")
+    assert (await loaded.send([{"id": "x", "text": "written meanwhile"}])).json()["complete"]
+    assert (await loaded.post("/documents/delete", ids=["d00"])).json()["complete"]
+    assert await found(loaded, "written meanwhile") == ["x"]
+    assert (await loaded.post("/publish", build="next")).json()["documents"] == 40
+    assert await found(loaded, "written meanwhile") == ["x"]
+    assert "d00" not in await loaded.texts(["d00", "d01"])
+
+
+async def test_a_write_on_its_way_when_a_rebuild_begins_is_in_the_rebuild(loaded: RealStack) -> None:
+    way = loaded.ways["lexical"]
+    way.hold = (b"meanwhile", asyncio.Event())
+    writing = asyncio.create_task(loaded.send([{"id": "x", "text": "written meanwhile"}]))
+    await asyncio.sleep(0.2)
+    await loaded.begin(new_generation=True, build="next")
+    await loaded.send(numbered(40), build="next")
+    way.hold[1].set()
+    assert (await writing).json()["complete"]
+    assert (await loaded.post("/publish", build="next")).json()["documents"] == 41
+    assert await found(loaded, "written meanwhile") == ["x"]
+
+
+async def test_an_abandoned_build_locks_nobody_out(loaded: RealStack) -> None:
+    await loaded.begin(metadata={"year": "number"}, build="abandoned")
+    await loaded.dense.delete("/v1/collections/c@2")
+    assert (await loaded.send([{"id": "x", "text": "one more"}])).json()["complete"]
+    assert (await loaded.post("/publish")).json()["documents"] == 41
+    mine = (await loaded.begin(new_generation=True)).json()
+    await loaded.send(numbered(2), build=mine["build"])
+    assert (await loaded.post("/publish", build=mine["build"])).json()["generation"] == "c@3"
+
+
+async def test_a_document_that_a_build_cannot_take_is_named_with_the_build(loaded: RealStack) -> None:
+    await loaded.begin(metadata={"year": "number"}, build="stricter")
+    report = (await loaded.send([{"id": "x", "metadata": {"year": "long ago"}}])).json()
+    assert not report["complete"]
+    assert "In c@2, which is being built: year" in report["services"][0]["report"]["errors"][0]["reason"]
+
+
+# All at once
+
+
+async def writer(stack: RealStack, rng: random.Random, number: int, acknowledged: dict[str, str]) -> None:
+    """Rebuilds from what was acknowledged by then, writes and publishes in a random order; notes what is acknowledged.
+
+    What lies in the live generation has ids of its own: a rebuild from older texts may take their place rightly.
+    """
+    build: str | None = None
+    for step in range(8):
+        await asyncio.sleep(rng.uniform(0.0, 0.03))
+        match rng.choice(["begin", "write", "live", "live", "publish"]):
+            case "begin":
+                answer = await stack.begin(new_generation=True)
+                build = answer.json()["build"] if answer.status_code == 200 else None
+                held = [{"id": one, "text": text} for one, text in acknowledged.items()]
+                if build and held:
+                    sent = await stack.send(held, build=build)
+                    build = build if sent.status_code == 200 and sent.json()["complete"] else None
+            case "write" if build:
+                await stack.send(numbered(rng.randint(1, 20), f"w{number}s{step}"), build=build)
+            case "publish" if build:
+                await stack.post("/publish", build=build)
+            case _:
+                mine, text = f"own{number}-{step}", f"kept {number} {step}"
+                report = await stack.send([{"id": mine, "text": text}])
+                if report.status_code == 200 and report.json()["complete"]:
+                    acknowledged[mine] = text
+
+
+async def whole(stack: RealStack) -> None:
+    """Every published generation is held by both services, with the same documents and at least one."""
+    lexical, dense = await stack.states("lexical"), await stack.states("dense")
+    live = (await stack.client.get("/v1/collections")).json()["collections"]
+    for view in live:
+        if view["live"] is None:
+            continue
+        assert view["live"] in lexical, (lexical, dense)
+        assert view["live"] in dense, (lexical, dense)
+        assert lexical[view["live"]]["documents"] == dense[view["live"]]["documents"] > 0, (lexical, dense)
+        digests = await stack.digests(view["live"])
+        assert digests["lexical"] == digests["dense"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_writers_who_rebuild_and_publish_at_once_lose_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    async with real_stack(tmp_path) as stack:
+        await stack.begin(build="first")
+        await stack.send(numbered(40), build="first")
+        await stack.post("/publish", build="first")
+        acknowledged: dict[str, str] = {}
+        await asyncio.gather(*(writer(stack, random.Random(rng.random()), n, acknowledged) for n in range(4)))
+        # A batch that came through in one service only says so (`complete` is false) and is sent again.
+        assert (await stack.send(numbered(20, "last"))).json()["complete"]
+        await whole(stack)
+        assert acknowledged
+        assert await stack.texts(list(acknowledged)) == acknowledged
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_publish_ingest_put_and_delete_at_once_leave_both_services_with_the_same(
+    tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    async with real_stack(tmp_path) as stack:
+        await stack.begin(build="first")
+        await stack.send(numbered(40), build="first")
+        await stack.post("/publish", build="first")
+
+        async def one(kind: str) -> int:
+            await asyncio.sleep(rng.uniform(0.0, 0.25))
+            build = rng.choice(["first", "second", "third"])
+            match kind:
+                case "put":
+                    answer = await stack.begin(build=build, new_generation=rng.random() < 0.5)
+                case "documents":
+                    answer = await stack.send(numbered(40), build=build)
+                case "publish":
+                    answer = await stack.post("/publish", build=build)
+                case _:
+                    answer = await stack.client.delete("/v1/collections/c")
+            return answer.status_code
+
+        kinds = rng.choices(["put", "documents", "publish", "delete"], [2, 3, 3, 1], k=24)
+        statuses = await asyncio.gather(*(one(kind) for kind in kinds))
+        assert set(statuses) <= {200, 204, 404, 409}
+        await whole(stack)
