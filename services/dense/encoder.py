@@ -19,7 +19,8 @@ class Encoder(Protocol):
 
     A vector depends on its text alone, not on the texts beside it or on what else is being encoded; a text may be
     empty. Queries never wait for passages that wait. When the deadline passes, or the caller is cancelled, the work
-    that has not begun is dropped (DeadlineExceeded); when too much is waiting, nothing begins (Overloaded).
+    that has not begun is dropped (DeadlineExceeded); when too much is waiting, nothing begins (Overloaded). The event
+    loop goes on meanwhile, however long the texts are.
     """
 
     @property

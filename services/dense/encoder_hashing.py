@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 
@@ -37,15 +37,12 @@ class HashingEncoder:
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
         """Each passage's words."""
         _in_time(deadline)
-        vectors = []
-        for text in texts:
-            vectors.append(_vector(text))
-            await asyncio.sleep(0)  # 256 long texts take seconds: others have their turn
+        vectors = await asyncio.to_thread(lambda: [_vector(text) for text in texts])
         return np.array(vectors, dtype=np.float32).reshape(-1, DIMENSION)
 
     async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
         """The words of each text."""
-        return tuple(len(_WORD.findall(text)) for text in texts)
+        return await asyncio.to_thread(lambda: tuple(sum(1 for _ in _WORD.finditer(text)) for text in texts))
 
     async def close(self) -> None:
         """Owns nothing."""
@@ -56,10 +53,15 @@ def _in_time(deadline: Deadline) -> None:
         raise DeadlineExceeded("The deadline passed before encoding began; send a larger X-Deadline-Ms.")
 
 
+def _words(text: str) -> Iterator[str]:
+    """The words one by one: a list of all of 8 MB takes 0.4 s during which no other thread runs."""
+    return (found[0] for found in _WORD.finditer(text.lower()))
+
+
 def _vector(text: str) -> Vector:
     vector = np.zeros(DIMENSION, dtype=np.float32)
-    for word in islice(_WORD.finditer(text.lower()), HashingEncoder.max_tokens):
-        bucket, sign = blake2b(word.group().encode(), digest_size=2).digest()
+    for word in islice(_words(text), HashingEncoder.max_tokens):
+        bucket, sign = blake2b(word.encode(), digest_size=2).digest()
         vector[bucket] += 1.0 if sign & 1 else -1.0
     length = np.linalg.norm(vector)
     return vector / length if length else vector

@@ -12,7 +12,7 @@ class Scorer(Protocol):
     The scores come in the order of the passages, are finite, and do not depend on the other passages, on their
     order, or on what else is being scored at the time. A passage may be empty. When the deadline passes, or the
     caller is cancelled, the work that has not begun is dropped (DeadlineExceeded); when too much is waiting, nothing
-    begins (Overloaded).
+    begins (Overloaded). The event loop goes on meanwhile, however long the passages are.
     """
 
     @property

@@ -11,11 +11,9 @@ from services.chassis.errors import DeadlineExceeded
 _WORD = re.compile(r"\w+")
 
 
-MOST_WORDS = 8_192
-
-
-def _first_words(text: str) -> Iterator[str]:
-    return (found.group() for found in islice(_WORD.finditer(text.lower()), MOST_WORDS))
+def _words(text: str) -> Iterator[str]:
+    """The words one by one: a list of all of 8 MB takes 0.4 s during which no other thread runs."""
+    return (found[0] for found in _WORD.finditer(text.lower()))
 
 
 class OverlapScorer:
@@ -24,18 +22,19 @@ class OverlapScorer:
     model = "overlap@000000000000"
     weight = 0.5
     bounded = True
-    max_tokens = MOST_WORDS
+    max_tokens = 8_192
 
     async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
         """|words of both| / |words of the query|, 0 to 1."""
         if not deadline.remaining_ms:
             raise DeadlineExceeded("The deadline passed before scoring began; send a larger X-Deadline-Ms.")
-        asked = frozenset(_first_words(query))
-        scores = []
-        for passage in passages:
-            scores.append(len(asked.intersection(_first_words(passage))) / max(1, len(asked)))
-            await asyncio.sleep(0)  # a thousand long passages take a second: others have their turn
-        return tuple(scores)
+        asked = frozenset(_words(query))
+
+        def scored() -> tuple[float, ...]:
+            read = (islice(_words(passage), self.max_tokens) for passage in passages)
+            return tuple(len(asked.intersection(words)) / max(1, len(asked)) for words in read)
+
+        return await asyncio.to_thread(scored)
 
     async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
         """All scores, or none when the deadline has passed: counting words takes no time worth dividing."""
@@ -45,12 +44,12 @@ class OverlapScorer:
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Words of the query and of each passage."""
-        asked = len(_WORD.findall(query))
-        counts = []
-        for passage in passages:
-            counts.append(asked + len(_WORD.findall(passage)))
-            await asyncio.sleep(0)
-        return tuple(counts)
+
+        def counted() -> tuple[int, ...]:
+            asked, *read = (sum(1 for _ in _WORD.finditer(text)) for text in (query, *passages))
+            return tuple(asked + count for count in read)
+
+        return await asyncio.to_thread(counted)
 
     async def close(self) -> None:
         """Owns nothing."""

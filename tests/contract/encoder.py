@@ -9,7 +9,7 @@ import pytest
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.dense.encoder import Encoder
-from tests.contract.passages import PASSAGES, QUERY, soon
+from tests.contract.passages import LONG, PASSAGES, QUERY, a_turning_loop, soon
 
 
 class EncoderSuite:
@@ -41,6 +41,12 @@ class EncoderSuite:
         lengths = await encoder.lengths(PASSAGES, "passage", soon())
         assert lengths[3] >= 400 > lengths[0] > lengths[1] > lengths[2] >= 0
         assert encoder.max_tokens > 0
+
+    async def test_the_loop_turns_while_eight_megabytes_are_encoded_and_measured(self, encoder: Encoder) -> None:
+        async with a_turning_loop():
+            assert len(await encoder.encode_passages(LONG, soon())) == len(LONG)
+        async with a_turning_loop():
+            assert min(await encoder.lengths(LONG, "passage", soon())) > 300_000
 
     async def test_a_passed_deadline_ends_the_work(self, encoder: Encoder) -> None:
         with pytest.raises(DeadlineExceeded):

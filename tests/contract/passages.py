@@ -1,5 +1,10 @@
 """A query and passages that every model must cope with: fitting, foreign, empty, too long, not English."""
 
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from services.chassis.deadlines import Deadline
 
 QUERY = "how to true a bent wheel"
@@ -10,6 +15,33 @@ PASSAGES = (
     "wheel " * 400,
     "Räder zentrieren 🚲 — ein Rad, das eiert.",
 )
+
+
+# As much as a request may carry, in few passages: the less is computed, the more a loop that stands stands out.
+LONG = ("wheel spoke rim " * 120_000,) * 4
+MOST_STILL_S = 0.25
+
+
+@asynccontextmanager
+async def a_turning_loop() -> AsyncIterator[None]:
+    """Fails when nothing else of this loop could run for MOST_STILL_S during the block."""
+    longest_s = 0.0
+
+    async def ticking() -> None:
+        nonlocal longest_s
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.005)
+            longest_s = max(longest_s, time.monotonic() - before)
+
+    ticker = asyncio.create_task(ticking())
+    await asyncio.sleep(0)
+    try:
+        yield
+        await asyncio.sleep(0.01)
+    finally:
+        ticker.cancel()
+    assert longest_s < MOST_STILL_S, f"the loop stood for {longest_s:.2f} s"
 
 
 def soon() -> Deadline:
