@@ -70,8 +70,10 @@ async def test_another_refusal_of_the_only_retriever_is_no_reason_to_wait_either
 
 
 async def test_loading_it_again_as_told_makes_every_answer_whole(stack: Stack) -> None:
-    assert (await stack.client.put(DEMO, json=DECLARATION)).json()["generation"] == "demo@2"
-    assert (await stack.client.post(f"{DEMO}/documents", json={"documents": DOCUMENTS})).json()["complete"]
-    assert (await stack.client.post(f"{DEMO}/publish")).is_success
+    begun = (await stack.client.put(DEMO, json=DECLARATION)).json()
+    assert begun["generation"] == "demo@2"
+    build = {"build": begun["build"]}
+    assert (await stack.client.post(f"{DEMO}/documents", json={"documents": DOCUMENTS, **build})).json()["complete"]
+    assert (await stack.client.post(f"{DEMO}/publish", json=build)).is_success
     body = (await stack.search("fruit", "hybrid-rerank")).json()
     assert (body["collection"], body["degraded"]) == ("demo@2", [])
