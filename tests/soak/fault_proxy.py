@@ -29,7 +29,7 @@ Toxic = Literal[
     "full",
 ]
 LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
-WRITING = re.compile(rb"(PUT|DELETE) |POST [^ ]*/(documents|documents/delete|finish|publish) ")
+WRITING = re.compile(rb"(PUT|DELETE) |POST [^ ?]*/(documents|documents/delete|finish|publish)[ ?]")
 LATENCY_S = 0.4
 JITTER_S = 0.3
 

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import os
 import random
 import signal
 import time
@@ -15,7 +16,7 @@ from tests.processes import ROOT, Process, gateway
 from tests.soak import fault_proxy, wire
 from tests.soak.fault_proxy import FaultProxy, Toxic
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import WORDS, Loaded, load, loaded
+from tests.soak.stack import DISK_MIB, WORDS, Loaded, load, loaded
 
 DEADLINE_MS = 2_000
 LATE_S = 0.05
@@ -38,8 +39,9 @@ WIRE: dict[str, Toxic] = {
 # The process itself.
 PROCESS = ("hung", "killed", "restarted")
 # What a service says that cannot write: it reads as before, and nothing may be degraded.
-STORE: dict[str, Toxic] = {"read-only": "read_only", "full": "full"}
+STORE: dict[str, Toxic | None] = {"read-only": "read_only", "full": "full", "full disk": None}
 STORING = ("lexical", "dense")
+DISK = ("full disk", "start on a full disk")  # for real, on a small disk of its own
 SAYS = (
     f"{CALLERS} callers ask `hybrid-rerank` without pause with a deadline of {DEADLINE_MS} ms while the fault lasts "
     f"({FAULT_S:.0f} s). *Late*: the slowest answer after its deadline. *Unflagged*: answers of status 200 that list "
@@ -165,6 +167,12 @@ class Asked:
             await asyncio.sleep(0.05)
         return Cell(fault, backend, tuple(answers), back_s, unsaid)
 
+    async def _anew(self, backend: str) -> None:
+        process = self.stack.processes[backend]
+        process.kill()
+        process.start(self.stack.log(backend))
+        await process.ready()
+
     async def _broken(self, fault: str, backend: str) -> None:
         process = self.stack.processes[backend]
         match fault:
@@ -175,6 +183,11 @@ class Asked:
             case "restarted":
                 process.kill()
                 process.start(self.stack.log(backend))
+            case "full disk":
+                fill(self.stack.directory / backend)
+            case "start on a full disk":
+                fill(self.stack.directory / backend)
+                await self._anew(backend)
             case _:
                 await self.proxies[backend].put({**WIRE, **STORE}[fault])
 
@@ -188,13 +201,34 @@ class Asked:
                 await process.ready()
             case "restarted":
                 await process.ready()
+            case "full disk":
+                (self.stack.directory / backend / BALLAST).unlink()
+            case "start on a full disk":
+                (self.stack.directory / backend / BALLAST).unlink()
+                await self._anew(backend)
             case _:
                 await self.proxies[backend].put(None)
 
 
+BALLAST = "ballast"
+
+
+def fill(directory: Path) -> None:
+    """Takes all the room of a disk."""
+    with (directory / BALLAST).open("wb") as ballast:
+        room = os.statvfs(directory)
+        os.posix_fallocate(ballast.fileno(), 0, room.f_bavail * room.f_frsize)
+
+
+def may_fill(directory: Path) -> bool:
+    """Whether a directory is a small disk of its own."""
+    room = os.statvfs(directory)
+    return room.f_blocks * room.f_frsize <= DISK_MIB * 2**20
+
+
 @asynccontextmanager
 async def _asked(seed: int, root: Path) -> AsyncIterator[Asked]:
-    async with loaded(seed, root) as stack:
+    async with loaded(seed, root, small_disks=True) as stack:
         proxies = {name: await fault_proxy.opened(stack.port(name)) for name in BACKENDS}
         proxied = gateway({name: one.url for name, one in proxies.items()}, root)
         stack.processes["proxied gateway"] = proxied  # ended with the others
@@ -215,7 +249,7 @@ async def _asked(seed: int, root: Path) -> AsyncIterator[Asked]:
 
 MATRIX = (
     *((fault, backend) for fault in (*WIRE, *PROCESS) for backend in BACKENDS),
-    *((fault, backend) for fault in STORE for backend in STORING),
+    *((fault, backend) for fault in (*STORE, DISK[1]) for backend in STORING),
 )
 
 
@@ -224,7 +258,11 @@ async def run(seed: int, size: int = len(MATRIX), root: Path = ROOT) -> Outcome:
     cells = list(MATRIX)
     random.Random(seed).shuffle(cells)
     async with _asked(seed, root) as asked:
-        done = [await asked.cell(fault, backend, FAULT_S if size > 9 else 1.5) for fault, backend in cells[:size]]
+        done = []
+        for fault, backend in cells[:size]:
+            # Without the right to mount a small disk there is none that may be filled.
+            if fault not in DISK or may_fill(asked.stack.directory / backend):
+                done.append(await asked.cell(fault, backend, FAULT_S if size > 9 else 1.5))
     return _outcome(seed, sorted(done, key=lambda cell: MATRIX.index((cell.fault, cell.backend))))
 
 

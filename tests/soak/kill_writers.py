@@ -141,15 +141,17 @@ class Rebuilder:
             batch = [document(rebuilt(number), version) for number in range(start, start + 5)]
             if not await self._sent({**token, "documents": batch}):
                 return  # another build took its place
-        published = await self.caller.ask(
-            "POST", "/publish", {**token, "expected_documents": REBUILT_IDS} if token else None
-        )
-        self.acknowledged += published is not None and published.status == 200
+        asked = {**token, "expected_documents": REBUILT_IDS} if token else None
+        self.acknowledged += await self._through("/publish", asked, b'"generation"')
 
     async def _sent(self, body: object) -> bool:
+        return await self._through("/documents", body, b'"complete":true')
+
+    async def _through(self, path: str, body: object, sign: bytes) -> bool:
+        """Asks until the answer has the sign of success; False where another build took the place of this one."""
         for _ in range(100):
-            answer = await self.caller.ask("POST", "/documents", body)
-            if answer is not None and answer.status == 200 and b'"complete":true' in answer.body:
+            answer = await self.caller.ask("POST", path, body)
+            if answer is not None and answer.status == 200 and sign in answer.body:
                 return True
             if answer is not None and answer.status in (404, 409):
                 return False

@@ -47,7 +47,7 @@ SAYS = (
     "publish it, like somebody who knows nothing of a build. The loader (`python -m evaluator ingest`, every other "
     f"time `--rebuild`) loads {CORPUS} documents with new texts over and over. After every {CALM_AFTER} kills of each "
     "everything rests and both services are compared with what was acknowledged: texts by `documents/get`, vectors by "
-    "an exact search for the passage, which scores 1 only where its vector is that text's."
+    "an exact search for the passage, which scores 1 only where its vector is that text's, everything by the digests."
 )
 
 
@@ -159,7 +159,18 @@ class Kills:
             last = [one.version for one in self.ledger.writes.get(identity, ())][-4:]
             what = f"lexical {held}, dense {vector}, may be {sorted(versions)}, written {last}"
             self.broken.append(f"{at}: {live} {identity}: {what}")
+        digests = [await self._digest(one, live) for one in STORING]
+        if not lost and not differing and digests[0] != digests[1]:
+            differing += 1
+            self.broken.append(f"{at}: {live}: digests {digests}")
         return lost, differing
+
+    async def _digest(self, family: str, live: str) -> str | None:
+        """The service's digest over the ids and contents of a generation; None of a release that has none."""
+        answer = await wire.ask(self.stack.port(family), "POST", f"/v1/collections/{live}/finish")
+        assert answer.status == 200, answer.body
+        digest = json.loads(answer.body).get("digest")
+        return None if digest is None else str(digest)
 
     async def _live(self, collection: str) -> str | None:
         view = await wire.ask(self.stack.port("gateway"), "GET", f"/v1/collections/{collection}")

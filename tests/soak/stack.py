@@ -2,9 +2,10 @@
 
 import json
 import random
+import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.processes import ROOT, Process, started
 from tests.soak import wire
 
 COLLECTION = "demo"
+DISK_MIB = 512  # twice what the engines keep free
 DOCUMENTS = 400
 VOCABULARY = (
     "boil water kettle lamp light warm glass teapot loose tea office chair turns quickly small brass hinge door "
@@ -73,11 +75,25 @@ def build_of(begun: wire.Reply) -> dict[str, object]:
     return {} if build is None else {"build": build}
 
 
-@asynccontextmanager
-async def loaded(seed: int, root: Path = ROOT, evaluator: bool = False) -> AsyncIterator[Loaded]:
-    """The stack of the checkout `root` with the collection `demo`, in a directory that goes with it."""
-    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+@contextmanager
+def place(small_disks: bool) -> Iterator[Path]:
+    """A directory that goes again; where this process may mount, its `lexical` and `dense` are disks of DISK_MIB."""
+    with tempfile.TemporaryDirectory(prefix="soak-") as name, ExitStack() as mounted:
         directory = Path(name)
+        for disk in (directory / "lexical", directory / "dense") if small_disks else ():
+            disk.mkdir()
+            command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(disk)]
+            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                mounted.callback(subprocess.run, ["umount", "--lazy", str(disk)], check=True)
+        yield directory
+
+
+@asynccontextmanager
+async def loaded(
+    seed: int, root: Path = ROOT, evaluator: bool = False, small_disks: bool = False
+) -> AsyncIterator[Loaded]:
+    """The stack of the checkout `root` with the collection `demo`, in a directory that goes with it."""
+    with place(small_disks) as directory:
         async with started(directory, root) as processes:
             if evaluator:
                 environment = {
