@@ -3,10 +3,14 @@
 import pytest
 
 from tests.processes import ROOT
-from tests.soak import cost, faults, hostile, replicas, stalled
+from tests.soak import cost, faults, hostile, kills, replicas, shapes, stalled
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 SEED = 20_261_123
+
+
+async def test_requests_of_eight_megabytes_of_any_shape_harm_nobody() -> None:
+    (await shapes.run(SEED, 8)).demand()
 
 
 async def test_hostile_requests_are_refused_and_leave_nothing_behind() -> None:
@@ -23,6 +27,10 @@ async def test_faults_are_flagged_in_time_and_forgotten_when_they_are_over() -> 
 
 async def test_one_broken_replica_of_two_degrades_hardly_anybody() -> None:
     (await replicas.run(SEED, 1)).demand()
+
+
+async def test_what_was_acknowledged_outlives_kills() -> None:
+    (await kills.run(SEED, 2)).demand()
 
 
 async def test_the_gateways_cost_is_measured_alike_for_two_equal_trees() -> None:
