@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionState, CollectionStates, VectorState
 from services.dense.encoder import Encoder
-from services.vectorstore.stamps import refuse_other_build, refuse_published, refuse_stamp
-from services.vectorstore.store import Made, VectorStore, name_of
+from services.vectorstore.builds import refuse_other_build, refuse_published
+from services.vectorstore.generations import name_of
+from services.vectorstore.stamps import refuse_stamp
+from services.vectorstore.store import Made, VectorStore
 from services.vectorstore.write_order import WriteOrder
 
 

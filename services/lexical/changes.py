@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from services.contracts.collections import CollectionDeclaration, CollectionState
 from services.contracts.documents import DeleteReport, Document, IndexReport
 from services.lexical.engine import LexicalEngine
-from services.vectorstore.stamps import refuse_other_build, refuse_published
+from services.vectorstore.builds import refuse_other_build, refuse_published
 from services.vectorstore.write_order import Turn, Write, WriteOrder, overtaken
 
 

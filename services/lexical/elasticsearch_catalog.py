@@ -13,9 +13,9 @@ from services.lexical.elasticsearch_answers import DESCRIBED, Described, Statist
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import elasticsearch_errors, unknown
 from services.lexical.elasticsearch_reading import largest_document
-from services.lexical.generations import is_generation, name_of
 from services.lexical.mapping import ANALYSIS, Meta, meta_of
 from services.lexical.stamp import refuse_other_stamp, stamp_of
+from services.vectorstore.generations import is_generation, name_of
 
 # How long a generation is taken to be as it was: another replica may delete it and begin it anew, or publish it.
 REMEMBERED_S = 1.0

@@ -22,14 +22,14 @@ from services.lexical.elasticsearch_documents import (
 )
 from services.lexical.elasticsearch_errors import cause_of, elasticsearch_errors
 from services.lexical.elasticsearch_reading import get_documents
-from services.lexical.generations import by_number
 from services.lexical.mapping import ANALYSIS, Meta, index_body
 from services.lexical.presets import chosen_preset
 from services.lexical.query import ORDER, search_query
 from services.lexical.stamp import refuse_other_stamp, stamp_of
+from services.vectorstore.builds import refuse_other_build
 from services.vectorstore.fields import requirements_of
+from services.vectorstore.generations import in_order
 from services.vectorstore.quotas import USUAL_MOST, refuse_one_more
-from services.vectorstore.stamps import refuse_other_build
 
 CHECK_S = 2.0
 # Elasticsearch measures a search's timeout by a clock that moves every 200 ms (elastic/elasticsearch 11346): what took
@@ -100,7 +100,7 @@ class ElasticsearchEngine:
         held = await self._catalog.all()
         counts = await self._catalog.counts(self._catalog.index("*@*"))
         engine = await self._engine()
-        return tuple(_state(held[one], counts.get(self._catalog.index(one), 0), engine) for one in by_number(held))
+        return tuple(_state(held[one], counts.get(self._catalog.index(one), 0), engine) for one in in_order(held))
 
     async def unusable(self) -> tuple[Unusable, ...]:
         """None: a server opens its own, and says so in its health."""

@@ -25,8 +25,8 @@ from services.vectorstore.edge_files import PUBLISHED, Record, locked, read_poin
 from services.vectorstore.edge_folders import move_aside, ours, remove
 from services.vectorstore.edge_generation import EdgeGeneration, Shape, read_record
 from services.vectorstore.edge_room import Room
+from services.vectorstore.generations import in_order, name_of
 from services.vectorstore.quotas import USUAL_MOST, refuse_one_more
-from services.vectorstore.store import in_order, name_of
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

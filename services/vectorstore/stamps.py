@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from services.chassis.errors import BuildConflict, Conflict, StampMismatch
+from services.chassis.errors import StampMismatch
+from services.vectorstore.builds import refuse_other_build
 from services.vectorstore.store import Made
 
 
@@ -17,15 +18,6 @@ def refuse_another(there: Made, wanted: Made) -> None:
     refuse_other_build(there.generation, there.build, wanted.build)
 
 
-def refuse_other_build(generation: str, held: str | None, wanted: str | None) -> None:
-    """Raises BuildConflict when a request is for a build (None: for any) that the generation does not belong to."""
-    if wanted is not None and held != wanted:
-        raise BuildConflict(
-            f"{generation} belongs to another build: it was removed and begun again, or somebody else began it. PUT "
-            "the collection again with your build to begin a generation of your own."
-        )
-
-
 def refuse_stamp(there: Made, stamp: Mapping[str, str]) -> None:
     """Raises StampMismatch, naming both, when the stamps differ."""
     if dict(there.stamp) == dict(stamp):
@@ -35,12 +27,6 @@ def refuse_stamp(there: Made, stamp: Mapping[str, str]) -> None:
         f"{there.generation} was made with {_listed(there.stamp, keys)}, this service has {_listed(stamp, keys)}; "
         "begin a new generation, or start the service as it was."
     )
-
-
-def refuse_published(generation: str, *, published: bool) -> None:
-    """Raises Conflict for a generation that was to be removed only if searches do not see it."""
-    if published:
-        raise Conflict(f"{generation} is the published one; it stays.")
 
 
 def _listed(stamp: Mapping[str, str], keys: list[str]) -> str:

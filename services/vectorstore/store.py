@@ -182,18 +182,3 @@ def beam(limit: int) -> int:
     On NFCorpus recall@10 was 0.990 with 128 candidates and 0.998 with 256 (services/vectorstore/README.md).
     """
     return max(256, 2 * limit)
-
-
-def name_of(generation: str) -> str:
-    """`scifact` of `scifact@2`."""
-    return generation.partition("@")[0]
-
-
-def number_of(generation: str) -> int:
-    """2 of `scifact@2`."""
-    return int(generation.partition("@")[2])
-
-
-def in_order(generations: Sequence[str]) -> tuple[str, ...]:
-    """By name, then by number: `a@2` comes before `a@10`."""
-    return tuple(sorted(generations, key=lambda one: (name_of(one), number_of(one))))

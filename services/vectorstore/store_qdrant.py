@@ -31,6 +31,7 @@ from services.contracts.collections import Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
 from services.vectorstore.content_digest import ContentDigest
+from services.vectorstore.generations import in_order, name_of
 from services.vectorstore.identity import point_id
 from services.vectorstore.qdrant_errors import qdrant_errors, unknown
 from services.vectorstore.qdrant_models import (
@@ -47,7 +48,7 @@ from services.vectorstore.qdrant_models import (
 from services.vectorstore.qdrant_version import SUPPORTED, AnsweringServer
 from services.vectorstore.quotas import USUAL_MOST, refuse_one_more
 from services.vectorstore.stamps import refuse_another
-from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked, in_order, name_of
+from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked
 from services.vectorstore.ties import settled
 
 # Kilobytes of vectors in a segment from which it gets an HNSW graph, and from which the graph is used.

@@ -23,6 +23,11 @@ def name_of(generation: str) -> str:
     return generation.partition("@")[0]
 
 
-def by_number(generations: Iterable[str]) -> list[str]:
+def number_of(generation: str) -> int:
+    """2 of `scifact@2`."""
+    return int(generation.partition("@")[2])
+
+
+def in_order(generations: Iterable[str]) -> tuple[str, ...]:
     """By name, then by number: `a@2` comes before `a@10`."""
-    return sorted(generations, key=lambda one: (name_of(one), int(one.partition("@")[2])))
+    return tuple(sorted(generations, key=lambda one: (name_of(one), number_of(one))))
