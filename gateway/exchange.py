@@ -9,6 +9,7 @@ import httpx
 from pydantic import ValidationError
 
 from gateway.failures import BackendFailed
+from gateway.sockets import Probe
 from services.chassis.caching import NO_STORE, fresh_wanted
 from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.errors import InsufficientStorage
@@ -17,6 +18,8 @@ from services.contracts.base import Wire
 from services.contracts.problem import Problem
 
 LIVENESS = "/livez"
+# Of a call's time, what finding a connection to a replica that lives may take.
+PROBE_SHARE = 0.25
 
 Value = TypeVar("Value")
 Answer = TypeVar("Answer", bound=Wire)
@@ -84,7 +87,7 @@ def _request(peer: Peer, call: Call, timeout_s: float) -> httpx.Request:
     base = peer.url.rstrip("/")
     extensions: dict[str, object] = {"timeout": timeout}
     if call.path != LIVENESS:
-        extensions["probe"] = base + LIVENESS
+        extensions["probe"] = Probe(base + LIVENESS, timeout_s * PROBE_SHARE)
     return httpx.Request(call.method, base + call.path, content=content, headers=headers, extensions=extensions)
 
 

@@ -11,6 +11,7 @@ import random
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -28,13 +29,22 @@ CONNECTIONS = 128
 # Load is to reach replicas that came later. Each ends at another age, so that not all are opened anew at once; and not
 # much earlier than this, because behind one address a new connection may land on a broken replica.
 MAX_AGE_S = (90.0, 150.0)
-# For so long after a request was given up, a new connection has to answer a liveness probe first, in this time, and
-# another one is tried once: behind one address, half of the connections may lead to a replica that hangs.
+# For so long after a request was given up, a new connection has to answer a liveness probe first, in this time: behind
+# one address, half of the connections may lead to a replica that hangs. So many are tried, all at once, because a
+# backend that is slow and nothing else answers none of them in time, and its answer must still fit behind them.
 DOUBT_S = 30.0
 PROOF_S = 0.25
 PROOFS = 2
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Where a liveness probe goes, and the most seconds that a request can spare for it (the extension `probe`)."""
+
+    url: str
+    most_s: float
 
 
 class ConnectionLost(httpx.NetworkError):
@@ -127,9 +137,10 @@ class SocketTransport(httpx.AsyncBaseTransport):
             self._session = self._opened()
         timeout: dict[str, float | None] = request.extensions.get("timeout", {})
         bounds = aiohttp.ClientTimeout(sock_connect=timeout.get("connect"))
-        probe: str | None = request.extensions.get("probe")
+        probe: Probe | None = request.extensions.get("probe")
+        known = True
         if probe is not None and self._doubtful():
-            await self._prove(self._session, probe, bounds)
+            known = await self._prove(self._session, probe, bounds)
         self._in_use += 1
         try:
             async with self._session.request(
@@ -142,7 +153,9 @@ class SocketTransport(httpx.AsyncBaseTransport):
             ) as answer:
                 content = await answer.read()
         except asyncio.CancelledError:
-            self._given_up_at = time.monotonic()
+            # After probes in vain the time may have been too short because of them: that must not prolong the doubt.
+            if known:
+                self._given_up_at = time.monotonic()
             raise
         except aiohttp.ClientConnectorError as error:
             raise httpx.ConnectError(str(error), request=request) from error
@@ -175,14 +188,29 @@ class SocketTransport(httpx.AsyncBaseTransport):
             return False
         return sum(carrier.is_connected() for carrier in self._carriers) <= self._in_use
 
-    async def _prove(self, session: aiohttp.ClientSession, probe: str, bounds: aiohttp.ClientTimeout) -> None:
-        """Leaves a connection in the pool on which somebody answers; where none does, the request finds that out."""
-        for _ in range(PROOFS):
+    async def _prove(self, session: aiohttp.ClientSession, probe: Probe, bounds: aiohttp.ClientTimeout) -> bool:
+        """Leaves a connection in the pool on which somebody answers; False where none does in time."""
+
+        async def answers() -> bool:
             with contextlib.suppress(Exception):
-                async with asyncio.timeout(PROOF_S), session.get(probe, timeout=bounds) as answer:
+                async with session.get(probe.url, timeout=bounds) as answer:
                     await answer.read()
-                if answer.status < 500:
-                    return
+                return answer.status < 500
+            return False
+
+        asked = [asyncio.create_task(answers()) for _ in range(PROOFS)]
+        try:
+            async with asyncio.timeout(min(PROOF_S, probe.most_s)):
+                for one in asyncio.as_completed(asked):
+                    if await one:
+                        return True
+        except TimeoutError:
+            pass
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        return False
 
     def _opened(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(

@@ -88,6 +88,17 @@ async def test_what_the_gateway_knows_of_its_backends_is_right_again_after_any_f
         assert "background_task_deaths_total{" not in metrics
 
 
+async def test_a_slow_backend_is_waited_for_although_it_hung_before(backends: tuple[Replica, Replica]) -> None:
+    async with searching(lexical(backends), backends[1]) as searches:
+        backends[0].fault = "hung"
+        await searches.many(8)
+        backends[0].fault = None
+        assert await searches.full_quality_again() < 5.0
+        # Less than the 1.8 s that retrieval has, more than that after two liveness probes in vain of 0.25 s.
+        backends[0].work_s = 1.4
+        assert await searches.many(24) == 0
+
+
 async def test_an_error_that_no_transport_should_raise_is_a_failure_of_the_backend() -> None:
     async with opened_stack() as stack:
 

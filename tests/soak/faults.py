@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import json
-import os
 import random
 import signal
 import time
@@ -14,9 +13,10 @@ from pathlib import Path
 
 from tests.processes import ROOT, Process, gateway
 from tests.soak import fault_proxy, wire
-from tests.soak.fault_proxy import FaultProxy, Toxic
+from tests.soak.disks import empty, fill, may_fill
+from tests.soak.fault_proxy import LATENCY_S, FaultProxy, Toxic
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import DISK_MIB, WORDS, Loaded, load, loaded
+from tests.soak.stack import WORDS, Loaded, load, loaded
 
 DEADLINE_MS = 2_000
 LATE_S = 0.05
@@ -86,6 +86,9 @@ class Cell:
             f"back after {self.back_s:.1f} s" if self.back_s > BACK_WITHIN_S else "",
             "degraded by a field that it need not know"
             if self.fault == "unknown field" and any(one.degraded for one in self.answers)
+            else "",
+            "degraded although it answers in time"
+            if self.fault == "slow" and any(one.degraded for one in self.answers)
             else "",
             "searches degraded by a store that reads"
             if self.fault in STORE and any(not one.whole for one in self.answers)
@@ -202,28 +205,12 @@ class Asked:
             case "restarted":
                 await process.ready()
             case "full disk":
-                (self.stack.directory / backend / BALLAST).unlink()
+                empty(self.stack.directory / backend)
             case "start on a full disk":
-                (self.stack.directory / backend / BALLAST).unlink()
+                empty(self.stack.directory / backend)
                 await self._anew(backend)
             case _:
                 await self.proxies[backend].put(None)
-
-
-BALLAST = "ballast"
-
-
-def fill(directory: Path) -> None:
-    """Takes all the room of a disk."""
-    with (directory / BALLAST).open("wb") as ballast:
-        room = os.statvfs(directory)
-        os.posix_fallocate(ballast.fileno(), 0, room.f_bavail * room.f_frsize)
-
-
-def may_fill(directory: Path) -> bool:
-    """Whether a directory is a small disk of its own."""
-    room = os.statvfs(directory)
-    return room.f_blocks * room.f_frsize <= DISK_MIB * 2**20
 
 
 @asynccontextmanager
@@ -280,6 +267,7 @@ def _outcome(seed: int, cells: list[Cell]) -> Outcome:
     unflagged = sum(cell.unflagged for cell in cells)
     back = max(cell.back_s for cell in cells)
     unknown = [cell.backend for cell in cells if cell.fault == "unknown field" and cell.wrong]
+    slow = [cell.backend for cell in cells if cell.fault == "slow" and cell.wrong]
     store = [f"{cell.fault} {cell.backend}" for cell in cells if cell.fault in STORE and cell.wrong]
     return Outcome(
         name="faults",
@@ -292,7 +280,17 @@ def _outcome(seed: int, cells: list[Cell]) -> Outcome:
             Bar("none unflagged", str(unflagged), not unflagged),
             Bar("whole again within 5 s of the return", f"{back:.1f} s", back <= BACK_WITHIN_S),
             Bar("an unknown field degrades nothing", ", ".join(unknown) or "nothing", not unknown),
-            Bar("a store that cannot write says so and is searched as before", ", ".join(store) or "all", not store),
+            Bar(
+                f"answers {LATENCY_S} s late are waited for",
+                f"not: {', '.join(slow)}" if slow else "all",
+                not slow,
+                needs_cores=True,
+            ),
+            Bar(
+                "a store that cannot write says so and is searched as before",
+                f"not: {', '.join(store)}" if store else "all",
+                not store,
+            ),
         ),
         broken=tuple(f"{cell.fault} at {cell.backend}: {cell.wrong}" for cell in cells if cell.wrong),
     )

@@ -2,18 +2,16 @@
 
 import json
 import random
-import subprocess
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.processes import ROOT, Process, started
 from tests.soak import wire
+from tests.soak.disks import place
 
 COLLECTION = "demo"
-DISK_MIB = 512  # twice what the engines keep free
 DOCUMENTS = 400
 VOCABULARY = (
     "boil water kettle lamp light warm glass teapot loose tea office chair turns quickly small brass hinge door "
@@ -73,19 +71,6 @@ def build_of(begun: wire.Reply) -> dict[str, object]:
     """What documents and publish name after this answer to PUT; nothing at a gateway from before there were builds."""
     build = json.loads(begun.body).get("build")
     return {} if build is None else {"build": build}
-
-
-@contextmanager
-def place(small_disks: bool) -> Iterator[Path]:
-    """A directory that goes again; where this process may mount, its `lexical` and `dense` are disks of DISK_MIB."""
-    with tempfile.TemporaryDirectory(prefix="soak-") as name, ExitStack() as mounted:
-        directory = Path(name)
-        for disk in (directory / "lexical", directory / "dense") if small_disks else ():
-            disk.mkdir()
-            command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(disk)]
-            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-                mounted.callback(subprocess.run, ["umount", "--lazy", str(disk)], check=True)
-        yield directory
 
 
 @asynccontextmanager

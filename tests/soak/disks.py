@@ -1,0 +1,42 @@
+"""Where a stack keeps its data: a directory, or small disks that can be filled."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+DISK_MIB = 512  # twice what the engines keep free
+BALLAST = "ballast"
+
+
+@contextmanager
+def place(small_disks: bool) -> Iterator[Path]:
+    """A directory that goes again; where this process may mount, its `lexical` and `dense` are disks of DISK_MIB."""
+    with tempfile.TemporaryDirectory(prefix="soak-") as name, ExitStack() as mounted:
+        directory = Path(name)
+        for disk in (directory / "lexical", directory / "dense") if small_disks else ():
+            disk.mkdir()
+            command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(disk)]
+            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                mounted.callback(subprocess.run, ["umount", "--lazy", str(disk)], check=True)
+        yield directory
+
+
+def fill(directory: Path) -> None:
+    """Takes all the room of a disk."""
+    with (directory / BALLAST).open("wb") as ballast:
+        room = os.statvfs(directory)
+        os.posix_fallocate(ballast.fileno(), 0, room.f_bavail * room.f_frsize)
+
+
+def empty(directory: Path) -> None:
+    """Gives it back."""
+    (directory / BALLAST).unlink()
+
+
+def may_fill(directory: Path) -> bool:
+    """Whether a directory is a small disk of its own."""
+    room = os.statvfs(directory)
+    return room.f_blocks * room.f_frsize <= DISK_MIB * 2**20
