@@ -16,6 +16,8 @@ Lane = Literal["control", "write", "work"]
 COLLECTIONS = "/v1/collections"
 WRITES = ("/documents", "/documents/delete", "/finish", "/publish")
 CONTROL_WAITING = 64
+# From the end of a connection to that of the request which waits: the watcher of the caller, its cancelling, the wait.
+TURNS_OF_THE_LOOP = 4
 
 
 class Limiter:
@@ -27,10 +29,18 @@ class Limiter:
         self._waiting = 0
         self._instruments = instruments
 
+    @property
+    def _full(self) -> bool:
+        return self._slots.locked() and self._waiting >= self._most_waiting
+
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """A place among those in work. Raises Overloaded at once when the queue is full."""
-        if self._slots.locked() and self._waiting >= self._most_waiting:
+        for _ in range(TURNS_OF_THE_LOOP):  # callers who have just hung up still count
+            if not self._full:
+                break
+            await asyncio.sleep(0)
+        if self._full:
             self._instruments.rejected.inc()
             raise Overloaded("Too many requests are waiting; try again after the seconds in Retry-After.")
         self._waiting += 1

@@ -37,10 +37,10 @@ Burden = Callable[[Loaded, int], AbstractAsyncContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Searches of one window: p95 in ms, and how many got no full answer."""
+    """Searches of one window: p95 in ms, what the answers that were not whole said, and how many were sent."""
 
     p95_ms: float
-    failed: int
+    failures: Sequence[str]
     sent: int
 
 
@@ -172,8 +172,8 @@ async def _recovered(stack: Loaded) -> None:
     """Returns a second after ten whole answers in a row, after half a minute in any case."""
     whole, ends_at = 0, time.monotonic() + 30
     while whole < 10 and time.monotonic() < ends_at:
-        _, full = await _search(stack.port("gateway"), time.monotonic(), "tea kettle")
-        whole = whole + 1 if full else 0
+        _, failure = await _search(stack.port("gateway"), time.monotonic(), "tea kettle")
+        whole = 0 if failure else whole + 1
         await asyncio.sleep(0.05)
     await asyncio.sleep(1.0)
 
@@ -189,20 +189,22 @@ async def _window(stack: Loaded, rng: random.Random, seconds: float) -> Window:
         searches.append(asyncio.create_task(_search(port, due, " ".join(rng.choices(WORDS, k=4)))))
     results = await asyncio.gather(*searches)
     times = sorted(ms for ms, _ in results)
-    return Window(times[int(0.95 * len(times))], sum(not full for _, full in results), len(times))
+    failures = [f"number {number}: {failure}" for number, (_, failure) in enumerate(results) if failure]
+    return Window(times[int(0.95 * len(times))], failures, len(times))
 
 
-async def _search(port: int, due: float, query: str) -> tuple[float, bool]:
-    """Milliseconds since it was due, and whether the answer was whole."""
+async def _search(port: int, due: float, query: str) -> tuple[float, str]:
+    """Milliseconds since it was due, and what the answer said if it was not whole."""
     try:
         headers = {"x-deadline-ms": str(DEADLINE_MS)}
         body = {"query": query}
         reply = await wire.ask(port, "POST", "/v1/collections/demo/search", body, headers, DEADLINE_MS / 1000 + 1)
-    except (OSError, TimeoutError):
-        return float(DEADLINE_MS), False
+    except (OSError, TimeoutError) as error:
+        return float(DEADLINE_MS), repr(error)
     if reply.status != 200:
-        return float(DEADLINE_MS), False
-    return (time.monotonic() - due) * 1000, b'"degraded":[]' in reply.body
+        return float(DEADLINE_MS), f"{reply.status} {reply.body[:300]!r}"
+    degraded = reply.body.partition(b'"degraded":')[2]
+    return (time.monotonic() - due) * 1000, "" if degraded.startswith(b"[]") else f"degraded {degraded[:300]!r}"
 
 
 def _outcome(seed: int, measured: Mapping[str, list[tuple[Window, Window]]]) -> Outcome:
@@ -212,16 +214,20 @@ def _outcome(seed: int, measured: Mapping[str, list[tuple[Window, Window]]]) -> 
         with_it = statistics.median(one.p95_ms for _, one in rounds)
         each = [other.p95_ms / one.p95_ms for one, other in rounds]
         ratio = with_it / alone
-        failed = sum(one.failed for _, one in rounds)
+        failures = [failure for _, one in rounds for failure in one.failures]
+        failed = len(failures)
         sent = sum(one.sent for _, one in rounds)
         rows.append((
             name, f"{alone:.0f}", f"{with_it:.0f}", f"{ratio:.2f}", f"{min(each):.2f} to {max(each):.2f}",
-            f"{failed} of {sent} ({sum(one.failed for one, _ in rounds)} alone)",
+            f"{failed} of {sent} ({sum(len(one.failures) for one, _ in rounds)} alone)",
         ))  # fmt: skip
         slow, lost = ratio > MOST_RATIO, failed > 0.01 * sent
         bars.append(Bar(f"p95 at most {MOST_RATIO}x: {name}", f"{ratio:.2f}x", not slow, needs_cores=True))
         bars.append(Bar(f"99 % whole: {name}", f"{failed} of {sent} not", not lost))
         if slow or lost:
-            broken.append(f"{name}: p95 {with_it:.0f} ms with, {alone:.0f} ms alone; {failed} of {sent} not whole")
+            said = "; ".join(failures[:5])
+            broken.append(
+                f"{name}: p95 {with_it:.0f} ms with, {alone:.0f} ms alone; {failed} of {sent} not whole {said}"
+            )
     columns = ("burden", "p95 alone, ms", "p95 with, ms", "ratio", "ratio a round", "not whole")
     return Outcome("stalled", SAYS, seed, columns, tuple(rows), tuple(bars), tuple(broken))

@@ -149,6 +149,23 @@ def test_callers_who_hang_up_in_the_queue_leave_it_at_once() -> None:
         assert work.begun == 6
 
 
+def test_callers_who_hang_up_at_the_moment_of_a_search_do_not_keep_it_out() -> None:
+    with working(max_in_flight=1, max_waiting=5) as (work, server), callers(port_of(server), 2) as (first, living):
+        first.send(SEARCH)
+        wait_for(lambda: work.begun == 1, within_s=5.0)
+        with callers(port_of(server), 5) as queued:
+            for caller in queued:
+                caller.send(SEARCH)
+            wait_for(lambda: len(server.server_state.tasks) == 6, within_s=5.0)
+            loop = server.servers[0].get_loop()
+            loop.call_soon_threadsafe(time.sleep, 0.3)  # so that the loop meets all of it in one turn
+            time.sleep(0.1)
+        living.send(SEARCH)
+        time.sleep(0.4)
+        loop.call_soon_threadsafe(work.go.set)
+        assert [caller.answer()[0] for caller in (first, living)] == [200, 200]
+
+
 def test_large_bodies_are_bounded_in_all_and_small_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "MOST_HELD_BYTES", 1_000_000)
     large = json.dumps(["a" * 600_000]).encode()
