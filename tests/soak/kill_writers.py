@@ -109,7 +109,7 @@ class Rebuilder:
             if self.rng.random() < 0.5:
                 await self._one_document()
             else:
-                await self._build()
+                await self.build()
             await self._look()
 
     async def _look(self) -> None:
@@ -127,7 +127,8 @@ class Rebuilder:
         if await self._sent({"documents": batch}):
             await self.caller.ask("POST", "/publish", None)
 
-    async def _build(self) -> None:
+    async def build(self) -> int | None:
+        """The version of the build that was acknowledged; None where another took its place."""
         self.builds += 1
         token: dict[str, object] = {"build": f"{self.name}-{self.builds}"}
         version = self.rng.randrange(1, 2**31)
@@ -136,13 +137,16 @@ class Rebuilder:
             token = {}  # a release before builds had tokens
             begun = await self.caller.ask("PUT", "", {**DECLARED, "new_generation": True})
         if begun is None or begun.status != 200:
-            return
+            return None
         for start in range(0, REBUILT_IDS, 5):
             batch = [document(rebuilt(number), version) for number in range(start, start + 5)]
             if not await self._sent({**token, "documents": batch}):
-                return  # another build took its place
+                return None
         asked = {**token, "expected_documents": REBUILT_IDS} if token else None
-        self.acknowledged += await self._through("/publish", asked, b'"generation"')
+        if not await self._through("/publish", asked, b'"generation"'):
+            return None
+        self.acknowledged += 1
+        return version
 
     async def _sent(self, body: object) -> bool:
         return await self._through("/documents", body, b'"complete":true')
