@@ -67,7 +67,7 @@ elasticsearch-stop: $(VENV)/.installed ## end what `make elasticsearch` started
 
 .PHONY: test
 test: models ## every test that needs no server
-	$(BIN)/python -m pytest -m "not integration and not acceptance"
+	$(BIN)/python -m pytest -m "not integration and not acceptance" -n 2
 
 .PHONY: test-integration
 test-integration: models ## the tests on real servers and processes, which they start and stop
