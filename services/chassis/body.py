@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from services.chassis.errors import BodyTooLarge, ClientGone, Overloaded, RequestTimeout, UnsupportedMedia
 from services.chassis.instruments import Instruments
 from services.chassis.json_shape import parse_json
+from services.chassis.memory import MemoryAtRest
 
 # A body may take so long (our own loop may have stood still for a second or two), and what it needs at this rate.
 GRACE_S = 5.0
@@ -30,6 +31,7 @@ class BodyMiddleware:
         self.most_bytes = most_bytes
         self._instruments = instruments
         self._held_bytes = 0
+        self._memory = MemoryAtRest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -47,6 +49,8 @@ class BodyMiddleware:
             await _until_hung_up(self.app, scope, body, receive, send)
         finally:
             self._held_bytes -= held.size
+            if held.size:
+                self._memory.after_a_large_body()
 
     async def _in_time(self, receive: Receive, held: "Held") -> bytes:
         try:
