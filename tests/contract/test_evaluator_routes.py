@@ -1,6 +1,7 @@
 """The evaluator's HTTP service: the same steps, in the background, one experiment at a time."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -88,3 +89,13 @@ async def test_an_experiment_with_an_unknown_field_is_a_422(body: dict[str, obje
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
         answer = await client.post("/v1/experiments", json={**body, "dept": 3})
     assert answer.status_code == 422
+
+
+async def test_a_dataset_that_no_path_can_name_is_a_422(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        answer = await client.post(
+            "/v1/experiments",
+            content=json.dumps({**body, "dataset": "shop\ud800"}),
+            headers={"content-type": "application/json"},
+        )
+    assert (answer.status_code, answer.json()["detail"]) == (422, "dataset: must not contain lone surrogates")
