@@ -14,7 +14,8 @@ from services.chassis.telemetry import PROBES, timed
 
 Lane = Literal["control", "write", "work"]
 COLLECTIONS = "/v1/collections"
-WRITES = ("/documents", "/documents/delete", "/finish", "/publish")
+PIPELINES = "/v1/pipelines"
+WRITES = ("/documents", "/documents/delete", "/finish", "/publish", "/rollback")
 CONTROL_WAITING = 64
 # From the end of a connection to that of the request which waits: the watcher of the caller, its cancelling, the wait.
 TURNS_OF_THE_LOOP = 4
@@ -58,11 +59,13 @@ class Limiter:
 
 
 def lane_of(method: str, path: str) -> Lane:
-    """Whose slots a request takes: looks at collections, writes, or all other work.
+    """Whose slots a request takes: control (looks at collections, pipelines), writes, or all other work.
 
     The gateway judges a service by its looks, so that no work may hold them up; and writes wait for one another
     while an index is finished, so that they would hold every slot that a search needs.
     """
+    if path == PIPELINES or path.startswith(f"{PIPELINES}/"):
+        return "control"
     if path == COLLECTIONS or path.startswith(f"{COLLECTIONS}/"):
         if method in ("GET", "HEAD"):
             return "control"

@@ -214,10 +214,13 @@ async def test_looks_wait_for_no_work() -> None:
         ("POST", "/v1/collections/c/documents/delete", "write"),
         ("POST", "/v1/collections/c/finish", "write"),
         ("POST", "/v1/collections/c/publish", "write"),
+        ("POST", "/v1/collections/c/rollback", "write"),
         ("POST", "/v1/collections/c/documents/get", "work"),
         ("POST", "/v1/collections/c/search", "work"),
         ("POST", "/v1/score", "work"),
         ("GET", "/v1/collectionsx", "work"),
+        ("GET", "/v1/pipelines/bm25", "control"),
+        ("POST", "/v1/pipelines/reload", "control"),
     ],
 )
 def test_every_route_has_its_lane(method: str, path: str, lane: str) -> None:
