@@ -71,7 +71,8 @@ class EdgeEngine:
         return tuple(states)
 
     async def unusable(self) -> tuple[Unusable, ...]:
-        """The folders that could not be opened."""
+        """The folders that could not be opened. Has those tried again that may only have lacked room on the disk."""
+        self._held.open_again()
         return self._held.unusable()
 
     async def state(self, generation: str) -> CollectionState:

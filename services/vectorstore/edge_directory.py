@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,14 +73,14 @@ class EdgeDirectory:
             self._room = Room(directory, limits.least_free_mb)
             self._open: dict[str, EdgeGeneration] = {}
             self._unusable: dict[str, SetAside] = {}
-            with self._room.reserved_for_opening():
-                self._open_all()
+            self._open_folders(ours(directory))
             self._pointers, self._lost_pointers = _pointers_of(directory)
         except BaseException:
             self._lock.close()
             raise
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[None]] = set()
+        self._opening_again = False
 
     def check(self, name: str, engine: str) -> Check:
         """An open directory stays usable; says what is set aside and whether writes are refused."""
@@ -114,7 +114,8 @@ class EdgeDirectory:
         aside = self._unusable.get(generation)
         if aside is not None and aside.for_room:
             raise InsufficientStorage(
-                f"{generation} could not be opened: {aside.reason} Free some of the disk, then start the service anew."
+                f"{generation} could not be opened: {aside.reason} Free some of the disk; it is then opened within "
+                "seconds."
             )
         if aside is not None:
             raise DamagedCollection(
@@ -123,6 +124,14 @@ class EdgeDirectory:
                 "and load it again. Waiting does not help."
             )
         raise UnknownCollection(f"There is no collection {generation} here; begin it first.")
+
+    def open_again(self) -> None:
+        """Begins to open what may only have lacked room on the disk, if there is some again. Does not wait for it."""
+        if not any(one.for_room for one in self._unusable.values()) or self._opening_again:
+            return
+        if self._room.shortage() is None and not self._lock.closed:
+            self._opening_again = True
+            self._begun(self._open_again())
 
     async def create(self, record: Record) -> None:
         """Begins an empty generation of a name that is not held. When the caller gives up, it goes on."""
@@ -160,23 +169,39 @@ class EdgeDirectory:
             self._threads.shutdown()
             self._lock.close()
 
-    def _open_all(self) -> None:
-        records: dict[Path, Record] = {}
-        for folder in ours(self._directory):
-            try:
-                records[folder] = read_record(folder)
-            except (ValueError, OSError) as error:
-                self._set_aside(folder.name, str(error))
-        damages = edge_work.damages([folder / record.shard for folder, record in records.items()])
-        for folder, record in records.items():
-            reason = damages.get(folder / record.shard)
-            if reason is not None:
-                self._set_aside(folder.name, reason)
-                continue
-            try:
-                self._open[folder.name] = EdgeGeneration.open(folder, record, self._shape, self._room, self._threads)
-            except ProblemError as error:
-                self._set_aside(folder.name, error.detail)
+    async def _open_again(self) -> None:
+        try:
+            async with self._changing:
+                waiting = [one for one, aside in self._unusable.items() if aside.for_room]
+                await asyncio.to_thread(self._open_folders, [self._directory / one for one in waiting])
+                for one in waiting:
+                    if one in self._open:
+                        del self._unusable[one]
+                        logger.info("opened after all", extra={"generation": one})
+        finally:
+            self._opening_again = False
+
+    def _open_folders(self, folders: Sequence[Path]) -> None:
+        """Opens these generations, or sets them aside (blocking)."""
+        with self._room.reserved_for_opening():
+            records: dict[Path, Record] = {}
+            for folder in folders:
+                try:
+                    records[folder] = read_record(folder)
+                except (ValueError, OSError) as error:
+                    self._set_aside(folder.name, str(error))
+            damages = edge_work.damages([folder / record.shard for folder, record in records.items()])
+            for folder, record in records.items():
+                reason = damages.get(folder / record.shard)
+                if reason is not None:
+                    self._set_aside(folder.name, reason)
+                    continue
+                try:
+                    self._open[folder.name] = EdgeGeneration.open(
+                        folder, record, self._shape, self._room, self._threads
+                    )
+                except ProblemError as error:
+                    self._set_aside(folder.name, error.detail)
 
     def _set_aside(self, generation: str, reason: str) -> None:
         shortage = self._room.shortage()
@@ -244,10 +269,13 @@ class EdgeDirectory:
             self._pointers = read_pointers(self._directory)
 
     async def _to_the_end(self, change: Coroutine[None, None, None]) -> None:
+        await asyncio.shield(self._begun(change))
+
+    def _begun(self, change: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(change)
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
-        await asyncio.shield(task)
+        return task
 
 
 def _pointers_of(directory: Path) -> tuple[dict[str, str], str | None]:

@@ -62,7 +62,8 @@ class EdgeStore:
         return self._held.generations()
 
     async def unusable(self) -> tuple[Unusable, ...]:
-        """The folders that could not be opened."""
+        """The folders that could not be opened. Has those tried again that may only have lacked room on the disk."""
+        self._held.open_again()
         return self._held.unusable()
 
     async def create(self, made: Made) -> None:
