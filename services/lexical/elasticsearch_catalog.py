@@ -100,7 +100,7 @@ class Catalog:
         return {index: one.primaries.docs.count for index, one in statistics.indices.items()}
 
     def forget(self, generation: str) -> None:
-        """What was read of it is no longer so."""
+        """Drops what is remembered of a generation."""
         self._remembered.pop(generation, None)
         self._largest.pop(generation, None)
 

@@ -21,8 +21,8 @@ _POINTERS = TypeAdapter(dict[Name, Generation])
 
 class Record(BaseModel):
     """A generation's collection.json. `shard` names the folder beside it that is current; `finished` that it is indexed
-    as far as it gets and unchanged since. Defaults are those of records that the lexical service wrote before it had
-    the fields."""
+    as far as it gets and unchanged since, with so many `documents` (None: not counted then). Defaults are those of
+    records that were written before the fields were there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,6 +33,7 @@ class Record(BaseModel):
     declaration: CollectionDeclaration
     shard: Annotated[str, Field(pattern=r"^shard(-[1-9][0-9]*)?$")] = "shard"
     finished: bool = False
+    documents: int | None = None
     build: str | None = None
     published_at: float | None = None  # Unix seconds
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from services.chassis.errors import Conflict
 from services.vectorstore.edge_files import RECORD, sync
+from services.vectorstore.generations import is_generation
 
 logger = logging.getLogger(__name__)
 
 # In a folder that is being laid out, until its record is written.
 MARKER = ".unfinished"
-_GENERATION = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}@[1-9][0-9]{0,8}")
 _GONE = re.compile(r"\.gone-[0-9a-f]{32}")
 
 
@@ -26,9 +26,9 @@ def ours(directory: Path) -> list[Path]:
     for folder in sorted(directory.iterdir()):
         if folder.is_symlink() or not folder.is_dir():
             continue
-        if _GENERATION.fullmatch(folder.name) and (folder / RECORD).exists():
+        if is_generation(folder.name) and (folder / RECORD).exists():
             found.append(folder)
-        elif (_GENERATION.fullmatch(folder.name) and _is_marked(folder)) or _is_left_over(folder):
+        elif (is_generation(folder.name) and _is_marked(folder)) or _is_left_over(folder):
             remove(folder)
     return found
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import importlib.metadata
 import math
-import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from services.contracts.collections import Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
 from services.vectorstore.content_digest import ContentDigest
-from services.vectorstore.generations import in_order, name_of
+from services.vectorstore.generations import in_order, is_generation, name_of
 from services.vectorstore.identity import point_id
 from services.vectorstore.qdrant_errors import qdrant_errors, unknown
 from services.vectorstore.qdrant_models import (
@@ -59,7 +58,6 @@ OPTIMIZERS = models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_K
 MADE_SECONDS = 5.0
 READY_SECONDS = 2.0
 SCROLLED = 1_000  # points a page, of two short strings each
-_GENERATION = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}@[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ class QdrantStore:
         names = (one.name.removeprefix(self._prefix) for one in answer.collections if self._under_prefix(one.name))
         ours: list[str] = []
         for name in names:
-            if _GENERATION.fullmatch(name):
+            if is_generation(name):
                 with contextlib.suppress(UnknownCollection):  # of others, or removed since it was listed
                     await self.made(name)
                     ours.append(name)

@@ -115,6 +115,39 @@ async def test_a_damaged_generation_is_set_aside_and_named_and_the_others_serve(
         assert await subject.generations() == ("c@1", "c@2")
 
 
+async def test_a_finished_generation_with_fewer_documents_than_it_had_is_set_aside(kind: str, directory: Path) -> None:
+    async with opened(kind, directory) as subject:
+        await subject.begin("c@1")
+        await subject.put("c@1", ["a"])
+    earlier = shutil.copytree(directory / "c@1", directory.with_name("earlier"))
+    async with opened(kind, directory) as subject:
+        await subject.put("c@1", ["b"])
+        await subject.finish("c@1")
+    (shard,) = (directory / "c@1").glob("shard*")
+    shutil.rmtree(shard)
+    (of_earlier,) = earlier.glob("shard*")
+    of_earlier.rename(shard)
+    async with opened(kind, directory) as subject:
+        assert [one.generation for one in await subject.unusable()] == ["c@1"]
+        with pytest.raises(DamagedCollection, match="1 of its 2 documents"):
+            await subject.held("c@1", ["a", "b"])
+
+
+async def test_a_generation_that_is_written_after_finishing_is_opened_with_what_it_holds(
+    kind: str, directory: Path
+) -> None:
+    async with opened(kind, directory) as subject:
+        await subject.begin("c@1")
+        await subject.put("c@1", ["a", "b"])
+        await subject.finish("c@1")
+        await subject.delete("c@1", ["a"])
+    async with opened(kind, directory) as subject:
+        assert await subject.held("c@1", ["a", "b"]) == {"b"}
+        await subject.finish("c@1")
+    async with opened(kind, directory) as subject:
+        assert await subject.held("c@1", ["a", "b"]) == {"b"}
+
+
 async def test_a_damaged_list_of_what_is_published_is_kept_and_said(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         await subject.begin("c@1")
