@@ -15,7 +15,7 @@ from tests.processes import Process
 from tests.watched import watched
 
 MOST = 7_900_000
-# The bar is 0.25 s on a machine of one's own; these are shared, and several tests may run at once.
+# The bar is 0.25 s on a machine of one's own; these are shared, and tests run beside one another.
 SOON_S = 0.5
 MOST_KEPT_MIB = 20
 
