@@ -35,6 +35,8 @@ MAX_AGE_S = (90.0, 150.0)
 DOUBT_S = 30.0
 PROOF_S = 0.25
 PROOFS = 2
+# 16 MB of documents (the most that an answer of ours holds) with every character escaped into six, and some around.
+MOST_ANSWER_BYTES = 100_000_000
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
@@ -151,7 +153,7 @@ class SocketTransport(httpx.AsyncBaseTransport):
                 allow_redirects=False,
                 timeout=bounds,
             ) as answer:
-                content = await answer.read()
+                content = await _bounded(answer)
         except asyncio.CancelledError:
             # After probes in vain the time may have been too short because of them: that must not prolong the doubt.
             if known:
@@ -232,6 +234,19 @@ class SocketTransport(httpx.AsyncBaseTransport):
 
 
 _KEPT_HEADERS = (b"retry-after", b"content-type")
+
+
+async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
+    """The whole body. Raises ClientPayloadError for one that is too large for an answer of our services."""
+    if answer.content_length is not None and answer.content_length <= MOST_ANSWER_BYTES:
+        return await answer.read()
+    chunks, size = [], 0
+    async for chunk in answer.content.iter_any():
+        size += len(chunk)
+        if size > MOST_ANSWER_BYTES:
+            raise aiohttp.ClientPayloadError(f"The answer has more than {MOST_ANSWER_BYTES} bytes.")
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 class _Pinned(AbstractResolver):

@@ -1,0 +1,55 @@
+"""What a backend's socket may bring into the gateway."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import httpx
+import pytest
+
+from gateway import sockets
+from gateway.sockets import SocketTransport
+
+MIB = 1_048_576
+
+
+@asynccontextmanager
+async def endless(head: bytes, chunk: bytes) -> AsyncIterator[tuple[str, list[int]]]:
+    """A server whose answers never end: its URL, and how many bytes it could send."""
+    sent = [0]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n" + head + b"\r\n\r\n")
+            while True:
+                writer.write(chunk)
+                await writer.drain()
+                sent[0] += len(chunk)
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", sent
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "chunk"),
+    [
+        (b"transfer-encoding: chunked", b"10000\r\n" + b"a" * 65_536 + b"\r\n"),
+        (b"content-length: 10000000000", b"a" * 65_536),
+        (b"connection: close", b"a" * 65_536),
+    ],
+    ids=["chunked", "declared", "until closed"],
+)
+async def test_an_answer_without_end_is_broken_off(head: bytes, chunk: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "MOST_ANSWER_BYTES", MIB)
+    transport = SocketTransport("127.0.0.1")
+    try:
+        async with endless(head, chunk) as (url, sent), asyncio.timeout(5.0):
+            with pytest.raises(httpx.ReadError, match="more than 1048576 bytes"):
+                await transport.handle_async_request(httpx.Request("GET", url))
+            assert sent[0] < 16 * MIB  # what was in the sockets on the way is among it
+    finally:
+        await transport.aclose()
