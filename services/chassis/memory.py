@@ -27,6 +27,6 @@ class MemoryAtRest:
 
 def hand_back() -> None:
     """Does nothing where the C library cannot (musl, macOS)."""
-    c = ctypes.CDLL(None)  # gives the interpreter's lock away during a call
+    c = ctypes.CDLL(None)  # CDLL releases the GIL during a call
     if hasattr(c, "malloc_trim"):
         c.malloc_trim(0)

@@ -45,8 +45,8 @@ SAYS = (
     f"takes up to {JITTER_S} s longer at random, so that batches overtake one another. Two others rebuild a second "
     f"collection of {REBUILT_IDS} documents in batches of five, and in between begin it, write one document and "
     "publish it, like somebody who knows nothing of a build; before each comparison both build it at once, and what "
-    "is live must be a build that was acknowledged. The loader (`.venv/bin/python -m evaluator "
-    f"ingest`, every other time `--rebuild`) loads {CORPUS} documents with new texts over and over. After every {CALM_AFTER} kills of each "
+    "is live must be a build that was acknowledged. The loader (`.venv/bin/python -m evaluator ingest`, every other "
+    f"time `--rebuild`) loads {CORPUS} documents with new texts over and over. After every {CALM_AFTER} kills of each "
     "everything rests and both services are compared with what was acknowledged: texts by `documents/get`, vectors by "
     "an exact search for the passage, which scores 1 only where its vector is that text's, everything by the digests."
 )
