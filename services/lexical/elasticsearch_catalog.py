@@ -13,7 +13,7 @@ from services.lexical.elasticsearch_answers import DESCRIBED, Described, Statist
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import elasticsearch_errors, unknown
 from services.lexical.elasticsearch_reading import largest_document
-from services.lexical.mapping import ANALYSIS, Meta, meta_of
+from services.lexical.mapping import ANALYSIS, Json, Meta, meta_of
 from services.lexical.stamp import refuse_other_stamp, stamp_of
 from services.vectorstore.generations import is_generation, name_of
 
@@ -27,6 +27,7 @@ class Held:
 
     generation: str
     meta: Meta
+    kept: Json  # the whole `_meta`, with the keys that only a newer release knows
     published: bool
 
     @property
@@ -141,9 +142,10 @@ class Catalog:
         held: dict[str, Held] = {}
         for index, described in indices.items():
             generation = index.removeprefix(self.prefix)
-            meta = meta_of(described.mappings.meta, self.prefix)
+            kept = described.mappings.meta or {}
+            meta = meta_of(kept, self.prefix)
             if meta is not None and index == self.index(generation) and is_generation(generation):
-                held[generation] = Held(generation, meta, self._is_published(generation, described))
+                held[generation] = Held(generation, meta, kept, self._is_published(generation, described))
         return held
 
     def _is_published(self, generation: str, described: Described) -> bool:

@@ -169,8 +169,8 @@ class ElasticsearchEngine:
         index = self._catalog.index(generation)
         with elasticsearch_errors(generation):
             if not held.published or held.meta.published_at is None:
-                meta = held.meta.model_copy(update={"published_at": time.time()})
-                await in_time(self._client).indices.put_mapping(index=index, meta=meta.model_dump(mode="json"))
+                meta = {**held.kept, "published_at": time.time()}
+                await in_time(self._client).indices.put_mapping(index=index, meta=meta)
             await in_time(self._client).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
             await self._move_alias(generation)
             await in_time(self._client).indices.refresh(index=index)

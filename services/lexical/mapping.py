@@ -32,7 +32,7 @@ class Meta(BaseModel):
     published_at: float | None = None  # Unix seconds
 
 
-def meta_of(kept: Json | None, prefix: str) -> Meta | None:
+def meta_of(kept: Json, prefix: str) -> Meta | None:
     """The `_meta` of an index as far as this release knows its keys; None when the index is not ours."""
     try:
         meta = Meta.model_validate(kept, extra="ignore")

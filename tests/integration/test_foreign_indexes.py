@@ -153,6 +153,9 @@ async def test_a_newer_release_beside_this_one_is_listed_and_a_newer_layout_is_n
     await client.indices.put_mapping(index=f"{prefix}later@1", meta={**kept, "layout": 2})
     assert [state.generation for state in await engine.states()] == [OURS]
     assert (await engine.index(OURS, documents(NOTES))).indexed == len(NOTES)
+    assert (await engine.publish(OURS)).published
+    left = (await client.indices.get_mapping(index=f"{prefix}{OURS}")).body[f"{prefix}{OURS}"]["mappings"]["_meta"]
+    assert left == {**newer, "published_at": left["published_at"]}
     with pytest.raises(Conflict, match="newer release"):
         await engine.begin("later@1", ALL_PRESETS)
 
