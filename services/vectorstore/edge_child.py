@@ -1,4 +1,4 @@
-"""What Edge does in a process of its own: `python edge_child.py optimise OLD NEW PARENT` or `probe SHARD PARENT`.
+"""What Edge does in a process of its own: `python edge_child.py optimise OLD NEW PARENT` or `probe SHARD N PARENT`.
 
 qdrant-edge-py 0.9.0 holds the GIL in its calls (5,200 vectors: 1.1 s in which no other thread of the process ran a
 line), so that an optimisation inside the service would stop every query, and /livez. And a shard that cannot be read,
@@ -17,6 +17,10 @@ import qdrant_edge
 
 PR_SET_PDEATHSIG = 1
 CHUNK = 1 << 20
+# Documents whose payloads are read at once.
+PAGE = 1_000
+# In place of the number of documents, where nobody counted them.
+NOT_COUNTED = "-"
 # The exit status of an optimisation that found nothing to do.
 NOTHING_TO_DO = 3
 
@@ -67,10 +71,23 @@ def optimise(old: str, new: str) -> int:
     return 0 if changed else NOTHING_TO_DO
 
 
-def probe(shard: str) -> int:
-    """Opens a shard as the service will."""
-    qdrant_edge.EdgeShard.load(shard).close()
-    return 0
+def probe(shard: str, documents: str) -> None:
+    """Opens a shard as the service will, and reads the payload of every document: Edge opens some damage without a
+    word, and would fail at the first search that meets it. Ends the process where one is missing."""
+    opened = qdrant_edge.EdgeShard.load(shard)
+    points = whole = 0
+    page = None
+    while True:
+        asked = qdrant_edge.ScrollRequest(offset=page, limit=PAGE, with_payload=["id"], with_vector=False)
+        records, page = opened.scroll(asked)
+        points += len(records)
+        whole += sum("id" in (record.payload or {}) for record in records)
+        if page is None:
+            break
+    opened.close()
+    expected = points if documents == NOT_COUNTED else int(documents)
+    if whole < points or points != expected:
+        sys.exit(f"it holds {whole} of its {expected} documents.")
 
 
 if __name__ == "__main__":
@@ -79,7 +96,7 @@ if __name__ == "__main__":
     match work:
         case ["optimise", old, new]:
             sys.exit(optimise(old, new))
-        case ["probe", shard]:
-            sys.exit(probe(shard))
+        case ["probe", shard, documents]:
+            probe(shard, documents)
         case _:
             sys.exit(f"unknown work: {work}")

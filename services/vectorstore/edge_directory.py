@@ -190,7 +190,12 @@ class EdgeDirectory:
                     records[folder] = read_record(folder)
                 except (ValueError, OSError) as error:
                     self._set_aside(folder.name, str(error))
-            damages = edge_work.damages([folder / record.shard for folder, record in records.items()])
+            damages = edge_work.damages(
+                {
+                    folder / record.shard: record.documents if record.finished else None
+                    for folder, record in records.items()
+                }
+            )
             for folder, record in records.items():
                 reason = damages.get(folder / record.shard)
                 if reason is not None:

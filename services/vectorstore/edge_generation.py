@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import qdrant_edge as edge
 
-from services.chassis.errors import DamagedCollection, ProblemError, UnknownCollection
+from services.chassis.errors import ProblemError, UnknownCollection
 from services.vectorstore import edge_work
 from services.vectorstore.content_digest import ContentDigest
 from services.vectorstore.edge_errors import edge_errors
@@ -79,23 +79,14 @@ class EdgeGeneration:
 
     @classmethod
     def open(cls, folder: Path, record: Record, shape: Shape, room: Room, threads: Executor) -> "EdgeGeneration":
-        """Opens what its record names (blocking).
-
-        Raises UpstreamFailed, InsufficientStorage, or DamagedCollection for another number of documents than it had
-        when it was finished: some damage Edge opens without a word, and leaves out what it hits.
-        """
+        """Opens what its record names (blocking). Raises UpstreamFailed or InsufficientStorage."""
         with edge_errors():
             if (folder / MARKER).exists():  # of a creation that was killed between its last two steps
                 settle_claim(folder)
             for left in folder.glob("shard*"):  # of an optimisation that did not come to its end
                 if left.name != record.shard and left.is_dir():
                     shutil.rmtree(left)
-            shard = _load(folder / record.shard, shape, record)
-            held = _count(shard)
-            if record.finished and record.documents not in (None, held):
-                shard.close()
-                raise DamagedCollection(f"it holds {held} of its {record.documents} documents.")
-            return cls(folder, record, shard, room, threads)
+            return cls(folder, record, _load(folder / record.shard, shape, record), room, threads)
 
     @classmethod
     def create(cls, folder: Path, record: Record, shape: Shape, room: Room, threads: Executor) -> "EdgeGeneration":
@@ -225,7 +216,8 @@ class EdgeGeneration:
             has_graph = shape.graph_bytes is not None and points * self.record.dimension * 4 >= shape.graph_bytes
             if has_graph or self._deleted >= VACUUM_FROM:
                 await self._optimise(shape)
-            await self._run(lambda: self._keep(finished=True, documents=_count(self._shard)))
+            documents = await self._run(lambda: self._shard.count(edge.CountRequest(exact=True)))
+            await self._run(lambda: self._keep(finished=True, documents=documents))
 
     async def _optimise(self, shape: Shape) -> None:
         """Optimises a copy of the shard in another process, then puts it in the place of the one that served."""
@@ -281,10 +273,6 @@ class EdgeGeneration:
         if self._unsynced:
             sync(self._folder)
             self._unsynced = False
-
-
-def _count(shard: Shard) -> int:
-    return shard.count(edge.CountRequest(exact=True))
 
 
 def _load(path: Path, shape: Shape, record: Record) -> Shard:

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,16 +39,19 @@ async def optimise(old: Path, new: Path) -> bool:
     raise UpstreamFailed(f"The index could not be built: {reason}")
 
 
-def damages(shards: Sequence[Path]) -> dict[Path, str]:
-    """Why some of these shards cannot be opened; tried in processes of their own (blocking)."""
+def damages(shards: Mapping[Path, int | None]) -> dict[Path, str]:
+    """Why some of these shards cannot be used; tried in processes of their own (blocking). `shards` says how many
+    documents each has to hold, or None where that is not known."""
     with ThreadPoolExecutor(PROBES_AT_ONCE) as threads:
-        return {shard: reason for shard, reason in zip(shards, threads.map(_damage, shards), strict=True) if reason}
+        reasons = threads.map(_damage, shards.keys(), shards.values())
+        return {shard: reason for shard, reason in zip(shards, reasons, strict=True) if reason}
 
 
-def _damage(shard: Path) -> str | None:
+def _damage(shard: Path, documents: int | None) -> str | None:
     timeout_s = OPEN_S + OPEN_S_PER_MB * taken(shard) / MB
     try:
-        ended = subprocess.run(_command("probe", shard), capture_output=True, timeout=timeout_s, check=False)
+        expected = edge_child.NOT_COUNTED if documents is None else str(documents)
+        ended = subprocess.run(_command("probe", shard, expected), capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         return f"it was not open after {timeout_s:.0f} s."
     return _reason(ended.returncode, ended.stderr) if ended.returncode else None

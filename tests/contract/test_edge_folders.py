@@ -11,7 +11,7 @@ from services.chassis.errors import BadInput, Conflict, DamagedCollection, Unkno
 from services.contracts.collections import CollectionDeclaration
 from services.vectorstore.edge_directory import Limits
 from services.vectorstore.edge_files import PUBLISHED, RECORD
-from tests.contract.edge_subjects import SUBJECTS, opened
+from tests.contract.edge_subjects import SUBJECTS, numbered, opened
 from tests.scratch import scratch
 
 
@@ -67,6 +67,11 @@ def _garbage_segment(folder: Path) -> None:
         file.write_bytes(b"\xff" * 100)
 
 
+def _no_payload(folder: Path) -> None:  # opens without a word; only reading a document meets it
+    for file in folder.glob("shard*/segments/*/payload_storage/page_0.dat"):
+        file.write_bytes(bytes(file.stat().st_size))
+
+
 def _torn_wal(folder: Path) -> None:
     for file in folder.glob("shard*/wal/open-*"):
         file.write_bytes(b"")
@@ -82,6 +87,7 @@ def _torn_wal(folder: Path) -> None:
         _empty_shard,
         _panics,
         _garbage_segment,
+        _no_payload,
         _torn_wal,
     ],
 )
@@ -92,6 +98,7 @@ async def test_a_damaged_generation_is_set_aside_and_named_and_the_others_serve(
         for generation in ("c@1", "c@2"):
             await subject.begin(generation)
             await subject.put(generation, ["a"])
+            await subject.finish(generation)
             await subject.publish(generation)
     damage(directory / "c@2")
     before = listed(directory / "c@2")
@@ -131,6 +138,20 @@ async def test_a_finished_generation_with_fewer_documents_than_it_had_is_set_asi
         assert [one.generation for one in await subject.unusable()] == ["c@1"]
         with pytest.raises(DamagedCollection, match="1 of its 2 documents"):
             await subject.held("c@1", ["a", "b"])
+
+
+async def test_documents_that_have_lost_their_ids_are_missed_at_the_start(kind: str, directory: Path) -> None:
+    async with opened(kind, directory) as subject:
+        await subject.begin("c@1")
+        await subject.put("c@1", numbered(0, 1_100))
+        await subject.delete("c@1", numbered(0, 300))
+        await subject.finish("c@1")
+    for file in (directory / "c@1").glob("shard*/segments/*/payload_storage/tracker.dat"):
+        file.write_bytes(bytes(file.stat().st_size))
+    async with opened(kind, directory) as subject:
+        assert [one.generation for one in await subject.unusable()] == ["c@1"]
+        with pytest.raises(DamagedCollection, match="0 of its 800 documents"):
+            await subject.found("c@1")
 
 
 async def test_a_generation_that_is_written_after_finishing_is_opened_with_what_it_holds(
