@@ -159,17 +159,25 @@ def test_the_cascade_of_the_rerankers_readme_works_as_it_is_written(clone: Clone
     assert (answer["degraded"], set(answer["models"])) == ([], {"wide", "narrow"})
 
 
-def test_a_second_stack_stands_beside_the_first_with_other_choices(clone: Clone) -> None:
+def test_a_second_stack_stands_beside_the_first_with_another_model_and_another_engine(
+    clone: Clone, elasticsearch_url: str
+) -> None:
     assert clone.local("up").returncode == 0
     ports = {f"{process.upper()}_PORT": "" for process in DEFAULT_PORTS}
-    second = clone.local("up", STACK="second", DENSE_ENCODER="hashing", **ports)
+    engine = {"LEXICAL": "elasticsearch", "ELASTICSEARCH_URL": elasticsearch_url}
+    second = clone.local("up", STACK="second", DENSE_ENCODER="hashing", **engine, **ports)
     assert second.returncode == 0, second.stderr
     (gateway,) = re.findall(r"Ready: (\S+) serves", second.stderr)
     assert "make down STACK=second" in second.stderr
-    for url, model in ((clone.gateway, "all-MiniLM-L6-v2"), (gateway, "hashing")):
+    for url, model, lexical in (
+        (clone.gateway, "all-MiniLM-L6-v2", "qdrant-edge"),
+        (gateway, "hashing", "elasticsearch"),
+    ):
         with urllib.request.urlopen(f"{url}/v1/collections/demo", timeout=15) as answer:
-            stamps = {one["backend"]: one["generations"][0]["stamp"] for one in json.load(answer)["backends"]}
-        assert stamps["dense"]["model"] == model
+            held = {one["backend"]: one["generations"][0] for one in json.load(answer)["backends"]}
+        assert (held["dense"]["stamp"]["model"], held["lexical"]["engine"].split()[0]) == (model, lexical)
+    removal = urllib.request.Request(f"{gateway}/v1/collections/demo", method="DELETE")  # the server may be lasting
+    urllib.request.urlopen(removal, timeout=60).close()
     down = clone.local("down")
     assert "Still up: `make down STACK=second` ends it." in down.stderr
     assert clone.local("down", STACK="second").returncode == 0
