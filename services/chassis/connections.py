@@ -156,8 +156,9 @@ class Connections(ServerState):
             self.forget(connection)
             connection.refuse(RequestTimeout("The request did not arrive in time; send it at once."))
         for connection in _older(self._idle, now - self.bounds.idle_s):
-            self.forget(connection)
-            connection.close()
+            if connection not in self._unread:  # it has the time that its answer needs
+                self.forget(connection)
+                connection.close()
         for connection in [one for one, answer in self._unread.items() if now > answer.ends]:
             self._drop_unread(connection)
         self._end_closing(now)
@@ -170,7 +171,7 @@ class Connections(ServerState):
     def _end_closing(self, now: float) -> None:
         # A closed connection lives until its last bytes are written: for ever, where nobody reads them.
         for connection in cast("set[Connection]", self.connections):
-            if connection.closing and connection not in self._closing:
+            if connection.closing and connection not in self._closing and connection not in self._unread:
                 self._closing[connection] = now + self.bounds.unread_grace_s
         for connection in [one for one, ends in self._closing.items() if now > ends]:
             del self._closing[connection]

@@ -152,9 +152,19 @@ def test_a_body_that_never_ends_after_its_refusal_does_not_keep_the_connection(p
 
 
 def test_an_answer_that_is_not_read_is_thrown_away() -> None:
-    with bounded(small_app(), SHORT) as server, callers(port_of(server), 1) as (caller,):
+    impatient = Bounds(unread_grace_s=0.5, unread_bytes_s=100_000_000)
+    with bounded(small_app(), impatient) as server, callers(port_of(server), 1) as (caller,):
         caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for(lambda: not server.server_state.connections, within_s=5.0)
+
+
+@pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"], ids=["kept", "closed"])
+def test_an_answer_that_is_read_slowly_enough_arrives_whole(more: bytes) -> None:
+    slow = Bounds(idle_s=0.5, unread_grace_s=0.5, unread_bytes_s=2_000_000)
+    with bounded(small_app(), slow) as server, callers(port_of(server), 1) as (caller,):
+        caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n" + more + b"\r\n")
+        time.sleep(4.0)
+        assert len(caller.received()) > 20_000_000
 
 
 def test_answers_that_are_not_read_are_bounded_in_all() -> None:
