@@ -12,6 +12,7 @@ from services.chassis.app import create_app, router
 from services.chassis.connections import Bounds
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
+from services.chassis.serve import DrainingServer
 from services.chassis.settings import ServiceSettings
 from services.contracts.health import Check
 from services.contracts.query import SearchRequest
@@ -151,10 +152,17 @@ def test_a_body_that_never_ends_after_its_refusal_does_not_keep_the_connection(p
         assert time.monotonic() - started < 3.0
 
 
+def thrown_away(server: DrainingServer) -> float:
+    """Connections that were ended for an answer that nobody read."""
+    registry = server.server_state.instruments.registry
+    return registry.get_sample_value("http_connections_ended_total", {"reason": "unread-answer"}) or 0.0
+
+
 def test_an_answer_that_is_not_read_is_thrown_away() -> None:
     impatient = Bounds(unread_grace_s=0.5, unread_bytes_s=100_000_000)
     with bounded(small_app(), impatient) as server, callers(port_of(server), 1) as (caller,):
         caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        wait_for(lambda: thrown_away(server) == 1, within_s=5.0)
         wait_for(lambda: not server.server_state.connections, within_s=5.0)
 
 
@@ -172,6 +180,7 @@ def test_answers_that_are_not_read_are_bounded_in_all() -> None:
     with bounded(small_app(), patient) as server, callers(port_of(server), 4) as made:
         for caller in made:
             caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        wait_for(lambda: thrown_away(server) == 3, within_s=5.0)
         wait_for(lambda: len(server.server_state.connections) == 1, within_s=5.0)
 
 
