@@ -242,6 +242,19 @@ async def test_generations_and_fields_have_quotas_that_say_what_to_remove(kind: 
         await subject.begin("c@3")
 
 
+async def test_the_fields_of_all_generations_have_a_quota(
+    kind: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.vectorstore.edge_directory.MOST_FIELDS_IN_ALL", 3)
+    two = CollectionDeclaration(metadata={"a": "keyword", "b": "keyword"})
+    async with opened(kind, directory) as subject:
+        await subject.begin("c@1", two)
+        with pytest.raises(Conflict, match="index 2 fields, and 3 may be: remove a collection"):
+            await subject.begin("c@2", two)
+        await subject.drop("c@1")
+        await subject.begin("c@2", two)
+
+
 async def test_a_generation_that_is_not_there_is_unknown(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         with pytest.raises(UnknownCollection, match="begin it first"):

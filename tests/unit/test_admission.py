@@ -112,6 +112,12 @@ def test_a_body_that_dribbles_is_refused_and_its_connection_closed(monkeypatch: 
     assert json.loads(problem)["type"] == "urn:problem:request-timeout"
 
 
+def test_a_body_of_which_nothing_comes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "GRACE_S", 0.3)
+    with working() as (_, server), callers(port_of(server), 1) as (caller,):
+        assert caller.send(posted(SIZED, 100)).answer()[0] == 408
+
+
 def test_a_body_on_a_slow_line_gets_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "GRACE_S", 0.3)
     sent = json.dumps(["a" * 100_000]).encode()
