@@ -1,7 +1,7 @@
 """Problems (RFC 9457): the errors that our processes raise, and the one place that renders them."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from fastapi import FastAPI, Request, Response
@@ -20,9 +20,14 @@ logger = logging.getLogger(__name__)
 Wording = Callable[[Problem], tuple[int, BaseModel]]
 Wordings = Mapping[str, Wording]
 
-TITLES = {
-    404: ("not-found", "Not found"),
-    405: ("method-not-allowed", "Method not allowed"),
+# What the router refuses by itself, without a word on what to do.
+ROUTING = {
+    404: ("not-found", "Not found", "There is no such route here; GET /openapi.json lists all of them."),
+    405: (
+        "method-not-allowed",
+        "Method not allowed",
+        "This route does not take that method; GET /openapi.json lists those that it takes.",
+    ),
 }
 
 
@@ -198,8 +203,8 @@ def _described(error: Exception, asked: object) -> tuple[Problem, Mapping[str, s
             if any(item["type"] == "json_invalid" for item in error.errors()):
                 kind, title, status = Malformed.kind, Malformed.title, 400
         case HTTPException():
-            kind, title = TITLES.get(error.status_code, ("http", "HTTP error"))
-            status, detail, errors = error.status_code, str(error.detail), ()
+            kind, title, detail = ROUTING.get(error.status_code, ("http", "HTTP error", str(error.detail)))
+            status, errors = error.status_code, ()
             headers = dict(error.headers or {})
         case _:
             logger.error("unforeseen error", exc_info=error)
@@ -220,12 +225,16 @@ def _field_errors(error: RequestValidationError, asked: object) -> tuple[FieldEr
     # Only location and message: the input may be huge, secret or not representable in JSON (NaN, surrogates).
     return tuple(
         FieldError(
-            field=".".join(str(part) for part in item["loc"] if part != "body").encode(errors="replace").decode()
-            or "body",
+            field=_place(item["loc"]).encode(errors="replace").decode(),
             message=said({**item, "loc": item["loc"][1:]}, asked).encode(errors="replace").decode(),
         )
         for item in error.errors()[:32]
     )
+
+
+def _place(found: Sequence[str | int]) -> str:
+    """Where a fault was found, with dots. FastAPI puts the word `body` first; a field may have that name as well."""
+    return ".".join(str(part) for part in (found[1:] if found[:1] == ("body",) else found)) or "body"
 
 
 def install(app: FastAPI, wordings: Wordings) -> None:

@@ -11,16 +11,20 @@ Place = Sequence[str | int]
 
 
 def said(fault: Mapping[str, Any], model: object = None) -> str:
-    """What is wrong, of one of pydantic's errors. An unknown field names those that `model` has in its place."""
-    if fault["type"] == "extra_forbidden" and (known := _known_fields(model, fault["loc"])):
-        return f"there is no such field; there are: {', '.join(known)}"
+    """What is wrong, of one of pydantic's errors. It names the fields that `model` has in that place."""
+    match fault["type"]:
+        case "extra_forbidden" if known := _known_fields(model, fault["loc"][:-1]):
+            return f"there is no such field; there are: {', '.join(known)}"
+        case "model_type" | "model_attributes_type":
+            known = _known_fields(model, fault["loc"])
+            return f"must be an object with: {', '.join(known)}" if known else "must be an object"
     return str(fault["msg"]).removeprefix("Value error, ")
 
 
 def _known_fields(model: object, place: Place) -> list[str]:
-    """The fields of whatever may stand where the last part of the place was found."""
+    """The fields of whatever may stand in a place."""
     here = list(_models(model))
-    for part in place[:-1]:
+    for part in place:
         named = [(one, one.model_fields[part]) for one in here if part in one.model_fields]
         if named:
             here = [below for one, field in named for below in _models(field.annotation, one.__module__)]

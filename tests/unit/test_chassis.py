@@ -68,6 +68,7 @@ async def connected(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
             yield client
 
 
+CONDITION = {"field": "year", "op": "exists"}
 BAD_BODIES = {
     "NaN in a whole number": (b'{"query": "a", "top": NaN}', 400),
     "an overflowing number": (b'{"query": "a", "top": 1e400}', 422),
@@ -135,6 +136,22 @@ async def test_an_unforeseen_error_keeps_its_inside_to_the_logs(client: httpx.As
 async def test_unknown_routes_and_methods_are_problems(client: httpx.AsyncClient) -> None:
     assert (await client.get("/nowhere")).json()["type"] == "urn:problem:not-found"
     assert (await client.get("/echo")).json()["type"] == "urn:problem:method-not-allowed"
+
+
+async def test_an_unknown_route_or_method_says_what_there_is(client: httpx.AsyncClient) -> None:
+    unknown = (await client.get("/nowhere")).json()["detail"]
+    assert unknown == "There is no such route here; GET /openapi.json lists all of them."
+    wrong = (await client.get("/echo")).json()["detail"]
+    assert wrong == "This route does not take that method; GET /openapi.json lists those that it takes."
+
+
+async def test_an_unknown_field_is_named_even_when_it_is_called_body(client: httpx.AsyncClient) -> None:
+    (fault,) = (await client.post("/echo", json={"query": "a", "body": 1})).json()["errors"]
+    assert fault["field"] == "body"
+    (fault,) = (await client.post("/echo", json={"query": "a", "filter": {"all": [CONDITION], "body": 1}})).json()[
+        "errors"
+    ]
+    assert fault["field"] == "filter.body"
 
 
 async def test_a_passed_deadline_is_a_504_in_time(client: httpx.AsyncClient) -> None:

@@ -113,6 +113,8 @@ def test_what_a_pipeline_costs_is_bounded_by_retrieves_and_query_together() -> N
             {"documents": [{"id": "a", "body": "b"}]},
             "there is no such field; there are: id, title, text, metadata",
         ),
+        (IndexRequest, [{"id": "a"}], "must be an object with: documents"),
+        (IndexRequest, {"documents": ["a"]}, "must be an object with: id, title, text, metadata"),
         (Condition, {"field": "a", "op": "eq", "value": {}}, "must be a text, a number, true or false, or a list"),
         (Condition, {"field": "a", "op": "eq", "value": "\ud800"}, "value: must not contain lone surrogates"),
         (Condition, {"field": "a", "op": "in", "value": ["\ud800"]}, "value: must not contain lone surrogates"),
