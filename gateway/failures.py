@@ -22,8 +22,11 @@ from services.chassis.errors import (
 from services.contracts.query import Reason
 
 LOAD_AGAIN = (
-    "Waiting does not help: load the collection again (PUT, its documents, publish; the evaluator's `ingest` does all)."
+    "Waiting does not help: load the collection again (PUT, then its documents and publish with the `build` that PUT "
+    "answers; the evaluator's `ingest` does all)."
 )
+# What a service advises whoever calls it directly; behind the gateway it was begun, in another engine.
+BEGIN_FIRST = "; begin it first."
 
 
 class BackendFailed(Exception):
@@ -86,12 +89,19 @@ def not_held(backend: str, generation: str) -> BackendFailed:
     return BackendFailed(backend, "refused", detail, status=404, kind=UnknownCollection.kind)
 
 
+def advice(failure: BackendFailed) -> str:
+    """What the backend said, and what our caller can do where the backend cannot know it."""
+    if not failure.unknown_generation or failure.detail.endswith(LOAD_AGAIN):
+        return failure.detail
+    return f"{failure.detail.removesuffix(BEGIN_FIRST).rstrip('. ')}. {LOAD_AGAIN}"
+
+
 def as_problem(failure: BackendFailed) -> ProblemError:
     """The problem for a request that cannot be answered without this backend: a fault of the caller's stays a 4xx."""
-    detail = str(failure)
+    detail = f"{failure.backend}: {advice(failure)}"
     match failure.status:
         case 404 if failure.unknown_generation:
-            return NotHeld(f"{detail.removesuffix(LOAD_AGAIN).rstrip()} {LOAD_AGAIN}")
+            return NotHeld(detail)
         case 409 if failure.kind == StampMismatch.kind:
             return StampMismatch(f"{detail} To rebuild beside the live one, begin with new_generation: true.")
         case 409 if failure.kind == DamagedCollection.kind:

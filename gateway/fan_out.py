@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from gateway.budget import Budget
 from gateway.downstream import Backend
-from gateway.failures import BackendFailed, as_problem
+from gateway.failures import BackendFailed, advice, as_problem
 from services.contracts.documents import DeleteReport, IndexReport, ServiceOutcome
 
 Result = TypeVar("Result")
@@ -50,7 +50,7 @@ def outcomes(
 ) -> tuple[ServiceOutcome, ...]:
     """Each backend's part of a report."""
     return tuple(
-        ServiceOutcome(backend=backend.name, status="failed", reason=f"{result.reason}: {result.detail}")
+        ServiceOutcome(backend=backend.name, status="failed", reason=f"{result.reason}: {advice(result)}")
         if isinstance(result, BackendFailed)
         else ServiceOutcome(backend=backend.name, status="ok", report=result)
         for backend, result in results

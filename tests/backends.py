@@ -81,7 +81,7 @@ class Store:
 
     def held(self, generation: str) -> Held:
         if generation not in self.generations:
-            raise UnknownCollection(f"There is no {generation} here.")
+            raise UnknownCollection(f"There is no collection {generation} here; begin it first.")
         return self.generations[generation]
 
     def state(self, generation: str) -> CollectionState:

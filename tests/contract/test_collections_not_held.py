@@ -50,7 +50,18 @@ async def test_documents_by_id_say_so_too(stack: Stack) -> None:
 
 
 async def test_publishing_what_one_service_lacks_says_so_too(stack: Stack) -> None:
-    says_how(await stack.client.post(f"{DEMO}/publish"))
+    answer = await stack.client.post(f"{DEMO}/publish")
+    says_how(answer)
+    assert "begin it first" not in answer.json()["detail"]
+
+
+async def test_a_batch_that_one_service_cannot_take_says_the_same_of_that_service(stack: Stack) -> None:
+    report = (await stack.client.post(f"{DEMO}/documents", json={"documents": DOCUMENTS})).json()
+    reasons = {one["backend"]: one["reason"] for one in report["services"]}
+    assert report["complete"] is False
+    assert reasons["dense"] is None
+    assert "There is no collection demo@1 here. Waiting does not help: load the collection again" in reasons["lexical"]
+    assert "with the `build` that PUT answers" in reasons["lexical"]
 
 
 async def test_when_one_service_is_away_too_only_that_one_is_waited_for(stack: Stack) -> None:
