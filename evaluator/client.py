@@ -123,7 +123,8 @@ class GatewayClient:
         except httpx.TransportError as error:
             # The aiohttp transport reports a lost connection as a connect timeout: no time limit of ours has passed.
             reason = str(error) or type(error).__name__
-            raise GatewayError("unreachable", f"{method} {self.url}{path}: {reason}; is the gateway up?") from error
+            detail = f"{method} {self.url}{path}: {reason}; is the gateway up (`make up` starts one)?"
+            raise GatewayError("unreachable", detail) from error
 
 
 @asynccontextmanager

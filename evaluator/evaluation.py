@@ -26,8 +26,8 @@ Step = Callable[[str], None]
 
 
 async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
-    """Returns when the gateway is ready. Raises EvaluationError with what it said last when it is not in time."""
-    until, last = time.monotonic() + seconds, "it did not answer"
+    """Returns when the gateway is ready, and says that it waits. Raises EvaluationError when it is not in time."""
+    until, last, told = time.monotonic() + seconds, "it did not answer", False
     while True:
         try:
             health = await client.health()
@@ -41,6 +41,9 @@ async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
             )
         if time.monotonic() >= until:
             raise EvaluationError(f"the gateway at {client.url} was not ready within {seconds:.0f} s: {last}")
+        if not told:
+            say(f"Waiting for the gateway at {client.url}, at most {seconds:.0f} s: {last}")
+            told = True
         await asyncio.sleep(0.5)
 
 

@@ -309,6 +309,16 @@ async def test_readiness_is_waited_for_and_its_absence_explained(stub: GatewaySt
             await wait_until_ready(client, 0)
 
 
+async def test_who_forgot_to_start_a_gateway_is_told_at_once_and_once(capsys: pytest.CaptureFixture[str]) -> None:
+    async with connected("http://127.0.0.1:9") as client:
+        with pytest.raises(EvaluationError, match="was not ready within 1 s"):
+            await wait_until_ready(client, 1)
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1, told
+    assert told[0].startswith("Waiting for the gateway at http://127.0.0.1:9, at most 1 s: ")
+    assert "is the gateway up (`make up` starts one)?" in told[0]
+
+
 async def test_a_gateway_that_is_not_there_is_called_unreachable() -> None:
     async with connected("http://127.0.0.1:9") as client:
         with pytest.raises(GatewayError, match="is the gateway up") as caught:
