@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from services.contracts.collections import FieldKind
 from services.contracts.documents import Document
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+READ = ("_id", "title", "text", "metadata")
+# A corpus may use identifiers as names of fields: no message is to grow with it.
+MOST_NAMES = 32
 
 
 class DatasetCounts(Wire):
@@ -36,6 +39,7 @@ class DatasetCounts(Wire):
     document_characters_stripped: Count  # control characters and lone surrogates
     metadata_values_dropped: Count  # nested, or under a name that the wire does not allow
     metadata_fields_undeclared: tuple[str, ...]  # of mixed kinds: stored, but not filterable
+    fields_not_read: tuple[str, ...] = ()  # of the corpus (the first 32): BEIR has no such field
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Dataset:
 class _Found:
     document: Document
     dropped: int  # metadata values
+    unread: Set[str]  # fields
     place: str
 
 
@@ -74,14 +79,21 @@ def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) 
         raise DatasetError(f"{qrels}: judged, but not in {QUERIES}: {', '.join(orphans[:5])} ({len(orphans)} in all)")
     ids: set[str] = set()
     own: set[str] = set()
-    guess, dropped, stripped_documents = SchemaGuess(), 0, 0
+    unread: set[str] = set()
+    guess, dropped, stripped_documents, searchable = SchemaGuess(), 0, 0, False
     for found in _documents(directory / CORPUS):
         document = found.document
         if document.id in ids:
             raise DatasetError(f"{found.place}: the id {document.id!r} stood above already")
         if found.dropped and strict:
             raise DatasetError(f"{found.place}: metadata that the wire does not carry (without strict it is dropped)")
+        if found.unread and strict:
+            raise DatasetError(
+                f"{found.place}: {', '.join(sorted(found.unread))}: not read; a BEIR corpus has {', '.join(READ)}"
+            )
         ids.add(document.id)
+        unread |= found.unread
+        searchable = searchable or bool(document.passage.strip())
         dropped += found.dropped
         stripped_documents += document.stripped
         guess.see(document.metadata)
@@ -89,6 +101,10 @@ def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) 
             own.add(document.id)
     if not ids:
         raise DatasetError(f"{directory / CORPUS}:1: no document in the whole file")
+    not_read = tuple(sorted(unread)[:MOST_NAMES])
+    if not searchable:
+        besides = f"; besides, there are: {', '.join(not_read)}" if not_read else ""
+        raise DatasetError(f"{directory / CORPUS}: no document has a title or a text{besides}")
     missing = {name for judged in judgments.grades.values() for name in judged} - ids
     if missing and strict:
         raise DatasetError(f"{qrels}: judged, but not in {CORPUS}: {', '.join(sorted(missing)[:5])}")
@@ -109,6 +125,7 @@ def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) 
         document_characters_stripped=stripped_documents,
         metadata_values_dropped=dropped,
         metadata_fields_undeclared=mixed,
+        fields_not_read=not_read,
     )
     return Dataset(
         directory=directory,
@@ -175,7 +192,7 @@ def _documents(path: Path) -> Iterator[_Found]:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "document"
             raise DatasetError(f"{place}: {where}: {first['msg']}") from error
-        yield _Found(document, dropped, place)
+        yield _Found(document, dropped, value.keys() - set(READ), place)
 
 
 def _queries(path: Path) -> tuple[dict[str, str], int]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import FiniteFloat
 
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets import CORPUS, Dataset
+from evaluator.datasets import CORPUS, READ, Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress, say
@@ -87,6 +87,9 @@ async def ingest(
     )
     build = secrets.token_hex(16) if experiment.rebuild else build_name(target, declaration, dataset)
     wanted = BeginCollection(**dict(declaration), new_generation=experiment.rebuild, build=build)
+    if dataset.counts.fields_not_read:
+        unread = ", ".join(dataset.counts.fields_not_read)
+        say(f"Not read, because a BEIR corpus has {', '.join(READ)} alone: {unread}")
     begun = await _patiently(lambda: client.begin(target, wanted), tally, sleep)
     with progress(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
         async for sent in _send(client, target, batches(dataset.documents(), build), tally, sleep):

@@ -101,6 +101,15 @@ def test_metadata_that_cannot_be_filtered_by_is_told_once(evaluator: Evaluator, 
     assert "does not declare it" not in evaluator("ingest").output  # there it is inferred
 
 
+def test_fields_of_the_corpus_that_are_not_read_are_told_before_it_is_loaded(
+    evaluator: Evaluator, tmp_path: Path
+) -> None:
+    with (tmp_path / "shop" / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "n1", "title": "bell", "body": "rings"}\n')
+    said = evaluator("ingest").output
+    assert said.count("Not read, because a BEIR corpus has _id, title, text, metadata alone: body\nLoading") == 1
+
+
 def test_settings_of_the_environment_may_be_empty(evaluator: Evaluator) -> None:
     assert evaluator("demo", PRESET="", QUERIES="", DEPTH="").exit_code == 0
 

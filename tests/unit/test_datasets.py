@@ -37,7 +37,23 @@ def test_everything_that_reading_decided_is_counted(shop: Path) -> None:
         "document_characters_stripped": 1,
         "metadata_values_dropped": 1,
         "metadata_fields_undeclared": (),
+        "fields_not_read": (),
     }
+
+
+def test_fields_that_no_beir_corpus_has_are_named(shop: Path) -> None:
+    append(shop / "corpus.jsonl", '{"_id": "n1", "title": "bell", "body": "rings", "url": "x"}\n')
+    assert read_dataset(shop).counts.fields_not_read == ("body", "url")
+    (shop / "corpus.jsonl").write_text('{"_id": "d1", "title": "bell", "body": "rings"}\n')
+    (shop / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    with pytest.raises(DatasetError, match=r"corpus.jsonl:1: body: not read; a BEIR corpus has _id, title, text, meta"):
+        read_dataset(shop, strict=True)
+
+
+def test_a_corpus_in_which_nothing_can_be_searched_is_refused_with_the_fields_that_it_has(shop: Path) -> None:
+    (shop / "corpus.jsonl").write_text('{"_id": "d1", "body": "a"}\n{"_id": "d2", "abstract": "b"}\n')
+    with pytest.raises(DatasetError, match=r"no document has a title or a text; besides, there are: abstract, body$"):
+        read_dataset(shop)
 
 
 def test_grades_may_be_written_as_whole_floats_and_negative_ones_count_as_unjudged(shop: Path) -> None:
