@@ -18,7 +18,7 @@ from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
 from deploy.local.footprint import footprints, table, write
 from deploy.local.ports import remember, taken
 from deploy.local.problem import StackProblem
-from deploy.local.readiness import wait_until_ready
+from deploy.local.readiness import wait_for_backends, wait_until_ready
 from deploy.local.served import lacking, reread_pipelines
 from deploy.local.stacks import DEMO, Stack, asked_for, others_up
 
@@ -50,6 +50,7 @@ def launch(choices: Choices) -> None:
     try:
         supervision.start(choices, os.environ)
         wait_until_ready(choices, say)
+        wait_for_backends(choices, say)
     except BaseException:
         supervision.stop(choices.directory)
         raise

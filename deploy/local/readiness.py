@@ -4,7 +4,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from deploy.local import supervision
 from deploy.local.choices import Choices
@@ -12,6 +12,9 @@ from deploy.local.problem import StackProblem
 
 # Elasticsearch takes 12 s on a quiet machine; a busy one with two cores took ten times as long.
 READY_WITHIN_S = 240.0
+NOT_LISTENING = "not listening yet"
+# Our own processes take longer to start: what was started with them answers by then.
+BACKENDS_WITHIN_S = 15.0
 # A local address is asked directly, whatever http_proxy says.
 direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -28,7 +31,7 @@ def not_ready(url: str) -> str | None:
         except (ValueError, LookupError, TypeError):
             return f"HTTP {error.code}"
     except OSError:
-        return "not listening yet"
+        return NOT_LISTENING
 
 
 def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
@@ -36,9 +39,8 @@ def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
     start = last_said = time.monotonic()
     waiting = [process for process in choices.ports if process != "elasticsearch"]
     while True:
-        reasons = {process: not_ready(choices.url(process)) for process in waiting}
-        if choices.starts_elasticsearch and "cannot be reached" in (reasons.get("lexical") or ""):
-            reasons["lexical"] = "its Elasticsearch is still starting"  # ours: no address that somebody has to set
+        looked = {process: not_ready(choices.url(process)) for process in waiting}
+        reasons = in_words(looked, starts_elasticsearch=choices.starts_elasticsearch)
         waiting = [process for process, reason in reasons.items() if reason is not None]
         if not waiting:
             return
@@ -54,6 +56,36 @@ def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
         if now - last_said > 5:
             last_said = now
             say(f"  {now - start:3.0f} s, waiting for " + ", ".join(f"{name} ({reasons[name]})" for name in waiting))
+        time.sleep(0.2)
+
+
+def in_words(reasons: Mapping[str, str | None], *, starts_elasticsearch: bool) -> dict[str, str | None]:
+    """Why each process is not ready, without what only sounds like a fault while the others start."""
+    told = dict(reasons)
+    if starts_elasticsearch and "cannot be reached" in (told.get("lexical") or ""):
+        told["lexical"] = "its Elasticsearch is still starting"  # ours: no address that somebody has to set
+    others = any(reason is not None for process, reason in told.items() if process != "gateway")
+    if others and told.get("gateway") not in (None, NOT_LISTENING):
+        told["gateway"] = "its backends are still starting"
+    return told
+
+
+def wait_for_backends(choices: Choices, say: Callable[[str], None], within_s: float = BACKENDS_WITHIN_S) -> None:
+    """Returns once something answers for each of GATEWAY_BACKENDS. Raises StackProblem with those where nothing does.
+
+    Whether they are ready is the gateway's to say: they are not ours, and what stands before them may hide it.
+    """
+    last = time.monotonic() + within_s
+    told: set[str] = set()
+    while absent := {
+        name: backend.url for name, backend in choices.backends.items() if not_ready(backend.url) == NOT_LISTENING
+    }:
+        if time.monotonic() >= last:
+            where = ", ".join(f"{url} ({name})" for name, url in absent.items())
+            raise StackProblem(f"GATEWAY_BACKENDS: nothing answers at {where}: start it first, or leave it out.")
+        for name in absent.keys() - told:
+            say(f"Waiting for {name} at {absent[name]} (GATEWAY_BACKENDS), at most {within_s:g} s")
+            told.add(name)
         time.sleep(0.2)
 
 

@@ -40,8 +40,8 @@ def lacking(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]:
         if missing:
             yield (
                 f"Collection `{view.collection}` is not in {' and '.join(missing)}, so searches there are refused or "
-                f"flagged. Load it again: {_command(choices, view.collection, environment)}; or go back to the engines "
-                "that it was loaded on."
+                f"flagged. Load it again: {load_command(choices, view.collection, environment)}; or go back to the "
+                "engines that it was loaded on."
             )
 
 
@@ -55,13 +55,15 @@ def _missing(view: CollectionView) -> list[str]:
     ]
 
 
-def _command(choices: Choices, collection: str, environment: Mapping[str, str]) -> str:
+def load_command(choices: Choices, collection: str, environment: Mapping[str, str]) -> str:
     """The evaluator's call where it has loaded that collection before: its newest experiment says from what."""
     runs = Path(environment.get("EVALUATOR_RUNS") or ".runs")
     for file in sorted((ROOT / runs).glob("*/experiment.json"), reverse=True):
         try:
             experiment = Experiment.model_validate_json(file.read_bytes())
         except (OSError, ValidationError):
+            continue
+        if not (file.parent / "ingest.json").exists():  # refused before it had loaded anything
             continue
         if experiment.target == collection and file.parent.name != "latest":
             shown = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file

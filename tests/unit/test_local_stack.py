@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -10,11 +13,14 @@ import pytest
 from deploy.local import record
 from deploy.local.__main__ import remarks
 from deploy.local.checks import expect_startable, unknown
-from deploy.local.choices import choose
+from deploy.local.choices import ROOT, choose
 from deploy.local.ports import DEFAULT_PORTS, remember
 from deploy.local.problem import StackProblem
+from deploy.local.readiness import in_words, wait_for_backends
+from deploy.local.served import load_command
 from deploy.local.stacks import Stack, asked_for
 from deploy.local.supervision import configuration, failed_start, pid, processes
+from evaluator.experiment import read_experiment
 
 BESIDE = {"family": "reranker", "url": "http://127.0.0.1:8013"}
 
@@ -98,6 +104,42 @@ def test_a_backend_named_as_one_of_the_stacks_takes_its_place_and_none_is_starte
     assert list(remarks(choices)) == [
         "GATEWAY_BACKENDS: lexical (lexical) is at http://search.internal, so no lexical service is started here."
     ]
+
+
+def test_a_backend_that_nobody_serves_is_told_by_name_and_address(tmp_path: Path) -> None:
+    with socket.socket() as held:  # bound, and nothing listens
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        given = {"GATEWAY_BACKENDS": json.dumps({"reranker-small": {"family": "reranker", "url": url}})}
+        said: list[str] = []
+        expected = f"GATEWAY_BACKENDS: nothing answers at {url} (reranker-small): start it first, or leave it out."
+        with pytest.raises(StackProblem, match=re.escape(expected)):
+            wait_for_backends(choose(given, tmp_path, own_ports=False), said.append, within_s=0.3)
+    assert said == [f"Waiting for reranker-small at {url} (GATEWAY_BACKENDS), at most 0.3 s"]
+
+
+def test_a_backend_that_answers_is_not_waited_for_whatever_it_says(tmp_path: Path) -> None:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # 501 for everything
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        beside = {"family": "lexical", "url": f"http://127.0.0.1:{server.server_port}"}
+        choices = choose({"GATEWAY_BACKENDS": json.dumps({"other": beside})}, tmp_path, own_ports=False)
+        said: list[str] = []
+        wait_for_backends(choices, said.append, within_s=10)
+    assert said == []
+
+
+def test_while_others_start_the_gateway_is_not_quoted_on_them() -> None:
+    elasticsearch = "Elasticsearch cannot be reached at ELASTICSEARCH_URL; is it running?"
+    reasons = {"gateway": f"lexical: failed: {elasticsearch}", "lexical": elasticsearch, "dense": None}
+    assert in_words(reasons, starts_elasticsearch=True) == {
+        "gateway": "its backends are still starting",
+        "lexical": "its Elasticsearch is still starting",
+        "dense": None,
+    }
+    alone = {"gateway": f"lexical: failed: {elasticsearch}", "lexical": None}
+    assert in_words(alone, starts_elasticsearch=False) == alone
+    not_yet = {"gateway": "not listening yet", "lexical": "not listening yet"}
+    assert in_words(not_yet, starts_elasticsearch=False) == not_yet
 
 
 def test_the_line_of_the_example_with_one_more_adds_that_one_alone(tmp_path: Path) -> None:
@@ -239,8 +281,21 @@ def test_other_settings_than_those_of_the_running_stack_are_refused_by_name(tmp_
     assert "one" not in json.loads(written).values()
     assert "QDRANT_API_KEY" not in written
     now = {"RERANKER_MODEL": "two", "LEXICAL_DIRECTORY": "a"}
-    with pytest.raises(StackProblem, match=r"\(LEXICAL_DIRECTORY, RERANKER_MODEL\): `make down` first"):
+    told = r"\(LEXICAL_DIRECTORY, RERANKER_MODEL\): give it the same ones again, `make down` first"
+    with pytest.raises(StackProblem, match=told):
         record.expect_same(choose(now, tmp_path, own_ports=False), now, Stack(""))
+
+
+def test_a_collection_is_loaded_again_by_the_newest_experiment_that_has_loaded_it(tmp_path: Path) -> None:
+    experiment = read_experiment(ROOT / "evaluator/experiments/demo.yaml", collection="shop").model_dump_json()
+    for run, loaded in (("2026-1", True), ("2026-2", True), ("2026-3", False)):  # the newest was refused
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "experiment.json").write_text(experiment)
+        if loaded:
+            (tmp_path / run / "ingest.json").write_text("{}")
+    choices, runs = choose({}, tmp_path, own_ports=False), {"EVALUATOR_RUNS": str(tmp_path)}
+    assert f"ingest {tmp_path}/2026-2/experiment.json" in load_command(choices, "shop", runs)
+    assert load_command(choices, "other", runs).startswith("PUT http://127.0.0.1:8000/v1/collections/other, POST its")
 
 
 @pytest.mark.parametrize(
