@@ -16,6 +16,7 @@ from gateway.reloading import reloading_on_hangup
 from gateway.routes import collection_routes, pipeline_routes, search_routes
 from gateway.settings import BackendAddress, Settings
 from gateway.sockets import SocketEndpoints
+from gateway.write_pauses import WritePauses
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
@@ -45,13 +46,16 @@ def build_app(settings: Settings, endpoints_for: EndpointsFor = over_sockets) ->
             generations = Generations(backends)
             await generations.refresh(LOOK_S)
             generations.keep_fresh(supervisor, settings.refresh_s)
-            publishing = Publishing(backends, generations, settings.keep_previous_s)
+            pauses = WritePauses()
+            publishing = Publishing(backends, generations, pauses, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_for_ever)
             executor = Executor(backends, generations, catalog, instruments)
             routes = (
                 search_routes(executor),
                 pipeline_routes(catalog),
-                collection_routes(Collections(backends, generations), Indexing(backends, generations), publishing),
+                collection_routes(
+                    Collections(backends, generations), Indexing(backends, generations, pauses), publishing
+                ),
             )
 
             async def readiness() -> tuple[Check, ...]:

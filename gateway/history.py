@@ -61,11 +61,15 @@ class History:
 
     @property
     def previous(self) -> str | None:
-        """What can be gone back to: the highest below the live one that every backend holds and has had published."""
+        """What can be gone back to: of those below the live one, which every backend holds and has had published, the
+        one that was live last.
+
+        That is not always the highest: one that was gone back from has a higher number than what took its place.
+        """
         live = self.live
         below = [one for one in self.generations if live is not None and number_of(one) < number_of(live)]
         whole = [one for one in below if self.held_by_all(one) and self._was_live_everywhere(one)]
-        return max(whole, key=number_of, default=None)
+        return max(whole, key=lambda one: (self._published_at(one), number_of(one)), default=None)
 
     @property
     def highest(self) -> int:
@@ -98,13 +102,14 @@ class History:
         return max(own, key=number_of, default=None)
 
     def written_with(self, target: str) -> list[str]:
-        """What a write to `target` goes to besides, while that is live: builds above it (one may have become live
-        meanwhile), which would lose the write otherwise when they are published."""
-        live = self.live
+        """What a write to `target`, which was live when it began, goes to besides: what has become live meanwhile, by
+        publishing or going back, and the builds, which would lose the write otherwise when they are published."""
+        live = self.live or target
+        lowest = min(number_of(target), number_of(live))
         return [
             one
             for one in self.generations
-            if number_of(one) > number_of(target) and (one == live or not self._was_live(one))
+            if one != target and (one == live or (number_of(one) > lowest and not self._gone_back_from(one)))
         ]
 
     def live_since(self) -> float | None:
@@ -116,8 +121,21 @@ class History:
         times = [state.published_at for state in holders if state.published and state.published_at is not None]
         return max(times) if len(times) == len(holders) else None
 
+    def _gone_back_from(self, generation: str) -> bool:
+        """Whether any backend says that what is live now became so later. That a generation has a time says too little:
+        it has one a moment before it is published, or for longer where a service ended in between."""
+        for states in self.by_backend.values():
+            since = next((state.published_at for state in states if state.generation == self.live), None)
+            then = next((state.published_at for state in states if state.generation == generation), None)
+            if then is not None and since is not None and then <= since:
+                return True
+        return False
+
     def _was_live(self, generation: str) -> bool:
         return any(state.published_at is not None for state in self.holders(generation))
+
+    def _published_at(self, generation: str) -> float:
+        return max((state.published_at or 0.0 for state in self.holders(generation)), default=0.0)
 
     def _was_live_everywhere(self, generation: str) -> bool:
         return all(state.published_at is not None for state in self.holders(generation))

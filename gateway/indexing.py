@@ -1,6 +1,7 @@
 """Documents in, out and by id at every storing backend, with a report of each, so that a half-success is seen."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,6 +17,7 @@ from gateway.history import History, name_of, number_of
 from gateway.publishing import needed
 from gateway.undeclared import undeclared
 from gateway.write_clock import WriteClock
+from gateway.write_pauses import WritePauses
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BuildConflict, BuildNeeded, Superseded, Unavailable
 from services.contracts.collections import DeleteRequest, DocumentsRequest, build_mark
@@ -31,6 +33,9 @@ from services.contracts.documents import (
 )
 
 Report = TypeVar("Report", IndexReport, DeleteReport)
+# How long a build may take from its first backend to its last. Afterwards it was given up halfway, and nobody waits
+# for it: PUT, which completes it, is answered after all writes that left it out.
+BEGINNING_S, BEGINNING_LOOK_S = 2.0, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +55,13 @@ class Indexing:
     everywhere.
     """
 
-    def __init__(self, backends: Backends, generations: Generations) -> None:
+    def __init__(self, backends: Backends, generations: Generations, pauses: WritePauses) -> None:
         self._backends = backends
         self._generations = generations
+        self._pauses = pauses
         self._clock = WriteClock()
+        # By collection: builds that some backends lack, and since when we know.
+        self._half_begun: dict[str, dict[str, float]] = {}
 
     async def index(self, name: str, batch: DocumentsRequest) -> FanOutReport:
         """A batch to every storing backend. Raises only when none took anything."""
@@ -97,7 +105,13 @@ class Indexing:
         self, name: str, token: str | None, documents: int, write: Callable[[Backend, Part], Awaitable[Report]]
     ) -> FanOutReport:
         """To the generation of the build, or to the live one and then to every build above it: published without the
-        write, a build would lose it."""
+        write, a build would lose it. Waits while somebody compares what the services hold."""
+        async with self._pauses.write(name):
+            return await self._write_now(name, token, documents, write)
+
+    async def _write_now(
+        self, name: str, token: str | None, documents: int, write: Callable[[Backend, Part], Awaitable[Report]]
+    ) -> FanOutReport:
         budget = Budget.within(current_deadline())
         history = await self._generations.known(name, left(budget))
         target = _target(history, token)
@@ -136,15 +150,29 @@ class Indexing:
         while True:
             await self._generations.refresh(left(budget))
             history = self._generations.history(name_of(target))
-            todo = [build for build in history.written_with(target) if build not in done]
-            if not todo:
+            missing = [build for build in history.written_with(target) if build not in done]
+            # Written where it is and missing where it is not yet, a document would keep a build from being published.
+            halves = [build for build in missing if build != history.live and not history.held_by_all(build)]
+            todo = [build for build in missing if build not in halves]
+            if not todo and not self._just_begun(history.name, halves):
                 return results
+            if not todo:
+                await asyncio.sleep(BEGINNING_LOOK_S)
             for build in todo:
                 part = Part(build, history.build(build), version, left(budget))
                 results = await asyncio.gather(
                     *(_with_build(history, backend, result, part, write) for backend, result in results)
                 )
             done.update(todo)
+
+    def _just_begun(self, name: str, halves: Sequence[str]) -> bool:
+        """Whether one of these builds, which some backends lack, may be there everywhere in a moment."""
+        now = time.monotonic()
+        since = self._half_begun.get(name, {})
+        self._half_begun[name] = {build: since.get(build, now) for build in halves}
+        if not halves:
+            del self._half_begun[name]
+        return any(now - since.get(build, now) < BEGINNING_S for build in halves)
 
 
 async def _with_build(

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import random
 import time
+from weakref import WeakValueDictionary
 
 from gateway import backends as wire
 from gateway.backends import Backends
@@ -12,6 +14,7 @@ from gateway.failures import BackendFailed
 from gateway.fan_out import left, on_all
 from gateway.generations import Generations
 from gateway.history import History, name_of, number_of
+from gateway.write_pauses import WritePauses
 from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import BuildConflict, BuildNeeded, Conflict, ProblemError, Superseded
 from services.contracts.collections import CollectionState, Published, PublishRequest, build_mark
@@ -19,23 +22,31 @@ from services.contracts.collections import CollectionState, Published, PublishRe
 logger = logging.getLogger(__name__)
 # Between two looks for generations whose time is over, and what one look and its removals may take.
 RETIRING_S, RETIRING_MS = 10.0, 60_000
+# Services that differ are compared again so often, while writes are paused for so long at most.
+COMPARISONS, MOST_PAUSE_S = 6, 10.0
+# Before the next comparison, so that a write through another gateway, which is not paused, comes to its end.
+LONGEST_REST_S = 0.5
 
 
 class Publishing:
     """Switches every storing backend to the same generation; every step may be repeated, so asking again goes on."""
 
-    def __init__(self, backends: Backends, generations: Generations, keep_previous_s: float) -> None:
+    def __init__(
+        self, backends: Backends, generations: Generations, pauses: WritePauses, keep_previous_s: float
+    ) -> None:
         """`keep_previous_s`: how long what was live before can be gone back to."""
         self._backends = backends
         self._generations = generations
+        self._pauses = pauses
         self._keep_previous_s = keep_previous_s
+        self._switching: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def publish(self, name: str, asked: PublishRequest) -> Published:
         """Finishes everywhere, compares what the services hold, switches everywhere."""
         budget = Budget.within(current_deadline())
         await self._generations.require_all(left(budget))
         history = await self._generations.known(name, left(budget))
-        return await self._switch(_to_publish(history, asked), asked.expected_documents, budget)
+        return await self._switch(_to_publish(history, asked), history.live, asked.expected_documents, budget)
 
     async def roll_back(self, name: str) -> Published:
         """Publishes the generation that was live before."""
@@ -47,7 +58,7 @@ class Publishing:
                 f"There is no generation below {history.live or name} to go back to: what was live before is kept for "
                 f"{self._keep_previous_s:g} s after the next one is published (GATEWAY_KEEP_PREVIOUS_S)."
             )
-        return await self._switch(history.previous, None, budget)
+        return await self._switch(history.previous, history.live, None, budget)
 
     async def retire_for_ever(self) -> None:
         """Removes, every few seconds, what has been below the live generation for longer than it is to be kept."""
@@ -70,15 +81,18 @@ class Publishing:
         if history.live is not None and _expired(history, self._keep_previous_s):
             await self._remove_below(number_of(history.live), history, budget)
 
-    async def _switch(self, generation: str, expected: int | None, budget: Budget) -> Published:
+    async def _switch(self, generation: str, live: str | None, expected: int | None, budget: Budget) -> Published:
+        """Switches to a generation. `live` is the one in whose place it was asked for."""
         history = self._generations.history(name_of(generation))
         build = history.build(generation)
-        finished = await on_all(
-            self._backends.storing, lambda backend: wire.finish(backend, generation, build, left(budget))
-        )
+        finished = await self._finish(generation, build, budget)
         documents = _agreed(finished, expected)
-        await on_all(self._backends.storing, lambda backend: wire.publish(backend, generation, build, left(budget)))
-        await self._generations.refresh(left(budget))
+        async with self._switching.setdefault(history.name, asyncio.Lock()):
+            # To finish takes up to minutes: a newer one that was published meanwhile has writes that this one lacks.
+            await self._generations.require_all(left(budget))
+            _check_not_overtaken(generation, live, self._generations.live(history.name))
+            await on_all(self._backends.storing, lambda backend: wire.publish(backend, generation, build, left(budget)))
+            await self._generations.refresh(left(budget))
         history = self._generations.history(history.name)
         if history.live != generation:
             raise Conflict(
@@ -95,6 +109,29 @@ class Publishing:
             documents=documents,
             vectors={backend: state.vectors for backend, state in finished.items() if state.vectors is not None},
         )
+
+    async def _finish(self, generation: str, build: str | None, budget: Budget) -> dict[str, CollectionState]:
+        """Finishes a generation everywhere, again as long as the services differ because of writes on their way.
+
+        The first time, which merges and builds indexes, nobody waits; after that there is little left to do, and this
+        gateway's writes are paused. Services that differ and do not change are not going to agree.
+        """
+
+        async def finish() -> dict[str, CollectionState]:
+            return await on_all(
+                self._backends.storing, lambda backend: wire.finish(backend, generation, build, left(budget))
+            )
+
+        states = await finish()
+        for again in range(COMPARISONS - 1):
+            if len(_contents(states)) == 1:
+                break
+            await asyncio.sleep(random.uniform(0.0, LONGEST_REST_S) if again else 0.0)
+            async with self._pauses.pause(name_of(generation), min(MOST_PAUSE_S, left(budget) / 2)):
+                before, states = states, await finish()
+            if before.items() == states.items():
+                break
+        return states
 
     async def _remove_below(self, number: int, history: History, budget: Budget) -> None:
         async def remove(backend: Backend) -> None:
@@ -120,6 +157,14 @@ def _to_publish(history: History, asked: PublishRequest) -> str:
             f"POST /v1/collections/{history.name}/rollback goes back to what was live before."
         )
     return generation
+
+
+def _check_not_overtaken(generation: str, before: str | None, now: str | None) -> None:
+    if now is not None and now != before and number_of(now) > number_of(generation):
+        raise Superseded(
+            f"{now} has become live meanwhile, and is newer than {generation}. PUT the collection again to build a "
+            f"newer one; POST /v1/collections/{name_of(generation)}/rollback goes back to what was live before."
+        )
 
 
 def _meant(history: History, asked: PublishRequest) -> str:
@@ -151,12 +196,19 @@ def needed(history: History) -> str:
     )
 
 
+def _contents(states: dict[str, CollectionState]) -> set[tuple[int, str | None]]:
+    return {(state.documents, state.digest) for state in states.values()}
+
+
 def _agreed(finished: dict[str, CollectionState], expected: int | None) -> int:
     """The number of documents that all services hold, the same ones. Raises Conflict when they do not, or none."""
     counts = {backend: state.documents for backend, state in finished.items()}
     if len(set(counts.values())) > 1:
         said = ", ".join(f"{backend} {count}" for backend, count in counts.items())
-        raise Conflict(f"The services hold different numbers of documents: {said}. Send the documents again.")
+        raise Conflict(
+            f"The services hold different numbers of documents: {said}. Send the documents again, and publish when no "
+            "write is under way."
+        )
     if len({state.digest for state in finished.values()}) > 1:
         said = ", ".join(f"{backend} {(state.digest or 'none')[:12]}" for backend, state in finished.items())
         raise Conflict(

@@ -46,6 +46,22 @@ def test_what_became_live_while_a_write_was_on_its_way_gets_it_too() -> None:
     assert history([state(1, at=1), state(2, published=True, at=2)]).written_with("c@1") == ["c@2"]
 
 
+def test_what_was_gone_back_to_while_a_write_was_on_its_way_gets_it_too_and_so_do_builds_above() -> None:
+    found = history([state(1, published=True, at=3), state(2), state(3, at=2), state(4)])
+    assert found.written_with("c@3") == ["c@1", "c@2", "c@4"]
+
+
+def test_a_build_that_is_being_published_this_very_moment_still_gets_live_writes() -> None:
+    dense = [state(1, published=True, at=1), state(2)]
+    lexical = [state(1, published=True, at=1), state(2, at=2)]  # the time is recorded first
+    assert history(lexical, dense).written_with("c@1") == history(lexical).written_with("c@1") == ["c@2"]
+
+
+def test_what_was_live_last_is_gone_back_to_even_if_its_number_is_lower() -> None:
+    found = history([state(1, at=3), state(2, at=2), state(3, published=True, at=4)])
+    assert found.previous == "c@1"
+
+
 def test_only_what_was_live_everywhere_can_be_gone_back_to() -> None:
     live = state(4, published=True, at=4)
     whole = [state(1, at=1), state(2, at=2), state(3), live]
