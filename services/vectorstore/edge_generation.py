@@ -86,7 +86,12 @@ class EdgeGeneration:
             for left in folder.glob("shard*"):  # of an optimisation that did not come to its end
                 if left.name != record.shard and left.is_dir():
                     shutil.rmtree(left)
-            return cls(folder, record, _load(folder / record.shard, shape, record), room, threads)
+            shard = _load(folder / record.shard, shape, record)
+            indexes = shape.indexes(record)
+            if len(shard.info().payload_schema) < len(indexes):  # damage: every search that needs one would fail
+                for index in indexes:
+                    shard.update(index)
+            return cls(folder, record, shard, room, threads)
 
     @classmethod
     def create(cls, folder: Path, record: Record, shape: Shape, room: Room, threads: Executor) -> "EdgeGeneration":

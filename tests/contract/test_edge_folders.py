@@ -154,6 +154,20 @@ async def test_documents_that_have_lost_their_ids_are_missed_at_the_start(kind: 
             await subject.found("c@1")
 
 
+async def test_indexes_that_were_lost_are_made_again(kind: str, directory: Path) -> None:
+    declared = CollectionDeclaration(metadata={"year": "number"})
+    async with opened(kind, directory) as subject:
+        await subject.begin("c@1", declared)
+        await subject.put("c@1", ["a"])
+        await subject.finish("c@1")
+    (lost,) = (directory / "c@1").glob("shard*/segments/*/payload_index/config.json")
+    lost.unlink()
+    async with opened(kind, directory) as subject:
+        assert await subject.found("c@1") == 1
+    (made,) = (directory / "c@1").glob("shard*/segments/*/payload_index/config.json")
+    assert "year" in made.read_text()
+
+
 async def test_a_generation_that_is_written_after_finishing_is_opened_with_what_it_holds(
     kind: str, directory: Path
 ) -> None:
