@@ -48,7 +48,8 @@ async def test_one_broken_replica_behind_one_address_degrades_less_than_a_hundre
     assert searches.slowest_s < DEADLINE_S + 0.05
     assert set(searches.statuses) == {200}
     assert first <= CALLERS  # those under way when it broke
-    assert later < QUERIES / 100
+    # Five of 800 where a new connection carries calls before it has answered a probe.
+    assert later < QUERIES / 200
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "killed"])
