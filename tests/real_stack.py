@@ -55,6 +55,12 @@ class RealStack:
     async def send(self, documents: Sequence[dict[str, object]], **more: object) -> httpx.Response:
         return await self.post("/documents", documents=list(documents), **more)
 
+    async def load(self) -> None:
+        """40 documents, live."""
+        assert (await self.begin(build="first")).status_code == 200
+        assert (await self.send(numbered(40), build="first")).json()["complete"]
+        assert (await self.post("/publish", build="first", expected_documents=40)).status_code == 200
+
     async def live(self) -> dict[str, int]:
         """The documents of the live generation by backend."""
         view = (await self.client.get("/v1/collections/c")).json()

@@ -18,10 +18,7 @@ async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
 
 @pytest.fixture
 async def loaded(stack: RealStack) -> RealStack:
-    """40 documents, live."""
-    assert (await stack.begin(build="first")).status_code == 200
-    assert (await stack.send(numbered(40), build="first")).json()["complete"]
-    assert (await stack.post("/publish", build="first", expected_documents=40)).status_code == 200
+    await stack.load()
     return stack
 
 
@@ -196,66 +193,6 @@ async def test_keeping_for_no_time_removes_at_once(tmp_path: Path) -> None:
             await stack.send(numbered(3), build=f"b{number}")
             await stack.post("/publish", build=f"b{number}")
         assert list(await stack.states("lexical")) == list(await stack.states("dense")) == ["c@2"]
-
-
-# The order of writes
-
-
-async def test_a_batch_that_a_newer_one_overtook_is_told_and_both_services_hold_the_newer(loaded: RealStack) -> None:
-    way = loaded.ways["dense"]
-    way.hold = (b"older", asyncio.Event())
-    older = asyncio.create_task(loaded.send(numbered(40, "older")))
-    await asyncio.sleep(0.2)
-    newer = (await loaded.send(numbered(40, "newer"))).json()
-    way.hold[1].set()
-    late = (await older).json()
-    assert (newer["complete"], late["complete"]) == (True, False)
-    (dense,) = [one["report"] for one in late["services"] if one["backend"] == "dense"]
-    assert len(dense["errors"]) == 40
-    assert all(error["retryable"] and "A newer write of this id" in error["reason"] for error in dense["errors"])
-    digests = await loaded.digests("c@1")
-    assert digests["lexical"] == digests["dense"]
-    assert (await loaded.texts(["d07"])) == {"d07": "newer 7"}
-    assert (await loaded.send(numbered(40, "older"))).json()["complete"]
-    assert (await loaded.post("/publish")).status_code == 200
-    assert (await loaded.texts(["d07"])) == {"d07": "older 7"}
-
-
-async def test_a_document_that_was_deleted_meanwhile_does_not_come_back(loaded: RealStack) -> None:
-    way = loaded.ways["dense"]
-    way.hold = (b"older", asyncio.Event())
-    older = asyncio.create_task(loaded.send(numbered(2, "older")))
-    await asyncio.sleep(0.2)
-    assert (await loaded.post("/documents/delete", ids=["d00"])).json()["complete"]
-    way.hold[1].set()
-    assert not (await older).json()["complete"]
-    digests = await loaded.digests("c@1")
-    assert digests["lexical"] == digests["dense"]
-    assert "d00" not in await loaded.texts(["d00", "d01"])
-
-
-async def test_an_unchanged_document_counts_as_written(loaded: RealStack) -> None:
-    way = loaded.ways["dense"]
-    way.hold = (b"older", asyncio.Event())
-    older = asyncio.create_task(loaded.send(numbered(1, "older")))
-    await asyncio.sleep(0.2)
-    await loaded.send(numbered(1))
-    way.hold[1].set()
-    assert not (await older).json()["complete"]
-    assert (await loaded.texts(["d00"])) == {"d00": "word 0"}
-    digests = await loaded.digests("c@1")
-    assert digests["lexical"] == digests["dense"]
-
-
-async def test_a_gateway_whose_clock_is_behind_catches_up_with_one_refusal(loaded: RealStack) -> None:
-    ahead = 2**61
-    for client in (loaded.lexical, loaded.dense):
-        await client.post(
-            "/v1/collections/c@1/documents", params={"version": ahead}, json={"documents": numbered(1, "ahead")}
-        )
-    assert not (await loaded.send(numbered(1, "behind"))).json()["complete"]
-    assert (await loaded.send(numbered(1, "behind"))).json()["complete"]
-    assert (await loaded.texts(["d00"])) == {"d00": "behind 0"}
 
 
 # Live writes during a rebuild

@@ -131,6 +131,7 @@ def test_what_a_pipeline_costs_is_bounded_by_retrieves_and_query_together() -> N
             "there is no such field; there are: kind, id, top",
         ),
         (SearchRequest, piped({**LEG, "id": "a"}, {"kind": "cut", "top": 1, "id": "a"}), "these are not: a"),
+        (SearchRequest, piped(fuses(3)), "there are more than 100, inputs of fuses among them"),
     ],
 )
 def test_one_fault_is_told_once_and_says_what_would_be_right(model: type[BaseModel], value: object, words: str) -> None:
