@@ -18,6 +18,10 @@ def said(fault: Mapping[str, Any], model: object = None) -> str:
         case "model_type" | "model_attributes_type":
             known = _known_fields(model, fault["loc"])
             return f"must be an object with: {', '.join(known)}" if known else "must be an object"
+        case "tuple_type" | "list_type":  # the words of Python for what JSON and YAML call a list
+            return "must be a list"
+        case "dict_type":
+            return "must be an object"
     return str(fault["msg"]).removeprefix("Value error, ")
 
 

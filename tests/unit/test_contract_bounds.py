@@ -113,6 +113,8 @@ def test_what_a_pipeline_costs_is_bounded_by_retrieves_and_query_together() -> N
             {"documents": [{"id": "a", "body": "b"}]},
             "there is no such field; there are: id, title, text, metadata",
         ),
+        (SearchRequest, {"query": "a", "filter": {"all": {"field": "a"}}}, "must be a list"),
+        (IndexRequest, {"documents": [{"id": "a", "metadata": []}]}, "must be an object"),
         (IndexRequest, [{"id": "a"}], "must be an object with: documents"),
         (IndexRequest, {"documents": ["a"]}, "must be an object with: id, title, text, metadata"),
         (Condition, {"field": "a", "op": "eq", "value": {}}, "must be a text, a number, true or false, or a list"),
