@@ -13,7 +13,7 @@ from pathlib import Path
 from deploy.elasticsearch.install import install
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.local import record, supervision
-from deploy.local.checks import expect_startable, unknown
+from deploy.local.checks import expect_startable, left_in, unknown
 from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
 from deploy.local.footprint import footprints, table, write
 from deploy.local.ports import remember, taken
@@ -71,6 +71,9 @@ def remarks(choices: Choices) -> Iterator[str]:
         yield f"A demo has ports and directories of its own; not used: {', '.join(choices.unused)}."
     for name in unknown(os.environ):
         yield f"{name} is no setting (all of them are in .env.example); not used."
+    if unread := left_in(ROOT / ".env", os.environ):
+        into = "`set -a; . ./.env; set +a` puts it into the environment (JSON in single quotes)"
+        yield f".env is not read, so not used: {', '.join(unread)}. {into}."
 
 
 def up() -> int:

@@ -24,6 +24,8 @@ SETTINGS: Mapping[str, type[ServiceSettings]] = {
     "reranker": RerankerSettings,
     "evaluator": EvaluatorSettings,
 }
+# The choices of `make up` and `make demo` beside the settings.
+CHOICES = frozenset({"ENGINE", "LEXICAL", "DENSE", "STACK", "DATASET", "PIPELINES", "PRESET", "QUERIES", "DEPTH"})
 # What compose reads, which this stack does not.
 ELSEWHERE = frozenset({"GATEWAY_PUBLISHED_PORT", "ELASTICSEARCH_VERSION", "QDRANT_VERSION"})
 
@@ -50,6 +52,14 @@ def unknown(environment: Mapping[str, str]) -> list[str]:
     known = {name for settings in SETTINGS.values() for name in variables(settings)} | ELSEWHERE
     prefixes = tuple(f"{process.upper()}_" for process in SETTINGS)
     return sorted(name for name in environment if name.startswith(prefixes) and name not in known)
+
+
+def left_in(file: Path, environment: Mapping[str, str]) -> list[str]:
+    """Settings and choices that a file of variables has and the environment lacks. No such file is read here."""
+    known = {name for settings in SETTINGS.values() for name in variables(settings)} | CHOICES
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    named = {line.partition("=")[0].strip().removeprefix("export ") for line in lines if "=" in line}
+    return sorted(name for name in named & known if name not in environment)
 
 
 def settings_in(environment: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 
 from deploy.local import record
 from deploy.local.__main__ import remarks
-from deploy.local.checks import expect_startable, unknown
+from deploy.local.checks import expect_startable, left_in, unknown
 from deploy.local.choices import ROOT, choose
 from deploy.local.ports import DEFAULT_PORTS, remember
 from deploy.local.problem import StackProblem
@@ -270,6 +270,13 @@ def test_a_variable_that_looks_like_a_setting_and_is_none_is_named() -> None:
     assert unknown({"RERANKER_MODLE": "x", "RERANKER_MODEL": "x", "PATH": "x", "GATEWAY_PUBLISHED_PORT": "1"}) == [
         "RERANKER_MODLE"
     ]
+
+
+def test_a_file_of_settings_that_nobody_has_put_into_the_environment_is_named(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    assert left_in(file, {}) == []
+    file.write_text("# RERANKER_THREADS=1\nGATEWAY_PORT=8100\nexport DENSE_MODEL=a\nLEXICAL=edge\nHOME=/x\nbroken\n")
+    assert left_in(file, {"DENSE_MODEL": "a"}) == ["GATEWAY_PORT", "LEXICAL"]
 
 
 def test_other_settings_than_those_of_the_running_stack_are_refused_by_name(tmp_path: Path) -> None:
