@@ -28,8 +28,8 @@ def expect_same(choices: Choices, environment: Mapping[str, str], stack: Stack) 
         other = ["those of another version"]
     if other:
         raise StackProblem(
-            f"The stack is up with other choices ({', '.join(other)}): give it the same ones again, "
-            f"`{stack.command('down')}` first, or start a second one beside it with another STACK=name."
+            f"The stack is up with other choices ({', '.join(other)}): `{stack.command('down')}` first, give it "
+            "the same ones again, or start a second one beside it with another STACK=name."
         )
 
 

@@ -288,7 +288,7 @@ def test_other_settings_than_those_of_the_running_stack_are_refused_by_name(tmp_
     assert "one" not in json.loads(written).values()
     assert "QDRANT_API_KEY" not in written
     now = {"RERANKER_MODEL": "two", "LEXICAL_DIRECTORY": "a"}
-    told = r"\(LEXICAL_DIRECTORY, RERANKER_MODEL\): give it the same ones again, `make down` first"
+    told = r"\(LEXICAL_DIRECTORY, RERANKER_MODEL\): `make down` first, give it the same ones again, or start a second"
     with pytest.raises(StackProblem, match=told):
         record.expect_same(choose(now, tmp_path, own_ports=False), now, Stack(""))
 
