@@ -1,7 +1,7 @@
 """What was acknowledged stays, whatever fails: the disk, the process, somebody else's folder. On both Edge engines."""
 
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,21 +14,9 @@ from services.chassis.errors import (
 )
 from services.vectorstore.edge_directory import Limits
 from services.vectorstore.edge_files import PUBLISHED, RECORD
-from tests.contract.edge_subjects import SUBJECTS, Subject, numbered, opened
-from tests.scratch import scratch
+from tests.contract.edge_subjects import Subject, numbered, opened
 
 FULL = Limits(least_free_mb=10**9)
-
-
-@pytest.fixture(params=SUBJECTS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    with scratch() as directory:
-        yield directory / "edge"
 
 
 async def worth_optimising(subject: Subject) -> list[str]:

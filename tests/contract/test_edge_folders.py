@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,19 +11,7 @@ from services.chassis.errors import BadInput, Conflict, DamagedCollection, Unkno
 from services.contracts.collections import CollectionDeclaration
 from services.vectorstore.edge_directory import Limits
 from services.vectorstore.edge_files import PUBLISHED, RECORD
-from tests.contract.edge_subjects import SUBJECTS, numbered, opened
-from tests.scratch import scratch
-
-
-@pytest.fixture(params=SUBJECTS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    with scratch() as directory:
-        yield directory / "edge"
+from tests.contract.edge_subjects import numbered, opened
 
 
 def listed(folder: Path, pattern: str = "*") -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import InsufficientStorage
-from tests.contract.edge_subjects import SUBJECTS, numbered, opened
+from tests.contract.edge_subjects import numbered, opened
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 400_000_000
@@ -65,11 +65,6 @@ async def written(kind: str, disk: Path, documents: int) -> str:
     said, _ = await process.communicate()
     assert process.returncode == -9, "it was not ended by anything but itself"
     return said.decode().strip()
-
-
-@pytest.fixture(params=SUBJECTS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -3,26 +3,13 @@
 import asyncio
 import random
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.contract.edge_subjects import SUBJECTS, numbered, opened
-from tests.scratch import scratch
+from tests.contract.edge_subjects import numbered, opened
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(params=SUBJECTS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    with scratch() as directory:
-        yield directory / "edge"
 
 
 WRITER = """
