@@ -1,19 +1,12 @@
 """A scorer without weights: the share of the query's words that a passage holds. For tests and for trying out."""
 
 import asyncio
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-
-_WORD = re.compile(r"\w+")
-
-
-def _words(text: str) -> Iterator[str]:
-    """The words one by one: a list of all of 8 MB takes 0.4 s during which no other thread runs."""
-    return (found[0] for found in _WORD.finditer(text.lower()))
+from services.inference.words import word_count, words_of
 
 
 class OverlapScorer:
@@ -28,10 +21,10 @@ class OverlapScorer:
         """|words of both| / |words of the query|, 0 to 1."""
         if not deadline.remaining_ms:
             raise DeadlineExceeded("The deadline passed before scoring began; send a larger X-Deadline-Ms.")
-        asked = frozenset(_words(query))
+        asked = frozenset(words_of(query))
 
         def scored() -> tuple[float, ...]:
-            read = (islice(_words(passage), self.max_tokens) for passage in passages)
+            read = (islice(words_of(passage), self.max_tokens) for passage in passages)
             return tuple(len(asked.intersection(words)) / max(1, len(asked)) for words in read)
 
         return await asyncio.to_thread(scored)
@@ -46,7 +39,7 @@ class OverlapScorer:
         """Words of the query and of each passage."""
 
         def counted() -> tuple[int, ...]:
-            asked, *read = (sum(1 for _ in _WORD.finditer(text)) for text in (query, *passages))
+            asked, *read = map(word_count, (query, *passages))
             return tuple(asked + count for count in read)
 
         return await asyncio.to_thread(counted)
