@@ -1,0 +1,62 @@
+"""Which calls to a backend are repeated on another replica, over transports that fail as they are told to."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from gateway.downstream import Backend
+from gateway.exchange import Call
+from gateway.failures import BackendFailed
+from gateway.settings import BackendAddress
+from gateway.sockets import ConnectionLost, FixedEndpoints
+from services.chassis.instruments import Instruments
+from services.chassis.supervised import Supervisor
+
+LOST = ConnectionLost("lost")
+UNSENT = httpx.ConnectError("refused")
+
+
+class FailsOnce(httpx.AsyncBaseTransport):
+    """The first request of all fails, whichever replica it goes to; every other is answered."""
+
+    def __init__(self) -> None:
+        self.fault: Exception | int | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        fault, self.fault = self.fault, None
+        if isinstance(fault, Exception):
+            raise fault
+        return httpx.Response(fault or 200, json={})
+
+
+@pytest.fixture
+def transport() -> FailsOnce:
+    return FailsOnce()
+
+
+@pytest.fixture
+async def backend(transport: FailsOnce) -> AsyncIterator[Backend]:
+    async with Supervisor(Instruments()) as supervisor:
+        address = BackendAddress(family="lexical", url="http://lexical")
+        backend = Backend("lexical", address, FixedEndpoints(transport, transport), 0.5, supervisor)
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+@pytest.mark.parametrize(("reads", "fault"), [(True, LOST), (True, 502), (True, UNSENT), (False, UNSENT)])
+async def test_what_changes_nothing_or_was_not_sent_is_asked_again_of_another_replica(
+    transport: FailsOnce, backend: Backend, reads: bool, fault: Exception | int
+) -> None:
+    transport.fault = fault
+    await backend.tell(Call("POST", "/v1/collections/c@1/documents", 5.0, reads=reads))
+
+
+@pytest.mark.parametrize("fault", [LOST, 502])
+async def test_a_write_that_may_have_been_done_is_never_repeated(
+    transport: FailsOnce, backend: Backend, fault: Exception | int
+) -> None:
+    transport.fault = fault
+    with pytest.raises(BackendFailed):
+        await backend.tell(Call("POST", "/v1/collections/c@1/documents", 5.0))
