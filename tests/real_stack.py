@@ -102,7 +102,7 @@ async def real_stack(directory: Path, **settings: object) -> AsyncIterator[RealS
     dense = build_dense(DenseSettings(directory=directory / "dense", encoder="hashing"))
     ways = {"lexical": Way(lexical), "dense": Way(dense)}
     pipelines = directory / "pipelines"
-    pipelines.mkdir()
+    pipelines.mkdir(exist_ok=True)
     (pipelines / "bm25.yaml").write_text("name: bm25\nstages: [{kind: retrieve, backend: lexical}]")
     configured = Settings.model_validate({"backends": BACKENDS, "pipelines": pipelines, **settings})
     gateway = build_app(configured, lambda name, _: FixedEndpoints(ways[name]))

@@ -234,6 +234,17 @@ async def test_an_abandoned_build_locks_nobody_out(loaded: RealStack) -> None:
     assert (await loaded.post("/publish", build=mine["build"])).json()["generation"] == "c@3"
 
 
+async def test_a_build_that_another_model_made_keeps_no_live_write_from_being_complete(tmp_path: Path) -> None:
+    async with real_stack(tmp_path) as stack:
+        await stack.load()
+        await stack.begin(new_generation=True, build="next")
+    record = tmp_path / "dense" / "c@2" / "collection.json"
+    record.write_text(record.read_text().replace("hashing", "another"))
+    async with real_stack(tmp_path) as stack:
+        assert (await stack.send([{"id": "x", "text": "one more"}])).json()["complete"]
+        assert (await stack.post("/publish")).json()["documents"] == 41
+
+
 async def test_a_document_that_a_build_cannot_take_is_named_with_the_build(loaded: RealStack) -> None:
     await loaded.begin(metadata={"year": "number"}, build="stricter")
     report = (await loaded.send([{"id": "x", "metadata": {"year": "long ago"}}])).json()
