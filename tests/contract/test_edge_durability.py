@@ -1,5 +1,6 @@
 """What was acknowledged stays, whatever fails: the disk, the process, somebody else's folder. On both Edge engines."""
 
+import errno
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -52,6 +53,24 @@ async def test_a_record_that_cannot_be_written_costs_no_later_write(kind: str, d
         assert len(await subject.held("c@1", ids + late)) == 900
         await subject.finish("c@1")
         assert len(list((directory / "c@1").glob("shard*"))) == 1
+
+
+async def test_a_record_that_was_written_and_could_not_be_synced_costs_no_later_write(
+    kind: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(folder: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async with opened(kind, directory) as subject:
+        ids = await worth_optimising(subject)
+        with monkeypatch.context() as disk:
+            disk.setattr("services.vectorstore.edge_files.sync", broken)  # the last step of replacing a file
+            await subject.finish("c@1")
+        late = numbered(5_000, 5_100)
+        await subject.put("c@1", late)
+        assert len(await subject.held("c@1", ids + late)) == 900
+    async with opened(kind, directory) as subject:
+        assert len(await subject.held("c@1", ids + late)) == 900
 
 
 async def test_a_write_that_cannot_unset_finished_is_refused_and_can_be_sent_again(kind: str, directory: Path) -> None:
