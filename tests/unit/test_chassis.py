@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from services.chassis.app import create_app, router
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import NotFound
+from services.chassis.errors import BadInput, NotFound, render
 from services.chassis.instruments import Instruments
 from services.chassis.serve import DrainingServer, opened_and_served
 from services.chassis.settings import ServiceSettings
@@ -231,3 +231,8 @@ async def test_what_the_start_made_is_not_searched_again_while_requests_wait() -
     finally:
         gc.unfreeze()
     assert frozen[0] > 10_000
+
+
+def test_a_problem_that_quotes_what_no_utf_8_can_carry_is_told_all_the_same() -> None:
+    answer = render(BadInput("There is no field 'a\ud800'."))
+    assert (answer.status_code, json.loads(bytes(answer.body))["detail"]) == (422, "There is no field 'a?'.")
