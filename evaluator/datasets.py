@@ -141,7 +141,11 @@ def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) 
 
 def expect_dataset(directory: Path) -> None:
     """Raises DatasetError when there is no corpus at all: the quick check before anything is waited for."""
-    if not (directory / CORPUS).is_file():
+    try:
+        there = (directory / CORPUS).is_file()
+    except OSError as error:
+        raise DatasetError(f"{str(directory)[:200]}: {error.strerror}") from error
+    if not there:
         raise DatasetError(f"{directory}: no {CORPUS} there; a BEIR directory has {CORPUS}, {QUERIES} and qrels/")
 
 

@@ -90,7 +90,10 @@ def read_experiment(path: Path, **overrides: object) -> Experiment:
     except FileNotFoundError as error:
         known = ", ".join(sorted(found.stem for found in bundled_directory().glob("*.yaml")))
         raise EvaluationError(f"{path}: no such experiment; there are: {known}, or any YAML file") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise EvaluationError(f"{path}: not YAML: it is nested too deeply") from error
+    # Beside its own errors, PyYAML lets through what Python says of dates, numbers and booleans that are none.
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError) as error:
         raise EvaluationError(f"{path}: not YAML: {error}") from error
     if not isinstance(content, dict):
         raise EvaluationError(f"{path}: an experiment is a mapping with at least name, dataset and pipelines")

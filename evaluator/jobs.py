@@ -54,6 +54,10 @@ class Jobs:
         self._task = asyncio.create_task(self._run(folder))
         return state
 
+    def unwritable(self, error: OSError) -> str:
+        """What to say of an error at the directory of runs."""
+        return f"{self._runs} cannot be written: {error.strerror}"
+
     def state(self, run: str) -> JobState | None:
         """An experiment of this process, or one that an earlier process left in the folder; None: no such run."""
         if run in self._states:

@@ -2,11 +2,12 @@
 
 from fastapi import APIRouter
 
+from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.jobs import Busy, Jobs, JobState, RunId
 from evaluator.report import Report
 from services.chassis.app import router
-from services.chassis.errors import Conflict, NotFound
+from services.chassis.errors import Conflict, NotFound, Unavailable
 
 
 def experiment_routes(jobs: Jobs) -> APIRouter:
@@ -19,6 +20,8 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
             return jobs.start(experiment)
         except Busy as error:
             raise Conflict(str(error)) from error
+        except OSError as error:
+            raise Unavailable(f"{jobs.unwritable(error)}; see EVALUATOR_RUNS.") from error
 
     @routes.get("/v1/experiments/{run}")
     async def state(run: RunId) -> JobState:
@@ -29,7 +32,10 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
 
     @routes.get("/v1/experiments/{run}/report")
     async def report(run: RunId) -> Report:
-        found = jobs.report(run)
+        try:
+            found = jobs.report(run)
+        except EvaluationError as error:
+            raise Conflict(f"{error}. Its other files are as they were; `report` writes it anew.") from error
         if found is None:
             raise NotFound(f"Run {run} has no report; GET /v1/experiments/{run} says how far it is.")
         return found

@@ -107,6 +107,8 @@ def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> d
 
 
 def _text(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise PipelineError("it is no file")  # a pipe would be waited for
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -118,9 +120,14 @@ def _text(path: Path) -> str:
 def parse(text: str) -> Pipeline:
     """A pipeline from YAML. Raises PipelineError with every place that is wrong and the legal kinds of stages."""
     try:
-        return Pipeline.model_validate(yaml.safe_load(text))
-    except yaml.YAMLError as error:
+        content = yaml.safe_load(text)
+    except RecursionError as error:
+        raise PipelineError("not valid YAML: it is nested too deeply") from error
+    # Beside its own errors, PyYAML lets through what Python says of dates, numbers and booleans that are none.
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError) as error:
         raise PipelineError(f"not valid YAML: {' '.join(str(error).split())}") from error
+    try:
+        return Pipeline.model_validate(content)
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(str(part) for part in fault['loc']) or 'pipeline'}: {said(fault, Pipeline)}"

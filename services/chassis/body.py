@@ -38,7 +38,7 @@ class BodyMiddleware:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        declared = headers.get("content-length", "0")
+        declared = headers.get("content-length", "0").strip()  # blanks after it belong to nobody (RFC 9112, 5)
         if not declared.isdigit() or int(declared) > self.most_bytes:
             raise self._too_large()
         held = Held()

@@ -33,6 +33,8 @@ Included = Literal["title", "text", "metadata"]
 # What the documents of one answer may have in all; a lone document is given whatever it has. Twice the largest body, so
 # that every document of a batch can be had again.
 MOST_ANSWER_BYTES = 16_000_000
+# And of metadata values, twice what a body may have: 16 MB hold millions, which take whoever reads them seconds.
+MOST_ANSWER_VALUES = 200_000
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
@@ -141,8 +143,8 @@ class IdsRequest(Wire):
 class FetchRequest(IdsRequest):
     """What the document store is asked for: parts of documents, whole or cut.
 
-    Whole documents of more than MOST_ANSWER_BYTES together are refused. With `cut_to_bytes` the title and text of each
-    are cut to an equal share instead, if all together have more.
+    Whole documents of more than MOST_ANSWER_BYTES or MOST_ANSWER_VALUES together are refused. With `cut_to_bytes` the
+    title and text of each are cut to an equal share instead, if all together have more.
     """
 
     include: Annotated[tuple[Included, ...], Field(min_length=1, max_length=3)] = ("title", "text", "metadata")

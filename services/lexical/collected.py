@@ -1,10 +1,17 @@
-"""Collects the documents of one answer within a bound of bytes: refuses what is beyond, or cuts equal shares. Pure."""
+"""Collects the documents of one answer within its bounds: refuses what is beyond, or cuts equal shares. Pure."""
 
 import json
 from dataclasses import dataclass
 
 from services.chassis.errors import AnswerTooLarge
-from services.contracts.documents import MOST_ANSWER_BYTES, Document, FetchedDocuments, FetchRequest, Included
+from services.contracts.documents import (
+    MOST_ANSWER_BYTES,
+    MOST_ANSWER_VALUES,
+    Document,
+    FetchedDocuments,
+    FetchRequest,
+    Included,
+)
 
 # Twice as long in JSON; documents carry no other control characters.
 _ESCAPED = '"\\\n\r\t'
@@ -43,19 +50,16 @@ class Collected:
         self._found: dict[str, Document] = {}
         self._cut: set[str] = set()
         self._bytes = 0
+        self._values = 0
         self._share: int | None = None  # characters, once all together are known to have too many bytes
 
     def add(self, document: Document) -> None:
         """Takes one in. Raises AnswerTooLarge when it is more than one answer holds and may not be cut."""
         self._found[document.id] = document
         self._bytes += wire_bytes(document)
+        self._values += sum(len(value) if isinstance(value, tuple) else 1 for value in document.metadata.values())
         if self._cut_to_bytes is None:
-            if self._bytes > MOST_ANSWER_BYTES and len(self._found) > 1:
-                raise AnswerTooLarge(
-                    f"{len(self._found)} of the {len(self.ids)} documents have {self._bytes} bytes already, and an "
-                    f"answer holds {MOST_ANSWER_BYTES} at most: ask for fewer documents (fewer ids, a smaller top) or "
-                    "for less of each (include)."
-                )
+            self._check_size()
         elif self._share is not None:
             self._shorten(document)
         elif self._bytes > self._cut_to_bytes:
@@ -70,6 +74,18 @@ class Collected:
             missing=tuple(one for one in self.ids if one not in self._found),
             cut=tuple(one for one in self.ids if one in self._cut),
         )
+
+    def _check_size(self) -> None:
+        for size, most, unit in (
+            (self._bytes, MOST_ANSWER_BYTES, "bytes"),
+            (self._values, MOST_ANSWER_VALUES, "metadata values"),
+        ):
+            if size > most and len(self._found) > 1:
+                raise AnswerTooLarge(
+                    f"{len(self._found)} of the {len(self.ids)} documents have {size} {unit} already, and an answer "
+                    f"holds {most} at most: ask for fewer documents (fewer ids, a smaller top) or for less of each "
+                    "(include)."
+                )
 
     def _shorten(self, document: Document) -> None:
         """Cuts the passage, `<title> <text>`, to its share."""

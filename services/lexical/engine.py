@@ -77,7 +77,8 @@ class LexicalEngine(Protocol):
         """The documents as they were given, in the order of the ids, each once; ids without one are `missing`.
 
         `reading` says which parts of them. More than MOST_ANSWER_BYTES raise AnswerTooLarge, or are cut where that is
-        asked for; no more than about twice that is read at once.
+        asked for, and so do more metadata values than MOST_ANSWER_VALUES; no more than about twice that
+        is read at once.
         """
         ...
 

@@ -3,7 +3,7 @@
 import pytest
 
 from services.chassis.errors import AnswerTooLarge
-from services.contracts.documents import MOST_ANSWER_BYTES, Document
+from services.contracts.documents import MOST_ANSWER_BYTES, MOST_ANSWER_VALUES, Document
 from services.lexical.collected import Reading, wire_bytes
 from services.lexical.engine import LexicalEngine
 from tests.contract.lexical_notes import ALL_PRESETS
@@ -40,6 +40,20 @@ class ReadingSuite:
             with pytest.raises(AnswerTooLarge, match=rf"3 of the 4 documents .* holds {MOST_ANSWER_BYTES} .* fewer"):
                 await engine.get("notes@1", ["a", "b", "c", "small"])
             assert (await engine.get("notes@1", ["c", "a", "small"])).documents == (HELD[2], HELD[0], HELD[3])
+
+    async def test_more_metadata_values_than_an_answer_holds_are_refused_with_the_numbers(
+        self, engine: LexicalEngine
+    ) -> None:
+        await engine.begin("notes@1", ALL_PRESETS)
+        words = {f"f{number}": ("a",) * 10_000 for number in range(9)}
+        held = [Document(id=name, title="Apple", metadata=words) for name in ("a", "b", "c")]
+        for document in held:
+            await engine.index("notes@1", [document])
+        with pytest.raises(AnswerTooLarge, match=rf"3 of the 3 .* 270000 metadata values .* {MOST_ANSWER_VALUES} at"):
+            await engine.get("notes@1", ["a", "b", "c"])
+        assert (await engine.get("notes@1", ["a", "b"])).documents == tuple(held[:2])
+        titles = await engine.get("notes@1", ["a", "b", "c"], Reading(include=("title",)))
+        assert [document.title for document in titles.documents] == ["Apple"] * 3
 
     async def test_a_lone_document_is_given_whatever_it_has(self, engine: LexicalEngine) -> None:
         await engine.begin("notes@1", ALL_PRESETS)

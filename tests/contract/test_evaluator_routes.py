@@ -99,3 +99,32 @@ async def test_a_dataset_that_no_path_can_name_is_a_422(body: dict[str, object],
             headers={"content-type": "application/json"},
         )
     assert (answer.status_code, answer.json()["detail"]) == (422, "dataset: must not contain lone surrogates")
+
+
+async def test_a_report_of_another_release_is_a_409_that_says_what_to_do(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        run = (await client.post("/v1/experiments", json=body)).json()["id"]
+        await ended(client, run)
+        (tmp_path / "runs" / run / "report.json").write_text('{"version": 0}')
+        answer = await client.get(f"/v1/experiments/{run}/report")
+    assert answer.status_code == 409
+    assert "report.json: not of this version" in answer.json()["detail"]
+
+
+async def test_runs_that_cannot_be_written_are_a_503_that_names_the_directory(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    (tmp_path / "runs").write_text("a file where the directory should be")
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        answer = await client.post("/v1/experiments", json=body)
+    assert answer.status_code == 503
+    assert f"{tmp_path}/runs cannot be written" in answer.json()["detail"]
+
+
+async def test_a_dataset_whose_name_no_file_system_takes_is_told_so(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        started = await client.post("/v1/experiments", json={**body, "dataset": "a" * 5_000})
+        state = await ended(client, started.json()["id"])
+    assert (state["state"], "File name too long" in state["detail"]) == ("failed", True)

@@ -61,6 +61,9 @@ async def logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
     [
         (TYPO.encode(), "no backend 'lexcial'"),
         (b"name: [", "not valid YAML"),
+        (b"description: 2024-13-45", "not valid YAML: month must be in 1..12"),
+        (b"description: !!bool perhaps", "not valid YAML"),
+        (b"description: " + b"[" * 2_000, "not valid YAML: it is nested too deeply"),
         (b"\xff", "no UTF-8"),
         (NEW.replace("new", "other").encode(), "differs from the file's"),
     ],
@@ -76,6 +79,14 @@ async def test_a_fault_in_a_file_is_named_and_every_pipeline_stays(
     assert "new.yaml" in answer.json()["detail"]
     assert said in answer.json()["detail"]
     assert (await stack.client.get("/v1/pipelines")).json() == before
+
+
+async def test_what_is_no_file_is_named_and_not_waited_for(stack: Stack, files: Path) -> None:
+    os.mkfifo(files / "new.yaml")
+    async with asyncio.timeout(5.0):
+        answer = await stack.client.post("/v1/pipelines/reload")
+    assert answer.status_code == 422
+    assert "new.yaml: it is no file" in answer.json()["detail"]
 
 
 async def test_a_directory_without_a_pipeline_is_a_fault_too(stack: Stack, files: Path) -> None:

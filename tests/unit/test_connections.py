@@ -108,6 +108,13 @@ def test_an_offer_of_another_protocol_is_served_as_it_is(port: int) -> None:
         assert caller.received().startswith(b"HTTP/1.1 200 ")
 
 
+def test_blanks_around_a_length_are_not_part_of_it(port: int) -> None:
+    with callers(port, 1) as (caller,):
+        head = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length:  14  \r\n\r\n"
+        caller.send(head + b'{"query": "a"}')
+        assert caller.answer()[0] == 200
+
+
 def test_who_sends_nothing_is_closed_without_a_word(port: int) -> None:
     with callers(port, 1) as (caller,):
         started = time.monotonic()
