@@ -37,8 +37,11 @@ def lay_claim(folder: Path) -> None:
     """Makes a new folder that is ours from the start. Raises Conflict when something else has the name."""
     if folder.is_dir() and _is_marked(folder):
         remove(folder)  # of a creation that failed, and could not even be cleared
-    folder.mkdir(exist_ok=True)
-    if any(folder.iterdir()):
+    # A file, a pipe, a link: even a link to an empty folder, which no start would take for ours again.
+    foreign = folder.is_symlink() or (folder.exists() and not folder.is_dir())
+    if not foreign:
+        folder.mkdir(exist_ok=True)
+    if foreign or any(folder.iterdir()):
         raise Conflict(
             f"{folder} is in the way: it does not carry a {RECORD} of this service, which leaves it alone. Move it."
         )

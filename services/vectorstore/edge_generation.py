@@ -46,6 +46,8 @@ class Shape:
 def read_record(folder: Path) -> Record:
     """A generation's record. Raises ValueError in words that can be shown."""
     try:
+        if not (folder / RECORD).is_file():
+            raise ValueError("it is no file")  # a pipe would be waited for
         record = Record.model_validate_json((folder / RECORD).read_bytes())
     except ValueError as error:
         raise ValueError(f"its {RECORD} cannot be read: {' '.join(str(error).split())[:200]}") from error

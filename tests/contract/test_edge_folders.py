@@ -60,6 +60,11 @@ def _no_payload(folder: Path) -> None:  # opens without a word; only reading a d
         file.write_bytes(bytes(file.stat().st_size))
 
 
+def _pipe_for_a_record(folder: Path) -> None:
+    (folder / "collection.json").unlink()
+    os.mkfifo(folder / "collection.json")
+
+
 def _torn_wal(folder: Path) -> None:
     for file in folder.glob("shard*/wal/open-*"):
         file.write_bytes(b"")
@@ -71,6 +76,7 @@ def _torn_wal(folder: Path) -> None:
         _garbage_record,
         _empty_record,
         _another_record,
+        _pipe_for_a_record,
         _no_shard,
         _empty_shard,
         _panics,
@@ -202,6 +208,21 @@ async def test_what_is_not_ours_is_never_touched(kind: str, directory: Path) -> 
         await subject.drop("c@1")
     assert [path for path in before if not path.startswith("c@1/") and path != "c@1"] == listed(directory, "**/*")
     assert not (directory / "c@1").exists()
+
+
+async def test_a_name_that_a_file_or_a_link_has_is_a_conflict_and_left_alone(kind: str, directory: Path) -> None:
+    (directory / "empty").mkdir(parents=True)
+    (directory / "c@1").write_text("somebody's")
+    (directory / "c@2").symlink_to(directory / "empty")
+    (directory / "c@3").symlink_to(directory / "nowhere")
+    os.mkfifo(directory / "c@4")
+    async with opened(kind, directory) as subject:
+        for number in range(1, 5):
+            with pytest.raises(Conflict, match="is in the way"):
+                await subject.begin(f"c@{number}")
+        await subject.begin("c@5")
+    assert (directory / "c@1").read_text() == "somebody's"
+    assert list((directory / "empty").iterdir()) == []
 
 
 async def test_what_broke_off_is_cleared_away(kind: str, directory: Path) -> None:
