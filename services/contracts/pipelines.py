@@ -15,6 +15,8 @@ OnFailure = Literal["fail", "skip"]
 # More than any gateway walks (16 retrieves, which it says itself): eight inputs of eight inputs and what follows them.
 MOST_STAGES = 100
 DEEPEST_FUSE = 4
+# Timings of an answer that belong to no stage, and stand beside those of the stages.
+OTHER_TIMINGS = ("include", "total")
 
 
 class Retrieve(Wire):
@@ -108,6 +110,8 @@ class Pipeline(Wire):
         if len(set(ids)) < len(ids):
             twice = sorted(name for name, count in Counter(ids).items() if count > 1)
             raise ValueError(f"stages: ids must be unique, these are not: {', '.join(twice)}")
+        if taken := [name for name in OTHER_TIMINGS if name in ids]:
+            raise ValueError(f"stages: the id '{taken[0]}' is that of another timing; give the stage another one")
         return self
 
     @property

@@ -133,6 +133,8 @@ def test_what_a_pipeline_costs_is_bounded_by_retrieves_and_query_together() -> N
             "there is no such field; there are: kind, id, top",
         ),
         (SearchRequest, piped({**LEG, "id": "a"}, {"kind": "cut", "top": 1, "id": "a"}), "these are not: a"),
+        (SearchRequest, piped({**LEG, "id": "total"}), "the id 'total' is that of another timing"),
+        (SearchRequest, piped(LEG, {"kind": "cut", "top": 1, "id": "include"}), "the id 'include' is that of another"),
         (SearchRequest, piped(fuses(3)), "there are more than 100, inputs of fuses among them"),
     ],
 )
