@@ -111,7 +111,7 @@ class GatewayClient:
         return _parsed(model, response.content) if response.is_success else _refused(response)
 
     async def _send(self, method: str, path: str, deadline_ms: int, body: bytes | None = None) -> httpx.Response:
-        # no-store: a cached answer's time is not the system's (performance.md 2.5).
+        # no-store: a cached answer's time is not the system's.
         headers = {"x-deadline-ms": str(deadline_ms), "cache-control": "no-store"}
         if body is not None:
             headers["content-type"] = "application/json"

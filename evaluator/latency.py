@@ -8,7 +8,7 @@ from pydantic import FiniteFloat
 from services.contracts.base import Count, Wire
 
 # With fewer samples a 99th percentile says more about luck than about the system (MLPerf's early stopping asks for
-# at least 662 of them; performance.md 3.4), so none is given.
+# at least 662 of them), so none is given.
 LEAST_FOR_P99 = 662
 
 

@@ -11,7 +11,7 @@ def run_lines(query: str, ranking: Sequence[str], tag: str) -> str:
     """The lines of one query. `ranking` is best first and its order is authoritative.
 
     Scores are surrogates, n - rank: strictly decreasing and exact in float32, so that every tool keeps this order
-    whatever its own rule for ties (metrics-and-parity.md 4.4, 4.5; trec_eval orders equal scores by descending id).
+    whatever its own rule for ties (trec_eval reads scores as float32 and orders equal ones by descending id).
     """
     n = len(ranking)
     return "".join(

@@ -1,4 +1,4 @@
-"""The backends by name and family, and what can be asked of them (the services' wire, architecture.md)."""
+"""The backends by name and family, and what can be asked of them (the services' wire)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping

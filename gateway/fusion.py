@@ -1,6 +1,6 @@
 """Rankings in, one ranking out: reciprocal ranks, weighted sums, the re-ranker's mix. Pure: no I/O, no clock.
 
-Conventions: metrics-and-parity 4.9 (degenerate cases), 4.18 (duplicates), 4.20 and 4.21 (ranks from 1, by score).
+Ranks begin at 1 and follow from the scores; a duplicate counts by its best rank.
 Every ranking that leaves here is in the one total order (score descending, id ascending) and its scores never rise.
 """
 

@@ -1,4 +1,4 @@
-"""The gateway's routes: HTTP in and out, no logic (architecture.md, The wire)."""
+"""The gateway's routes: HTTP in and out, no logic."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The routes by which a process is watched: alive, ready, and its metrics (reliability.md 6.3)."""
+"""The routes by which a process is watched: alive, ready, and its metrics."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

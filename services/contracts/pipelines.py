@@ -1,4 +1,4 @@
-"""Pipelines as data: a closed set of stages, told apart by `kind` (architecture.md, Pipelines are YAML data)."""
+"""Pipelines as data: a closed set of stages, told apart by `kind`."""
 
 import hashlib
 from collections import Counter

@@ -1,7 +1,7 @@
 """Forms batches of one request: sorted by length, capped by padded tokens. Pure: lengths in, places out.
 
 Sorted and capped at 512 padded tokens, 100 mixed candidates cost a fifth of the CPU of one padded batch, and the cap
-alone bounds the memory of a call (performance.md 2.1). Batches never mix requests, so a result cannot depend on what
+alone bounds the memory of a call. Batches never mix requests, so a result cannot depend on what
 else is in flight.
 """
 

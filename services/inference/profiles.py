@@ -89,7 +89,7 @@ class _Profile(_Value):
 
     @property
     def batchable(self) -> bool:
-        """Whether a row's result is the same alone and beside others (performance.md 0.5)."""
+        """Whether a row's result is the same alone and beside others."""
         return self.precision != "int8-dynamic"
 
 

@@ -37,7 +37,7 @@ class Runtime:
     library: Library = "onnxruntime"
     provider: Provider = "cpu"
     # Of floating-point operations; what a graph does in int8 stays so. A library that chose for itself would take
-    # bf16 wherever the CPU has it, and give other scores on another machine (performance.md 1.1).
+    # bf16 wherever the CPU has it, and give other scores on another machine.
     arithmetic: Arithmetic = "f32"
     workers: int = 1  # calls at once; each runs on one thread
 

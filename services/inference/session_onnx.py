@@ -52,7 +52,7 @@ def _open(path: Path, model: Path | bytes, entries: Mapping[str, str], runtime: 
     if wanted[0] not in ort.get_available_providers():
         raise ModelError(f"This ONNX Runtime has no {wanted[0]}: install the extra `gpu` in place of `cpu`.")
     options = ort.SessionOptions()
-    # One thread a call, several calls at once: robust when other processes need a core (performance.md 2.1).
+    # One thread a call, several calls at once: robust when other processes need a core.
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -72,7 +72,7 @@ def _fold_weights(model: ov.Model) -> None:
 def _properties(runtime: Runtime) -> dict[str, str | int | bool]:
     return {
         "INFERENCE_PRECISION_HINT": runtime.arithmetic,
-        # One thread a stream, a stream a worker: robust when other processes need a core (performance.md 2.1).
+        # One thread a stream, a stream a worker: robust when other processes need a core.
         "NUM_STREAMS": runtime.workers,
         "INFERENCE_NUM_THREADS": runtime.workers,
         # Pinned threads of two processes would share a core while another stands idle.

@@ -8,7 +8,7 @@ import heapq
 import itertools
 from collections.abc import Sequence
 
-# Ranks at which a tier ends whatever the budget; beyond, every doubling (performance.md 2.1).
+# Ranks at which a tier ends whatever the budget; beyond, every doubling.
 ENDS = (20, 50, 100)
 # A batch that a thread needs a quarter of its time for can be lost without losing much.
 BATCHES_A_THREAD = 4

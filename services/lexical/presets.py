@@ -8,9 +8,9 @@ from services.contracts.collections import CollectionDeclaration, LexicalPreset
 BUILT_IN: Mapping[str, LexicalPreset] = {
     preset.name: preset
     for preset in (
-        # As the beir package runs Elasticsearch (metrics-and-parity.md 5.1).
+        # As the beir package runs Elasticsearch (beir/retrieval/search/lexical/elastic_search.py).
         LexicalPreset(name="beir", match="best_fields", k1=1.2, b=0.75, tie_breaker=0.5),
-        # As Anserini's BEIR regressions run Lucene, `flat` and `multifield` (5.2).
+        # As Anserini's BEIR regressions run Lucene, `flat` and `multifield`.
         LexicalPreset(name="anserini-flat", match="flat", k1=0.9, b=0.4),
         LexicalPreset(name="anserini-multifield", match="most_fields", k1=0.9, b=0.4),
     )

@@ -1,4 +1,4 @@
-"""HTTP in and out of the lexical service: architecture.md, The wire, one level down."""
+"""The routes of the lexical service: HTTP in and out, no logic."""
 
 from typing import Annotated
 

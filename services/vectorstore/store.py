@@ -167,7 +167,7 @@ class VectorStore(Protocol):
 def checked(vector: Vector, dimension: int) -> Vector:
     """The vector as fp32 [dimension]. Raises BadInput for another shape and for NaN and infinities.
 
-    Qdrant answers a NaN query with no hits at all and no error (architecture.md, Facts).
+    Qdrant answers a NaN query with no hits at all and no error.
     """
     if vector.shape != (dimension,):
         raise BadInput(f"A vector of shape {vector.shape} does not fit a collection of {dimension} dimensions.")

@@ -93,6 +93,18 @@ def test_every_path_that_a_document_names_exists() -> None:
                 assert (ROOT / path).exists(), f"{document.name} names {path}"
 
 
+def test_nothing_refers_to_a_document_that_is_not_here() -> None:
+    folders = ("services", "gateway", "evaluator", "deploy", "k8s", "tests")
+    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    # What every evaluation writes, and a document of ONNX Runtime.
+    here = {path.name for path in DOCUMENTS} | {"report.md", "ContribOperators.md"}
+    for source in [*sources, *DOCUMENTS, ROOT / "pyproject.toml", ROOT / "Makefile"]:
+        written = source.read_text(encoding="utf-8")
+        absent = {name for name in re.findall(r"[\w-]+\.md\b", written) if name not in here}
+        assert not absent, f"{source} names {absent}"
+        assert not re.search(r"\bissue \d|\bstyle rule \d|\bmetrics-and-parity\b", written), source
+
+
 def test_no_module_is_longer_than_400_lines() -> None:
     for folder in ("services", "gateway", "evaluator", "deploy", "tests"):
         for module in (ROOT / folder).rglob("*.py"):

@@ -1,5 +1,5 @@
 """Figures of the lexical service on real collections: on Elasticsearch those published, to the 4th decimal; on the
-embedded engine close to them (metrics-and-parity.md 5.3)."""
+embedded engine close to them."""
 
 import asyncio
 import json

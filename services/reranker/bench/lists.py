@@ -24,8 +24,7 @@ from services.reranker.bench.report import Lists
 WORKSHOP = ROOT / "evaluator" / "collections" / "bicycle-workshop"
 SCIFACT = ROOT.parent / "shared" / "datasets" / "scifact"
 
-# Tokens of a pair, log-normal: mean and sigma. Both means and the sigma of `mixed` are those of performance.md 2.1; the
-# sigma of `short` is ours: its lists then pad as much as that section's, 1.8 in batches of 32.
+# Tokens of a pair, log-normal: mean and sigma. With 0.35 the lists of `short` pad to 1.8 times in batches of 32.
 SHAPES: dict[str, tuple[float, float]] = {"short": (80.0, 0.35), "mixed": (137.0, 0.8)}
 FEWEST_TOKENS = 16
 K1, B = 0.9, 0.4

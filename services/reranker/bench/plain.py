@@ -116,7 +116,7 @@ def checkpoint(graph_file: Path) -> dict[str, Array]:
 
 
 def gflop_per_pair(config_file: Path, tokens: int) -> float:
-    """Multiplications and additions that one pair of `tokens` tokens needs, in 10^9 (performance.md, section 4).
+    """Multiplications and additions that one pair of `tokens` tokens needs, in 10^9.
 
     Of the last layer only what the score is made of: the keys and values of all tokens, the rest of the first.
     """

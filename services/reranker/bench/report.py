@@ -89,7 +89,7 @@ class Cost(Wire):
 
 
 class Floor(Wire):
-    """Ours against what the cores can do at most (performance.md, section 4)."""
+    """Ours against what the cores can do at most."""
 
     sgemm_gflops: float  # of one thread per CPU second; median over the rounds
     floor_pairs_per_s: dict[str, float]  # by set, all cores

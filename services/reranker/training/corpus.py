@@ -1,6 +1,6 @@
 """The training files as one corpus: passages, labelled queries, queries cut out of passages, and short queries.
 
-It owns what may be learned from: the two files that are in-domain with test collections are never read (issue 4), and
+It owns what may be learned from: the two files that are in-domain with test collections are never read, and
 the split into what is trained on and what is held out, which depends on the query's text alone.
 """
 
