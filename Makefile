@@ -83,19 +83,19 @@ soak: models ## long runs under hostile input, faults and kills; pages go to doc
 
 PEERS := .cache/peers-venv
 UV_PEERS = $(BIN)/uv pip install --python $(PEERS)/bin/python --require-hashes
-$(PEERS)/.installed: services/reranker/bench/peers.txt services/reranker/bench/peers-unsorted.txt $(VENV)/.installed
+$(PEERS)/.installed: workshop/bench/peers.txt workshop/bench/peers-unsorted.txt $(VENV)/.installed
 	@echo "Setting up $(PEERS) (once; torch brings 5 GB of CUDA libraries) ..."
 	@$(BIN)/python -m venv --clear $(PEERS)
-	@$(UV_PEERS) --requirement services/reranker/bench/peers.txt
-	@$(UV_PEERS) --no-deps --target $(PEERS)/unsorted --requirement services/reranker/bench/peers-unsorted.txt
+	@$(UV_PEERS) --requirement workshop/bench/peers.txt
+	@$(UV_PEERS) --no-deps --target $(PEERS)/unsorted --requirement workshop/bench/peers-unsorted.txt
 	@touch $@
 
 .PHONY: bench-rerank
 bench-rerank: models $(PEERS)/.installed ## the re-ranker against four libraries, then its memory [ROUNDS= LISTS= MAX_TOKENS= INT8= SHAPES=]
 	@$(if $(INT8),$(BIN)/python -m services.inference.fetch $(INT8))
-	@$(BIN)/python -m services.reranker.bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LISTS),--lists $(LISTS)) \
+	@$(BIN)/python -m workshop.bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LISTS),--lists $(LISTS)) \
 		$(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS)) $(if $(INT8),--int8 $(INT8))
-	@$(BIN)/python -m services.reranker.bench.memory $(if $(SHAPES),--shapes $(SHAPES)) $(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS))
+	@$(BIN)/python -m workshop.bench.memory $(if $(SHAPES),--shapes $(SHAPES)) $(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS))
 
 .PHONY: check-extras
 check-extras: models ## one clean environment per deployable: an undeclared dependency or import fails

@@ -16,8 +16,6 @@ _PROBE = "deploy/probe.py"
 _SERVICE = ("services/__init__.py", "services/contracts", "services/chassis", _PROBE)
 # What a profile says of a model is read when the service opens it; the weights lie elsewhere.
 _INFERENCE = ("services/inference", "deploy/models/models.yaml")
-# Stands in the folder of a deployable, and is run by its developers alone: training brings torch, the bench its peers.
-NOT_SHIPPED = ("services/reranker/training", "services/reranker/bench")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-from deploy.deployables import DEPLOYABLES, NOT_SHIPPED, Deployable, Runtime
+from deploy.deployables import DEPLOYABLES, Deployable, Runtime
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS: dict[Runtime, Path] = {
@@ -49,17 +49,11 @@ def code(deployable: Deployable, folder: Path) -> None:
         source, target = ROOT / name, folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, target, ignore=_left_out, dirs_exist_ok=True)
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
         elif source.is_file():
             shutil.copy2(source, target)
         else:
             raise SystemExit(f"The image of {deployable.name} needs {name}, and there is no such file or folder.")
-
-
-def _left_out(folder: str, names: list[str]) -> set[str]:
-    """Of the names in a folder of the checkout, those that no image gets."""
-    there = Path(folder).relative_to(ROOT)
-    return {name for name in names if name == "__pycache__" or (there / name).as_posix() in NOT_SHIPPED}
 
 
 def pinned(name: str) -> str:

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from pydantic import AliasChoices
 
-from deploy.deployables import NOT_SHIPPED, Deployable
+from deploy.deployables import Deployable
 from services.chassis.settings import ServiceSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("services", "gateway", "evaluator", "deploy")
+# For developers alone: training brings torch, the bench its peers.
+WORKSHOP = "workshop"
 # What a YAML parser gives: tests read foreign formats here, whose types are checked by their own schemas.
 Yaml = dict[str, Any]
 
@@ -116,15 +118,10 @@ def settings_of(deployable: Deployable, environment: Mapping[str, str]) -> Servi
         return settings_class(deployable)()  # type: ignore[call-arg]  # its fields come from the environment
 
 
-def is_shipped(file: Path) -> bool:
-    """Whether a file of the checkout lies outside of what no image gets."""
-    return not any(file.is_relative_to(ROOT / folder) for folder in NOT_SHIPPED)
-
-
 def reached_by(deployable: Deployable) -> set[Path]:
-    """Every file of ours that the shipped modules of a deployable import, directly or not, themselves included."""
+    """Every file of ours that the modules of a deployable import, directly or not, themselves included."""
     own = ROOT / deployable.module.replace(".", "/")
-    waiting, reached = [file for file in own.rglob("*.py") if is_shipped(file)], set[Path]()
+    waiting, reached = list(own.rglob("*.py")), set[Path]()
     while waiting:
         file = waiting.pop()
         if file not in reached:
@@ -142,7 +139,7 @@ def _imported(file: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             # `from services.inference import fetch` names a module, `from services.dense.routes import router` a value.
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        yield from (name for name in names if name.split(".")[0] in OURS)
+        yield from (name for name in names if name.split(".")[0] in (*OURS, WORKSHOP))
 
 
 def _file_of(module: str) -> Path | None:

@@ -19,7 +19,7 @@ from tests.docs.test_documents import DOCUMENTS, ROOT
 IN_A_CONTAINER = re.compile(r"docker compose .* exec \w+ python -m \S+")
 OF_AN_UNKNOWN_PYTHON = re.compile(r"(?<![/\w.])python3? -m \w[\w.]*")
 EVALUATOR = re.compile(r"\.venv/bin/python -m evaluator ([^`#\n]+)")
-FOLDERS = ("services", "gateway", "evaluator", "deploy")
+FOLDERS = ("services", "gateway", "evaluator", "deploy", "workshop")
 
 
 def printed(module: Path) -> Iterator[str]:

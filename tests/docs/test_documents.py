@@ -86,7 +86,7 @@ async def test_every_route_of_the_evaluator_is_in_its_readme() -> None:
 
 
 def test_every_path_that_a_document_names_exists() -> None:
-    folders = ("services/", "gateway/", "evaluator/", "deploy/", "k8s/", "tests/")
+    folders = ("services/", "gateway/", "evaluator/", "deploy/", "workshop/", "k8s/", "tests/")
     for document in DOCUMENTS:
         for path in re.findall(r"`([\w./-]+)`", document.read_text(encoding="utf-8")):
             if path.startswith(folders):
@@ -94,7 +94,7 @@ def test_every_path_that_a_document_names_exists() -> None:
 
 
 def test_nothing_refers_to_a_document_that_is_not_here() -> None:
-    folders = ("services", "gateway", "evaluator", "deploy", "k8s", "tests")
+    folders = ("services", "gateway", "evaluator", "deploy", "workshop", "k8s", "tests")
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     # What every evaluation writes, and a document of ONNX Runtime.
     here = {path.name for path in DOCUMENTS} | {"report.md", "ContribOperators.md"}
@@ -106,7 +106,7 @@ def test_nothing_refers_to_a_document_that_is_not_here() -> None:
 
 
 def test_no_module_is_longer_than_400_lines() -> None:
-    for folder in ("services", "gateway", "evaluator", "deploy", "tests"):
+    for folder in ("services", "gateway", "evaluator", "deploy", "workshop", "tests"):
         for module in (ROOT / folder).rglob("*.py"):
             assert len(module.read_text(encoding="utf-8").splitlines()) <= 400, module
 

@@ -10,9 +10,9 @@ from services.inference.lean import lean
 from services.inference.lean.first_token import first_token_only
 from services.inference.profiles import GRAPH, TOKENIZER
 from services.inference.tokens import Tokens
-from services.reranker.training.quantise import quantised, with_plain_weights
 from tests.graphs import changed, random_feed, small_bert
 from tests.models import CROSS_ENCODER, fetched, node
+from workshop.training.quantise import quantised, with_plain_weights
 
 LAST, BEFORE = "encoder.layer.1", "encoder.layer.0"
 WORK = ["attention.self.query", "attention.output.dense", "intermediate.dense", "output.dense"]

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy import image
-from deploy.deployables import DEPLOYABLES, NOT_SHIPPED, Deployable
+from deploy.deployables import DEPLOYABLES, Deployable
 from deploy.image import LOCKS, code, pinned
 from tests.images import (
     OURS,
     ROOT,
+    WORKSHOP,
     Instruction,
     build_context,
     container_environment,
-    is_shipped,
     reached_by,
     settings_of,
     stage,
@@ -39,18 +38,8 @@ def test_an_image_holds_what_its_code_imports_and_no_other_folder(deployable: De
 
 
 @ALL
-def test_training_and_bench_are_neither_in_an_image_nor_imported_by_one(
-    deployable: Deployable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert [file for file in reached_by(deployable) if not is_shipped(file)] == []
-    checkout = tmp_path / "checkout"
-    for folder in (*deployable.paths, *NOT_SHIPPED):
-        (checkout / folder).mkdir(parents=True, exist_ok=True)
-        (checkout / folder / "module.py").touch()
-    monkeypatch.setattr(image, "ROOT", checkout)
-    code(deployable, tmp_path / "app")
-    copied = {file.parent.relative_to(tmp_path / "app").as_posix() for file in (tmp_path / "app").rglob("module.py")}
-    assert copied == {*deployable.paths}
+def test_no_image_imports_the_workshop(deployable: Deployable) -> None:
+    assert {file for file in reached_by(deployable) if file.is_relative_to(ROOT / WORKSHOP)} == set()
 
 
 @ALL
@@ -98,7 +87,7 @@ def test_the_steps_of_the_build_are_those_that_the_tests_replay() -> None:
 def test_a_build_sees_nothing_but_code_and_locks() -> None:
     seen, not_seen = build_context()
     assert set(seen) == {"pyproject.toml", "requirements.lock", *OURS}
-    assert set(not_seen) == {*NOT_SHIPPED, "**/__pycache__", "**/.env"}
+    assert set(not_seen) == {"**/__pycache__", "**/.env"}
 
 
 def test_both_locks_hold_the_same_versions_of_what_both_have() -> None:

@@ -9,9 +9,9 @@ from services.inference.lean.first_token import first_token_only
 from services.inference.lean.int8_products import int8_products
 from services.inference.profiles import GRAPH, TOKENIZER
 from services.inference.tokens import Tokens
-from services.reranker.training.quantise import quantised, with_plain_weights
 from tests.graphs import changed, how_many, run
 from tests.models import CROSS_ENCODER, fetched
+from workshop.training.quantise import quantised, with_plain_weights
 
 FUSED = "MatMulIntegerToFloat"
 MATRIX = "encoder.layer.0.output.dense.weight"

@@ -10,8 +10,8 @@ import pytest
 
 from services.inference.memory import trim
 from services.inference.profiles import GRAPH, ROOT
-from services.reranker.training.quantise import with_plain_weights
 from tests.models import CROSS_ENCODER, fetched
+from workshop.training.quantise import with_plain_weights
 
 # In a process of its own: what glibc does by itself depends on what was freed before.
 OPEN = """

@@ -15,10 +15,10 @@ from services.inference.profiles import GRAPH, MODELS_FILE, TOKENIZER, load_cros
 from services.inference.score import PairScorer
 from services.inference.session import Runtime, Session
 from services.inference.tokens import Tokens
-from services.reranker.training.corpus import LABELLED
-from services.reranker.training.quantise import calibration_rows, quantised, stored, with_plain_weights
-from services.reranker.training.weights import weights_of
 from tests.models import CROSS_ENCODER, fetched
+from workshop.training.corpus import LABELLED
+from workshop.training.quantise import calibration_rows, quantised, stored, with_plain_weights
+from workshop.training.weights import weights_of
 
 QUERY = "why does my chain slip"
 TEXTS = [

@@ -14,18 +14,18 @@ from safetensors.numpy import load_file
 
 from services.inference.profiles import CHECKPOINT, CONFIG, MODELS_FILE, TOKENIZER, ModelError, load_cross_encoder
 from services.inference.tokens import Tokens
-from services.reranker.bench.__main__ import Asked, bench, why_no_int8
-from services.reranker.bench.entrants import Served
-from services.reranker.bench.findings import HTTP, INT8, OURS, SESSION, conclusions, difference, padding
-from services.reranker.bench.lists import SCIFACT, SHAPES, Bm25, Drawing, drawn
-from services.reranker.bench.load import Moment, foreign
-from services.reranker.bench.memory import Load, Texts, measure
-from services.reranker.bench.plain import dequantised, make_plain
-from services.reranker.bench.ratios import interval, order_of, paired
-from services.reranker.bench.report import Lists, Report, ReportError, Turn, made, read, write
-from services.reranker.bench.served import Service
-from services.reranker.bench.table import memory_lines, table
 from tests.models import CROSS_ENCODER, fetched
+from workshop.bench.__main__ import Asked, bench, why_no_int8
+from workshop.bench.entrants import Served
+from workshop.bench.findings import HTTP, INT8, OURS, SESSION, conclusions, difference, padding
+from workshop.bench.lists import SCIFACT, SHAPES, Bm25, Drawing, drawn
+from workshop.bench.load import Moment, foreign
+from workshop.bench.memory import Load, Texts, measure
+from workshop.bench.plain import dequantised, make_plain
+from workshop.bench.ratios import interval, order_of, paired
+from workshop.bench.report import Lists, Report, ReportError, Turn, made, read, write
+from workshop.bench.served import Service
+from workshop.bench.table import memory_lines, table
 
 SET = Lists(lists=1, pairs=10, mean_tokens=80, p95_tokens=90, most_tokens=99, padding=1.5, gflop_per_pair=2.0)
 

@@ -11,15 +11,15 @@ import onnx
 import pytest
 
 from services.inference.profiles import GRAPH, MODELS_FILE
-from services.reranker.training.corpus import LABELLED, read_corpus
-from services.reranker.training.export import cross_encoder
-from services.reranker.training.groups import drawn, epoch
-from services.reranker.training.lines import Line
-from services.reranker.training.short import Topics
-from services.reranker.training.target import Target, features, fitted
-from services.reranker.training.weigh import WEIGHTS, best_weights, first_stage, ndcg, z
-from services.reranker.training.weights import Weights, weights_of
 from tests.models import CROSS_ENCODER
+from workshop.training.corpus import LABELLED, read_corpus
+from workshop.training.export import cross_encoder
+from workshop.training.groups import drawn, epoch
+from workshop.training.lines import Line
+from workshop.training.short import Topics
+from workshop.training.target import Target, features, fitted
+from workshop.training.weigh import WEIGHTS, best_weights, first_stage, ndcg, z
+from workshop.training.weights import Weights, weights_of
 
 TARGET = Target((17.0, 4.0, 0.5))
 COMMITTED = MODELS_FILE.parent / CROSS_ENCODER / GRAPH

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from services.reranker.bench.contender import Contender
-from services.reranker.bench.findings import difference
-from services.reranker.bench.lists import CandidateList
-from services.reranker.bench.load import FOREIGN_LIMIT, foreign, moment
-from services.reranker.bench.ratios import order_of
-from services.reranker.bench.report import Turn
+from workshop.bench.contender import Contender
+from workshop.bench.findings import difference
+from workshop.bench.lists import CandidateList
+from workshop.bench.load import FOREIGN_LIMIT, foreign, moment
+from workshop.bench.ratios import order_of
+from workshop.bench.report import Turn
 
 # Threads that spin for a while after their last call must not do so on the next one's account.
 PAUSE_S = 0.3

@@ -1,4 +1,4 @@
-"""Ours as a contender: `python -m services.reranker.bench.ours {scorer,session} MODELS_FILE`, settings by RERANKER_*.
+"""Ours as a contender: `python -m workshop.bench.ours {scorer,session} MODELS_FILE`, settings by RERANKER_*.
 
 `scorer` is what the service's own composition root opens: tokeniser, batches, workers. `session` is the most that this
 engine gives here: rows made beforehand, off the clock, and only their batches run.
@@ -21,8 +21,8 @@ from services.inference.session import Runtime, Session
 from services.inference.tokens import Row, Tokens
 from services.inference.workers import Workers
 from services.reranker.app import open_scorer
-from services.reranker.bench.peer import Prepare, serve, whole
 from services.reranker.settings import Settings
+from workshop.bench.peer import Prepare, serve, whole
 
 
 def scorer(settings: Settings) -> tuple[Prepare, dict[str, str]]:

@@ -27,8 +27,8 @@ from services.inference.profiles import (
     DirectorySource,
     ModelError,
 )
-from services.reranker.training.quantise import with_plain_weights
-from services.reranker.training.weights import weights_of
+from workshop.training.quantise import with_plain_weights
+from workshop.training.weights import weights_of
 
 # The name of the model in the models.yaml of the bench, and of its folder.
 PLAIN = "plain"

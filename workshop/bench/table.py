@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from services.reranker.bench.ratios import Interval
-from services.reranker.bench.report import Memory, Report
+from workshop.bench.ratios import Interval
+from workshop.bench.report import Memory, Report
 
 
 def table(report: Report) -> str:

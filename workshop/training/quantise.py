@@ -1,4 +1,4 @@
-"""`python -m services.reranker.training.quantise`: a cross-encoder in int8, its scores independent of batch-mates.
+"""`python -m workshop.training.quantise`: a cross-encoder in int8, its scores independent of batch-mates.
 
 `--precision int8-weights`: matrices and tables are stored as int8, a quarter of the size, and computed with in fp32.
 
@@ -23,8 +23,8 @@ from tqdm import tqdm
 from services.inference.digests import file_sha256
 from services.inference.profiles import CONFIG, GRAPH, TOKENIZER
 from services.inference.tokens import Row, Tokens
-from services.reranker.training.corpus import read_corpus
-from services.reranker.training.evening import STORAGE_MIGRATION, Range, Values, evening, steps
+from workshop.training.corpus import read_corpus
+from workshop.training.evening import STORAGE_MIGRATION, Range, Values, evening, steps
 
 Constants = dict[str, Values]
 

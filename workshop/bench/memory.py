@@ -1,4 +1,4 @@
-"""`python -m services.reranker.bench.memory`: what the service keeps after a burst, and after thousands of shapes.
+"""`python -m workshop.bench.memory`: what the service keeps after a burst, and after thousands of shapes.
 
 Resident memory of the real process, before and after; written into the report of the bench under `memory`.
 """
@@ -15,14 +15,14 @@ import numpy as np
 
 from services.inference.profiles import MODELS_FILE, ROOT, TOKENIZER, ModelError, load_cross_encoder
 from services.inference.tokens import Tokens
-from services.reranker.bench.contender import ContenderError
-from services.reranker.bench.entrants import Served
-from services.reranker.bench.lists import WORKSHOP, CandidateList, words_of
-from services.reranker.bench.plain import models_file
-from services.reranker.bench.report import REPORT, Memory, Report, ReportError, made, read, write
-from services.reranker.bench.served import Service
-from services.reranker.bench.table import memory_lines
 from services.reranker.settings import Settings
+from workshop.bench.contender import ContenderError
+from workshop.bench.entrants import Served
+from workshop.bench.lists import WORKSHOP, CandidateList, words_of
+from workshop.bench.plain import models_file
+from workshop.bench.report import REPORT, Memory, Report, ReportError, made, read, write
+from workshop.bench.served import Service
+from workshop.bench.table import memory_lines
 
 QUARTER_S = 0.25
 # Before the count of shapes begins, so that what is filled once (kernels, buffers, Python's own pools) is full.

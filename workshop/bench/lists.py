@@ -17,9 +17,9 @@ import numpy as np
 
 from services.inference.profiles import CONFIG, ROOT, TOKENIZER
 from services.inference.tokens import Tokens
-from services.reranker.bench.findings import padding
-from services.reranker.bench.plain import Plain, gflop_per_pair
-from services.reranker.bench.report import Lists
+from workshop.bench.findings import padding
+from workshop.bench.plain import Plain, gflop_per_pair
+from workshop.bench.report import Lists
 
 WORKSHOP = ROOT / "evaluator" / "collections" / "bicycle-workshop"
 SCIFACT = ROOT.parent / "shared" / "datasets" / "scifact"

@@ -1,4 +1,4 @@
-"""`python -m services.reranker.training.weigh --model DIR`: how much of a model to mix in, on held-out questions.
+"""`python -m workshop.training.weigh --model DIR`: how much of a model to mix in, on held-out questions.
 
 Every held-out question keeps its first-stage list over the whole training corpus, of BM25 or of BM25 and dense fused
 by z-scores; the model re-orders the head of it at each weight, as the rerank stage of the gateway does
@@ -22,7 +22,7 @@ from services.inference.digests import file_sha256
 from services.inference.model import Engine
 from services.inference.profiles import CrossEncoderProfile
 from services.inference.score import PairScorer
-from services.reranker.training.lines import Line, read_lines
+from workshop.training.lines import Line, read_lines
 
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(21))
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from services.reranker.bench.ratios import Interval, interval, paired
-from services.reranker.bench.report import Cost, Floor, Http, Int8, Report, Turn
+from workshop.bench.ratios import Interval, interval, paired
+from workshop.bench.report import Cost, Floor, Http, Int8, Report, Turn
 
 # The contenders of ours; every other name is a peer's.
 OURS, INT8, SESSION, HTTP = "ours", "ours-int8", "session", "http"

@@ -1,4 +1,4 @@
-"""What one core can do: `python -m services.reranker.bench.sgemm` prints GFLOP per CPU second of fp32 matrix products.
+"""What one core can do: `python -m workshop.bench.sgemm` prints GFLOP per CPU second of fp32 matrix products.
 
 Its own process, because numpy's library reads its number of threads when it is loaded.
 """

@@ -1,4 +1,4 @@
-"""`python -m services.reranker.training.export`: trained weights to a folder that the re-ranker serves, in fp32.
+"""`python -m workshop.training.export`: trained weights to a folder that the re-ranker serves, in fp32.
 
 `quantise` makes of it what ships.
 """
@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file
 
 from services.inference.bert_graph import BertConfig, bert_model
-from services.reranker.training.weights import Weights, weights_of
+from workshop.training.weights import Weights, weights_of
 
 
 def cross_encoder(weights: Weights) -> onnx.ModelProto:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Self
 
 from services.inference.profiles import ROOT
-from services.reranker.bench.contender import Command, Contender, ContenderError, Worker
-from services.reranker.bench.findings import HTTP, INT8, OURS, SESSION
-from services.reranker.bench.plain import PLAIN, Plain
-from services.reranker.bench.served import Service
+from workshop.bench.contender import Command, Contender, ContenderError, Worker
+from workshop.bench.findings import HTTP, INT8, OURS, SESSION
+from workshop.bench.plain import PLAIN, Plain
+from workshop.bench.served import Service
 
 PEERS = ROOT / ".cache" / "peers-venv"
 # By the name in the report: the name that peer.py knows, and what comes first on its import path.
@@ -86,5 +86,5 @@ def open_peer(name: str, plain: Plain, log: Path) -> Worker:
 
 
 def _ours(what: str, models_file: Path, environment: Mapping[str, str], log: Path) -> Worker:
-    arguments = [sys.executable, "-m", "services.reranker.bench.ours", what, str(models_file)]
+    arguments = [sys.executable, "-m", "workshop.bench.ours", what, str(models_file)]
     return Worker(Command(arguments, environment), log)

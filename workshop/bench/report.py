@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from services.contracts.base import Count, Wire
 from services.inference.cores import available_cores
 from services.inference.profiles import ROOT
-from services.reranker.bench.ratios import Interval
+from workshop.bench.ratios import Interval
 
 # Two fp32 runs of one graph differ by the order of their additions, not by more.
 MOST_DIFFERENCE = 1e-5

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.inference.profiles import GRAPH, MODELS_FILE, ROOT, ModelError, load_cross_encoder
-from services.reranker.bench import sgemm
-from services.reranker.bench.contender import ContenderError
-from services.reranker.bench.entrants import PEER_NAMES, Served, open_ours, open_peer
-from services.reranker.bench.findings import HTTP, OURS, SESSION, conclusions
-from services.reranker.bench.lists import Drawing, described, made_lists
-from services.reranker.bench.plain import make_plain, models_file
-from services.reranker.bench.report import REPORT, Model, Report, made, write
-from services.reranker.bench.run import Plan, run
-from services.reranker.bench.table import table
 from services.reranker.settings import Settings
+from workshop.bench import sgemm
+from workshop.bench.contender import ContenderError
+from workshop.bench.entrants import PEER_NAMES, Served, open_ours, open_peer
+from workshop.bench.findings import HTTP, OURS, SESSION, conclusions
+from workshop.bench.lists import Drawing, described, made_lists
+from workshop.bench.plain import make_plain, models_file
+from workshop.bench.report import REPORT, Model, Report, made, write
+from workshop.bench.run import Plan, run
+from workshop.bench.table import table
 
 
 @dataclass(frozen=True, slots=True)

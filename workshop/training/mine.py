@@ -1,4 +1,4 @@
-"""`python -m services.reranker.training.mine`: questions to lists of candidates, with what the teachers think of each.
+"""`python -m workshop.training.mine`: questions to lists of candidates, with what the teachers think of each.
 
 Candidates come from our own stacks: BM25 of the lexical service (its embedded engine, in process) and the exact
 nearest passages of each teacher. Written to `--work`: passages.json and groups.jsonl, one question a line.
@@ -17,8 +17,8 @@ from tqdm import tqdm
 
 from services.lexical.app import build_app
 from services.lexical.settings import Settings
-from services.reranker.training.corpus import Corpus, Question, read_corpus
-from services.reranker.training.teacher import Teacher, bge, minilm
+from workshop.training.corpus import Corpus, Question, read_corpus
+from workshop.training.teacher import Teacher, bge, minilm
 
 DEPTH = 100
 NEAREST = 30

@@ -8,8 +8,8 @@ from tokenizers import Encoding, Tokenizer
 from torch import Tensor
 from transformers import BertConfig, BertForSequenceClassification
 
-from services.reranker.training.groups import Group
-from services.reranker.training.weights import weights_of
+from workshop.training.groups import Group
+from workshop.training.weights import weights_of
 
 PADDED_TOKENS = 3072
 

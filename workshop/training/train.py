@@ -1,4 +1,4 @@
-"""`python -m services.reranker.training.train`: a cross-encoder learns from groups.jsonl.
+"""`python -m workshop.training.train`: a cross-encoder learns from groups.jsonl.
 
 Loss of a group: listwise cross-entropy on the label, Kullback-Leibler divergence from the target (`target.py`), and
 a little binary cross-entropy that keeps the scores around zero. Runs on a GPU when there is one, otherwise on the
@@ -23,12 +23,12 @@ from tokenizers import Tokenizer
 from torch import Tensor, distributed, multiprocessing, nn
 from torch.nn import functional
 
-from services.reranker.training.groups import Group, epoch
-from services.reranker.training.lines import Line, read_lines
-from services.reranker.training.network import Scorer, model_from
-from services.reranker.training.rounding import round_products
-from services.reranker.training.target import Target, fitted
-from services.reranker.training.watch import Watch
+from workshop.training.groups import Group, epoch
+from workshop.training.lines import Line, read_lines
+from workshop.training.network import Scorer, model_from
+from workshop.training.rounding import round_products
+from workshop.training.target import Target, fitted
+from workshop.training.watch import Watch
 
 # Questions whose candidates the scales of the rounding are found on.
 CALIBRATION = 24

@@ -1,4 +1,4 @@
-"""`python -m services.reranker.bench.fairness`: what a large client costs a small one, over HTTP, on a running service.
+"""`python -m workshop.bench.fairness`: what a large client costs a small one, over HTTP, on a running service.
 
 One client asks for 10 candidates at a time; in every other spell a second one sends requests of 1,000 candidates back
 to back. The ratio of the small one's p95 with and without the large one, spell by spell, so that whatever else the
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from services.chassis.deadlines import DEADLINE_HEADER, MOST_MS
 from services.inference.profiles import ROOT
-from services.reranker.bench.lists import words_of
+from workshop.bench.lists import words_of
 
 CORPUS = ROOT / "evaluator" / "collections" / "bicycle-workshop" / "corpus.jsonl"
 SMALL, LARGE = 10, 1_000
