@@ -49,7 +49,7 @@ DEPLOYABLES = {
             module="services.lexical",
             prefix="LEXICAL_",
             port=8001,
-            paths=(*_SERVICE, "services/vectorstore", "services/lexical"),
+            paths=(*_SERVICE, "services/storage", "services/lexical"),
             extra="lexical",
         ),
         Deployable(
@@ -57,7 +57,7 @@ DEPLOYABLES = {
             module="services.dense",
             prefix="DENSE_",
             port=8002,
-            paths=(*_SERVICE, *_INFERENCE, "services/vectorstore", "services/dense"),
+            paths=(*_SERVICE, *_INFERENCE, "services/storage", "services/vectorstore", "services/dense"),
             extra="dense",
             models=("all-MiniLM-L6-v2",),
         ),

@@ -34,9 +34,9 @@ from services.contracts.problem import Problem
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest, RetrievedHit
 from services.lexical.collected import Collected
-from services.vectorstore.builds import refuse_other_build, refuse_published
-from services.vectorstore.content_digest import ContentDigest
-from services.vectorstore.write_order import overtaken
+from services.storage.builds import refuse_other_build, refuse_published
+from services.storage.content_digest import ContentDigest
+from services.storage.write_order import overtaken
 
 STOP_WORDS = {"the", "a", "of", "and", "is", "in"}
 Fault = Literal["refused", "hung", "status-500", "status-503", "overloaded", "garbage", "html", "reset", "not-ours"]

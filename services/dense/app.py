@@ -18,8 +18,8 @@ from services.dense.dialects.tei import tei_router
 from services.dense.encoder import Encoder
 from services.dense.routes import collection_router, document_router
 from services.dense.settings import Settings
+from services.storage.write_order import WriteOrder
 from services.vectorstore.store import VectorStore
-from services.vectorstore.write_order import WriteOrder
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def open_store(settings: Settings) -> VectorStore:
     """The store that the settings name. Raises Unavailable when the directory of `edge` is in use."""
     match settings.store:
         case "edge":
-            from services.vectorstore.edge_directory import Limits
+            from services.storage.edge_directory import Limits
             from services.vectorstore.store_edge import EdgeStore
 
             return EdgeStore(settings.directory, Limits(settings.least_free_mb, settings.most_generations))

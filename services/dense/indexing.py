@@ -15,11 +15,11 @@ from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, IndexReport, ItemError
 from services.dense.collections import opened
 from services.dense.encoder import Encoder
-from services.vectorstore.builds import refuse_other_build
-from services.vectorstore.fields import FieldValue, fields_of
-from services.vectorstore.generations import name_of, number_of
+from services.storage.builds import refuse_other_build
+from services.storage.fields import FieldValue, fields_of
+from services.storage.generations import name_of, number_of
+from services.storage.write_order import Turn, Write, WriteOrder, overtaken
 from services.vectorstore.store import Made, Point, StoredPoint, Vector, VectorStore
-from services.vectorstore.write_order import Turn, Write, WriteOrder, overtaken
 
 # Encoded and stored together: when a deadline cuts a batch off, what was encoded before is not encoded again.
 TOGETHER = 64

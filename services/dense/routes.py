@@ -12,8 +12,8 @@ from services.contracts.documents import DeleteReport, IdsRequest, IndexReport, 
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.dense import collections, indexing, searching
 from services.dense.encoder import Encoder
+from services.storage.write_order import Write, WriteOrder
 from services.vectorstore.store import Made, VectorStore
-from services.vectorstore.write_order import Write, WriteOrder
 
 OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]
 Version = Annotated[WriteVersion | None, Query(description="The place in the order of writes; the newest without.")]

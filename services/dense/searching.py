@@ -6,7 +6,7 @@ from services.chassis.telemetry import timed
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.dense.collections import opened
 from services.dense.encoder import Encoder
-from services.vectorstore.fields import requirements_of
+from services.storage.fields import requirements_of
 from services.vectorstore.store import VectorQuery, VectorStore
 
 

@@ -19,7 +19,7 @@ def open_engine(settings: Settings) -> LexicalEngine:
     match settings.engine:
         case "edge":
             from services.lexical.engine_edge import EdgeEngine
-            from services.vectorstore.edge_directory import Limits
+            from services.storage.edge_directory import Limits
 
             return EdgeEngine(settings.directory, Limits(settings.least_free_mb, settings.most_generations))
         case "elasticsearch":

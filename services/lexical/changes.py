@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from services.contracts.collections import CollectionDeclaration, CollectionState
 from services.contracts.documents import DeleteReport, Document, IndexReport
 from services.lexical.engine import LexicalEngine
-from services.vectorstore.builds import refuse_other_build, refuse_published
-from services.vectorstore.write_order import Turn, Write, WriteOrder, overtaken
+from services.storage.builds import refuse_other_build, refuse_published
+from services.storage.write_order import Turn, Write, WriteOrder, overtaken
 
 
 class Changes:

@@ -11,12 +11,12 @@ from services.contracts.retrieval import RetrievedHit
 from services.lexical.analysis import joined_words_of
 from services.lexical.edge_query import fields_of_presets
 from services.lexical.presets import declared_presets
-from services.vectorstore.edge_fields import field_indexes
-from services.vectorstore.edge_files import Record
-from services.vectorstore.edge_generation import SEARCH_THREADS, Shape
-from services.vectorstore.fields import fields_of
-from services.vectorstore.identity import point_id
-from services.vectorstore.write_order import overtaken
+from services.storage.edge_fields import field_indexes
+from services.storage.edge_files import Record
+from services.storage.edge_generation import SEARCH_THREADS, Shape
+from services.storage.fields import fields_of
+from services.storage.identity import point_id
+from services.storage.write_order import overtaken
 
 # The caller's ids of points that have been hits. A point's id is made from the caller's, so none of this is ever out
 # of date; reading a thousand of them from payloads takes 7 ms, from here 0.3 ms.

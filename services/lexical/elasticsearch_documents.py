@@ -20,9 +20,9 @@ from services.lexical.elasticsearch_answers import (
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, refuse_failed, unknown
 from services.lexical.mapping import Json
-from services.vectorstore.content_digest import ContentDigest
-from services.vectorstore.fields import Declared, fields_of
-from services.vectorstore.write_order import overtaken
+from services.storage.content_digest import ContentDigest
+from services.storage.fields import Declared, fields_of
+from services.storage.write_order import overtaken
 
 PAGE = 1_000  # documents whose hashes are read at once
 _RESULTS = "items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from services.contracts.collections import LexicalPreset
 from services.lexical.mapping import Json, scored_fields
-from services.vectorstore.fields import Exists, OneOf, Requirement, Within
+from services.storage.fields import Exists, OneOf, Requirement, Within
 
 # Best first, equal scores by ascending id.
 ORDER = ({"_score": "desc"}, {"doc_id": "asc"})

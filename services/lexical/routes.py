@@ -22,7 +22,7 @@ from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.lexical.changes import Changes
 from services.lexical.collected import Reading
 from services.lexical.engine import LexicalEngine
-from services.vectorstore.write_order import Write
+from services.storage.write_order import Write
 
 InPath = Annotated[Generation, Path(description="A generation of a collection: `scifact@2`.")]
 OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]

@@ -9,8 +9,8 @@ from qdrant_client import models
 
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.retrieval import RetrievedHit
-from services.vectorstore.fields import Exists, OneOf, Requirement, Within
-from services.vectorstore.identity import point_id
+from services.storage.fields import Exists, OneOf, Requirement, Within
+from services.storage.identity import point_id
 from services.vectorstore.store import Made, Point, StoredPoint, checked
 
 # Bumped when the payload or the metadata changes its layout; another number is not opened.

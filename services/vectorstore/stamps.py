@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from services.chassis.errors import StampMismatch
-from services.vectorstore.builds import refuse_other_build
+from services.storage.builds import refuse_other_build
 from services.vectorstore.store import Made
 
 

@@ -11,7 +11,7 @@ from services.chassis.errors import BadInput
 from services.contracts.collections import CollectionDeclaration, Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
-from services.vectorstore.fields import FieldValue, Requirement
+from services.storage.fields import FieldValue, Requirement
 
 Vector = NDArray[np.float32]
 

@@ -10,14 +10,14 @@ import qdrant_edge as edge
 from services.contracts.collections import Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
-from services.vectorstore.edge_directory import USUAL, EdgeDirectory, Limits
-from services.vectorstore.edge_fields import edge_filter, field_indexes
-from services.vectorstore.edge_files import Record
-from services.vectorstore.edge_generation import SEARCH_THREADS, Shape
-from services.vectorstore.identity import point_id
+from services.storage.edge_directory import USUAL, EdgeDirectory, Limits
+from services.storage.edge_fields import edge_filter, field_indexes
+from services.storage.edge_files import Record
+from services.storage.edge_generation import SEARCH_THREADS, Shape
+from services.storage.identity import point_id
+from services.storage.ties import settled
 from services.vectorstore.stamps import refuse_another
 from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked
-from services.vectorstore.ties import settled
 
 # Kilobytes of vectors in a segment from which it gets an HNSW graph: 667 vectors of 384 dimensions.
 INDEXING_THRESHOLD_KB = 1_000

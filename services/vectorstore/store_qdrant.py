@@ -29,9 +29,11 @@ from services.chassis.errors import (
 from services.contracts.collections import Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
-from services.vectorstore.content_digest import ContentDigest
-from services.vectorstore.generations import in_order, is_generation, name_of
-from services.vectorstore.identity import point_id
+from services.storage.content_digest import ContentDigest
+from services.storage.generations import in_order, is_generation, name_of
+from services.storage.identity import point_id
+from services.storage.quotas import USUAL_MOST, refuse_one_more
+from services.storage.ties import settled
 from services.vectorstore.qdrant_errors import qdrant_errors, unknown
 from services.vectorstore.qdrant_models import (
     KINDS,
@@ -45,10 +47,8 @@ from services.vectorstore.qdrant_models import (
     stored_point,
 )
 from services.vectorstore.qdrant_version import SUPPORTED, AnsweringServer
-from services.vectorstore.quotas import USUAL_MOST, refuse_one_more
 from services.vectorstore.stamps import refuse_another
 from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked
-from services.vectorstore.ties import settled
 
 # Kilobytes of vectors in a segment from which it gets an HNSW graph, and from which the graph is used.
 INDEXING_THRESHOLD_KB = 1_000

@@ -12,7 +12,7 @@ from services.contracts.documents import Document
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest
 from services.lexical.engine_edge import EdgeEngine
-from services.vectorstore.edge_directory import USUAL, Limits
+from services.storage.edge_directory import USUAL, Limits
 from services.vectorstore.store import Made, Point, VectorQuery
 from services.vectorstore.store_edge import EdgeStore
 

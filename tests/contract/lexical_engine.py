@@ -11,7 +11,7 @@ from services.chassis.errors import BadInput, BuildConflict, NotFound, StampMism
 from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.contracts.documents import Document
 from services.lexical.engine import LexicalEngine
-from services.vectorstore.content_digest import ContentDigest
+from services.storage.content_digest import ContentDigest
 from tests.contract.lexical_notes import (
     ALL_PRESETS,
     NOTES,

@@ -12,9 +12,9 @@ from services.contracts.documents import Document
 from services.dense import indexing
 from services.dense.encoder import Vectors
 from services.dense.encoder_hashing import HashingEncoder
+from services.storage.write_order import Write, WriteOrder
 from services.vectorstore.store import Made
 from services.vectorstore.store_edge import EdgeStore
-from services.vectorstore.write_order import Write, WriteOrder
 
 
 class HeldEncoder(HashingEncoder):

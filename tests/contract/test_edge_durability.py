@@ -13,8 +13,8 @@ from services.chassis.errors import (
     InsufficientStorage,
     UpstreamFailed,
 )
-from services.vectorstore.edge_directory import Limits
-from services.vectorstore.edge_files import PUBLISHED, RECORD
+from services.storage.edge_directory import Limits
+from services.storage.edge_files import PUBLISHED, RECORD
 from tests.contract.edge_subjects import Subject, numbered, opened
 
 FULL = Limits(least_free_mb=10**9)
@@ -64,7 +64,7 @@ async def test_a_record_that_was_written_and_could_not_be_synced_costs_no_later_
     async with opened(kind, directory) as subject:
         ids = await worth_optimising(subject)
         with monkeypatch.context() as disk:
-            disk.setattr("services.vectorstore.edge_files.sync", broken)  # the last step of replacing a file
+            disk.setattr("services.storage.edge_files.sync", broken)  # the last step of replacing a file
             await subject.finish("c@1")
         late = numbered(5_000, 5_100)
         await subject.put("c@1", late)

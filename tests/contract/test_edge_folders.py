@@ -9,8 +9,8 @@ import pytest
 
 from services.chassis.errors import BadInput, Conflict, DamagedCollection, UnknownCollection
 from services.contracts.collections import CollectionDeclaration
-from services.vectorstore.edge_directory import Limits
-from services.vectorstore.edge_files import PUBLISHED, RECORD
+from services.storage.edge_directory import Limits
+from services.storage.edge_files import PUBLISHED, RECORD
 from tests.contract.edge_subjects import numbered, opened
 
 
@@ -268,7 +268,7 @@ async def test_generations_and_fields_have_quotas_that_say_what_to_remove(kind: 
 async def test_the_fields_of_all_generations_have_a_quota(
     kind: str, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.vectorstore.edge_directory.MOST_FIELDS_IN_ALL", 3)
+    monkeypatch.setattr("services.storage.edge_directory.MOST_FIELDS_IN_ALL", 3)
     two = CollectionDeclaration(metadata={"a": "keyword", "b": "keyword"})
     async with opened(kind, directory) as subject:
         await subject.begin("c@1", two)

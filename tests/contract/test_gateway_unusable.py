@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from services.vectorstore.edge_files import RECORD
+from services.storage.edge_files import RECORD
 from tests.real_stack import RealStack, numbered, real_stack
 
 DENSE = {"name": "dense", "stages": [{"kind": "retrieve", "backend": "dense"}]}

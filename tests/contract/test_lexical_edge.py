@@ -12,7 +12,7 @@ import pytest
 from services.chassis.errors import Unavailable
 from services.lexical.engine import LexicalEngine
 from services.lexical.engine_edge import EdgeEngine
-from services.vectorstore.edge_files import RECORD
+from services.storage.edge_files import RECORD
 from tests.contract.lexical_engine import LexicalEngineSuite
 from tests.contract.lexical_notes import ALL_PRESETS, NOTES, Opener, documents, filled, found
 from tests.scratch import scratch

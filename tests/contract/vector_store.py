@@ -12,8 +12,8 @@ from services.chassis.errors import BadInput, BuildConflict, StampMismatch, Unkn
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import MetadataValue
 from services.contracts.filters import Condition, Filter
-from services.vectorstore.content_digest import ContentDigest
-from services.vectorstore.fields import fields_of, requirements_of
+from services.storage.content_digest import ContentDigest
+from services.storage.fields import fields_of, requirements_of
 from services.vectorstore.store import Made, Point, Vector, VectorQuery, VectorStore
 
 DIMENSION = 8

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from services.contracts.retrieval import RetrievedHit
-from services.vectorstore.ties import FIRST_EXTRA, MOST_EXTRA, settled
+from services.storage.ties import FIRST_EXTRA, MOST_EXTRA, settled
 
 
 class Engine:

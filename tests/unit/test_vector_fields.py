@@ -6,7 +6,7 @@ from services.chassis.errors import BadInput
 from services.contracts.collections import FieldKind
 from services.contracts.documents import MetadataValue
 from services.contracts.filters import Condition, Filter, Operand
-from services.vectorstore.fields import Within, fields_of, requirements_of
+from services.storage.fields import Within, fields_of, requirements_of
 
 NEW_YEAR_MS = 1_704_067_200_000.0  # 2024-01-01T00:00:00Z
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from services.vectorstore import write_order
-from services.vectorstore.write_order import Turn, Write, WriteOrder
+from services.storage import write_order
+from services.storage.write_order import Turn, Write, WriteOrder
 
 AT = "notes@1"
 

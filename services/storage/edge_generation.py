@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import qdrant_edge as edge
 
 from services.chassis.errors import ProblemError, UnknownCollection
-from services.vectorstore import edge_work
-from services.vectorstore.content_digest import ContentDigest
-from services.vectorstore.edge_errors import edge_errors
-from services.vectorstore.edge_files import LAYOUT, RECORD, Record, holds, replace, sync
-from services.vectorstore.edge_folders import MARKER, lay_claim, move_aside, remove, settle_claim
-from services.vectorstore.edge_pages import FIRST_PAGE, Page, payload_page
-from services.vectorstore.edge_room import Room, taken
+from services.storage import edge_work
+from services.storage.content_digest import ContentDigest
+from services.storage.edge_errors import edge_errors
+from services.storage.edge_files import LAYOUT, RECORD, Record, holds, replace, sync
+from services.storage.edge_folders import MARKER, lay_claim, move_aside, remove, settle_claim
+from services.storage.edge_pages import FIRST_PAGE, Page, payload_page
+from services.storage.edge_room import Room, taken
 
 T = TypeVar("T")
 Shard = edge.EdgeShard

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import qdrant_edge as edge
 
 from services.contracts.collections import FieldKind
-from services.vectorstore.fields import Exists, OneOf, Requirement, Within
-from services.vectorstore.identity import point_id
+from services.storage.fields import Exists, OneOf, Requirement, Within
+from services.storage.identity import point_id
 
 INDEX_KINDS: Mapping[FieldKind, edge.PayloadSchemaType] = {
     "keyword": edge.PayloadSchemaType.Keyword,

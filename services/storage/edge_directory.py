@@ -19,14 +19,14 @@ from services.chassis.errors import (
 )
 from services.contracts.collections import Unusable
 from services.contracts.health import Check
-from services.vectorstore import edge_work
-from services.vectorstore.edge_errors import edge_errors
-from services.vectorstore.edge_files import PUBLISHED, Record, locked, read_pointers, write_pointers
-from services.vectorstore.edge_folders import move_aside, ours, remove
-from services.vectorstore.edge_generation import EdgeGeneration, Shape, read_record
-from services.vectorstore.edge_room import Room
-from services.vectorstore.generations import in_order, name_of
-from services.vectorstore.quotas import USUAL_MOST, refuse_one_more
+from services.storage import edge_work
+from services.storage.edge_errors import edge_errors
+from services.storage.edge_files import PUBLISHED, Record, locked, read_pointers, write_pointers
+from services.storage.edge_folders import move_aside, ours, remove
+from services.storage.edge_generation import EdgeGeneration, Shape, read_record
+from services.storage.edge_room import Room
+from services.storage.generations import in_order, name_of
+from services.storage.quotas import USUAL_MOST, refuse_one_more
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
