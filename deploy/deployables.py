@@ -17,6 +17,8 @@ _SERVICE = ("services/__init__.py", "services/contracts", "services/chassis", _P
 # What a profile says of a model is read when the service opens it; the weights lie elsewhere.
 _INFERENCE = ("services/inference", "deploy/models/models.yaml")
 
+_VECTORS = ("services/storage", "services/vectorstore", "services/vectorservice")
+
 
 @dataclass(frozen=True, slots=True)
 class Deployable:
@@ -57,7 +59,14 @@ DEPLOYABLES = {
             module="services.dense",
             prefix="DENSE_",
             port=8002,
-            paths=(*_SERVICE, *_INFERENCE, "services/storage", "services/vectorstore", "services/dense"),
+            paths=(
+                *_SERVICE,
+                *_INFERENCE,
+                "services/storage",
+                "services/vectorstore",
+                "services/vectorservice",
+                "services/dense",
+            ),
             extra="dense",
             models=("all-MiniLM-L6-v2",),
         ),

@@ -137,7 +137,7 @@ def _imported(file: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            # `from services.inference import fetch` names a module, `from services.dense.routes import router` a value.
+            # `from services.inference import fetch` names a module, `from services.dense.app import build_app` a value.
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         yield from (name for name in names if name.split(".")[0] in (*OURS, WORKSHOP))
 

@@ -15,10 +15,10 @@ from services.chassis.probes import Readiness
 from services.contracts.health import Check
 from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router
-from services.dense.encoder import Encoder
-from services.dense.routes import collection_router, document_router
 from services.dense.settings import Settings
 from services.storage.write_order import WriteOrder
+from services.vectorservice.encoder import Encoder
+from services.vectorservice.routes import collection_router, document_router
 from services.vectorstore.store import VectorStore
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import numpy as np
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.dense.encoder import Role, Vectors
 from services.inference.words import word_count, words_of
+from services.vectorservice.encoder import Role, Vectors
 from services.vectorstore.store import Vector
 
 DIMENSION = 256  # as many as a byte of the hash can name; stands in the stamp too

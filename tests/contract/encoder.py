@@ -1,4 +1,4 @@
-"""The promises of services/dense/encoder.py, as tests that every encoder must pass."""
+"""The promises of services/vectorservice/encoder.py, as tests that every encoder must pass."""
 
 import asyncio
 import random
@@ -8,7 +8,7 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.dense.encoder import Encoder
+from services.vectorservice.encoder import Encoder
 from tests.contract.passages import LONG, PASSAGES, QUERY, a_turning_loop, soon
 
 

@@ -9,10 +9,10 @@ import pytest
 from services.chassis.deadlines import Deadline
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import Document
-from services.dense import indexing
-from services.dense.encoder import Vectors
 from services.dense.encoder_hashing import HashingEncoder
 from services.storage.write_order import Write, WriteOrder
+from services.vectorservice import indexing
+from services.vectorservice.encoder import Vectors
 from services.vectorstore.store import Made
 from services.vectorstore.store_edge import EdgeStore
 

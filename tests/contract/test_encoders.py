@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from services.dense.app import open_encoder
-from services.dense.encoder import Encoder
 from services.dense.encoder_hashing import HashingEncoder
 from services.dense.encoder_onnx import stamp_of
 from services.dense.settings import Settings
 from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
+from services.vectorservice.encoder import Encoder
 from tests.contract.encoder import EncoderSuite
 from tests.contract.passages import PASSAGES, QUERY, soon
 from tests.models import ENCODER, fetched

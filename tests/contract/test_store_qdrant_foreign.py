@@ -7,7 +7,7 @@ import pytest
 from qdrant_client import AsyncQdrantClient, models
 
 from services.chassis.errors import Conflict, UnknownCollection
-from services.dense.collections import states
+from services.vectorservice.collections import states
 from services.vectorstore.qdrant_models import metadata_of
 from services.vectorstore.store import Point, VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore

@@ -11,7 +11,7 @@ from services.chassis.errors import BadInput
 from services.chassis.telemetry import timed
 from services.contracts.base import Text
 from services.contracts.lists import Items
-from services.dense.encoder import Encoder, Role, Vectors
+from services.vectorservice.encoder import Encoder, Role, Vectors
 
 
 def _as_texts(value: object) -> object:

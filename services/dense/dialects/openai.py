@@ -12,7 +12,7 @@ from services.chassis.served_model import MODEL_HEADER, check_asked
 from services.chassis.vendor_errors import OpenAIError
 from services.contracts.base import Count, Wire
 from services.dense.dialects.embedding import Texts, check_dimensions, embedded, lengths, served_model
-from services.dense.encoder import Encoder, Role, Vectors
+from services.vectorservice.encoder import Encoder, Role, Vectors
 
 # How many texts were longer than the model reads, and were cut at their end: OpenAI's answer has no place for it.
 TRUNCATED_HEADER = "x-truncated-inputs"

@@ -12,7 +12,7 @@ from services.chassis.served_model import MODEL_HEADER
 from services.chassis.vendor_errors import TeiError
 from services.contracts.base import Wire
 from services.dense.dialects.embedding import Texts, check_dimensions, embedded, lengths, served_model
-from services.dense.encoder import Encoder, Role, Vectors
+from services.vectorservice.encoder import Encoder, Role, Vectors
 
 
 class EmbedRequest(Wire):

@@ -1,4 +1,4 @@
-"""HTTP in and out of the dense service."""
+"""HTTP in and out of a vector service."""
 
 from typing import Annotated
 
@@ -10,9 +10,9 @@ from services.contracts.base import Generation
 from services.contracts.collections import BuildMark, CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import DeleteReport, IdsRequest, IndexReport, IndexRequest, WriteVersion
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
-from services.dense import collections, indexing, searching
-from services.dense.encoder import Encoder
 from services.storage.write_order import Write, WriteOrder
+from services.vectorservice import collections, indexing, searching
+from services.vectorservice.encoder import Encoder
 from services.vectorstore.store import Made, VectorStore
 
 OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionState, CollectionStates, VectorState
-from services.dense.encoder import Encoder
 from services.storage.builds import refuse_other_build, refuse_published
 from services.storage.generations import name_of
 from services.storage.write_order import WriteOrder
+from services.vectorservice.encoder import Encoder
 from services.vectorstore.stamps import refuse_stamp
 from services.vectorstore.store import Made, VectorStore
 

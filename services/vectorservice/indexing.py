@@ -13,12 +13,12 @@ from services.chassis.errors import BadInput, UnknownCollection
 from services.chassis.telemetry import timed
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, IndexReport, ItemError
-from services.dense.collections import opened
-from services.dense.encoder import Encoder
 from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, fields_of
 from services.storage.generations import name_of, number_of
 from services.storage.write_order import Turn, Write, WriteOrder, overtaken
+from services.vectorservice.collections import opened
+from services.vectorservice.encoder import Encoder
 from services.vectorstore.store import Made, Point, StoredPoint, Vector, VectorStore
 
 # Encoded and stored together: when a deadline cuts a batch off, what was encoded before is not encoded again.

@@ -4,9 +4,9 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import BadInput
 from services.chassis.telemetry import timed
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
-from services.dense.collections import opened
-from services.dense.encoder import Encoder
 from services.storage.fields import requirements_of
+from services.vectorservice.collections import opened
+from services.vectorservice.encoder import Encoder
 from services.vectorstore.store import VectorQuery, VectorStore
 
 

@@ -1,0 +1,1 @@
+"""What every vector service is: routes, generations, documents in, searches out, over an encoder and a store."""
