@@ -84,7 +84,7 @@ DEPLOYABLES = {
             module="gateway",
             prefix="GATEWAY_",
             port=8000,
-            paths=(*_SERVICE, "gateway"),
+            paths=(*_SERVICE, "services/ranking", "gateway"),
             extra="gateway",
         ),
         Deployable(

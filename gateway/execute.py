@@ -5,7 +5,6 @@ import time
 from gateway.backends import Backends
 from gateway.budget import Budget
 from gateway.catalog import Catalog
-from gateway.fusion import Ranking
 from gateway.generations import Generations
 from gateway.walk import GenerationMovedError, Walk
 from services.chassis.deadlines import current_deadline
@@ -15,6 +14,7 @@ from services.chassis.telemetry import record_ms, request_id
 from services.contracts.documents import Document
 from services.contracts.pipelines import Pipeline, walk
 from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StagePlace
+from services.ranking.fusion import Ranking
 
 
 class Executor:

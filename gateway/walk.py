@@ -10,7 +10,6 @@ from gateway.backends import Backends
 from gateway.budget import LEAST_CALL_S, Budget
 from gateway.catalog import floor_of
 from gateway.failures import BackendFailed, as_problem, not_held
-from gateway.fusion import Leg, Ranking, Scored, mixed, ranked, reciprocal_rank, weighted
 from gateway.generations import Generations
 from gateway.history import name_of
 from gateway.texts import Texts, fitting
@@ -20,6 +19,7 @@ from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, Pipeline, R
 from services.contracts.query import Degradation, Reason, SearchRequest
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalRequest
+from services.ranking.fusion import Leg, Ranking, Scored, mixed, ranked, reciprocal_rank, weighted
 
 StageKind = Literal["retrieve", "fuse", "rerank", "cut", "include"]
 

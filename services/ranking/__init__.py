@@ -1,0 +1,1 @@
+"""Rankings as values: what gateway and evaluator both compute with. Pure."""
