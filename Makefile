@@ -39,7 +39,7 @@ lock: $(VENV)/.installed ## resolve the newest allowed versions into requirement
 
 .PHONY: models
 models: $(VENV)/.installed ## fetch and verify the default models, or those of MODELS="name ...", into .models/
-	@$(BIN)/python -m services.inference.fetch $(MODELS)
+	@$(BIN)/python -m deploy.models.fetch $(MODELS)
 
 .PHONY: demo
 demo: models ## five pipelines over a collection, measured [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= LEXICAL= DENSE= ENGINE=]
@@ -92,7 +92,7 @@ $(PEERS)/.installed: workshop/bench/peers.txt workshop/bench/peers-unsorted.txt 
 
 .PHONY: bench-rerank
 bench-rerank: models $(PEERS)/.installed ## the re-ranker against four libraries, then its memory [ROUNDS= LISTS= MAX_TOKENS= INT8= SHAPES=]
-	@$(if $(INT8),$(BIN)/python -m services.inference.fetch $(INT8))
+	@$(if $(INT8),$(BIN)/python -m deploy.models.fetch $(INT8))
 	@$(BIN)/python -m workshop.bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LISTS),--lists $(LISTS)) \
 		$(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS)) $(if $(INT8),--int8 $(INT8))
 	@$(BIN)/python -m workshop.bench.memory $(if $(SHAPES),--shapes $(SHAPES)) $(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS))

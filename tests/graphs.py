@@ -7,7 +7,7 @@ import onnx
 import onnxruntime
 from numpy.typing import NDArray
 
-from services.inference.bert_graph import BertConfig, bert_model
+from deploy.models.bert_graph import BertConfig, bert_model
 from tests.models import CONFIG, random_weights
 
 # As our own model with int8 weights asks for in models.yaml.

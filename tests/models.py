@@ -15,8 +15,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
+from deploy.models.fetch import fetch
+from deploy.models.sources import Surroundings
 from services.inference.digests import file_sha256
-from services.inference.fetch import fetch
 from services.inference.profiles import (
     MODELS_FILE,
     ROOT,
@@ -25,7 +26,6 @@ from services.inference.profiles import (
     EncoderProfile,
     load_profiles,
 )
-from services.inference.sources import Surroundings
 
 ENCODER = "all-MiniLM-L6-v2"
 CROSS_ENCODER = "minilm-l6-ce-v4"

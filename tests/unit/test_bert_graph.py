@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
-from services.inference.bert_graph import build
+from deploy.models.bert_graph import build
 from services.inference.embed import TextEncoder
 from services.inference.model import Engine
 from services.inference.profiles import MODELS_FILE, ModelError, load_encoder

@@ -10,11 +10,11 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from services.inference.bert_graph import build
+from deploy.models.bert_graph import build
+from deploy.models.fetch import fetch, main
+from deploy.models.sources import Surroundings
 from services.inference.digests import difference, file_sha256
-from services.inference.fetch import fetch, main
 from services.inference.profiles import CHECKPOINT, DirectorySource, EncoderProfile, HubSource, ModelError, WheelSource
-from services.inference.sources import Surroundings
 from tests.models import checkpoint, ids_as_hidden, tiny_encoder
 
 HUB = HubSource(kind="hub", repository="someone/tiny", revision="0" * 40, paths={"model.onnx": "onnx/model.onnx"})

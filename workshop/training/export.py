@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file
 
-from services.inference.bert_graph import BertConfig, bert_model
+from deploy.models.bert_graph import BertConfig, bert_model
 from workshop.training.weights import Weights, weights_of
 
 

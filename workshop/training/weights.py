@@ -13,7 +13,7 @@ Weights = dict[str, NDArray[np.float32]]
 def weights_of(graph_file: Path) -> Weights:
     """fp32 tensors, linear ones as [out, in]; weights kept as int8 with a scale are multiplied out.
 
-    Reads the graphs of services/inference/bert_graph.py and the exports of transformers by torch, whose linear
+    Reads the graphs of deploy/models/bert_graph.py and the exports of transformers by torch, whose linear
     weights have lost their names: there the name of the node that uses one tells.
     """
     graph = onnx.load(graph_file).graph

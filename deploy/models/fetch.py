@@ -1,4 +1,4 @@
-"""`.venv/bin/python -m services.inference.fetch [NAME ...]`: brings the models of models.yaml to disk, verified.
+"""`.venv/bin/python -m deploy.models.fetch [NAME ...]`: brings the models of models.yaml to disk, verified.
 
 Every file is compared with its sha256; a model appears in its folder whole or not at all, and a folder that is already
 right is left alone. Two fetches of the same model wait for each other.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deploy.models.sources import HUB, Surroundings, deliver, describe
 from services.inference.digests import difference, mismatch
 from services.inference.profiles import (
     CHECKPOINT,
@@ -27,7 +28,6 @@ from services.inference.profiles import (
     Source,
     load_profiles,
 )
-from services.inference.sources import HUB, Surroundings, deliver, describe
 
 Profile = EncoderProfile | CrossEncoderProfile
 Say = Callable[[str], None]
@@ -82,7 +82,7 @@ def _obtain(profile: Profile, source: Source, folder: Path, surroundings: Surrou
         if wrong is not None:
             raise OtherFilesError(wrong)
         # Imported where a graph is built: a machine that gets its graph ready-made needs neither onnx nor safetensors.
-        from services.inference.bert_graph import build
+        from deploy.models.bert_graph import build
 
         build(folder / CONFIG, checkpoint, folder / GRAPH)
         checkpoint.unlink()
@@ -112,7 +112,7 @@ def _locked(path: Path) -> Iterator[None]:
 def main(arguments: list[str] | None = None) -> int:
     """The command line; 0 when every model asked for is there, 1 otherwise."""
     parser = argparse.ArgumentParser(
-        prog=".venv/bin/python -m services.inference.fetch", description="Fetch and verify models."
+        prog=".venv/bin/python -m deploy.models.fetch", description="Fetch and verify models."
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="models of models.yaml (default: its default ones)")
     parser.add_argument("--directory", type=Path, default=Path(".models"), help="where models lie (default: .models)")
