@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.edge_subjects import SUBJECTS
-from tests.scratch import scratch
+from tests.support.edge_subjects import SUBJECTS
+from tests.support.scratch import scratch
 
 
 @pytest.fixture(params=SUBJECTS)

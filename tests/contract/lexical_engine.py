@@ -12,7 +12,9 @@ from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.contracts.documents import Document
 from services.lexical.engine import LexicalEngine
 from services.storage.content_digest import ContentDigest
-from tests.contract.lexical_notes import (
+from tests.contract.lexical_reading import ReadingSuite
+from tests.contract.lexical_searching import SearchingSuite
+from tests.support.lexical_notes import (
     ALL_PRESETS,
     NOTES,
     WITH_FIELDS,
@@ -22,8 +24,6 @@ from tests.contract.lexical_notes import (
     filled,
     found,
 )
-from tests.contract.lexical_reading import ReadingSuite
-from tests.contract.lexical_searching import SearchingSuite
 
 
 class LexicalEngineSuite(SearchingSuite, ReadingSuite):

@@ -6,7 +6,7 @@ from services.chassis.errors import AnswerTooLarge
 from services.contracts.documents import MOST_ANSWER_BYTES, MOST_ANSWER_VALUES, Document
 from services.lexical.collected import Reading, wire_bytes
 from services.lexical.engine import LexicalEngine
-from tests.contract.lexical_notes import ALL_PRESETS
+from tests.support.lexical_notes import ALL_PRESETS
 
 # Points are no words: long texts that are indexed in a moment.
 LONG = "." * 6_000_000

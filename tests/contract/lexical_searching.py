@@ -7,8 +7,8 @@ from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.contracts.documents import Document
 from services.contracts.filters import Condition, Filter
 from services.lexical.engine import LexicalEngine
-from tests.contract.lexical_notes import ALL_PRESETS, NOTES, WITH_FIELDS, asking, documents, filled, found, scores
-from tests.contract.textbook_bm25 import bm25
+from tests.support.lexical_notes import ALL_PRESETS, NOTES, WITH_FIELDS, asking, documents, filled, found, scores
+from tests.support.textbook_bm25 import bm25
 
 
 class SearchingSuite:

@@ -9,7 +9,7 @@ import pytest
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.reranker.scorer import Scorer
-from tests.contract.passages import LONG, PASSAGES, QUERY, a_turning_loop, soon
+from tests.support.passages import LONG, PASSAGES, QUERY, a_turning_loop, soon
 
 
 class ScorerSuite:

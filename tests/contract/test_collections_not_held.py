@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from tests.backends import DECLARATION, DOCUMENTS, Stack, opened_stack
+from tests.support.backends import DECLARATION, DOCUMENTS, Stack, opened_stack
 
 DEMO = "/v1/collections/demo"
 RETRIEVE = {"kind": "retrieve", "backend": "dense"}

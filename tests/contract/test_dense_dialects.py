@@ -14,9 +14,9 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from services.dense.app import build_app
 from services.dense.settings import Settings
-from tests.contract.vendor_faults import Sentence, connected, not_json, overloaded, too_large, too_late
-from tests.models import ENCODER, fetched
-from tests.served import served
+from tests.support.models import ENCODER, fetched
+from tests.support.served import served
+from tests.support.vendor_faults import Sentence, connected, not_json, overloaded, too_large, too_late
 
 HASHING = "hashing@none"
 TEXTS = ["oil the chain", "bleed the brake", "true the wheel"]

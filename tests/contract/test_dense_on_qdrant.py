@@ -15,7 +15,7 @@ import uvicorn
 
 from services.dense.app import build_app
 from services.dense.settings import Settings
-from tests.qdrant_double import VERSION, qdrant_double
+from tests.support.qdrant_double import VERSION, qdrant_double
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect", "ignore:Api key is used with an insec")

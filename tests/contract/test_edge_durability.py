@@ -15,7 +15,7 @@ from services.chassis.errors import (
 )
 from services.storage.edge_directory import Limits
 from services.storage.edge_files import PUBLISHED, RECORD
-from tests.contract.edge_subjects import Subject, numbered, opened
+from tests.support.edge_subjects import Subject, numbered, opened
 
 FULL = Limits(least_free_mb=10**9)
 

@@ -11,7 +11,7 @@ from services.chassis.errors import BadInput, Conflict, DamagedCollection, Unkno
 from services.contracts.collections import CollectionDeclaration
 from services.storage.edge_directory import Limits
 from services.storage.edge_files import PUBLISHED, RECORD
-from tests.contract.edge_subjects import numbered, opened
+from tests.support.edge_subjects import numbered, opened
 
 
 def listed(folder: Path, pattern: str = "*") -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import InsufficientStorage
-from tests.contract.edge_subjects import numbered, opened
+from tests.support.edge_subjects import numbered, opened
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 400_000_000
@@ -24,7 +24,7 @@ import asyncio, os, sys
 from pathlib import Path
 from services.chassis.errors import ProblemError
 from services.chassis.errors import InsufficientStorage
-from tests.contract.edge_subjects import SUBJECTS, numbered
+from tests.support.edge_subjects import SUBJECTS, numbered
 from tests.contract.test_edge_full_disk import fill
 
 async def write(kind, directory, documents):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.edge_subjects import numbered, opened
+from tests.support.edge_subjects import numbered, opened
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WRITER = """
 import asyncio, random, sys
 from pathlib import Path
-from tests.contract.edge_subjects import SUBJECTS, numbered
+from tests.support.edge_subjects import SUBJECTS, numbered
 
 async def write(kind, directory, seed):
     draw = random.Random(seed)

@@ -14,8 +14,8 @@ from services.dense.settings import Settings
 from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
 from services.vectorservice.encoder import Encoder
 from tests.contract.encoder import EncoderSuite
-from tests.contract.passages import PASSAGES, QUERY, soon
-from tests.models import ENCODER, fetched
+from tests.support.models import ENCODER, fetched
+from tests.support.passages import PASSAGES, QUERY, soon
 
 
 class TestHashing(EncoderSuite):

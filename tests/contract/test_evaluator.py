@@ -24,7 +24,7 @@ from evaluator.folder import RunFolder
 from evaluator.ingest import ingest
 from evaluator.report import Report
 from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
-from tests.contract.gateway_stub import GatewayStub, write_shop
+from tests.support.gateway_stub import GatewayStub, write_shop
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from evaluator.cli import app
 from services.chassis.errors import Unavailable
-from tests.contract.gateway_stub import GatewayStub, write_shop
+from tests.support.gateway_stub import GatewayStub, write_shop
 
 Evaluator = Callable[..., Result]
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ import pytest
 from evaluator.app import build_app
 from evaluator.settings import Settings
 from services.chassis.errors import Overloaded
-from tests.contract.gateway_stub import GatewayStub, write_shop
+from tests.support.gateway_stub import GatewayStub, write_shop
 
 
 @asynccontextmanager

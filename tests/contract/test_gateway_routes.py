@@ -9,7 +9,7 @@ import pytest
 from gateway.app import build_app
 from gateway.catalog import PipelineError, parse
 from gateway.settings import Settings
-from tests.backends import DECLARATION, DOCUMENTS, Stack, opened_stack
+from tests.support.backends import DECLARATION, DOCUMENTS, Stack, opened_stack
 
 DEMO = "/v1/collections/demo"
 MINE = {"build": "mine"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_stack import RealStack, numbered, real_stack
+from tests.support.real_stack import RealStack, numbered, real_stack
 
 
 @pytest.fixture

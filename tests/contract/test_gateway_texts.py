@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from services.contracts.documents import MOST_ANSWER_BYTES
-from tests.backends import Stack, opened_stack
+from tests.support.backends import Stack, opened_stack
 
 DEMO = "/v1/collections/demo"
 LONG = " " + "x" * 7_000_000

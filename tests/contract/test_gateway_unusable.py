@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from services.storage.edge_files import RECORD
-from tests.real_stack import RealStack, numbered, real_stack
+from tests.support.real_stack import RealStack, numbered, real_stack
 
 DENSE = {"name": "dense", "stages": [{"kind": "retrieve", "backend": "dense"}]}
 LEGS = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_stack import RealStack, numbered, real_stack
+from tests.support.real_stack import RealStack, numbered, real_stack
 
 SERVICES = ("lexical", "dense")
 

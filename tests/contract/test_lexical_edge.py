@@ -14,8 +14,8 @@ from services.lexical.engine import LexicalEngine
 from services.lexical.engine_edge import EdgeEngine
 from services.storage.edge_files import RECORD
 from tests.contract.lexical_engine import LexicalEngineSuite
-from tests.contract.lexical_notes import ALL_PRESETS, NOTES, Opener, documents, filled, found
-from tests.scratch import scratch
+from tests.support.lexical_notes import ALL_PRESETS, NOTES, Opener, documents, filled, found
+from tests.support.scratch import scratch
 
 
 class EdgeOpener(Opener):

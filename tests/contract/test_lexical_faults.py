@@ -11,7 +11,7 @@ import pytest
 
 from services.lexical.app import build_app
 from services.lexical.settings import Settings
-from tests.contract.elasticsearch_stub import META, Reply, Stub
+from tests.support.elasticsearch_stub import META, Reply, Stub
 
 SEARCH = "/v1/collections/notes@1/search"
 HITS = {"hits": [{"sort": [1.5, "a"]}]}

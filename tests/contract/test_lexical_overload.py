@@ -9,7 +9,7 @@ import pytest
 from services.lexical import bulk
 from services.lexical.app import build_app
 from services.lexical.settings import Settings
-from tests.contract.elasticsearch_stub import Reply, Stub
+from tests.support.elasticsearch_stub import Reply, Stub
 
 DOCUMENTS = [{"id": one, "text": "brake"} for one in "abc"]
 DONE = {"index": {"status": 201}}

@@ -7,7 +7,7 @@ import pytest
 
 from services.lexical.app import build_app
 from services.lexical.settings import Settings
-from tests.scratch import scratch
+from tests.support.scratch import scratch
 
 GENERATION = "/v1/collections/notes@1"
 DECLARATION = {"presets": ["beir", "anserini-flat"], "metadata": {"year": "number"}}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends import Stack, opened_stack
+from tests.support.backends import Stack, opened_stack
 
 BM25 = "name: bm25\nstages: [{kind: retrieve, backend: lexical}]\n"
 NEW = "name: new\nstages: [{kind: retrieve, backend: dense}]\n"

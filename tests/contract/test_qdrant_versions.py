@@ -11,7 +11,7 @@ from services.chassis.errors import Unavailable, UpstreamFailed
 from services.vectorstore import qdrant_version
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.vector_store import MADE, VectorStoreSuite, axis, point
-from tests.qdrant_double import qdrant_double
+from tests.support.qdrant_double import qdrant_double
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 

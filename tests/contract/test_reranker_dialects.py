@@ -11,8 +11,8 @@ import pytest
 from services.inference.profiles import MODELS_FILE
 from services.reranker.app import build_app
 from services.reranker.settings import Settings
-from tests.contract.vendor_faults import Sentence, connected, not_json, overloaded, too_large, too_late
-from tests.served import served
+from tests.support.served import served
+from tests.support.vendor_faults import Sentence, connected, not_json, overloaded, too_large, too_late
 
 OVERLAP = "overlap@000000000000"
 QUERY = "red bicycle"

@@ -14,8 +14,8 @@ from services.reranker.scorer import Scorer
 from services.reranker.scorer_onnx import OnnxScorer
 from services.reranker.scorer_overlap import OverlapScorer
 from services.reranker.settings import Settings
-from tests.contract.passages import PASSAGES, QUERY, soon
 from tests.contract.scorer import ScorerSuite
+from tests.support.passages import PASSAGES, QUERY, soon
 
 COMMITTED = MODELS_FILE.parent / "minilm-l6-ce-v4"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.real_stack import numbered, real_stack
+from tests.support.real_stack import numbered, real_stack
 
 AT = "/v1/collections/c@1"
 MINE, ANOTHER = "0123456789abcdef", "fedcba9876543210"

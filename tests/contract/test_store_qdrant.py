@@ -32,7 +32,7 @@ from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantServer, QdrantStore
 from tests.contract.vector_store import MADE, VectorStoreSuite, axis
-from tests.qdrant_double import qdrant_double
+from tests.support.qdrant_double import qdrant_double
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Payload indexes have no effect", "ignore:Api key is used with an insec", "ignore:Local mode performs exact"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.backends import DOCUMENTS, Stack, opened_stack
+from tests.support.backends import DOCUMENTS, Stack, opened_stack
 
 # Anything JSON can carry, among it what Python's json writes though JSON has no word for it (NaN, Infinity).
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20)

@@ -20,7 +20,7 @@ from services.lexical.app import build_app as build_lexical
 from services.lexical.settings import Settings as LexicalSettings
 from services.reranker.app import build_app as build_reranker
 from services.reranker.settings import Settings as RerankerSettings
-from tests.backends import Wire
+from tests.support.backends import Wire
 
 Planned = Callable[..., Experiment]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import Process
-from tests.watched import watched
+from tests.support.processes import Process
+from tests.support.watched import watched
 
 MOST = 7_900_000
 # The bar is 0.25 s on a machine of one's own; these are shared, and tests run beside one another.

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.processes import Process
-from tests.watched import watched
+from tests.support.processes import Process
+from tests.support.watched import watched
 
 # Half of what the bar allows a loop: these machines are shared.
 SOON_S = 0.25

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from gateway.sockets import SocketEndpoints
-from tests.backends import opened_stack
-from tests.replicas import DEADLINE_S, Replica, ReplicaFault, Searches, address, searching, two_replicas
+from tests.support.backends import opened_stack
+from tests.support.replicas import DEADLINE_S, Replica, ReplicaFault, Searches, address, searching, two_replicas
 
 FAULTS: tuple[ReplicaFault, ...] = ("500", "503", "reset", "hung", "garbage", "latin-1")
 

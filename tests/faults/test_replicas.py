@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from gateway.sockets import SocketEndpoints
-from tests.replicas import (
+from tests.support.replicas import (
     CALLERS,
     DEADLINE_S,
     Replica,

@@ -9,7 +9,7 @@ from elasticsearch import AsyncElasticsearch
 from services.chassis.errors import Conflict, UnknownCollection
 from services.lexical.elasticsearch_client import open_client
 from services.lexical.engine_elasticsearch import ElasticsearchEngine
-from tests.contract.lexical_notes import ALL_PRESETS, NOTES, documents, filled, found
+from tests.support.lexical_notes import ALL_PRESETS, NOTES, documents, filled, found
 
 # The first test waits for the server to start.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]

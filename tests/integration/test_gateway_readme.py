@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import ROOT, started
+from tests.support.processes import ROOT, started
 
 README = (ROOT / "gateway" / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```bash\n(curl.*?)```", README, re.DOTALL)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from deploy.deployables import DEPLOYABLES, Deployable
-from tests.images import ROOT, build_context, container_environment, reached_by, stage, stages
+from tests.support.images import ROOT, build_context, container_environment, reached_by, stage, stages
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 

@@ -12,7 +12,7 @@ import pytest
 from deploy.local.choices import ROOT
 from evaluator.datasets import read_dataset
 from services.contracts.collections import CollectionStates, CollectionView
-from tests.clone import Clone
+from tests.support.clone import Clone
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 EXACT = {"name": "exact", "stages": [{"kind": "retrieve", "backend": "dense", "exact": True}]}

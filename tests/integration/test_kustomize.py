@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deploy.deployables import DEPLOYABLES
-from tests.images import ROOT, Yaml, versions
-from tests.manifests import (
+from tests.support.images import ROOT, Yaml, versions
+from tests.support.manifests import (
     NAME,
     POLICY_NAMESPACE,
     RELEASES,

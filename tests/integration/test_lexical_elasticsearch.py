@@ -21,7 +21,7 @@ from services.lexical.elasticsearch_client import open_client
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import Settings
 from tests.contract.lexical_engine import LexicalEngineSuite
-from tests.contract.lexical_notes import ALL_PRESETS, NOTES, Opener, asking, documents, filled, found
+from tests.support.lexical_notes import ALL_PRESETS, NOTES, Opener, asking, documents, filled, found
 
 # The first test waits for the server to start.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]

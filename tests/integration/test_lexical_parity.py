@@ -16,7 +16,7 @@ import pytest
 
 from services.lexical.app import build_app
 from services.lexical.settings import Settings
-from tests.scratch import scratch
+from tests.support.scratch import scratch
 
 DATASETS = Path(__file__).resolve().parents[3] / "shared" / "datasets"
 PRESETS = ("beir", "anserini-flat", "anserini-multifield")

@@ -18,7 +18,7 @@ import pytest
 
 from deploy.local.choices import ROOT
 from deploy.local.ports import DEFAULT_PORTS
-from tests.clone import Clone, free_ports
+from tests.support.clone import Clone, free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.processes import ROOT
 from tests.soak import cost, faults, hostile, kills, replicas, shapes, stalled
+from tests.support.processes import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 SEED = 20_261_123

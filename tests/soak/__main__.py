@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.processes import ROOT
 from tests.soak.outcome import Outcome, page
+from tests.support.processes import ROOT
 
 SOAKS = ("shapes", "hostile", "stalled", "faults", "replicas", "kills", "cost")
 

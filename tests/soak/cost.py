@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from tests.processes import ROOT, Process, gateway
 from tests.soak import vitals, wire
 from tests.soak.outcome import Bar, Outcome, commit
+from tests.support.processes import ROOT, Process, gateway
 
 # The commit before connections, bodies and answers were bounded.
 BEFORE = "9f5c2bd59a"

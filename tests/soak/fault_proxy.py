@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal
 
-from tests.processes import free_port
 from tests.soak import wire
+from tests.support.processes import free_port
 
 Toxic = Literal[
     "refused",

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.processes import ROOT, Process, gateway
 from tests.soak import fault_proxy, wire
 from tests.soak.disks import empty, fill, may_fill
 from tests.soak.fault_proxy import LATENCY_S, FaultProxy, Toxic
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import WORDS, Loaded, load, loaded
+from tests.support.processes import ROOT, Process, gateway
 
 DEADLINE_MS = 2_000
 LATE_S = 0.05

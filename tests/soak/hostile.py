@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes import ROOT
 from tests.soak import vitals, wire
 from tests.soak.hostile_requests import VALID, requests
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import Loaded, load, loaded
+from tests.support.processes import ROOT
 
 AT_ONCE = 28
 # Silence after a request that may be incomplete; then we say that nothing more will come.

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.contracts.documents import Document
-from tests.processes import ROOT, gateway, started
 from tests.soak import fault_proxy, wire
 from tests.soak.acknowledged import DELETED, Ledger, document, passage
 from tests.soak.fault_proxy import JITTER_S
@@ -33,6 +32,7 @@ from tests.soak.kill_writers import (
 )
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import Loaded, build_of
+from tests.support.processes import ROOT, gateway, started
 
 CALM_AFTER = 10  # kills of each
 RECOVERED_WITHIN_S = 60.0

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes import ROOT, Process, gateway
 from tests.soak import fault_proxy, wire
 from tests.soak.fault_proxy import Balancer, FaultProxy, Toxic
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import WORDS, loaded
+from tests.support.processes import ROOT, Process, gateway
 
 ANSWERS = 1_000
 CALLERS = 4

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes import ROOT
 from tests.soak import vitals, wire
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.shape_frames import FRAMES, GENERATION, WAYS, Frame, frame_for
 from tests.soak.shape_values import VALUES
 from tests.soak.stack import Loaded, loaded
+from tests.support.processes import ROOT
 
 MOST_BYTES = 8_000_000
 MOST_LIVEZ_S = 0.25

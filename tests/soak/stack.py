@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes import ROOT, Process, started
 from tests.soak import wire
 from tests.soak.disks import place
+from tests.support.processes import ROOT, Process, started
 
 COLLECTION = "demo"
 DOCUMENTS = 400

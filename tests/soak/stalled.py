@@ -10,10 +10,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes import ROOT
 from tests.soak import wire
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import WORDS, Loaded, loaded
+from tests.support.processes import ROOT
 
 MOST_RATIO = 1.5
 SEARCHES_A_SECOND = 20

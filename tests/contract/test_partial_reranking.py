@@ -1,0 +1,125 @@
+"""Re-ranking that ran out of time, and two re-rankers one after the other, as callers of the gateway see them."""
+
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from tests.support.backends import Ranker, Stack, opened_stack
+
+FIRST = {"kind": "retrieve", "backend": "dense"}
+RERANK = {"kind": "rerank", "id": "rerank", "on_failure": "skip"}
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[Stack]:
+    async with opened_stack() as stack:
+        yield stack
+
+
+def ids(body: Mapping[str, list[Mapping[str, str]]]) -> list[str]:
+    return [hit["id"] for hit in body["hits"]]
+
+
+def inline(*stages: object) -> dict[str, object]:
+    return {"name": "mine", "stages": list(stages)}
+
+
+async def test_what_was_scored_comes_first_the_rest_in_retrieval_order_and_the_answer_says_how_many(
+    stack: Stack,
+) -> None:
+    retrieved = ids((await stack.search("fruit trees", inline(FIRST))).json())
+    stack.reranker.most = 3
+    body = (await stack.search("fruit trees", inline(FIRST, RERANK))).json()
+    assert set(ids(body)[:3]) == set(retrieved[:3])
+    assert ids(body)[3:] == retrieved[3:]
+    assert [(d["stage"], d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("rerank", "deadline", 3, 5)]
+    scores = [hit["score"] for hit in body["hits"]]
+    assert scores == sorted(scores, reverse=True)
+
+
+async def test_those_that_were_scored_are_in_the_order_of_a_pipeline_that_asks_for_no_more(stack: Stack) -> None:
+    asked = ids((await stack.search("fruit trees", inline(FIRST, {**RERANK, "top": 3}))).json())
+    stack.reranker.most = 3
+    assert ids((await stack.search("fruit trees", inline(FIRST, RERANK))).json()) == asked
+
+
+async def test_when_nothing_could_be_scored_the_retrieval_order_stands(stack: Stack) -> None:
+    retrieved = ids((await stack.search("fruit trees", inline(FIRST))).json())
+    stack.reranker.most = 0
+    body = (await stack.search("fruit trees", inline(FIRST, RERANK))).json()
+    assert ids(body) == retrieved
+    assert [(d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("deadline", 0, 5)]
+    assert body["models"] == {}
+
+
+async def test_a_rerank_that_must_not_fail_asks_for_all_scores_or_an_error(stack: Stack) -> None:
+    stack.reranker.most = 0
+    body = (await stack.search("fruit trees", inline(FIRST, {**RERANK, "on_failure": "fail"}))).json()
+    assert body["degraded"] == []
+    await stack.search("fruit trees", inline(FIRST, RERANK))
+    assert [request.partial for request in stack.reranker.asked] == [False, True]
+
+
+async def test_documents_without_a_text_and_those_without_a_score_are_told_apart(stack: Stack) -> None:
+    del stack.lexical.generations["demo@1"].documents["tree"]
+    stack.reranker.most = 2
+    body = (await stack.search("fruit trees", "hybrid-rerank")).json()
+    assert [(d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [
+        ("no_document_store", 4, 5),
+        ("deadline", 2, 5),
+    ]
+
+
+async def test_a_leg_that_must_not_fail_may_take_the_time_of_what_needs_it(stack: Stack) -> None:
+    stack.wires["lexical"].delay_s = 0.65
+    body = (await stack.search("fruit trees", "bm25-rerank", deadline_ms=1_000)).json()
+    assert {"apple", "tree"} == set(ids(body)[:2])
+    assert body["degraded"][0]["stage"] == "rerank"
+
+
+async def test_callers_who_want_fresh_results_are_heard_by_every_backend(stack: Stack) -> None:
+    body = {"query": "fruit", "pipeline": "hybrid-rerank"}
+    for headers in ({"cache-control": "max-age=0, No-Store"}, {}):
+        await stack.client.post("/v1/collections/demo/search", json=body, headers=headers)
+    asked = [headers.get("cache-control") for headers in stack.wires["reranker"].heard]
+    assert asked == ["no-store", None]
+
+
+@pytest.fixture
+async def cascade() -> AsyncIterator[tuple[Stack, Ranker]]:
+    small = Ranker(model="small", weight=1.0)
+    async with opened_stack(rerankers={"reranker-small": small}) as stack:
+        yield stack, small
+
+
+WIDE = {**RERANK, "id": "wide", "backend": "reranker-small", "top": 4}
+NARROW = {**RERANK, "id": "narrow", "backend": "reranker", "top": 2}
+CASCADE = inline(FIRST, WIDE, NARROW)
+
+
+async def test_a_cascade_is_two_rerank_stages_over_two_backends(cascade: tuple[Stack, Ranker]) -> None:
+    stack, small = cascade
+    body = (await stack.search("fruit trees", CASCADE)).json()
+    assert [len(ranker.asked[0].passages) for ranker in (small, stack.reranker)] == [4, 2]
+    assert body["models"] == {"wide": "small", "narrow": "overlap"}
+    assert body["degraded"] == []
+    wide = ids((await stack.search("fruit trees", inline(FIRST, WIDE))).json())
+    assert set(ids(body)[:2]) == set(wide[:2])
+    assert ids(body)[2:] == wide[2:]
+
+
+async def test_a_cascade_whose_second_model_is_gone_answers_with_the_first(cascade: tuple[Stack, Ranker]) -> None:
+    stack, _ = cascade
+    wide = ids((await stack.search("fruit trees", inline(FIRST, WIDE))).json())
+    stack.wires["reranker"].fault = "refused"
+    body = (await stack.search("fruit trees", CASCADE)).json()
+    assert ids(body) == wide
+    assert [(d["stage"], d["reason"]) for d in body["degraded"]] == [("narrow", "unreachable")]
+
+
+async def test_a_cascade_whose_first_model_ran_out_of_time_hands_on_what_it_has(cascade: tuple[Stack, Ranker]) -> None:
+    stack, small = cascade
+    small.most = 1
+    body = (await stack.search("fruit trees", CASCADE)).json()
+    assert [(d["stage"], d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("wide", "deadline", 1, 4)]
+    assert len(stack.reranker.asked[0].passages) == 2

@@ -1,0 +1,1 @@
+"""What tests of all kinds share: stacks, processes, doubles at the wire, models, graphs."""

@@ -1,0 +1,393 @@
+"""Small backends that obey the services' wire, and a gateway over them whose wires can be cut."""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import httpx
+from fastapi import APIRouter, FastAPI
+
+from gateway.app import build_app
+from gateway.settings import DEFAULT_BACKENDS, BackendAddress, Settings
+from gateway.sockets import FixedEndpoints
+from services.chassis.app import create_app, router
+from services.chassis.errors import BadInput, StampMismatch, UnknownCollection
+from services.chassis.instruments import Instruments
+from services.chassis.probes import Readiness
+from services.chassis.settings import ServiceSettings
+from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates, VectorState
+from services.contracts.documents import (
+    DeleteReport,
+    Document,
+    FetchedDocuments,
+    FetchRequest,
+    IdsRequest,
+    IndexReport,
+    IndexRequest,
+    ItemError,
+)
+from services.contracts.health import Check
+from services.contracts.problem import Problem
+from services.contracts.rerank import ScoreAnswer, ScoreRequest
+from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest, RetrievedHit
+from services.lexical.collected import Collected
+from services.storage.builds import refuse_other_build, refuse_published
+from services.storage.content_digest import ContentDigest
+from services.storage.write_order import overtaken
+
+STOP_WORDS = {"the", "a", "of", "and", "is", "in"}
+Fault = Literal["refused", "hung", "status-500", "status-503", "overloaded", "garbage", "html", "reset", "not-ours"]
+
+
+def words(text: str) -> Counter[str]:
+    return Counter(word for word in text.lower().split() if word not in STOP_WORDS)
+
+
+def trigrams(text: str) -> Counter[str]:
+    padded = f"  {text.lower()} "
+    return Counter(padded[place : place + 3] for place in range(len(padded) - 2))
+
+
+def cosine(one: Counter[str], other: Counter[str]) -> float:
+    shared = sum(count * other[key] for key, count in one.items())
+    norms = math.sqrt(sum(c * c for c in one.values()) * sum(c * c for c in other.values()))
+    return shared / norms if norms else 0.0
+
+
+@dataclass
+class Held:
+    declaration: CollectionDeclaration
+    model: str
+    published: bool = False
+    build: str | None = None
+    published_at: float | None = None
+    documents: dict[str, Document] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+
+
+class Store:
+    """A storing service in memory: word overlap when lexical (0 finds nothing), trigram cosine when dense."""
+
+    def __init__(self, family: Literal["lexical", "dense"], model: str = "1") -> None:
+        self.family = family
+        self.model = model
+        self.generations: dict[str, Held] = {}
+        self.refuse_ids: set[str] = set()
+        self.asked: list[RetrievalRequest] = []
+        self.fetched: list[FetchRequest] = []
+
+    def held(self, generation: str) -> Held:
+        if generation not in self.generations:
+            raise UnknownCollection(f"There is no collection {generation} here; begin it first.")
+        return self.generations[generation]
+
+    def state(self, generation: str) -> CollectionState:
+        held = self.held(generation)
+        count = len(held.documents)
+        return CollectionState(
+            generation=generation,
+            published=held.published,
+            documents=count,
+            engine="memory",
+            stamp={"model": held.model},
+            declaration=held.declaration,
+            vectors=VectorState(vectors=count, indexed=0) if self.family == "dense" else None,
+            build=held.build,
+            published_at=held.published_at,
+        )
+
+    def meant(self, generation: str, build: str | None) -> Held:
+        held = self.held(generation)
+        refuse_other_build(generation, held.build, build)
+        return held
+
+    def score(self, query: str, document: Document) -> float:
+        if self.family == "lexical":
+            return float(sum((words(query) & words(document.passage)).values()))
+        return cosine(trigrams(query), trigrams(document.passage))
+
+    def search(self, generation: str, request: RetrievalRequest) -> RetrievalAnswer:
+        self.asked.append(request)
+        held = self.held(generation)
+        declared = [preset if isinstance(preset, str) else preset.name for preset in held.declaration.presets]
+        if request.preset is not None and request.preset not in declared:
+            raise BadInput(f"preset: '{request.preset}' is not declared; declared: {', '.join(declared)}.")
+        for condition in request.filter.all if request.filter else ():
+            if condition.field not in held.declaration.metadata:
+                raise BadInput(f"filter: '{condition.field}' is not declared.")
+        found = [
+            RetrievedHit(id=document.id, score=self.score(request.query, document))
+            for document in held.documents.values()
+            if document.id not in request.exclude_ids
+            and all(document.metadata.get(c.field) == c.value for c in (request.filter.all if request.filter else ()))
+        ]
+        found = [hit for hit in found if self.family == "dense" or hit.score > 0]
+        found.sort(key=lambda hit: (-hit.score, hit.id))
+        return RetrievalAnswer(generation=generation, hits=tuple(found[: request.top]))
+
+    def index(self, generation: str, batch: IndexRequest, version: int, build: str | None) -> IndexReport:
+        held = self.meant(generation, build)
+        refused = [ItemError(id=d.id, reason="refused") for d in batch.documents if d.id in self.refuse_ids]
+        late = [d.id for d in batch.documents if held.versions.get(d.id, 0) >= version]
+        taken = [d for d in batch.documents if d.id not in self.refuse_ids and d.id not in late]
+        unchanged = sum(held.documents.get(document.id) == document for document in taken)
+        held.documents |= {document.id: document for document in taken}
+        held.versions |= {document.id: version for document in taken}
+        return IndexReport(
+            indexed=len(taken) - unchanged,
+            unchanged=unchanged,
+            errors=(*refused, *map(overtaken, late)),
+            latest_version=max((held.versions[one] for one in late), default=None),
+        )
+
+    def delete(self, generation: str, ids: IdsRequest, version: int, build: str | None) -> DeleteReport:
+        held = self.meant(generation, build)
+        late = [one for one in ids.ids if held.versions.get(one, 0) >= version]
+        timely = [one for one in ids.ids if one not in late]
+        held.versions |= dict.fromkeys(timely, version)
+        deleted = sum(held.documents.pop(one, None) is not None for one in timely)
+        return DeleteReport(deleted=deleted, errors=tuple(map(overtaken, late)))
+
+    def digest(self, generation: str) -> str:
+        digest = ContentDigest()
+        digest.add((one.id, one.content_hash) for one in self.held(generation).documents.values())
+        return digest.hexdigest()
+
+    def app(self) -> FastAPI:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
+            routes = router()
+
+            @routes.get("/v1/collections")
+            async def collections() -> CollectionStates:
+                return CollectionStates(collections=tuple(self.state(generation) for generation in self.generations))
+
+            @routes.put("/v1/collections/{generation}")
+            async def declare(
+                generation: str, declaration: CollectionDeclaration, build: str | None = None
+            ) -> CollectionState:
+                held = self.generations.setdefault(generation, Held(declaration, self.model, build=build))
+                if (held.declaration, held.model) != (declaration, self.model):
+                    raise StampMismatch(f"{generation} was made by model {held.model}, this is {self.model}.")
+                refuse_other_build(generation, held.build, build)
+                return self.state(generation)
+
+            @routes.delete("/v1/collections/{generation}", status_code=204)
+            async def remove(generation: str, build: str | None = None, keep_published: bool = False) -> None:
+                held = self.meant(generation, build)
+                refuse_published(generation, published=keep_published and held.published)
+                del self.generations[generation]
+
+            @routes.post("/v1/collections/{generation}/documents")
+            async def index(
+                generation: str, batch: IndexRequest, version: int, build: str | None = None
+            ) -> IndexReport:
+                return self.index(generation, batch, version, build)
+
+            @routes.post("/v1/collections/{generation}/documents/delete")
+            async def delete(generation: str, ids: IdsRequest, version: int, build: str | None = None) -> DeleteReport:
+                return self.delete(generation, ids, version, build)
+
+            @routes.post("/v1/collections/{generation}/documents/get")
+            async def get(generation: str, asked: FetchRequest) -> FetchedDocuments:
+                self.fetched.append(asked)
+                documents = self.held(generation).documents
+                collected = Collected(asked.ids, asked.cut_to_bytes)
+                for identity in collected.ids:
+                    if identity in documents:
+                        parts = {part: getattr(documents[identity], part) for part in asked.include}
+                        collected.add(Document(id=identity, **parts))
+                return collected.answer()
+
+            @routes.post("/v1/collections/{generation}/finish")
+            async def finish(generation: str, build: str | None = None) -> CollectionState:
+                self.meant(generation, build)
+                return self.state(generation).model_copy(update={"digest": self.digest(generation)})
+
+            @routes.post("/v1/collections/{generation}/publish")
+            async def publish(generation: str, build: str | None = None) -> CollectionState:
+                if not self.meant(generation, build).published:
+                    self.held(generation).published_at = time.time()
+                for name, held in self.generations.items():
+                    if name.rpartition("@")[0] == generation.rpartition("@")[0]:
+                        held.published = name == generation
+                return self.state(generation)
+
+            @routes.post("/v1/collections/{generation}/search")
+            async def search(generation: str, request: RetrievalRequest) -> RetrievalAnswer:
+                return self.search(generation, request)
+
+            async def readiness() -> tuple[Check, ...]:
+                return ()
+
+            yield (routes,), readiness
+
+        return create_app(self.family, ServiceSettings(port=0), Instruments(), opened)
+
+
+@dataclass
+class Ranker:
+    """A re-ranker: the share of the query's words that stand in the passage, longer passages a little lower.
+
+    `most` is how many passages it has time for, where the caller accepts that.
+    """
+
+    model: str = "overlap"
+    weight: float = 1.0
+    most: int | None = None
+    asked: list[ScoreRequest] = field(default_factory=list)
+
+    def scores(self, request: ScoreRequest) -> tuple[float | None, ...]:
+        self.asked.append(request)
+        query = words(request.query)
+        scores = [
+            len(query.keys() & words(passage).keys()) / max(1, len(query)) - 0.001 * len(passage)
+            for passage in request.passages
+        ]
+        reached = self.most if self.most is not None and request.partial else len(scores)
+        return tuple(score if place < reached else None for place, score in enumerate(scores))
+
+    def app(self) -> FastAPI:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
+            routes = router()
+
+            @routes.post("/v1/score")
+            async def score(request: ScoreRequest) -> ScoreAnswer:
+                return ScoreAnswer(model=self.model, weight=self.weight, scores=self.scores(request))
+
+            async def readiness() -> tuple[Check, ...]:
+                return ()
+
+            yield (routes,), readiness
+
+        return create_app("reranker", ServiceSettings(port=0), Instruments(), opened)
+
+
+class Wire(httpx.AsyncBaseTransport):
+    """The way to one backend: whole, or with a fault on it.
+
+    Each request runs in a task of its own, as it would in another process: the backend's context variables
+    (deadline, timings) must not reach the gateway's.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self._inner = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        self.fault: Fault | None = None
+        self.faults_left = math.inf
+        self.delay_s = 0.0
+        self.heard: list[httpx.Headers] = []  # of every request
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.heard.append(request.headers)
+        await asyncio.sleep(self.delay_s)
+        fault = self.fault if self.faults_left > 0 else None
+        self.faults_left -= fault is not None
+        match fault:
+            case None:
+                return await asyncio.create_task(self._inner.handle_async_request(request))
+            case "refused":
+                raise httpx.ConnectError("refused", request=request)
+            case "reset":
+                raise httpx.ReadError("reset", request=request)
+            case "hung":
+                await asyncio.sleep(3_600)
+                raise AssertionError("nobody waits so long")
+            case "status-500":
+                return httpx.Response(500, request=request)
+            case "status-503":
+                return httpx.Response(503, text="<html>busy</html>", request=request)
+            case "overloaded":
+                return httpx.Response(429, headers={"retry-after": "1"}, request=request)
+            case "garbage":
+                return httpx.Response(200, content=b"\x00\xff{", request=request)
+            case "not-ours":
+                body = Problem(
+                    type="urn:problem:stamp-mismatch", title="", status=409, detail="Made by another.", request_id="r"
+                )
+                return httpx.Response(409, text=body.model_dump_json(), request=request)
+            case "html":
+                return httpx.Response(200, text="<html>welcome</html>", request=request)
+
+
+# What a search waits for behind a fault. From 2.5 s the gateway's reserve is the most there is, a quarter second: a
+# shared machine that stands still for a tenth of one is no fault of the gateway's.
+PATIENCE_MS: Mapping[Fault | None, int] = {"hung": 2_500, "overloaded": 1_000}
+
+
+@dataclass
+class Stack:
+    """A gateway's client, and what stands behind it."""
+
+    client: httpx.AsyncClient
+    lexical: Store
+    dense: Store
+    reranker: Ranker
+    wires: dict[str, Wire]
+    app: FastAPI
+
+    async def search(self, query: str, pipeline: object = "hybrid-rerank", **more: object) -> httpx.Response:
+        """A search of `demo`. Only what hangs, or says "later", is waited for, so only there the deadline is short."""
+        patience = min(PATIENCE_MS.get(wire.fault, 10_000) for wire in self.wires.values())
+        headers = {"x-deadline-ms": str(more.pop("deadline_ms", patience))}
+        body = {"query": query, "pipeline": pipeline, **more}
+        return await self.client.post("/v1/collections/demo/search", json=body, headers=headers)
+
+
+DOCUMENTS: tuple[Mapping[str, object], ...] = (
+    {"id": "apple", "title": "Apple", "text": "a round fruit that grows on trees", "metadata": {"kind": "fruit"}},
+    {"id": "banana", "title": "Banana", "text": "a long yellow fruit", "metadata": {"kind": "fruit"}},
+    {"id": "carrot", "title": "Carrot", "text": "an orange root", "metadata": {"kind": "root"}},
+    {"id": "beet", "title": "Beet", "text": "a red root that is boiled", "metadata": {"kind": "root"}},
+    {"id": "tree", "title": "Trees", "text": "trees grow slowly and bear fruit", "metadata": {"kind": "plant"}},
+)
+DECLARATION = {"presets": ["beir", "anserini-flat"], "metadata": {"kind": "keyword"}}
+
+
+@asynccontextmanager
+async def opened_stack(
+    *,
+    ingested: bool = True,
+    faults: Mapping[str, Fault] | None = None,
+    rerankers: Mapping[str, Ranker] | None = None,
+    **settings: object,
+) -> AsyncIterator[Stack]:
+    """A gateway over two stores and a re-ranker, with DOCUMENTS published as `demo` unless told otherwise.
+
+    `faults` are there from the start, by backend; `rerankers` stand beside the usual one; `settings` are the gateway's.
+    """
+    lexical, dense = Store("lexical"), Store("dense")
+    rankers = {"reranker": Ranker(), **(rerankers or {})}
+    apps = {"lexical": lexical.app(), "dense": dense.app(), **{name: one.app() for name, one in rankers.items()}}
+    backends = DEFAULT_BACKENDS | {
+        name: BackendAddress(family="reranker", url=f"http://{name}") for name in rankers if name != "reranker"
+    }
+    wires = {name: Wire(app) for name, app in apps.items()}
+    for name, fault in (faults or {}).items():
+        wires[name].fault = fault
+
+    def endpoints_for(name: str, _: BackendAddress) -> FixedEndpoints:
+        return FixedEndpoints(wires[name])
+
+    configured = Settings.model_validate({"backends": backends, **settings})
+    gateway = build_app(configured, endpoints_for)
+    async with AsyncExitStack() as stack:
+        for app in (*apps.values(), gateway):
+            await stack.enter_async_context(app.router.lifespan_context(app))
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(app=gateway, raise_app_exceptions=False), base_url="http://gateway"
+            )
+        )
+        if ingested:
+            load = {"build": "first-load"}
+            assert (await client.put("/v1/collections/demo", json={**DECLARATION, **load})).status_code == 200
+            sent = await client.post("/v1/collections/demo/documents", json={"documents": DOCUMENTS, **load})
+            assert sent.json()["complete"]
+            assert (await client.post("/v1/collections/demo/publish", json=load)).is_success
+        yield Stack(client, lexical, dense, rankers["reranker"], wires, gateway)

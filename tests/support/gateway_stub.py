@@ -1,0 +1,239 @@
+"""A gateway for the evaluator's tests: the wire's promises over a dictionary, with faults on request."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI
+
+from services.chassis.app import create_app, router
+from services.chassis.errors import (
+    BadInput,
+    BuildConflict,
+    Conflict,
+    ProblemError,
+    UnknownCollection,
+    UnknownPipeline,
+)
+from services.chassis.instruments import Instruments
+from services.chassis.probes import Readiness
+from services.chassis.settings import ServiceSettings
+from services.contracts.collections import (
+    BackendState,
+    BeginCollection,
+    CollectionBegun,
+    CollectionDeclaration,
+    CollectionState,
+    CollectionView,
+    DocumentsRequest,
+    Published,
+    PublishRequest,
+    VectorState,
+)
+from services.contracts.documents import Document, FanOutReport, IndexReport, IndexRequest, ItemError, ServiceOutcome
+from services.contracts.health import Check
+from services.contracts.pipelines import Pipeline, PipelineView, Retrieve, walk
+from services.contracts.query import Degradation, PipelineRef, SearchAnswer, SearchHit, SearchRequest
+
+PIPELINES = {
+    name: Pipeline.model_validate({"name": name, "stages": stages})
+    for name, stages in {
+        "bm25": [{"kind": "retrieve", "id": "bm25", "backend": "lexical"}],
+        "dense": [{"kind": "retrieve", "id": "dense", "backend": "dense"}],
+        "hybrid": [
+            {
+                "kind": "fuse",
+                "inputs": [{"kind": "retrieve", "backend": "lexical"}, {"kind": "retrieve", "backend": "dense"}],
+            }
+        ],
+    }.items()
+}
+
+
+@dataclass
+class GatewayStub:
+    """What it holds, what it will fail at next, and what it was asked. `busy` are answered 429 and so on, in order."""
+
+    documents: dict[str, Document] = field(default_factory=dict)
+    declaration: CollectionDeclaration | None = None
+    live: str | None = None
+    build: str | None = None
+    inline: bool = True
+    ready_after: int = 0  # probes
+    failing_loads: list[ProblemError] = field(default_factory=list)
+    lost_backends: list[str] = field(default_factory=list)  # one a batch: the dense service is away
+    refused_documents: set[str] = field(default_factory=set)
+    without_room: list[set[str]] = field(default_factory=list)  # documents that a batch is to send again, one set each
+    forgetful: bool = False  # says that one document less was published
+    failing_queries: dict[str, ProblemError] = field(default_factory=dict)
+    degraded_queries: set[str] = field(default_factory=set)
+    repeating: bool = False  # puts the first hit twice
+    approximate_misses: int = 0
+    thinks_s: float = 0.0  # before each answer to a search
+    batches: list[int] = field(default_factory=list)
+    searches: list[SearchRequest] = field(default_factory=list)
+
+    @property
+    def app(self) -> FastAPI:
+        """The ASGI app; enter its lifespan before use."""
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
+            yield (self._routes(),), self._readiness
+
+        return create_app("gateway", ServiceSettings(port=0), Instruments(), opened)
+
+    async def _readiness(self) -> tuple[Check, ...]:
+        self.ready_after -= 1
+        return (Check(name="lexical", ok=self.ready_after < 0, detail="still starting"),)
+
+    def _view(self) -> CollectionView:
+        state = CollectionState(
+            generation="shop@1", published=self.live is not None, documents=len(self.documents), engine="edge",
+            stamp={"schema": "1"}, declaration=self.declaration or CollectionDeclaration(),
+        )  # fmt: skip
+        vectors = VectorState(vectors=len(self.documents), indexed=2)
+        return CollectionView(
+            collection="shop", live=self.live, building=None,
+            backends=(
+                BackendState(backend="lexical", family="lexical", reachable=True, generations=(state,)),
+                BackendState(backend="dense", family="dense", reachable=True,
+                             generations=(state.model_copy(update={"vectors": vectors, "engine": "qdrant"}),)),
+                BackendState(backend="reranker", family="reranker", reachable=True),
+            ),
+        )  # fmt: skip
+
+    def _load(self, request: DocumentsRequest) -> FanOutReport:
+        if self.failing_loads:
+            raise self.failing_loads.pop(0)
+        if request.build != self.build:
+            raise BuildConflict("Another build.")
+        self.batches.append(len(request.documents))
+        full = self.without_room.pop(0) if self.without_room else set()
+        errors = tuple(
+            ItemError(id=item.id, reason="no", retryable=item.id in full)
+            for item in request.documents
+            if item.id in self.refused_documents | full
+        )
+        taken = [item for item in request.documents if item.id not in self.refused_documents | full]
+        unchanged = sum(self.documents.get(item.id) == item for item in taken)
+        self.documents |= {item.id: item for item in taken}
+        report = IndexReport(indexed=len(taken) - unchanged, unchanged=unchanged, errors=errors)
+        outcomes = [ServiceOutcome(backend="lexical", status="ok", report=report)]
+        if self.lost_backends:
+            outcomes.append(ServiceOutcome(backend=self.lost_backends.pop(), status="failed", reason="unreachable"))
+        else:
+            encoded = report.model_copy(update={"encoded": report.indexed})
+            outcomes.append(ServiceOutcome(backend="dense", status="ok", report=encoded))
+        complete = not errors and all(outcome.status == "ok" for outcome in outcomes)
+        return FanOutReport(
+            collection="shop@1", complete=complete, documents=len(request.documents), services=tuple(outcomes),
+            undeclared_metadata=self._undeclared(request),
+        )  # fmt: skip
+
+    def _undeclared(self, request: IndexRequest) -> tuple[str, ...]:
+        declared = self.declaration.metadata if self.declaration else {}
+        return tuple(sorted({name for item in request.documents for name in item.metadata} - declared.keys()))
+
+    def _search(self, request: SearchRequest) -> SearchAnswer:
+        self.searches.append(request)
+        if request.query in self.failing_queries:
+            raise self.failing_queries[request.query]
+        if isinstance(request.pipeline, Pipeline):
+            if not self.inline:
+                raise BadInput("Inline pipelines are switched off here; name one of GET /v1/pipelines.")
+            pipeline = request.pipeline
+        elif request.pipeline in PIPELINES:
+            pipeline = PIPELINES[request.pipeline]
+        else:
+            raise UnknownPipeline(f"{request.pipeline}: there are bm25, dense, hybrid.")
+        words = set(request.query.lower().split())
+        scored = {
+            item.id: len(words & set(item.passage.lower().split()))
+            for item in self.documents.values()
+            if item.id not in request.exclude_ids
+        }
+        ids = sorted((name for name in scored if scored[name]), key=lambda name: (-scored[name], name))
+        source = pipeline.stages[0]
+        if isinstance(source, Retrieve) and source.backend == "dense" and not source.exact:
+            ids = ids[self.approximate_misses :]
+        if self.repeating and ids:
+            ids = [ids[0], *ids]
+        ids = ids[: request.top]
+        degraded = Degradation(stage="dense", reason="timeout", detail="too slow", done=1, of=2)
+        return SearchAnswer(
+            collection="shop@1",
+            pipeline=PipelineRef(name=pipeline.name, fingerprint=pipeline.fingerprint),
+            request_id="r",
+            hits=tuple(SearchHit(id=name, rank=at, score=scored[name]) for at, name in enumerate(ids, start=1)),
+            degraded=(degraded,) if request.query in self.degraded_queries else (),
+            timings_ms={stage.id: 1.0 for stage in walk(pipeline)} | {"total": 2.0},
+        )
+
+    def _routes(self) -> APIRouter:
+        routes = router()
+
+        @routes.put("/v1/collections/{name}")
+        async def begin(name: str, body: BeginCollection) -> CollectionBegun:
+            created = self.declaration is None
+            self.build = body.build
+            self.declaration = CollectionDeclaration(presets=body.presets, metadata=body.metadata)
+            return CollectionBegun(
+                collection=name, generation="shop@1", created=created, live=self.live, build=body.build
+            )
+
+        @routes.get("/v1/collections/{name}")
+        async def view(name: str) -> CollectionView:
+            if self.declaration is None:
+                raise UnknownCollection(f"{name} is not here.")
+            return self._view()
+
+        @routes.post("/v1/collections/{name}/documents")
+        async def load(name: str, body: DocumentsRequest) -> FanOutReport:
+            return self._load(body)
+
+        @routes.post("/v1/collections/{name}/publish")
+        async def publish(name: str, body: PublishRequest) -> Published:
+            if body.expected_documents not in (None, len(self.documents)):
+                raise Conflict(f"There are {len(self.documents)} documents, not {body.expected_documents}.")
+            if body.build != self.build:
+                raise BuildConflict("Another build.")
+            self.live = "shop@1"
+            count = len(self.documents) - self.forgetful
+            return Published(collection=name, generation="shop@1", documents=count)
+
+        @routes.post("/v1/collections/{name}/search")
+        async def search(name: str, body: SearchRequest) -> SearchAnswer:
+            await asyncio.sleep(self.thinks_s)
+            return self._search(body)
+
+        @routes.get("/v1/pipelines/{name}")
+        async def pipeline(name: str) -> PipelineView:
+            if name not in PIPELINES:
+                raise UnknownPipeline(f"{name}: there are bm25, dense, hybrid.")
+            return PipelineView(name=name, fingerprint=PIPELINES[name].fingerprint, pipeline=PIPELINES[name])
+
+        return routes
+
+
+def write_shop(directory: Path) -> Path:
+    """A collection of six documents in BEIR layout, with every oddity that is to be counted. Own text."""
+    (directory / "qrels").mkdir(parents=True)
+    (directory / "corpus.jsonl").write_text(
+        '{"_id": "d1", "title": "Red bell", "text": "a brass bell painted red", "metadata": {"year": 2019}}\n'
+        '{"_id": "d2", "title": "Blue bell", "text": "a steel bell", "metadata": {"year": 2021, "odd": {"a": 1}}}\n'
+        '{"_id": "d3", "title": "", "text": "green saddle with springs"}\n'
+        '{"_id": "d4", "title": "Chain", "text": "oil\\u0000 for a chain"}\n'
+        '{"_id": "q4", "title": "", "text": "saddle   springs\\nsqueak"}\n'
+        '{"_id": "d5", "title": "Empty", "text": ""}\n'
+    )
+    (directory / "queries.jsonl").write_text(
+        '{"_id": "q1", "text": "red bell"}\n{"_id": "q2", "text": "oil chain"}\n{"_id": "q3", "text": "steel"}\n'
+        '{"_id": "q4", "text": "saddle springs squeak"}\n{"_id": "q5", "text": "never judged"}\n'
+    )
+    (directory / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t1\nq2\td4\t1.0\nq2\td1\t-1\nq3\td1\t0\nq4\td3\t1\nq4\tgone\t1\n"
+    )
+    return directory

@@ -1,0 +1,67 @@
+"""A small BERT as an ONNX graph, and how the tests of services/inference change and run one."""
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import onnxruntime  # type: ignore[import-untyped]  # ships no types
+from numpy.typing import NDArray
+
+from deploy.models.bert_graph import BertConfig, bert_model
+from tests.support.models import CONFIG, random_weights
+
+# As our own model with int8 weights asks for in models.yaml.
+PLAIN = {"session.disable_quant_qdq": "1"}
+
+
+def small_bert() -> onnx.ModelProto:
+    """Two layers, two heads, random weights, 20 words."""
+    return bert_model(BertConfig.model_validate(CONFIG | {"architectures": ("BertModel",)}), random_weights())
+
+
+def scaled_otherwise() -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """Two that do not divide the product of queries and keys: one multiplies it, one takes it as it is."""
+    scaled, plain = small_bert(), small_bert()
+    for node in scaled.graph.node:
+        if node.op_type == "Div" and node.output[0].endswith("scaled"):
+            node.op_type = "Mul"
+    kept = [node for node in plain.graph.node if not node.output[0].endswith("scaled")]
+    for node in kept:
+        node.input[:] = [name.replace("attention.scaled", "attention.likeness") for name in node.input]
+    del plain.graph.node[:]
+    plain.graph.node.extend(kept)
+    return scaled, plain
+
+
+def changed(model: onnx.ModelProto, *edits: Callable[[onnx.ModelProto], None]) -> onnx.ModelProto:
+    """A copy that `edits` have been at."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for edit in edits:
+        edit(copy)
+    return copy
+
+
+def how_many(model: onnx.ModelProto, kind: str) -> int:
+    """Nodes of this kind."""
+    return sum(node.op_type == kind for node in model.graph.node)
+
+
+def random_feed(rows: int, tokens: int, words: int) -> dict[str, NDArray[np.int64]]:
+    """Rows of random words; the last one is padded from half its length on."""
+    ids = np.random.default_rng(rows * tokens).integers(1, words, (rows, tokens))
+    mask = np.ones_like(ids)
+    mask[-1, (tokens + 1) // 2 :] = 0
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+
+
+def run(
+    model: onnx.ModelProto, shape: tuple[int, int], words: int = 20, entries: dict[str, str] = PLAIN
+) -> NDArray[np.float32]:
+    """The first output for random rows of this shape."""
+    options = onnxruntime.SessionOptions()
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    feed = random_feed(*shape, words)
+    return np.asarray(session.run(None, {value.name: feed[value.name] for value in session.get_inputs()})[0])

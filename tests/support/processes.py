@@ -1,0 +1,113 @@
+"""The whole stack as real processes on free ports: embedded engines, encoder and scorer without weights."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+@dataclass
+class Process:
+    """One of our services, started by its module with its settings in the environment."""
+
+    module: str
+    environment: dict[str, str]
+    port: int = field(default_factory=free_port)
+    arguments: tuple[str, ...] = ()
+    root: Path = ROOT  # the checkout whose code runs
+    running: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self, log: Path) -> None:
+        prefix = self.module.rpartition(".")[2].upper()
+        environment = {**os.environ, **self.environment, f"{prefix}_PORT": str(self.port)}
+        with log.open("ab") as output:
+            self.running = subprocess.Popen(
+                [sys.executable, "-m", self.module, *self.arguments],
+                cwd=self.root, env=environment, stdout=output, stderr=output,
+            )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        assert self.running is not None
+        return self.running.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.running is not None and self.running.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.running is not None
+        self.running.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye to anybody."""
+        if self.running is not None:
+            self.running.kill()
+            self.running.wait()
+
+    async def ready(self, within_s: float = 60.0) -> None:
+        ends_at = time.monotonic() + within_s
+        async with httpx.AsyncClient(base_url=self.url, timeout=2.0, trust_env=False) as client:
+            while True:
+                try:
+                    if (await client.get("/readyz")).status_code == 200:
+                        return
+                except httpx.HTTPError:
+                    pass
+                assert time.monotonic() < ends_at, f"{self.module} was not ready within {within_s} s"
+                await asyncio.sleep(0.05)
+
+
+def services(directory: Path, root: Path = ROOT) -> dict[str, Process]:
+    """Lexical, dense and reranker by family, not started; their data goes under `directory`."""
+    lexical = {"LEXICAL_ENGINE": "edge", "LEXICAL_DIRECTORY": f"{directory}/lexical"}
+    dense = {"DENSE_STORE": "edge", "DENSE_ENCODER": "hashing", "DENSE_DIRECTORY": f"{directory}/dense"}
+    return {
+        "lexical": Process("services.lexical", lexical, root=root),
+        "dense": Process("services.dense", dense, root=root),
+        "reranker": Process("services.reranker", {"RERANKER_SCORER": "overlap"}, root=root),
+    }
+
+
+def gateway(urls: Mapping[str, str], root: Path = ROOT) -> Process:
+    """A gateway over one backend a family, not started."""
+    backends = {family: {"family": family, "url": url} for family, url in urls.items()}
+    return Process("gateway", {"GATEWAY_BACKENDS": json.dumps(backends)}, root=root)
+
+
+@asynccontextmanager
+async def started(directory: Path, root: Path = ROOT) -> AsyncIterator[dict[str, Process]]:
+    """Gateway, lexical, dense and reranker, ready; all ended at the end, whatever state they are in."""
+    processes = services(directory, root)
+    processes["gateway"] = gateway({name: one.url for name, one in processes.items()}, root)
+    try:
+        for name, one in processes.items():
+            one.start(directory / f"{name}.log")
+        for one in processes.values():
+            await one.ready()
+        yield processes
+    finally:
+        for one in processes.values():
+            one.kill()

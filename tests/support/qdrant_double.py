@@ -1,0 +1,131 @@
+"""A stand-in for a Qdrant server: the routes that we use, over the client's own in-process engine.
+
+`python -m tests.support.qdrant_double PORT [VERSION]` serves it, for trying DENSE_STORE=qdrant without a server. It
+stores in memory and searches exactly; it is no Qdrant, and what it passes still has to pass on one (tests/integration).
+"""
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.responses import JSONResponse
+from qdrant_client import AsyncQdrantClient, models
+
+VERSION = "1.17.0"
+# The routes of a collection that change points or their indexes, and what 1.16 says of a timeout there.
+CHANGES = (("PUT", "points"), ("POST", "points/delete"), ("PUT", "index"))
+NO_TIMEOUT = 'Format error in query parameters: invalid type: string "120", expected struct Duration'
+
+
+def qdrant_double(key: str | None = None, version: str = VERSION) -> FastAPI:
+    """The app; with a `key`, requests without it get 401.
+
+    `app.state.version` is the version that it gives itself, and may change meanwhile; `app.state.timeouts` collects
+    the timeouts that came with changes of points. Before 1.17 one of those is refused, as 1.16.3 does.
+    """
+    app = FastAPI()
+    app.state.version = version
+    app.state.timeouts = []
+    engine = AsyncQdrantClient(location=":memory:")
+
+    @app.middleware("http")
+    async def guarded(request: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
+        if key is not None and request.headers.get("api-key") != key:
+            return JSONResponse({"status": {"error": "Must provide an API key"}, "time": 0.0}, 401)
+        if "timeout" in request.query_params and (request.method, request.url.path.split("/", 3)[-1]) in CHANGES:
+            app.state.timeouts.append(request.query_params["timeout"])
+            if tuple(map(int, app.state.version.split(".")[:2])) < (1, 17):
+                return JSONResponse({"status": {"error": NO_TIMEOUT}, "time": 0.0}, 400)
+        return await call_next(request)
+
+    @app.exception_handler(ValueError)
+    async def refused(_: Request, error: Exception) -> JSONResponse:
+        status = 404 if "not found" in str(error) else 409 if "already exists" in str(error) else 400
+        return JSONResponse({"status": {"error": str(error)}, "time": 0.0}, status)
+
+    def result(value: object) -> JSONResponse:
+        return JSONResponse({"result": jsonable_encoder(value, exclude_none=True), "status": "ok", "time": 0.0})
+
+    @app.get("/")
+    async def root() -> JSONResponse:
+        return JSONResponse({"title": "double", "version": app.state.version})
+
+    @app.get("/collections")
+    async def collections() -> JSONResponse:
+        return result(await engine.get_collections())
+
+    @app.get("/aliases")
+    async def aliases() -> JSONResponse:
+        return result(await engine.get_aliases())
+
+    @app.post("/collections/aliases")
+    async def change_aliases(changes: models.ChangeAliasesOperation) -> JSONResponse:
+        return result(await engine.update_collection_aliases(changes.actions))
+
+    @app.get("/collections/{name}")
+    async def collection(name: str) -> JSONResponse:
+        return result(await engine.get_collection(name))
+
+    @app.get("/collections/{name}/exists")
+    async def exists(name: str) -> JSONResponse:
+        return result({"exists": await engine.collection_exists(name)})
+
+    @app.put("/collections/{name}")
+    async def create(name: str, wanted: models.CreateCollection) -> JSONResponse:
+        return result(await engine.create_collection(name, vectors_config=wanted.vectors, metadata=wanted.metadata))
+
+    @app.patch("/collections/{name}")
+    async def change(name: str, wanted: models.UpdateCollection) -> JSONResponse:
+        return result(await engine.update_collection(name, metadata=wanted.metadata))
+
+    @app.delete("/collections/{name}")
+    async def drop(name: str) -> JSONResponse:
+        return result(await engine.delete_collection(name))
+
+    @app.put("/collections/{name}/index")
+    async def index(name: str, wanted: models.CreateFieldIndex) -> JSONResponse:
+        return result(await engine.create_payload_index(name, wanted.field_name, wanted.field_schema))
+
+    @app.put("/collections/{name}/points")
+    async def upsert(name: str, wanted: models.PointsList) -> JSONResponse:
+        return result(await engine.upsert(name, wanted.points))
+
+    @app.post("/collections/{name}/points")
+    async def retrieve(name: str, wanted: models.PointRequest) -> JSONResponse:
+        payload, vectors = wanted.with_payload or False, wanted.with_vector or False
+        return result(await engine.retrieve(name, wanted.ids, with_payload=payload, with_vectors=vectors))
+
+    @app.post("/collections/{name}/points/scroll")
+    async def scroll(name: str, wanted: models.ScrollRequest) -> JSONResponse:
+        points, following = await engine.scroll(
+            name, limit=wanted.limit or 10, offset=wanted.offset, with_payload=wanted.with_payload or False
+        )
+        return result({"points": points, "next_page_offset": following})
+
+    @app.post("/collections/{name}/points/delete")
+    async def delete(name: str, wanted: models.PointIdsList) -> JSONResponse:
+        return result(await engine.delete(name, wanted))
+
+    @app.post("/collections/{name}/points/count")
+    async def count(name: str, wanted: models.CountRequest) -> JSONResponse:
+        return result(await engine.count(name, count_filter=wanted.filter))
+
+    @app.post("/collections/{name}/points/query")
+    async def query(name: str, wanted: models.QueryRequest) -> JSONResponse:
+        return result(
+            await engine.query_points(
+                name, wanted.query, query_filter=wanted.filter, limit=wanted.limit or 10,
+                with_payload=wanted.with_payload or False,
+            )
+        )  # fmt: skip
+
+    return app
+
+
+if __name__ == "__main__":
+    uvicorn.run(
+        qdrant_double(version=(*sys.argv, VERSION)[2]), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning"
+    )

@@ -1,0 +1,120 @@
+"""A gateway over a real lexical and a real dense service on disk (Qdrant Edge, hashing encoder), in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from fastapi import FastAPI
+
+from gateway.app import build_app
+from gateway.settings import BackendAddress, Settings
+from gateway.sockets import FixedEndpoints
+from services.dense.app import build_app as build_dense
+from services.dense.settings import Settings as DenseSettings
+from services.lexical.app import build_app as build_lexical
+from services.lexical.settings import Settings as LexicalSettings
+
+BACKENDS = {
+    "lexical": BackendAddress(family="lexical", url="http://lexical"),
+    "dense": BackendAddress(family="dense", url="http://dense"),
+}
+
+
+class Way(httpx.AsyncBaseTransport):
+    """The way to a service. What has the bytes that `hold` names in its path or body waits until the event is set."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._inner = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        self.hold: tuple[bytes, asyncio.Event] | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self.hold is not None and self.hold[0] in request.url.raw_path + request.content:
+            await self.hold[1].wait()
+        # A task of its own, as in another process: the service's context must not reach the gateway's.
+        return await asyncio.create_task(self._inner.handle_async_request(request))
+
+
+@dataclass
+class RealStack:
+    """A client of the gateway, and one of each service."""
+
+    client: httpx.AsyncClient
+    lexical: httpx.AsyncClient
+    dense: httpx.AsyncClient
+    ways: dict[str, Way] = field(default_factory=dict)
+
+    async def post(self, path: str, **body: object) -> httpx.Response:
+        return await self.client.post(f"/v1/collections/c{path}", json=body)
+
+    async def begin(self, **body: object) -> httpx.Response:
+        return await self.client.put("/v1/collections/c", json=body)
+
+    async def send(self, documents: Sequence[dict[str, object]], **more: object) -> httpx.Response:
+        return await self.post("/documents", documents=list(documents), **more)
+
+    async def load(self) -> None:
+        """40 documents, live."""
+        assert (await self.begin(build="first")).status_code == 200
+        assert (await self.send(numbered(40), build="first")).json()["complete"]
+        assert (await self.post("/publish", build="first", expected_documents=40)).status_code == 200
+
+    async def live(self) -> dict[str, int]:
+        """The documents of the live generation by backend."""
+        view = (await self.client.get("/v1/collections/c")).json()
+        return {
+            backend["backend"]: state["documents"]
+            for backend in view["backends"]
+            for state in backend["generations"]
+            if state["generation"] == view["live"]
+        }
+
+    async def states(self, service: str) -> dict[str, dict[str, object]]:
+        """What one service says of each of its generations."""
+        client = self.lexical if service == "lexical" else self.dense
+        states = (await client.get("/v1/collections")).json()["collections"]
+        return {state["generation"]: state for state in states}
+
+    async def digests(self, generation: str) -> dict[str, str]:
+        """What each service says that it holds of a generation."""
+        answers = {}
+        for name, client in (("lexical", self.lexical), ("dense", self.dense)):
+            answer = await client.post(f"/v1/collections/{generation}/finish")
+            answers[name] = answer.json().get("digest", f"HTTP {answer.status_code}")
+        return answers
+
+    async def texts(self, ids: Sequence[str]) -> dict[str, str]:
+        """The texts of these documents, as far as they are there."""
+        answer = await self.post("/documents/get", ids=list(ids))
+        return {one["id"]: one["text"] for one in answer.json()["documents"]}
+
+
+def numbered(count: int, text: str = "word") -> list[dict[str, object]]:
+    return [{"id": f"d{number:02}", "text": f"{text} {number}"} for number in range(count)]
+
+
+@asynccontextmanager
+async def real_stack(directory: Path, **settings: object) -> AsyncIterator[RealStack]:
+    """Opened, with nothing in it; `settings` are the gateway's."""
+    lexical = build_lexical(LexicalSettings(directory=directory / "lexical"))
+    dense = build_dense(DenseSettings(directory=directory / "dense", encoder="hashing"))
+    ways = {"lexical": Way(lexical), "dense": Way(dense)}
+    pipelines = directory / "pipelines"
+    pipelines.mkdir(exist_ok=True)
+    (pipelines / "bm25.yaml").write_text("name: bm25\nstages: [{kind: retrieve, backend: lexical}]")
+    configured = Settings.model_validate({"backends": BACKENDS, "pipelines": pipelines, **settings})
+    gateway = build_app(configured, lambda name, _: FixedEndpoints(ways[name]))
+    async with AsyncExitStack() as stack:
+        for app in (lexical, dense, gateway):
+            await stack.enter_async_context(app.router.lifespan_context(app))
+        gateway_client, lexical_client, dense_client = [
+            await stack.enter_async_context(
+                httpx.AsyncClient(
+                    transport=httpx.ASGITransport(app=app, raise_app_exceptions=False), base_url="http://stack"
+                )
+            )
+            for app in (gateway, lexical, dense)
+        ]
+        yield RealStack(gateway_client, lexical_client, dense_client, ways=ways)

@@ -1,0 +1,71 @@
+"""Faults that reach every route of a vendor's dialect, and what its clients are told of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import httpx
+from fastapi import FastAPI
+
+JSON = {"content-type": "application/json"}
+# The sentence inside an error's body; a body of another shape is a KeyError.
+Sentence = Callable[[httpx.Response], str]
+
+
+@asynccontextmanager
+async def connected(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://service") as client,
+    ):
+        yield client
+
+
+async def overloaded(client: httpx.AsyncClient, path: str) -> httpx.Response:
+    """The answer of a service with one slot and no queue while another request has that slot: it writes its answer."""
+    taken, release = asyncio.Event(), asyncio.Event()
+    transport = client._transport
+    assert isinstance(transport, httpx.ASGITransport)
+    scope = {
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"",
+        "headers": [(b"content-type", b"application/json")], "scheme": "http", "server": ("service", 80),
+        "root_path": "", "http_version": "1.1",
+    }  # fmt: skip
+    arrived = [{"type": "http.request", "body": b"{}", "more_body": False}]
+
+    async def receive() -> dict[str, object]:
+        if arrived:
+            return arrived.pop()
+        await release.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: object) -> None:
+        taken.set()
+        await release.wait()
+
+    first = asyncio.ensure_future(transport.app(scope, receive, send))
+    await taken.wait()
+    try:
+        return await client.post(path, json={})
+    finally:
+        release.set()
+        await first
+
+
+async def too_late(client: httpx.AsyncClient, path: str) -> httpx.Response:
+    """The answer to a body that was not all there when its deadline passed."""
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(5)
+        yield b"}"
+
+    return await client.post(path, content=slow(), headers=JSON | {"x-deadline-ms": "50"})
+
+
+async def too_large(client: httpx.AsyncClient, path: str) -> httpx.Response:
+    return await client.post(path, content=b" " * 5_000, headers=JSON)
+
+
+async def not_json(client: httpx.AsyncClient, path: str) -> httpx.Response:
+    return await client.post(path, content=b"{", headers=JSON)

@@ -1,0 +1,115 @@
+"""What nobody reads of a cross-encoder's last layer is not computed, and every score stays what it was."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from services.inference.lean import lean
+from services.inference.lean.first_token import first_token_only
+from services.inference.profiles import GRAPH, TOKENIZER
+from services.inference.tokens import Tokens
+from tests.support.graphs import changed, random_feed, small_bert
+from tests.support.models import CROSS_ENCODER, fetched, node
+from workshop.training.quantise import quantised, with_plain_weights
+
+LAST, BEFORE = "encoder.layer.1", "encoder.layer.0"
+WORK = ["attention.self.query", "attention.output.dense", "intermediate.dense", "output.dense"]
+
+
+def small(*pick: onnx.NodeProto, outputs: tuple[str, ...] = ("logits",)) -> onnx.ModelProto:
+    """A BERT of two layers that ends in `pick`, which reads `last_hidden_state`."""
+    model = small_bert()
+    model.graph.initializer.append(numpy_helper.from_array(np.array(0, dtype=np.int64), "first"))
+    model.graph.node.extend(pick)
+    del model.graph.output[:]
+    model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs)
+    return model
+
+
+def first(output: str = "logits") -> onnx.NodeProto:
+    return node("Gather", ["last_hidden_state", "first"], output, axis=1)
+
+
+def cut_of(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy that has been cut."""
+    return changed(model, first_token_only)
+
+
+def run(model: onnx.ModelProto, feed, *also: str):
+    """The outputs of `model` and the values called `also`."""
+    given, model = model, onnx.ModelProto()
+    model.CopyFrom(given)
+    model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in also)
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.disable_quant_qdq", "1")  # as our own model asks for in models.yaml
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    return session.run(None, {value.name: feed[value.name] for value in session.get_inputs()})
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 12), (3, 7)])
+def test_the_last_layer_works_on_one_token_a_row_and_nothing_else_changes(shape):
+    model, feed = small(first()), random_feed(*shape, 20)
+    whole, cut = model, cut_of(model)
+    names = [f"{layer}.{part}.product" for layer in (BEFORE, LAST) for part in [*WORK[1:], "attention.self.key"]]
+    if shape[1] > 1:
+        seen = dict(zip(names, run(cut, feed, *names)[1:], strict=True))
+        assert {name: value.shape[1] for name, value in seen.items()} == {
+            name: 1 if name.startswith(LAST) and "key" not in name else shape[1] for name in names
+        }
+    np.testing.assert_allclose(run(cut, feed)[0], run(whole, feed)[0], atol=1e-6)
+
+
+def test_an_export_that_computes_its_shapes_is_cut_where_they_end():
+    """torch's tracer asks for the shape of what it reshapes; from there on up everything stays."""
+    model = small(first())
+    (joined,) = [one for one in model.graph.node if one.output[0] == f"{LAST}.attention.joined"]
+    at = list(model.graph.node).index(joined)
+    nodes = [
+        node("Shape", [joined.input[0]], "traced", end=2),
+        node("Concat", ["traced", "width"], "traced.joined", axis=0),
+    ]
+    model.graph.initializer.append(numpy_helper.from_array(np.array([8], dtype=np.int64), "width"))
+    joined.input[1] = "traced.joined"
+    rest = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*rest[:at], *nodes, *rest[at:]])
+    whole, cut, feed = model, cut_of(model), random_feed(3, 7, 20)
+    names = [f"{LAST}.{part}.product" for part in WORK]
+    score, *seen = run(cut, feed, *names)
+    assert [value.shape[1] for value in seen] == [7, 1, 1, 1]
+    np.testing.assert_allclose(score, run(whole, feed)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        small(node("ReduceMean", ["last_hidden_state"], "logits", axes=[1])),
+        small(first(), outputs=("logits", "last_hidden_state")),
+        small(first(), node("ReduceMax", ["last_hidden_state"], "all", axes=[1]), outputs=("logits", "all")),
+        small(node("Gather", ["last_hidden_state", "first"], "logits", axis=2)),
+    ],
+    ids=["mean", "output", "second reader", "another axis"],
+)
+def test_a_graph_whose_tokens_are_all_read_stays_as_it_is(model):
+    assert cut_of(model) == model
+
+
+def test_what_is_no_graph_is_left_to_whoever_opens_it():
+    assert lean(b"not a graph at all", onnxruntime_cpu=True) == b"not a graph at all"
+
+
+@pytest.mark.parametrize("precision", ["int8-weights", "int8-static"])
+def test_the_scores_of_our_own_model_stay_what_they_were(precision):
+    model = onnx.load(fetched(CROSS_ENCODER) / GRAPH)
+    if precision == "int8-static":
+        tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, 64)
+        query, *texts = tokens.ids(["a chain that slips", "worn teeth let it skip", "spokes", "a new saddle post"])
+        model = quantised(with_plain_weights(model), [tokens.pair(query, text) for text in texts])
+    whole, cut = model, cut_of(model)
+    for shape in ((1, 3), (4, 100), (2, 256)):
+        feed = random_feed(*shape, 30000)
+        score, product = run(cut, feed, "encoder.layer.5.intermediate.dense.product")
+        assert product.shape[1] == 1
+        np.testing.assert_allclose(score, run(whole, feed)[0], atol=1e-5)

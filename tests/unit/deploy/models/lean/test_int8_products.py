@@ -1,0 +1,86 @@
+"""Products in static int8 take their bias with them, and not a bit of a score changes."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from services.inference.lean.first_token import first_token_only
+from services.inference.lean.int8_products import int8_products
+from services.inference.profiles import GRAPH, TOKENIZER
+from services.inference.tokens import Tokens
+from tests.support.graphs import changed, how_many, run
+from tests.support.models import CROSS_ENCODER, fetched
+from workshop.training.quantise import quantised, with_plain_weights
+
+FUSED = "MatMulIntegerToFloat"
+MATRIX = "encoder.layer.0.output.dense.weight"
+
+
+def store(model, values):
+    """Puts values in the place of those of the same name."""
+    kept = [one for one in model.graph.initializer if one.name not in values]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend([*kept, *(numpy_helper.from_array(one, name) for name, one in values.items())])
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Our own model in static int8, with scales from a few pairs."""
+    tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, 64)
+    query, *texts = tokens.ids(["a chain that slips", "worn teeth let it skip", "spokes", "a new saddle post"])
+    whole = with_plain_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH))
+    return quantised(whole, [tokens.pair(query, text) for text in texts])
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (4, 100)])
+def test_every_score_stays_what_it_was_to_the_bit(model, shape):
+    assert how_many(changed(model, int8_products), FUSED) == 36
+    np.testing.assert_array_equal(run(changed(model, int8_products), shape, 30000, {}), run(model, shape, 30000, {}))
+
+
+def test_a_bias_that_is_named_first_goes_with_its_product_too(model):
+    def turned(copy):
+        for node in copy.graph.node:
+            if node.op_type == "Add" and node.input[0].endswith(".product"):
+                node.input[:] = reversed(node.input)
+
+    assert how_many(changed(model, turned, int8_products), FUSED) == 36
+
+
+def test_what_reads_one_token_of_an_activation_is_left_to_the_library(model):
+    """The queries of the last layer: the slice stands between the activation and the product."""
+    assert how_many(changed(model, first_token_only, int8_products), FUSED) == 35
+
+
+def test_a_product_that_somebody_else_reads_stays(model):
+    def read(copy):
+        name = "encoder.layer.0.intermediate.dense.product"
+        copy.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+
+    assert how_many(changed(model, read, int8_products), FUSED) == 35
+
+
+def test_a_matrix_with_a_scale_for_each_row_stays(model):
+    def by_row(copy):
+        (node,) = [one for one in copy.graph.node if one.output[0] == f"{MATRIX}.near"]
+        (axis,) = node.attribute
+        axis.i = 0
+        store(copy, {node.input[1]: np.ones(1536, dtype=np.float32), node.input[2]: np.zeros(1536, dtype=np.int8)})
+
+    assert how_many(changed(model, by_row, int8_products), FUSED) == 35
+
+
+def test_a_zero_point_goes_along_unless_it_is_zero(model):
+    def moved(copy):
+        store(copy, {f"{MATRIX}.zero": np.full(384, 3, dtype=np.int8)})
+
+    fused = changed(model, moved, int8_products)
+    zeros = [node.input[5] for node in fused.graph.node if node.op_type == FUSED]
+    assert (zeros.count(""), zeros.count(f"{MATRIX}.zero")) == (35, 1)
+    np.testing.assert_array_equal(run(fused, (4, 20), 30000, {}), run(changed(model, moved), (4, 20), 30000, {}))
+
+
+def test_products_in_fp32_stay():
+    model = onnx.load(fetched(CROSS_ENCODER) / GRAPH)
+    assert changed(model, int8_products) == model

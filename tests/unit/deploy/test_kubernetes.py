@@ -1,0 +1,123 @@
+"""k8s/ as it stands on disk; what kustomize makes of it is tests/integration/test_kustomize.py's."""
+
+import re
+
+import pytest
+import yaml
+
+from deploy.deployables import DEPLOYABLES, Deployable
+from tests.support.images import ROOT, Yaml, container_environment, settings_of, variables, versions
+from tests.support.manifests import NAME, Pods, of_kind, read, schema_problem
+
+K8S = ROOT / "k8s"
+ALL = pytest.mark.parametrize("deployable", DEPLOYABLES.values(), ids=DEPLOYABLES)
+KUSTOMIZATIONS = sorted(K8S.rglob("kustomization.yaml"))
+FILES = sorted(K8S.rglob("*.yaml"))
+
+
+def kustomization(folder: str) -> Yaml:
+    (found,) = read(K8S / folder / "kustomization.yaml")
+    return found
+
+
+def config_map(folder: str, name: str) -> dict[str, str]:
+    """What a ConfigMap generated in a folder holds."""
+    generators = {item["name"]: item["literals"] for item in kustomization(folder).get("configMapGenerator", [])}
+    return dict(literal.split("=", 1) for literal in generators.get(name, []))
+
+
+def test_there_is_a_base_and_an_overlay_for_dev_and_prod() -> None:
+    folders = {file.parent.relative_to(K8S).as_posix() for file in KUSTOMIZATIONS}
+    assert folders >= {"base", "overlays/dev", "overlays/prod"}
+
+
+def test_every_file_belongs_to_a_kustomization_or_is_an_example() -> None:
+    used = set(KUSTOMIZATIONS)
+    for file in KUSTOMIZATIONS:
+        (found,) = read(file)
+        named = [*found.get("resources", []), *found.get("components", [])]
+        named += [patch["path"] for patch in found.get("patches", [])]
+        for name in named:
+            path = (file.parent / name).resolve()
+            assert path.exists(), f"{file} names {name}"
+            used.add(path)
+    assert [file for file in FILES if file not in used and not file.name.endswith(".example.yaml")] == []
+
+
+def test_every_resource_on_disk_is_valid() -> None:
+    for file in FILES:
+        for item in read(file):
+            if "kustomize" not in item["apiVersion"] and item["metadata"]["name"] != "any":
+                release = "1.30"
+                # A strategic merge patch may lack what its target has: only complete objects are judged.
+                if item["kind"] != "Deployment" or "selector" in item["spec"]:
+                    assert schema_problem(item, release) is None, file
+
+
+def test_no_secret_is_in_the_tree() -> None:
+    for file in FILES:
+        secrets = of_kind(read(file), "Secret")
+        assert not secrets or file.name.endswith(".example.yaml")
+        values = {value for secret in secrets for value in secret["stringData"].values()}
+        assert values <= {"REPLACE"}
+        assert not re.search(r"secretGenerator|-----BEGIN", file.read_text(encoding="utf-8"))
+
+
+@ALL
+def test_a_deployment_listens_where_its_image_does(deployable: Deployable) -> None:
+    objects = read(K8S / "base" / f"{deployable.name}.yaml")
+    (deployment,), (service,) = of_kind(objects, "Deployment"), of_kind(objects, "Service")
+    (container,) = Pods(deployment).containers
+    assert (container["name"], container["image"]) == ("service", f"retrieval-stack/{deployable.name}")
+    assert Pods(deployment).ports == {"http": deployable.port}
+    assert service["spec"]["ports"] == [{"name": "http", "port": deployable.port, "targetPort": "http"}]
+    assert service["spec"]["selector"] == {NAME: deployable.name} == deployment["spec"]["selector"]["matchLabels"]
+
+
+@ALL
+@pytest.mark.parametrize(
+    "parts", [["base", "components/embedded"], ["base", "components/elasticsearch", "components/qdrant"]]
+)
+def test_what_a_pod_is_told_are_settings_that_it_has(deployable: Deployable, parts: list[str]) -> None:
+    told: dict[str, str] = {}
+    for part in parts:
+        told |= config_map(part, deployable.name)
+    assert told.keys() - variables(deployable) == set()
+    settings = settings_of(deployable, container_environment(deployable.name) | told)
+    (hardening,) = read(K8S / "base" / "hardening.yaml")
+    assert settings.drain_s + settings.grace_s < hardening["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+
+
+@pytest.mark.parametrize("name", ["dense", "reranker"])
+def test_a_pod_that_runs_a_model_has_whole_cores_of_its_own_and_as_many_threads(name: str) -> None:
+    (deployment,) = of_kind(read(K8S / "base" / f"{name}.yaml"), "Deployment")
+    (container,) = Pods(deployment).containers
+    assert container["resources"]["requests"] == container["resources"]["limits"]
+    assert config_map("base", name)[f"{name.upper()}_THREADS"] == container["resources"]["limits"]["cpu"]
+
+
+def test_the_stores_have_the_versions_of_versions_env() -> None:
+    tags = {image["name"]: image["newTag"] for image in kustomization("overlays/prod")["images"]}
+    assert tags["docker.elastic.co/elasticsearch/elasticsearch"] == versions()["ELASTICSEARCH_VERSION"]
+    assert tags["qdrant/qdrant"] == f"v{versions()['QDRANT_VERSION']}-unprivileged"
+
+
+@pytest.mark.parametrize("overlay", ["dev", "prod"])
+def test_an_overlay_tags_every_image_of_ours(overlay: str) -> None:
+    images = {image["name"]: image["newTag"] for image in kustomization(f"overlays/{overlay}")["images"]}
+    ours = {tag for name, tag in images.items() if name.startswith("retrieval-stack/")}
+    assert {f"retrieval-stack/{name}" for name in DEPLOYABLES} <= images.keys()
+    assert len(ours) == 1
+
+
+def test_yaml_that_says_one_thing_twice_is_refused() -> None:
+    class Strict(yaml.SafeLoader):
+        """Refuses a key that stands twice in a mapping, where YAML's usual loader keeps the last."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
+            keys = [key.value for key, _ in node.value]
+            assert len(keys) == len(set(keys)), f"{node.start_mark}: {keys}"
+            return super().construct_mapping(node, deep)
+
+    for file in FILES:
+        list(yaml.load_all(file.read_text(encoding="utf-8"), Strict))

@@ -1,0 +1,233 @@
+"""Who gets a slot: a request that is all there, of its own lane, whose caller still waits."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+import httpx
+import pytest
+from fastapi import APIRouter, FastAPI
+
+from services.chassis import body
+from services.chassis.app import create_app, router
+from services.chassis.connections import Bounds
+from services.chassis.instruments import Instruments
+from services.chassis.limits import lane_of
+from services.chassis.probes import Readiness
+from services.chassis.serve import DrainingServer
+from services.chassis.settings import ServiceSettings
+from services.contracts.health import Check
+from tests.support.callers import Caller, callers, wait_for
+from tests.support.served import bounded, port_of
+
+
+class Work:
+    """An app whose work and writes last until they are let go."""
+
+    def __init__(self, **settings: int) -> None:
+        self.go = asyncio.Event()
+        self.begun = 0
+        self.begins = asyncio.Semaphore(0)
+        self.app: FastAPI = create_app("small", ServiceSettings(port=0, **settings), Instruments(), self._opened)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
+        routes = router()
+
+        @routes.post("/v1/collections/{collection}/search")
+        @routes.post("/v1/collections/{collection}/documents")
+        async def work(collection: str) -> str:
+            self.begun += 1
+            self.begins.release()
+            await self.go.wait()
+            return collection
+
+        @routes.post("/size")
+        async def size(text: str, items: list[str]) -> int:
+            return len(items[0])
+
+        @routes.get("/v1/collections")
+        async def look() -> int:
+            return 1
+
+        async def readiness() -> tuple[Check, ...]:
+            return (Check(name="engine", ok=True),)
+
+        yield (routes,), readiness
+
+
+@contextmanager
+def working(**settings: int) -> Iterator[tuple[Work, DrainingServer]]:
+    work = Work(**settings)
+    with bounded(work.app, Bounds()) as server:
+        try:
+            yield work, server
+        finally:
+            work.go.set()
+
+
+@asynccontextmanager
+async def connected(work: Work) -> AsyncIterator[httpx.AsyncClient]:
+    async with work.app.router.lifespan_context(work.app):
+        transport = httpx.ASGITransport(app=work.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://small") as client:
+            yield client
+
+
+def posted(path: str, size: int, sent: bytes = b"", more: str = "") -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n{more}\r\n"
+    return head.encode() + sent
+
+
+SEARCH = posted("/v1/collections/c/search", 0)
+SIZED = "/size?text=a"
+
+
+def small(caller: Caller) -> int:
+    return caller.send(posted(SIZED, 5, b'["a"]')).answer()[0]
+
+
+def test_uploads_of_a_byte_a_second_hold_no_slot() -> None:
+    with working(max_in_flight=2, max_waiting=2) as (_, server), callers(port_of(server), 40) as slow:
+        for caller in slow:
+            caller.send(posted(SIZED, 100, b"["))
+        wait_for(lambda: len(server.server_state.tasks) == 40, within_s=5.0)
+        with callers(port_of(server), 1) as (living,):
+            started = time.monotonic()
+            assert small(living) == 200
+            assert time.monotonic() - started < 1.0
+
+
+def test_a_body_that_dribbles_is_refused_and_its_connection_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "GRACE_S", 0.3)
+    with working() as (_, server), callers(port_of(server), 1) as (caller,):
+        caller.send(posted(SIZED, 100))
+        for _ in range(8):
+            caller.send(b"[")
+            time.sleep(0.1)
+        head, _, problem = caller.received().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(problem)["type"] == "urn:problem:request-timeout"
+
+
+def test_a_body_of_which_nothing_comes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "GRACE_S", 0.3)
+    with working() as (_, server), callers(port_of(server), 1) as (caller,):
+        assert caller.send(posted(SIZED, 100)).answer()[0] == 408
+
+
+def test_a_body_on_a_slow_line_gets_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "GRACE_S", 0.3)
+    sent = json.dumps(["a" * 100_000]).encode()
+    with working() as (_, server), callers(port_of(server), 1) as (caller,):
+        caller.send(posted(SIZED, len(sent)))
+        for place in range(0, len(sent), 10_000):
+            caller.send(sent[place : place + 10_000])
+            time.sleep(0.1)
+        assert caller.answer() == (200, b"100000")
+
+
+def test_the_time_of_an_upload_is_part_of_the_deadline() -> None:
+    with working() as (_, server), callers(port_of(server), 1) as (caller,):
+        started = time.monotonic()
+        caller.send(posted(SIZED, 100, b"[", "X-Deadline-Ms: 300\r\n"))
+        assert caller.answer()[0] == 504
+        assert time.monotonic() - started < 1.0
+
+
+def test_callers_who_hang_up_in_the_queue_leave_it_at_once() -> None:
+    with working(max_in_flight=1, max_waiting=5) as (work, server), callers(port_of(server), 1) as (first,):
+        first.send(SEARCH)
+        wait_for(lambda: work.begun == 1, within_s=5.0)
+        with callers(port_of(server), 5) as queued:
+            for caller in queued:
+                caller.send(SEARCH)
+            wait_for(lambda: len(server.server_state.tasks) == 6, within_s=5.0)
+        wait_for(lambda: len(server.server_state.tasks) == 1, within_s=2.0)
+        with callers(port_of(server), 5) as living:
+            for caller in living:
+                caller.send(SEARCH)
+            wait_for(lambda: len(server.server_state.tasks) == 6, within_s=5.0)
+            server.servers[0].get_loop().call_soon_threadsafe(work.go.set)
+            assert [caller.answer()[0] for caller in (first, *living)] == [200] * 6
+        assert work.begun == 6
+
+
+def test_callers_who_hang_up_at_the_moment_of_a_search_do_not_keep_it_out() -> None:
+    with working(max_in_flight=1, max_waiting=5) as (work, server), callers(port_of(server), 2) as (first, living):
+        first.send(SEARCH)
+        wait_for(lambda: work.begun == 1, within_s=5.0)
+        with callers(port_of(server), 5) as queued:
+            for caller in queued:
+                caller.send(SEARCH)
+            wait_for(lambda: len(server.server_state.tasks) == 6, within_s=5.0)
+            loop = server.servers[0].get_loop()
+            loop.call_soon_threadsafe(time.sleep, 0.3)  # so that the loop meets all of it in one turn
+            time.sleep(0.1)
+        living.send(SEARCH)
+        time.sleep(0.4)
+        loop.call_soon_threadsafe(work.go.set)
+        assert [caller.answer()[0] for caller in (first, living)] == [200, 200]
+
+
+def test_large_bodies_are_bounded_in_all_and_small_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "MOST_HELD_BYTES", 1_000_000)
+    large = json.dumps(["a" * 600_000]).encode()
+    with working() as (_, server), callers(port_of(server), 3) as (held, other, little):
+        held.send(posted(SIZED, len(large), large[:-1]))
+        wait_for(lambda: len(server.server_state.tasks) == 1, within_s=5.0)
+        time.sleep(0.2)
+        status, problem = other.send(posted(SIZED, len(large), large)).answer()
+        assert (status, json.loads(problem)["type"]) == (429, "urn:problem:overloaded")
+        assert small(little) == 200
+        assert held.send(large[-1:]).answer()[0] == 200
+        assert other.send(posted(SIZED, len(large), large)).answer()[0] == 200
+
+
+async def test_looks_and_searches_wait_for_no_write() -> None:
+    work = Work(max_in_flight=2, max_waiting=40)
+    async with connected(work) as client, asyncio.TaskGroup() as tasks:
+        for _ in range(40):
+            tasks.create_task(client.post("/v1/collections/c/documents"))
+        await work.begins.acquire()
+        assert (await client.get("/v1/collections")).status_code == 200
+        search = tasks.create_task(client.post("/v1/collections/c/search"))
+        await work.begins.acquire()
+        work.go.set()
+        assert (await search).status_code == 200
+
+
+async def test_looks_wait_for_no_work() -> None:
+    work = Work(max_in_flight=1, max_waiting=1)
+    async with connected(work) as client, asyncio.TaskGroup() as tasks:
+        for _ in range(2):
+            tasks.create_task(client.post("/v1/collections/c/search"))
+        await work.begins.acquire()
+        assert (await client.get("/v1/collections")).status_code == 200
+        work.go.set()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "lane"),
+    [
+        ("GET", "/v1/collections", "control"),
+        ("GET", "/v1/collections/c@1", "control"),
+        ("PUT", "/v1/collections/c", "write"),
+        ("DELETE", "/v1/collections/c", "write"),
+        ("POST", "/v1/collections/c/documents", "write"),
+        ("POST", "/v1/collections/c/documents/delete", "write"),
+        ("POST", "/v1/collections/c/finish", "write"),
+        ("POST", "/v1/collections/c/publish", "write"),
+        ("POST", "/v1/collections/c/rollback", "write"),
+        ("POST", "/v1/collections/c/documents/get", "work"),
+        ("POST", "/v1/collections/c/search", "work"),
+        ("POST", "/v1/score", "work"),
+        ("GET", "/v1/collectionsx", "work"),
+        ("GET", "/v1/pipelines/bm25", "control"),
+        ("POST", "/v1/pipelines/reload", "control"),
+    ],
+)
+def test_every_route_has_its_lane(method: str, path: str, lane: str) -> None:
+    assert lane_of(method, path) == lane

@@ -1,0 +1,241 @@
+"""What a connection may take, on the server that our processes run, over real sockets."""
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from fastapi import APIRouter, FastAPI, Request, Response
+
+from services.chassis.app import create_app, router
+from services.chassis.connections import Bounds
+from services.chassis.instruments import Instruments
+from services.chassis.probes import Readiness
+from services.chassis.serve import DrainingServer
+from services.chassis.settings import ServiceSettings
+from services.contracts.health import Check
+from services.contracts.query import SearchRequest
+from tests.support.callers import callers, wait_for
+from tests.support.served import bounded, port_of
+
+SHORT = Bounds(head_s=0.5, idle_s=2.0, unread_grace_s=0.5, unread_bytes_s=100_000_000, linger_s=0.5)
+
+
+def small_app() -> FastAPI:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
+        routes = router()
+
+        @routes.post("/echo")
+        async def echo(search: SearchRequest) -> SearchRequest:
+            return search
+
+        @routes.get("/headers")
+        async def headers(request: Request) -> dict[str, str]:
+            return dict(request.headers)
+
+        @routes.get("/large")
+        async def large() -> Response:
+            return Response(b"a" * 20_000_000)
+
+        async def readiness() -> tuple[Check, ...]:
+            return (Check(name="engine", ok=True),)
+
+        yield (routes,), readiness
+
+    return create_app("small", ServiceSettings(port=0), Instruments(), opened)
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with bounded(small_app(), SHORT) as server:
+        yield port_of(server)
+
+
+LIVEZ = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
+REFUSED = {
+    "a URL of 9,000 bytes": (b"GET /livez?" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414, "url-too-long"),
+    "a header of 40,000 bytes": (b"GET /livez HTTP/1.1\r\nA: " + b"a" * 40_000 + b"\r\n\r\n", 431, "headers-too-large"),
+    "200 headers": (b"GET /livez HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431, "headers-too-large"),
+    "empty lines": (b"\r\n" * 40_000, 431, "headers-too-large"),
+    "a websocket": (
+        b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        400,
+        "malformed",
+    ),
+    "another protocol with a body": (
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\n{}",
+        400,
+        "malformed",
+    ),
+    "no HTTP at all": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"a" * 500, 400, "malformed"),
+    "trailers of 400,000 bytes": (
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"2\r\n{}\r\n0\r\nA: " + b"a" * 400_000,
+        431,
+        "headers-too-large",
+    ),
+    "half a request": (b"GET /livez HTTP/1.1\r\nHost:", 408, "request-timeout"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_fit_is_answered_with_a_problem_and_closed(port: int, name: str) -> None:
+    sent, status, kind = REFUSED[name]
+    with callers(port, 1) as (caller,):
+        head, _, body = caller.send(sent).received().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), head
+    problem = json.loads(body)
+    assert problem["type"] == f"urn:problem:{kind}"
+    assert f"x-request-id: {problem['request_id']}" in head.decode()
+    assert b"connection: close" in head
+
+
+def test_what_fits_is_served_however_it_is_cut(port: int) -> None:
+    asked = b"GET /headers HTTP/1.1\r\nHost: a\r\nB: " + b"b" * 30_000 + b"\r\n\r\n"
+    with callers(port, 1) as (caller,):
+        for size in (1_000, 10_000, len(asked)):
+            caller.send(*(asked[place : place + size] for place in range(0, len(asked), size)))
+            status, body = caller.answer()
+            assert (status, len(json.loads(body)["b"])) == (200, 30_000)
+
+
+def test_an_offer_of_another_protocol_is_served_as_it_is(port: int) -> None:
+    with callers(port, 1) as (caller,):
+        caller.send(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+        assert caller.received().startswith(b"HTTP/1.1 200 ")
+
+
+def test_blanks_around_a_length_are_not_part_of_it(port: int) -> None:
+    with callers(port, 1) as (caller,):
+        head = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length:  14  \r\n\r\n"
+        caller.send(head + b'{"query": "a"}')
+        assert caller.answer()[0] == 200
+
+
+def test_who_sends_nothing_is_closed_without_a_word(port: int) -> None:
+    with callers(port, 1) as (caller,):
+        started = time.monotonic()
+        assert caller.received() == b""
+        assert 0.4 < time.monotonic() - started < 3.0
+
+
+def test_an_idle_connection_is_kept_and_closed_in_the_end(port: int) -> None:
+    with callers(port, 1) as (caller,):
+        caller.send(LIVEZ)
+        assert caller.answer()[0] == 200
+        time.sleep(1.2)
+        caller.send(LIVEZ)
+        assert caller.answer()[0] == 200
+        assert caller.received() == b""
+
+
+def test_a_head_that_dribbles_on_a_kept_connection_is_ended_too(port: int) -> None:
+    with callers(port, 1) as (caller,):
+        caller.send(LIVEZ)
+        assert caller.answer()[0] == 200
+        started = time.monotonic()
+        for letter in LIVEZ * 3:
+            caller.send(bytes([letter]))
+            time.sleep(0.05)
+            if time.monotonic() - started > 2.5:
+                break
+        assert caller.received().startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_body_that_never_ends_after_its_refusal_does_not_keep_the_connection(port: int) -> None:
+    with callers(port, 1) as (caller,):
+        caller.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 90000000\r\n\r\n", b"a" * 1_000)
+        assert caller.answer()[0] == 413
+        started = time.monotonic()
+        while time.monotonic() - started < 5.0:
+            try:
+                caller.socket.sendall(b"a" * 1_000)
+            except (BrokenPipeError, ConnectionResetError):
+                break
+            time.sleep(0.05)
+        assert time.monotonic() - started < 3.0
+
+
+def thrown_away(server: DrainingServer) -> float:
+    """Connections that were ended for an answer that nobody read."""
+    registry = server.server_state.instruments.registry
+    return registry.get_sample_value("http_connections_ended_total", {"reason": "unread-answer"}) or 0.0
+
+
+def test_an_answer_that_is_not_read_is_thrown_away() -> None:
+    impatient = Bounds(unread_grace_s=0.5, unread_bytes_s=100_000_000)
+    with bounded(small_app(), impatient) as server, callers(port_of(server), 1) as (caller,):
+        caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        wait_for(lambda: thrown_away(server) == 1, within_s=5.0)
+        wait_for(lambda: not server.server_state.connections, within_s=5.0)
+
+
+@pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"], ids=["kept", "closed"])
+def test_an_answer_that_is_read_slowly_enough_arrives_whole(more: bytes) -> None:
+    slow = Bounds(idle_s=0.5, unread_grace_s=0.5, unread_bytes_s=2_000_000)
+    with bounded(small_app(), slow) as server, callers(port_of(server), 1) as (caller,):
+        caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n" + more + b"\r\n")
+        time.sleep(4.0)
+        assert len(caller.received()) > 20_000_000
+
+
+def test_answers_that_are_not_read_are_bounded_in_all() -> None:
+    patient = Bounds(unread_bytes=30_000_000)
+    with bounded(small_app(), patient) as server, callers(port_of(server), 4) as made:
+        for caller in made:
+            caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        wait_for(lambda: thrown_away(server) == 3, within_s=5.0)
+        wait_for(lambda: len(server.server_state.connections) == 1, within_s=5.0)
+
+
+def test_requests_sent_in_one_go_are_bounded_and_those_before_are_answered(port: int) -> None:
+    with callers(port, 1) as (caller,):
+        answers = caller.send(LIVEZ * 5_000).received().count(b"HTTP/1.1 200 ")
+    assert 16 <= answers <= 20
+
+
+def test_a_few_requests_in_one_go_are_all_answered(port: int) -> None:
+    with callers(port, 1) as (caller,):
+        caller.send(LIVEZ * 10 + LIVEZ.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        assert caller.received().count(b"HTTP/1.1 200 ") == 11
+
+
+def test_above_the_bound_the_ones_that_ask_nothing_go_first_and_the_served_stay() -> None:
+    with bounded(small_app(), Bounds(most=20)) as server, callers(port_of(server), 1) as (served,):
+        served.send(LIVEZ)
+        assert served.answer()[0] == 200
+        with callers(port_of(server), 300):
+            with callers(port_of(server), 1) as (newest,):
+                newest.send(LIVEZ)
+                assert newest.answer()[0] == 200
+            served.send(LIVEZ)
+            assert served.answer()[0] == 200
+            wait_for(lambda: len(server.server_state.connections) <= 21, within_s=5.0)
+
+
+def test_where_all_are_at_work_a_probe_still_gets_in_and_others_are_told() -> None:
+    upload = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
+    with bounded(small_app(), Bounds(most=10, reserve=2)) as server, callers(port_of(server), 10) as made:
+        for caller in made:
+            caller.send(upload)
+        wait_for(lambda: len(server.server_state.tasks) == 10, within_s=5.0)
+        with callers(port_of(server), 1) as (newest,):
+            newest.send(LIVEZ)
+            assert newest.answer()[0] == 200
+            newest.send(b"GET /headers HTTP/1.1\r\nHost: a\r\n\r\n")
+            head, _, body = newest.received().partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 503 ")
+            assert b"retry-after: 1" in head
+            assert "too many connections" in json.loads(body)["detail"]
+
+
+def test_what_trails_a_body_is_no_header(port: int) -> None:
+    with callers(port, 1) as (caller,):
+        caller.send(
+            b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b'e\r\n{"query": "a"}\r\n0\r\nContent-Type: application/json\r\n\r\n'
+        )
+        assert caller.answer()[0] == 415

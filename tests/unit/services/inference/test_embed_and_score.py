@@ -1,0 +1,288 @@
+"""Texts in, vectors or scores out: of the text alone, whatever stands beside it or runs at the same time."""
+
+import asyncio
+import random
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from services.inference.embed import TextEncoder
+from services.inference.model import Engine
+from services.inference.pace import Pace
+from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
+from services.inference.score import PairScorer
+from services.inference.session import Session
+from services.inference.tokens import Row
+from services.inference.workers import DeadlinePassed
+from tests.support.models import (
+    CROSS_ENCODER,
+    ENCODER,
+    constant,
+    fetched,
+    ids_as_hidden,
+    node,
+    sum_of_ids,
+    tiny_cross_encoder,
+    tiny_encoder,
+)
+
+QUERY = "how do I stop the chain from slipping under load"
+PASSAGES = [
+    "A worn cassette lets the chain skip when you stand on the pedals; replace both together.",
+    "Chain slip under load usually means stretched links.",
+    "",
+    "Grease the seat post once a year.",
+    "Tyres lose pressure slowly, even without a puncture. " * 20,
+    "Chain",
+    "Die Kette springt unter Last: Ritzel und Kette sind verschlissen.",
+    "The derailleur hanger bends easily. " * 9,
+]
+
+
+@pytest.fixture(scope="module")
+def scorer():
+    opened = PairScorer(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), fetched(CROSS_ENCODER), Engine(threads=2))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    opened = TextEncoder(load_encoder(MODELS_FILE, ENCODER), fetched(ENCODER), Engine(threads=2))
+    yield opened
+    opened.close()
+
+
+class Laboured:
+    """A session that takes a millisecond a token."""
+
+    def __init__(self, inner: Session) -> None:
+        self._inner = inner
+        self.batchable = inner.batchable
+
+    def run(self, rows: list[Row]) -> NDArray[np.float32]:
+        time.sleep(0.001 * len(rows) * max(len(row.ids) for row in rows))
+        return self._inner.run(rows)
+
+
+class Slow(Pace):
+    """A pace that is given, whatever is seen."""
+
+    def __init__(self, token_s: float) -> None:
+        super().__init__()
+        self.given_s = token_s
+
+    @property
+    def token_s(self) -> float:
+        return self.given_s
+
+
+@pytest.fixture(scope="module")
+def remembering(tmp_path_factory):
+    """The same model without and with a memory for token ids; its scores depend on every kept id and its place."""
+    folder = tmp_path_factory.mktemp("remembering")
+    nodes = [
+        *sum_of_ids("sum"),
+        constant("axis", [1]),
+        node("CumSum", ["input_ids", "one"], "running"),
+        constant("one", np.int64(1)),
+        node("Mul", ["running", "input_ids"], "weighed"),
+        node("Mul", ["weighed", "attention_mask"], "real"),
+        node("ReduceSum", ["real", "axis"], "total", keepdims=1),
+        node("Cast", ["total"], "wide", to=1),
+        node("Add", ["wide", "sum"], "logits"),
+    ]
+    nodes.insert(0, nodes.pop(3))
+    profile = tiny_cross_encoder(folder, nodes)
+    scorers = [PairScorer(profile, folder, Engine(threads=1), passage_bytes=size) for size in (0, 2_000)]
+    yield scorers
+    for scorer in scorers:
+        scorer.close()
+
+
+@pytest.fixture
+def opened():
+    """Opens models on one thread and closes them after the test."""
+    models = []
+
+    def open_model(kind, profile, folder, **engine):
+        models.append(kind(profile, folder, Engine(threads=1, **engine)))
+        return models[-1]
+
+    yield open_model
+    for model in models:
+        model.close()
+
+
+async def test_a_score_is_the_same_alone_and_in_a_batch(scorer):
+    together = await scorer.score(QUERY, PASSAGES)
+    alone = np.concatenate([await scorer.score(QUERY, [passage]) for passage in PASSAGES])
+    assert np.abs(together - alone).max() <= 1e-6
+    assert together.dtype == np.float32
+
+
+async def test_a_score_does_not_depend_on_what_else_is_in_flight(scorer):
+    quiet = await scorer.score(QUERY, PASSAGES)
+    busy = await asyncio.gather(
+        *(scorer.score(other, PASSAGES[::-1]) for other in ("grease", "tyre pressure")), scorer.score(QUERY, PASSAGES)
+    )
+    np.testing.assert_array_equal(busy[2], quiet)
+
+
+async def test_the_cross_encoder_puts_an_answer_before_what_is_beside_the_point(scorer):
+    worn, stretched, _, grease, tyres, *_ = await scorer.score(QUERY, PASSAGES)
+    assert min(worn, stretched) > max(grease, tyres)
+
+
+async def test_a_vector_is_the_same_alone_and_in_a_batch(encoder):
+    together = await encoder.encode_passages(PASSAGES)
+    alone = np.stack([await encoder.encode_query(passage) for passage in PASSAGES])
+    np.testing.assert_array_equal(together, alone)
+    assert (together.shape, together.dtype) == ((8, 384), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-6)
+
+
+async def test_words_past_the_limit_change_nothing(encoder):
+    long = "spoke " * 254  # with [CLS] and [SEP]: 256
+    at, over = await encoder.encode_passages([long, long + "entirely different words"])
+    np.testing.assert_array_equal(at, over)
+
+
+async def test_nothing_asked_is_nothing_answered(encoder, scorer):
+    assert (await encoder.encode_passages([])).shape == (0, 384)
+    assert (await scorer.score(QUERY, [])).shape == (0,)
+
+
+async def test_a_deadline_ends_a_long_request_in_time(scorer):
+    start = time.monotonic()
+    with pytest.raises(DeadlinePassed):
+        await scorer.score(QUERY, PASSAGES * 50, start + 0.3)
+    assert time.monotonic() - start < 1
+
+
+async def test_with_time_enough_partial_scores_are_all_scores(scorer):
+    partial = await scorer.score_until(QUERY, PASSAGES, time.monotonic() + 60)
+    assert partial == pytest.approx((await scorer.score(QUERY, PASSAGES)).tolist(), abs=1e-6)
+
+
+async def test_when_time_runs_out_the_first_ranks_are_scored_and_the_caller_is_not_kept(tmp_path, opened):
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
+    passages = [f"w{place % 90}" for place in range(400)]
+    complete = (await scorer.score("w1", passages)).tolist()
+    scorer._model._session = Laboured(scorer._model._session)
+    scorer._model._pace = Pace()
+    await scorer.score("w1", passages[:20])  # 100 tokens: now the pace is known
+    start = time.monotonic()
+    partial = await scorer.score_until("w1", passages, start + 0.5)  # for 2,000 tokens of 1 ms each
+    assert time.monotonic() - start < 2
+    depth = sum(score is not None for score in partial)
+    assert 0 < depth <= 100
+    assert partial == complete[:depth] + [None] * (400 - depth)
+
+
+async def test_what_cannot_be_reached_is_not_even_tokenised(tmp_path, opened):
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
+    scorer._model._pace = Slow(10.0)
+    scorer._model.tokens = None
+    assert await scorer.score_until("w1", ["w2 " * 9] * 5, time.monotonic() + 5) == [None] * 5
+
+
+async def test_a_result_that_is_not_finite_is_an_error_also_where_part_of_the_scores_would_do(tmp_path, opened):
+    nodes = [*sum_of_ids("sum"), constant("minus", np.float32(-1.0)), node("Mul", ["sum", "minus"], "negative")]
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, [*nodes, node("Sqrt", ["negative"], "logits")]), tmp_path)
+    with pytest.raises(ModelError, match="not finite"):
+        await scorer.score_until("w1", ["w1"], time.monotonic() + 60)
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10_000))
+def test_scores_from_remembered_ids_are_those_of_fresh_ones(remembering, seed):
+    async def scores():
+        chance = random.Random(seed)
+        words = [f"w{number}" for number in range(40)]
+        query = " ".join(chance.choices(words, k=chance.choice([1, 5, 31, 32, 33, 80])))
+        passages = [" ".join(chance.choices(words, k=chance.randrange(70))) for _ in range(6)]
+        return [(await scorer.score(query, passages)).tolist() for scorer in remembering for _ in range(2)]
+
+    first, *others = asyncio.run(scores())
+    assert all(other == first for other in others)
+
+
+async def test_prefixes_go_before_queries_and_passages(tmp_path, opened):
+    profile = tiny_encoder(tmp_path, ids_as_hidden(), query_prefix="w1 ", passage_prefix="w2 ")
+    encoder = opened(TextEncoder, profile, tmp_path)
+    # The mean over [CLS]=2, the prefix, w9=19 and [SEP]=3.
+    assert (await encoder.encode_query("w9")).tolist() == [(2 + 11 + 19 + 3) / 4]
+    assert (await encoder.encode_passages(["w9"])).tolist() == [[(2 + 12 + 19 + 3) / 4]]
+
+
+async def test_pooling_by_cls_takes_the_first_token(tmp_path, opened):
+    encoder = opened(TextEncoder, tiny_encoder(tmp_path, ids_as_hidden(), pooling="cls"), tmp_path)
+    assert (await encoder.encode_passages(["w9", "w1 w2"])).tolist() == [[2.0], [2.0]]
+
+
+async def test_of_two_logits_the_difference_is_the_score(tmp_path, opened):
+    nodes = [
+        *sum_of_ids("relevant"),
+        constant("one", np.float32([[1.0]])),
+        node("Mul", ["relevant", "one"], "scaled"),
+        node("Neg", ["scaled"], "irrelevant"),
+        node("Concat", ["irrelevant", "relevant"], "logits", axis=1),
+    ]
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, nodes, labels=2), tmp_path)
+    # [CLS] w1 [SEP] w2 [SEP] sums to 2 + 11 + 3 + 12 + 3.
+    assert (await scorer.score("w1", ["w2"])).tolist() == [62.0]
+
+
+async def test_a_sigmoid_stays_finite_for_any_logit(tmp_path, opened):
+    nodes = [
+        *sum_of_ids("sum"),
+        constant("shift", np.float32(-31.0)),
+        constant("factor", np.float32(1000.0)),
+        node("Add", ["sum", "shift"], "shifted"),
+        node("Mul", ["shifted", "factor"], "logits"),
+    ]
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, nodes, activation="sigmoid"), tmp_path)
+    assert (await scorer.score("w1", ["w1", "w2", "w3"])).tolist() == [0.0, 0.5, 1.0]
+
+
+async def test_a_graph_with_dynamic_activations_sees_one_unpadded_pair_a_call(tmp_path, opened):
+    # The logit of every row is the number of tokens of its whole padded batch.
+    nodes = [
+        node("Size", ["input_ids"], "size"),
+        *sum_of_ids("sum"),
+        node("Sub", ["sum", "sum"], "zero"),
+        node("Cast", ["size"], "tokens", to=1),
+        node("Add", ["zero", "tokens"], "logits"),
+    ]
+    batched = opened(PairScorer, tiny_cross_encoder(tmp_path / "a", nodes), tmp_path / "a")
+    alone = opened(PairScorer, tiny_cross_encoder(tmp_path / "b", nodes, precision="int8-dynamic"), tmp_path / "b")
+    passages = ["w1", "w1 w2", "w1 w2 w3"]
+    assert (await batched.score("w1", passages)).tolist() == [21.0, 21.0, 21.0]
+    assert (await alone.score("w1", passages)).tolist() == [5.0, 6.0, 7.0]
+
+
+async def test_a_result_that_is_not_finite_is_an_error_and_not_a_rank(tmp_path, opened):
+    nodes = [
+        *sum_of_ids("sum"),
+        constant("shift", np.float32(-31.0)),
+        node("Add", ["sum", "shift"], "shifted"),
+        node("Log", ["shifted"], "logits"),
+    ]
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, nodes), tmp_path)
+    assert np.isfinite(await scorer.score("w1", ["w3"])).all()
+    with pytest.raises(ModelError, match="gave a result that is not finite"):
+        await scorer.score("w1", ["w3", "w1"])
+
+
+async def test_a_vector_of_length_zero_cannot_be_normalised(tmp_path, opened):
+    nodes = [*ids_as_hidden()]
+    nodes[-1].output[0] = "hidden"
+    nodes += [constant("nought", np.float32(0.0)), node("Mul", ["hidden", "nought"], "last_hidden_state")]
+    encoder = opened(TextEncoder, tiny_encoder(tmp_path, nodes, normalise=True), tmp_path)
+    with pytest.raises(ModelError, match="not finite"):
+        await encoder.encode_query("w1")

