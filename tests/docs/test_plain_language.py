@@ -1,0 +1,43 @@
+"""Checks the form of the documents: the length of their lines."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_documents import ROOT
+
+MOST_CHARACTERS = 120
+# One link or one URL, perhaps as an item of a list: it has no place to break.
+ONE_LINK = re.compile(r"\s*(?:[-*]\s+)?(?:\[[^\]]*\]\([^)]*\)|<?https?://\S+)[.,:;]?")
+DOCUMENTS = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    and path.name != "ARCHITECTURE.md"
+    and path.parent.name != "soak"
+)
+
+
+def prose(document: str) -> Iterator[tuple[int, str]]:
+    """Yields number and text of each line outside code fences and tables."""
+    fenced = False
+    for number, line in enumerate(document.splitlines(), start=1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.lstrip().startswith("|"):
+            yield number, line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_line_of_prose_is_longer_than_120_characters(document: Path) -> None:
+    lines = prose(document.read_text(encoding="utf-8"))
+    assert [n for n, line in lines if len(line) > MOST_CHARACTERS and not ONE_LINK.fullmatch(line)] == []
+
+
+def test_tables_code_and_single_links_may_be_longer() -> None:
+    long = "x" * 130
+    document = f"```\n{long}\n```\n| {long} |\n- [a page](https://example.org/{long})\n{long}"
+    found = [n for n, line in prose(document) if len(line) > MOST_CHARACTERS and not ONE_LINK.fullmatch(line)]
+    assert found == [6]
