@@ -12,9 +12,9 @@ from evaluator.errors import EvaluationError
 from services.contracts.base import Count, Depth, Name, Text, Wire
 from services.contracts.collections import FieldKind, Preset
 from services.contracts.documents import FieldName
-from services.contracts.faults import said
 from services.contracts.lists import Items
 from services.contracts.query import AskedPipeline
+from services.contracts.validation_messages import validation_message
 
 Positive = Annotated[int, Field(strict=True, ge=1)]
 Presets = Annotated[tuple[Preset, ...], Items(1, 8)]
@@ -101,7 +101,8 @@ def read_experiment(path: Path, **overrides: object) -> Experiment:
         return Experiment.model_validate({**content, **{k: v for k, v in overrides.items() if v is not None}})
     except ValidationError as error:
         lines = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or path.name}: {said(item, Experiment)}" for item in error.errors()
+            f"{'.'.join(map(str, item['loc'])) or path.name}: {validation_message(item, Experiment)}"
+            for item in error.errors()
         )
         raise EvaluationError(f"{path}: {lines}") from error
 

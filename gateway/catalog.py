@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from gateway.settings import BackendAddress, Family
 from services.chassis.errors import BadInput, UnknownPipeline
-from services.contracts.faults import said
 from services.contracts.pipelines import (
     Cut,
     Fuse,
@@ -20,6 +19,7 @@ from services.contracts.pipelines import (
     Retrieve,
     walk,
 )
+from services.contracts.validation_messages import validation_message
 
 STAGE_KINDS = "retrieve, fuse, rerank, cut"
 # A pipeline is data from outside: what it costs is bounded before anything is asked of a backend.
@@ -130,7 +130,7 @@ def parse(text: str) -> Pipeline:
         return Pipeline.model_validate(content)
     except ValidationError as error:
         faults = "; ".join(
-            f"{'.'.join(str(part) for part in fault['loc']) or 'pipeline'}: {said(fault, Pipeline)}"
+            f"{'.'.join(str(part) for part in fault['loc']) or 'pipeline'}: {validation_message(fault, Pipeline)}"
             for fault in error.errors(include_url=False, include_input=False)
         )
         raise PipelineError(f"{faults} (kinds of stages: {STAGE_KINDS})") from error

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from services.chassis.telemetry import request_id
-from services.contracts.faults import said
 from services.contracts.problem import FieldError, Problem
+from services.contracts.validation_messages import validation_message
 
 logger = logging.getLogger(__name__)
 
@@ -226,7 +226,7 @@ def _field_errors(error: RequestValidationError, asked: object) -> tuple[FieldEr
     return tuple(
         FieldError(
             field=_place(item["loc"]).encode(errors="replace").decode(),
-            message=said({**item, "loc": item["loc"][1:]}, asked).encode(errors="replace").decode(),
+            message=validation_message({**item, "loc": item["loc"][1:]}, asked).encode(errors="replace").decode(),
         )
         for item in error.errors()[:32]
     )

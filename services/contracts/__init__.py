@@ -1,1 +1,1 @@
-"""Everything that crosses a process boundary, as frozen pydantic models; nothing else lives here."""
+"""Owns the wire: everything that crosses a process boundary, as frozen pydantic models. Holds nothing else."""

@@ -1,4 +1,4 @@
-"""The base of every wire model, and the text rules that the wire enforces."""
+"""Owns the base class of every wire model and the rules for text and numbers on the wire."""
 
 import re
 import unicodedata
@@ -8,8 +8,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from services.contracts.combining_marks import MOST_MARKS, has_overlong_run
 
-# C0 without tab, line feed and carriage return (white space that real queries and documents carry), plus DEL,
-# and the surrogates, which no UTF-8 text can carry.
+# C0 without tab, line feed and carriage return (white space in real queries and documents), plus DEL,
+# and the surrogates, which UTF-8 cannot encode.
 CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
 UNSENDABLE = re.compile(f"[{re.escape(CONTROLS.decode())}\ud800-\udfff]")
 
@@ -17,21 +17,21 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Wire(BaseModel):
-    """A frozen value of the wire. Unknown keys and non-finite numbers are refused."""
+    """A frozen value of the wire. Refuses unknown keys and non-finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
     def from_answer(cls, content: bytes) -> Self:
-        """Parses the answer of another process, at every depth without keys that this release does not know.
+        """Parses the answer of another process. Ignores unknown keys at every depth.
 
-        In a rolling upgrade that process may be a release ahead. Raises ValidationError for everything else.
+        In a rolling upgrade that process may be a release ahead. Raises ValidationError for any other fault.
         """
         return cls.model_validate_json(content, extra="ignore")
 
 
 def _sendable(value: object) -> object:
-    # Before pydantic's own check of strings, whose word for a lone surrogate helps nobody.
+    # Runs before pydantic's own check of strings, whose message for a lone surrogate is hard to understand.
     if isinstance(value, str) and UNSENDABLE.search(value):
         raise ValueError("must not contain NUL, other control characters or lone surrogates")
     return value
@@ -64,9 +64,9 @@ QueryText = Annotated[
 DocumentId = Annotated[
     str, BeforeValidator(_sendable), Field(min_length=1, max_length=512), AfterValidator(_checked_id)
 ]
-# What can be written as UTF-8; a JSON escape can carry what cannot.
+# Text that UTF-8 can encode. A JSON escape can hold a lone surrogate, which it cannot.
 Text = Annotated[str, BeforeValidator(_encodable)]
-# A bool is an int in Python and "10" coerces to one: neither is a count on the wire.
+# Strict: a bool is an int in Python and pydantic coerces "10" to one, but neither is a count on the wire.
 Depth = Annotated[int, Field(strict=True, ge=1, le=1_000)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True)]

@@ -1,4 +1,4 @@
-"""Collections: what is declared when one begins, and what each service says of its own index."""
+"""Owns the wire of collections: declaration, build, publication, and the state of each service's index."""
 
 import hashlib
 from typing import Annotated, Literal
@@ -16,12 +16,12 @@ BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield"]
 
 
 def build_mark(token: str) -> str:
-    """What services keep of a build token and show to everybody: whom a generation belongs to, not the token itself."""
+    """Hashes a build token. Services store and show the hash, which names the owner without giving the token away."""
     return hashlib.sha256(token.encode()).hexdigest()[:16]
 
 
 class LexicalPreset(Wire):
-    """A lexical ranking of one's own: `flat` scores one field (title + newline + text), the others title and text."""
+    """A lexical ranking that the caller defines. `flat` scores title + newline + text as one field, the others two."""
 
     name: Name
     match: Literal["flat", "best_fields", "most_fields"]
@@ -34,25 +34,25 @@ def _named_or_own(value: object) -> str:
     return "name" if isinstance(value, str) else "own"
 
 
-# Told apart by type, so that a preset has one fault and not one as each of the two.
+# Discriminated by type, so that a faulty preset gives one error, not one for each member of the union.
 Preset = Annotated[
     Annotated[BuiltInPreset, Tag("name")] | Annotated[LexicalPreset, Tag("own")], Discriminator(_named_or_own)
 ]
 
 
 class CollectionDeclaration(Wire):
-    """What a collection serves: lexical presets (by name, or defined here) and the metadata fields to filter by."""
+    """The lexical presets of a collection (by name, or defined here) and the metadata fields that filters may use."""
 
     presets: Annotated[tuple[Preset, ...], Items(1, 8)] = ("beir",)
-    # Each is a field of the index, and Elasticsearch takes 1,000 in all.
+    # Each becomes a field of the index, and Elasticsearch allows 1,000 in all.
     metadata: Annotated[dict[FieldName, FieldKind], Field(max_length=256)] = {}
 
 
 class BeginCollection(CollectionDeclaration):
-    """Begins a generation, or goes on with the live one if nothing in the declaration differs.
+    """Begins a generation, or continues the live one if the declaration is unchanged.
 
-    `build` is a name of the caller's own for what it builds: with it the same call again goes on with the generation
-    that it began. `new_generation` asks for a rebuild beside the live one even if nothing differs.
+    `build` is a name that the caller chooses: repeating the call with it continues the generation that it began.
+    `new_generation` asks for a rebuild beside the live generation even if the declaration is unchanged.
     """
 
     new_generation: bool = False
@@ -60,19 +60,19 @@ class BeginCollection(CollectionDeclaration):
 
 
 class CollectionBegun(Wire):
-    """A generation to send documents to. With a `build`, documents and publish name it, or they mean the live one."""
+    """A generation to send documents to. If `build` is set, documents and publish must name it to reach it."""
 
     collection: Name
     generation: Generation
     created: bool
-    live: str | None  # the generation that searches see meanwhile
+    live: str | None  # the generation that searches use meanwhile
     build: str | None = None
 
 
 class PublishRequest(Wire):
-    """What to publish: the generation of a `build`, or a `generation` that was live before; by default the live one.
+    """Names what to publish: the generation of a `build`, or a `generation` that was live before; else the live one.
 
-    `expected_documents` refuses to publish any other number of documents.
+    With `expected_documents`, any other number of documents is refused.
     """
 
     build: BuildToken | None = None
@@ -81,30 +81,30 @@ class PublishRequest(Wire):
 
 
 class DocumentsRequest(IndexRequest):
-    """A batch at the gateway: for the generation of a `build`, or for the live one (and every build above it)."""
+    """A batch sent to the gateway: for the generation of a `build`, or for the live one and every newer build."""
 
     build: BuildToken | None = None
 
 
 class DeleteRequest(IdsRequest):
-    """Ids at the gateway, out of the generation of a `build`, or out of the live one (and every build above it)."""
+    """Ids to delete from the generation of a `build`, or from the live one and every newer build."""
 
     build: BuildToken | None = None
 
 
 class VectorState(Wire):
-    """How much of a vector store is served by its approximate index (below its threshold a store scans exactly)."""
+    """How many vectors the approximate index covers. Below its threshold a store scans exactly."""
 
     vectors: Count
     indexed: Count
 
 
 class CollectionState(Wire):
-    """One generation in one service. `stamp` is all that decides its answers (preset parameters, weights hash, …).
+    """One generation in one service. `stamp` holds all that determines its answers (preset parameters, weights hash …).
 
-    `build` marks whose build it is (`build_mark` of the token). `published_at` is when it last became the published one
-    (Unix seconds), and stays when another takes its place. `digest` covers the id and content of every document,
-    whatever their order; only the answer of `finish` carries it.
+    `build` is the `build_mark` of its build's token. `published_at` is when it was last published (Unix seconds); it
+    stays when another generation is published. `digest` covers the id and content of every document in any order; only
+    the answer of `finish` has it.
     """
 
     generation: Generation
@@ -120,7 +120,7 @@ class CollectionState(Wire):
 
 
 class Unusable(Wire):
-    """A generation that is there and cannot be opened, and why. It is left as it is until it is removed."""
+    """A generation that exists but cannot be opened, and why. It stays unchanged until it is removed."""
 
     generation: Generation
     reason: str
@@ -130,14 +130,14 @@ UnusableOnes = Annotated[tuple[Unusable, ...], Field(exclude_if=lambda unusable:
 
 
 class CollectionStates(Wire):
-    """Every generation that a service holds, and those that it cannot open."""
+    """Every generation of a service, and those that it cannot open."""
 
     collections: tuple[CollectionState, ...]
     unusable: UnusableOnes = ()
 
 
 class BackendState(Wire):
-    """A backend's view of a collection, or why it has none."""
+    """The state of a collection in one backend, or why it is unknown."""
 
     backend: str
     family: str
@@ -148,12 +148,12 @@ class BackendState(Wire):
 
 
 class CollectionView(Wire):
-    """A collection as the gateway sees it: the live generation, the one being built, and every backend's state."""
+    """A collection in the gateway's view: the live generation, the one being built, and every backend's state."""
 
     collection: Name
     live: str | None
     building: str | None
-    previous: str | None = None  # the generation that can be gone back to
+    previous: str | None = None  # the generation that a rollback would publish
     backends: tuple[BackendState, ...]
 
 
@@ -164,7 +164,7 @@ class CollectionList(Wire):
 
 
 class Published(Wire):
-    """The generation that searches see from now on, and the document count on which all services agreed."""
+    """The generation that searches now use, and the document count on which all services agree."""
 
     collection: Name
     generation: Generation

@@ -1,4 +1,4 @@
-"""Documents on their way in, and what became of each of them."""
+"""Owns the wire of documents: batches to index, ids to fetch or delete, and the reports about them."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from services.contracts.base import CONTROLS, UNSENDABLE, Count, DocumentId, Wire
-from services.contracts.lists import Items, OneFault
+from services.contracts.lists import Items, UnionMessage
 
 MOST_METADATA_VALUES = 10_000
 MetadataValue = Annotated[
@@ -23,25 +23,25 @@ MetadataValue = Annotated[
     | StrictInt
     | StrictFloat
     | str
-    | Annotated[tuple[str, ...], Items(0, MOST_METADATA_VALUES, first_fault=True)],
-    OneFault("must be a text, a number, true or false, or a list of texts"),
+    | Annotated[tuple[str, ...], Items(0, MOST_METADATA_VALUES, fail_fast=True)],
+    UnionMessage("must be a text, a number, true or false, or a list of texts"),
 ]
-# A batch's place in the order of writes: microseconds since 1970, or more where two would have the same.
+# Orders writes: microseconds since 1970, raised where two writes would have the same.
 WriteVersion = Annotated[int, Field(ge=1, lt=2**63)]
 LatestVersion = Annotated[int | None, Field(exclude_if=lambda version: version is None)]
 Included = Literal["title", "text", "metadata"]
-# What the documents of one answer may have in all; a lone document is given whatever it has. Twice the largest body, so
-# that every document of a batch can be had again.
+# Most bytes of all documents in one answer; a single document may exceed it. Twice the largest request body, so that
+# all documents of a batch can be fetched together.
 MOST_ANSWER_BYTES = 16_000_000
-# And of metadata values, twice what a body may have: 16 MB hold millions, which take whoever reads them seconds.
+# Most metadata values of one answer, twice what a body may have: 16 MB hold millions, which take seconds to parse.
 MOST_ANSWER_VALUES = 200_000
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
 def _stripped(value: Any) -> tuple[Any, int]:
-    """A JSON value without unsendable characters in its strings, and how many were dropped.
+    """Drops unsendable characters from the strings of a JSON value. Returns the value and how many were dropped.
 
-    What no document may have, lists in lists and long ones, is left as it is, to be refused.
+    Leaves nested and overlong lists unchanged: validation refuses them.
     """
     if isinstance(value, str):
         return _text_stripped(value)
@@ -57,7 +57,7 @@ def _stripped(value: Any) -> tuple[Any, int]:
 def _text_stripped(text: str) -> tuple[str, int]:
     if not UNSENDABLE.search(text):
         return text, 0
-    # A substitution takes 0.1 s for 800,000 of them, this a tenth.
+    # re.sub takes 0.1 s for 800,000 such characters, this a tenth.
     kept = text.encode("utf-8", "ignore").translate(None, CONTROLS).decode()
     return kept, len(text) - len(kept)
 
@@ -76,7 +76,7 @@ class Document(Wire):
     def _strip(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if not isinstance(value, dict):
             return handler(value)
-        # The id is the caller's: it is checked, never altered.
+        # The id belongs to the caller: it is checked, never altered.
         body, count = _stripped({key: part for key, part in value.items() if key != "id"})
         document = handler({**body, "id": value["id"]} if "id" in value else body)
         document._stripped = count
@@ -89,12 +89,12 @@ class Document(Wire):
 
     @property
     def passage(self) -> str:
-        """What neural models read: `<title> <text>` (BEIR paper, section 4)."""
+        """The text that neural models encode: `<title> <text>` (BEIR paper, section 4)."""
         return f"{self.title} {self.text}".strip()
 
     @property
     def content_hash(self) -> str:
-        """sha256 over everything but the id: equal hashes mean that nothing needs indexing or encoding again."""
+        """sha256 over everything but the id: with an equal hash, nothing is indexed or encoded again."""
         content = json.dumps([self.title, self.text, self.metadata], sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(content.encode()).hexdigest()
 
@@ -102,8 +102,8 @@ class Document(Wire):
 class IndexRequest(Wire):
     """A batch: at most 256 documents, ids unique within it."""
 
-    # The first document at fault is told, and no other: each can have as many faults as the body has room for.
-    documents: Annotated[tuple[Document, ...], Items(1, 256, first_fault=True)]
+    # Only the first faulty document is reported: each can have as many faults as fit into the body.
+    documents: Annotated[tuple[Document, ...], Items(1, 256, fail_fast=True)]
 
     @model_validator(mode="after")
     def _unique(self) -> Self:
@@ -113,8 +113,8 @@ class IndexRequest(Wire):
 
 
 class ItemError(Wire):
-    """Why one document was not taken. `retryable`: the same document, sent again, may be (there was no room for it just
-    now, or a newer write of its id came first)."""
+    """Why one document was not taken. `retryable`: it may be taken when sent again (the service was full, or a newer
+    write of its id came first)."""
 
     id: str
     reason: str
@@ -124,7 +124,7 @@ class ItemError(Wire):
 class IndexReport(Wire):
     """What one service did with a batch. `indexed` + `unchanged` + `errors` = documents sent.
 
-    `latest_version` is the highest version of a write that overtook this one: a clock behind it goes on from there.
+    `latest_version` is the highest version of a write that overtook this one; the gateway advances its clock to it.
     """
 
     indexed: Count
@@ -141,10 +141,10 @@ class IdsRequest(Wire):
 
 
 class FetchRequest(IdsRequest):
-    """What the document store is asked for: parts of documents, whole or cut.
+    """Asks the document store for parts of documents, whole or cut.
 
-    Whole documents of more than MOST_ANSWER_BYTES or MOST_ANSWER_VALUES together are refused. With `cut_to_bytes` the
-    title and text of each are cut to an equal share instead, if all together have more.
+    Whole documents above MOST_ANSWER_BYTES or MOST_ANSWER_VALUES in total are refused. With `cut_to_bytes`, title and
+    text of each document are cut to an equal share when the total is larger.
     """
 
     include: Annotated[tuple[Included, ...], Field(min_length=1, max_length=3)] = ("title", "text", "metadata")
@@ -165,13 +165,13 @@ class DocumentsAnswer(Wire):
 
 
 class FetchedDocuments(DocumentsAnswer):
-    """The document store's answer: which of the documents were cut, too. What was not asked for is at its default."""
+    """The answer of the document store; `cut` names the documents that were cut. Parts not asked for have defaults."""
 
     cut: tuple[str, ...] = ()
 
 
 class DeleteReport(Wire):
-    """How many documents were there to be deleted, and which were not because a newer write had been taken."""
+    """How many documents were deleted, and which were kept because a newer write had been taken."""
 
     deleted: Count
     errors: tuple[ItemError, ...] = ()
@@ -179,7 +179,7 @@ class DeleteReport(Wire):
 
 
 class ServiceOutcome(Wire):
-    """What became of a request at one backend, in the gateway's report."""
+    """The result of a request at one backend, in the gateway's report."""
 
     backend: str
     status: Literal["ok", "failed"]
@@ -190,7 +190,7 @@ class ServiceOutcome(Wire):
 class FanOutReport(Wire):
     """The gateway's report of a batch: complete only when every service took every document.
 
-    `undeclared_metadata` names fields (the first 32) that were kept whole but cannot be filtered by.
+    `undeclared_metadata` names the first 32 fields that were stored but that filters cannot use.
     """
 
     collection: str

@@ -1,4 +1,4 @@
-"""Metadata filters: a conjunction of conditions over declared fields, the same in every service."""
+"""Owns the wire of metadata filters: a conjunction of conditions over declared fields, equal in every service."""
 
 from typing import Annotated, Literal, Self
 
@@ -6,12 +6,12 @@ from pydantic import StrictBool, StrictFloat, StrictInt, model_validator
 
 from services.contracts.base import SURROGATES, Wire
 from services.contracts.documents import FieldName
-from services.contracts.lists import Items, OneFault
+from services.contracts.lists import Items, UnionMessage
 
 Operand = StrictBool | StrictInt | StrictFloat | str
 Operands = Annotated[
-    Operand | Annotated[tuple[Operand, ...], Items(1, 256, first_fault=True)],
-    OneFault("must be a text, a number, true or false, or a list of 1 to 256 of these"),
+    Operand | Annotated[tuple[Operand, ...], Items(1, 256, fail_fast=True)],
+    UnionMessage("must be a text, a number, true or false, or a list of 1 to 256 of these"),
 ]
 
 

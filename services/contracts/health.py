@@ -1,4 +1,4 @@
-"""What the probes answer."""
+"""Owns the wire of the liveness and readiness probes."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from services.contracts.base import Wire
 
 
 class Check(Wire):
-    """One thing that readiness depends on."""
+    """The result of one readiness check."""
 
     name: str
     ok: bool
@@ -14,7 +14,7 @@ class Check(Wire):
 
 
 class Health(Wire):
-    """`ready` only when every check is ok and the process is not draining."""
+    """The state of a process: `ready` only when every check is ok and the process is not draining."""
 
     service: str
     status: Literal["alive", "ready", "not_ready", "draining"]

@@ -1,4 +1,4 @@
-"""Bounds of lists and unions on the wire that hold before anything in them is validated."""
+"""Bounds the length of lists, and the errors of unions, before their items are validated."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,21 +10,21 @@ from pydantic_core import CoreSchema, core_schema
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """How many items a tuple may have, counted before they are looked at.
+    """Bounds the number of items of a tuple before they are validated.
 
-    Pydantic's own `max_length` collects the faults of all items first (65,000 of them take 0.4 s), and its `min_length`
-    calls a list too short whose items are faulty. `first_fault` is for items that can have many faults each: only the
-    first item at fault is told.
+    Pydantic's own `max_length` first collects the errors of all items (65,000 of them take 0.4 s), and its `min_length`
+    calls a list with faulty items too short. `fail_fast` reports only the first faulty item: for items that can have
+    many errors each.
     """
 
     least: int
     most: int
-    first_fault: bool = False
+    fail_fast: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
         assert schema["type"] == "tuple", schema["type"]
-        if self.first_fault:
+        if self.fail_fast:
             schema = {**schema, "fail_fast": True}
         return core_schema.no_info_before_validator_function(self._checked, schema)
 
@@ -38,8 +38,8 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
-class OneFault:
-    """What a union says of a value that fits none of its members, in place of one fault a member."""
+class UnionMessage:
+    """Replaces the errors of a union, one for each member, by one message."""
 
     message: str
 

@@ -1,4 +1,4 @@
-"""Pipelines as data: a closed set of stages, told apart by `kind`."""
+"""Owns pipelines as data: a closed set of stages, discriminated by `kind`. Does not run them."""
 
 import hashlib
 from collections import Counter
@@ -12,10 +12,10 @@ from services.contracts.lists import Items
 
 StageId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 OnFailure = Literal["fail", "skip"]
-# More than any gateway walks (16 retrieves, which it says itself): eight inputs of eight inputs and what follows them.
+# Above what a gateway runs (16 retrieves, by its own check): eight inputs of eight inputs, and the stages after them.
 MOST_STAGES = 100
 DEEPEST_FUSE = 4
-# Timings of an answer that belong to no stage, and stand beside those of the stages.
+# Timings of an answer that belong to no stage. Stage ids must not collide with them.
 OTHER_TIMINGS = ("include", "total")
 
 
@@ -32,14 +32,14 @@ class Retrieve(Wire):
 
 
 class Fuse(Wire):
-    """One ranking from several: reciprocal rank (k, ranks from 1), or a weighted sum of normalised scores."""
+    """Fuses several rankings: by reciprocal rank (k, ranks from 1), or by a weighted sum of normalised scores."""
 
     kind: Literal["fuse"]
     id: StageId | None = None
     method: Literal["rrf", "weighted"] = "rrf"
     k: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 60
     normalisation: Literal["min-max", "z-score", "theoretical-min"] = "min-max"
-    # One an input; equal shares when absent.
+    # One for each input; equal shares when absent.
     weights: Annotated[tuple[Annotated[Number, Field(ge=0.0)], ...], Items(0, 8)] | None = None
     inputs: Annotated[tuple["Source", ...], Items(2, 8)]
 
@@ -50,7 +50,7 @@ class Fuse(Wire):
                 raise ValueError(f"weights: {len(self.weights)} given for {len(self.inputs)} inputs")
             if not sum(self.weights):
                 raise ValueError("weights: at least one must be above 0")
-        # The defaults pass even where they say nothing: a fuse written out in full must be readable again.
+        # Defaults of the other method pass: a fuse serialised in full must parse again.
         if self.method == "rrf" and self.normalisation != "min-max":
             raise ValueError("normalisation belongs to method 'weighted'")
         if self.method == "weighted" and self.k != 60:
@@ -59,7 +59,7 @@ class Fuse(Wire):
 
 
 class Rerank(Wire):
-    """The first `top` candidates by `weight * z(reranker) + (1 - weight) * z(first stage)`; the rest stay beneath.
+    """Sorts the first `top` candidates by `weight * z(reranker) + (1 - weight) * z(first stage)`; the rest follow them.
 
     Without `weight` the model's recommended one is used.
     """
@@ -73,7 +73,7 @@ class Rerank(Wire):
 
 
 class Cut(Wire):
-    """The first `top` candidates only."""
+    """Keeps only the first `top` candidates."""
 
     kind: Literal["cut"]
     id: StageId | None = None
@@ -94,7 +94,7 @@ class Pipeline(Wire):
     @model_validator(mode="before")
     @classmethod
     def _few(cls, value: Any) -> Any:
-        # Before anything is made of them: eight inputs of eight inputs are 32,768 stages five deep.
+        # Runs before validation builds them: eight inputs each, five deep, are 32,768 stages.
         if isinstance(value, dict):
             _check_size(value.get("stages"))
         return value
@@ -129,7 +129,7 @@ class IdentifiedStage(Wire):
 
 
 def walk(pipeline: Pipeline) -> Iterator[IdentifiedStage]:
-    """Every stage with its id: given, or its kind and place (`rerank-2`). Inputs come before their fuse."""
+    """Yields every stage with its id: given, or its kind and place (`rerank-2`). Inputs come before their fuse."""
     for place, stage in enumerate(pipeline.stages, start=1):
         yield from _walk(stage, str(place))
 
@@ -142,7 +142,7 @@ def _walk(stage: Retrieve | Fuse | Rerank | Cut, place: str) -> Iterator[Identif
 
 
 def _check_size(stages: object) -> None:
-    """Raises ValueError for more stages, or fuses deeper in one another, than a pipeline may have. Reads raw JSON."""
+    """Raises ValueError for too many stages or too deeply nested fuses. Reads raw JSON."""
     count, depth, level = 0, 0, stages
     while isinstance(level, list | tuple) and level:
         count += len(level)
@@ -156,7 +156,7 @@ def _check_size(stages: object) -> None:
 
 
 class PipelineView(Wire):
-    """A pipeline as the gateway serves it."""
+    """A pipeline that the gateway serves."""
 
     name: Name
     fingerprint: str
@@ -164,13 +164,13 @@ class PipelineView(Wire):
 
 
 class PipelineList(Wire):
-    """What can be asked for by name."""
+    """The pipelines that a search can name."""
 
     pipelines: tuple[PipelineView, ...]
 
 
 class PipelineChanges(Wire):
-    """What reading the files again has changed, by name."""
+    """The names of pipelines that a reload of the files added, changed, removed or left unchanged."""
 
     added: tuple[Name, ...]
     changed: tuple[Name, ...]

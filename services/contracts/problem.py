@@ -1,17 +1,17 @@
-"""Errors on the wire: RFC 9457 problem details."""
+"""Owns errors on the wire: RFC 9457 problem details."""
 
 from services.contracts.base import Wire
 
 
 class FieldError(Wire):
-    """What is wrong with one field; the value itself is never echoed."""
+    """The fault of one field. Never contains the value itself."""
 
     field: str
     message: str
 
 
 class Problem(Wire):
-    """`application/problem+json`. `type` is a stable name (`urn:problem:not-found`); `detail` says what to do."""
+    """The body of `application/problem+json`. `type` is stable (`urn:problem:not-found`); `detail` says what to do."""
 
     type: str
     title: str

@@ -1,4 +1,4 @@
-"""A search through the gateway, and its answer."""
+"""Owns the wire of a search through the gateway: request and answer."""
 
 from typing import Annotated, Literal, Self
 
@@ -12,7 +12,7 @@ from services.contracts.pipelines import Pipeline, Retrieve, walk
 from services.contracts.retrieval import ExcludedIds
 
 Reason = Literal["timeout", "unreachable", "overloaded", "refused", "failed", "deadline", "no_document_store"]
-# Every retrieve of a pipeline analyses the whole query: what it costs is their product, in characters.
+# Every retrieve of a pipeline analyses the whole query, so the cost is retrieves times characters.
 MOST_ANALYSED = 65_536
 
 
@@ -20,7 +20,7 @@ def _named_or_inline(value: object) -> str:
     return "name" if isinstance(value, str) else "inline"
 
 
-# Told apart by type, so that a fault in an inline pipeline is not reported as a bad name too.
+# Discriminated by type, so that a fault in an inline pipeline is not reported as a bad name too.
 AskedPipeline = Annotated[
     Annotated[Name, Tag("name")] | Annotated[Pipeline, Tag("inline")], Discriminator(_named_or_inline)
 ]
@@ -50,14 +50,14 @@ class SearchRequest(Wire):
 
 
 class StagePlace(Wire):
-    """Where a stage had put a document, and with which score (scores of different stages are not comparable)."""
+    """The rank and score that a stage gave a document. Scores of different stages are not comparable."""
 
     rank: Count
     score: FiniteFloat
 
 
 class SearchHit(Wire):
-    """A document of the answer; the order is authoritative. `title`, `text`, `metadata`, `stages` come when asked."""
+    """A document of the answer. Its rank is authoritative. `title`, `text`, `metadata`, `stages` only on request."""
 
     id: str
     rank: Count
@@ -71,7 +71,7 @@ class SearchHit(Wire):
 class Degradation(Wire):
     """A stage that did less than the pipeline says: `done` of `of` units (inputs, candidates, documents).
 
-    A later release may know more reasons: whoever reads an answer takes any.
+    A later release may add reasons, so readers must accept any.
     """
 
     stage: str
@@ -82,14 +82,14 @@ class Degradation(Wire):
 
 
 class PipelineRef(Wire):
-    """Which pipeline made an answer."""
+    """Identifies the pipeline that made an answer."""
 
     name: Name
     fingerprint: str
 
 
 class SearchAnswer(Wire):
-    """Ranked documents and what made them. `collection` names the generation (`scifact@2`)."""
+    """Ranked documents, and the generation, pipeline and models behind them. `collection` is a generation (`c@2`)."""
 
     collection: str
     pipeline: PipelineRef

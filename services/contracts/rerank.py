@@ -1,4 +1,4 @@
-"""The re-ranker's internal wire: `POST /v1/score`."""
+"""Owns the internal wire of the re-ranker: `POST /v1/score`."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from services.contracts.lists import Items
 class ScoreRequest(Wire):
     """A query and 1 to 1,000 passages (`<title> <text>`, best first), 8 MB in all.
 
-    `partial`: what there is no time for before the deadline may stay unscored; otherwise the deadline is an error.
+    With `partial`, passages that the deadline leaves no time for stay unscored; without it they are an error.
     """
 
     query: QueryText
@@ -20,9 +20,9 @@ class ScoreRequest(Wire):
 
 
 class ScoreAnswer(Wire):
-    """One score a passage, in the order sent; higher is more relevant; and the weight recommended for this model.
+    """One score for each passage, in the order sent (higher is more relevant), and the model's recommended weight.
 
-    Where `partial` was asked for, null stands for a passage that there was no time for.
+    With `partial`, null marks a passage without a score.
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""One retrieval by one service."""
+"""Owns the wire of one retrieval by one service."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ ExcludedIds = Annotated[tuple[DocumentId, ...], Items(0, 10)]
 
 
 class RetrievalRequest(Wire):
-    """The `top` best documents for a query. Presets are lexical, `exact` is for vectors; elsewhere they are refused."""
+    """Asks for the `top` best documents. `preset` is for lexical services, `exact` for vectors; others refuse them."""
 
     query: QueryText
     top: Depth = 10
@@ -23,7 +23,7 @@ class RetrievalRequest(Wire):
 
 
 class RetrievedHit(Wire):
-    """A document and its score, on the scale of the service that gave it."""
+    """A document and its score, on the scale of its service."""
 
     id: DocumentId
     score: FiniteFloat

@@ -1,1 +1,1 @@
-"""Rankings as values: what gateway and evaluator both compute with. Pure."""
+"""Owns rankings as values, for gateway and evaluator. Pure: no I/O, no clock."""

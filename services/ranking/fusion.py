@@ -1,7 +1,7 @@
-"""Rankings in, one ranking out: reciprocal ranks, weighted sums, the re-ranker's mix. Pure: no I/O, no clock.
+"""Fuses rankings: reciprocal ranks, weighted sums, the mix with a re-ranker's scores. Pure: no I/O, no clock.
 
 Ranks begin at 1 and follow from the scores; a duplicate counts by its best rank.
-Every ranking that leaves here is in the one total order (score descending, id ascending) and its scores never rise.
+Every ranking returned is in the same total order: score descending, then id ascending.
 """
 
 import math
@@ -22,7 +22,7 @@ Ranking = tuple[Scored, ...]
 
 
 class Leg(NamedTuple):
-    """One input of a fusion. `floor` is the least score that its kind can give (BM25 0, cosine -1), if there is one."""
+    """One input of a fusion. `floor` is the least score that its kind can give (BM25 0, cosine -1), if any."""
 
     ranking: Ranking
     weight: float = 1.0
@@ -30,7 +30,7 @@ class Leg(NamedTuple):
 
 
 def ranked(scored: Iterable[Scored]) -> Ranking:
-    """The total order: score descending, then id ascending; of an id that stands twice, the best place counts."""
+    """Sorts by score descending, then id ascending. Keeps only the best place of a duplicate id."""
     best: dict[str, Scored] = {}
     for one in sorted(scored, key=lambda one: (-one.score, one.id)):
         best.setdefault(one.id, one)
@@ -38,7 +38,7 @@ def ranked(scored: Iterable[Scored]) -> Ranking:
 
 
 def reciprocal_rank(legs: Sequence[Leg], k: int = 60) -> Ranking:
-    """Sums `weight / (k + rank)`, ranks from 1 (Cormack et al. 2009); who is absent from a leg gets nothing of it."""
+    """Sums `weight / (k + rank)`, ranks from 1 (Cormack et al. 2009). A document missing from a leg contributes 0."""
     return _summed(
         {one.id: leg.weight / (k + rank) for rank, one in enumerate(ranked(leg.ranking), start=1)} for leg in legs
     )
@@ -47,7 +47,7 @@ def reciprocal_rank(legs: Sequence[Leg], k: int = 60) -> Ranking:
 def weighted(legs: Sequence[Leg], normalisation: Normalisation) -> Ranking:
     """Sums `weight * normalised score`.
 
-    A document absent from a leg gets 0 there, under z-score that leg's least value. An empty leg gives nothing.
+    A document missing from a leg contributes 0, under z-score the leg's least value. An empty leg contributes 0.
     """
     documents = {one.id for leg in legs for one in leg.ranking}
     parts: list[dict[str, float]] = []
@@ -61,9 +61,9 @@ def weighted(legs: Sequence[Leg], normalisation: Normalisation) -> Ranking:
 
 
 def mixed(first: Ranking, reranked: Mapping[str, float], weight: float) -> Ranking:
-    """`weight * z(re-ranker) + (1 - weight) * z(first stage)` over the documents that the re-ranker scored.
+    """Sorts by `weight * z(re-ranker) + (1 - weight) * z(first stage)` over the documents that the re-ranker scored.
 
-    The others keep their order beneath them, at scores below.
+    The others follow in their order, with lower scores.
     """
     seen = [one for one in first if one.id in reranked]
     if not seen:
@@ -74,7 +74,7 @@ def mixed(first: Ranking, reranked: Mapping[str, float], weight: float) -> Ranki
         Scored(one.id, weight * high + (1 - weight) * low)
         for one, high, low in zip(seen, rerank_z, first_z, strict=True)
     )
-    # Only the order of the rest means anything: one step each below the lowest z keeps it under any sorting by score.
+    # Only the order of the rest matters: one step each below the lowest z keeps it under any sort by score.
     lowest = head[-1].score
     rest = (one for one in first if one.id not in reranked)
     return head + tuple(Scored(one.id, lowest - place) for place, one in enumerate(rest, start=1))
@@ -85,7 +85,7 @@ def _summed(parts: Iterable[Mapping[str, float]]) -> Ranking:
     for part in parts:
         for document, value in part.items():
             terms.setdefault(document, []).append(value)
-    # fsum is exact, so the order of the legs cannot change a score by a last bit and with it a tie.
+    # fsum is exact, so the order of the legs cannot change the last bit of a score, which could break a tie.
     return ranked(Scored(document, math.fsum(values)) for document, values in terms.items())
 
 
@@ -107,7 +107,7 @@ def _normalised(leg: Leg, normalisation: Normalisation) -> dict[str, float]:
 
 
 def _from_floor(scores: Sequence[float], floor: float) -> list[float]:
-    """0 at the floor, 1 at the highest; all 1 when nothing lies between them."""
+    """Scales scores to 0 at the floor and 1 at the highest; to 1 for all when the two are equal."""
     *scaled, low = _scaled([*scores, floor])
     spread = max(scaled) - low
     if spread <= 0:
@@ -116,9 +116,9 @@ def _from_floor(scores: Sequence[float], floor: float) -> list[float]:
 
 
 def _z_scores(scores: Sequence[float]) -> list[float]:
-    """Population z-scores; all 0 when the scores are equal."""
+    """Returns population z-scores; 0 for all when the scores are equal."""
     if min(scores) == max(scores):
-        return [0.0] * len(scores)  # not left to the arithmetic: the mean of equal numbers may differ from them
+        return [0.0] * len(scores)  # explicit, because the computed mean of equal floats may differ from them
     scaled = _scaled(scores)
     mean = math.fsum(scaled) / len(scaled)
     deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in scaled) / len(scaled))
@@ -128,6 +128,6 @@ def _z_scores(scores: Sequence[float]) -> list[float]:
 
 
 def _scaled(scores: Sequence[float]) -> list[float]:
-    """The scores times one power of two (exact) so that neither differences nor squares overflow or vanish."""
+    """Multiplies scores by one power of two (exact), so that differences and squares neither overflow nor vanish."""
     _, exponent = math.frexp(max(abs(score) for score in scores))
     return [math.ldexp(score, -exponent) for score in scores]

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a body, its faults are few, found quickly, and told in words that help."""
+"""Validation of a body reports few faults, reports them quickly, and says what would be right."""
 
 import time
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from pydantic import BaseModel, ValidationError
 
 from services.contracts.collections import BeginCollection
 from services.contracts.documents import IdsRequest, IndexRequest
-from services.contracts.faults import said
 from services.contracts.filters import Condition, Filter
 from services.contracts.pipelines import Pipeline
 from services.contracts.query import SearchRequest
 from services.contracts.rerank import ScoreRequest
 from services.contracts.retrieval import RetrievalRequest
+from services.contracts.validation_messages import validation_message
 from services.dense.dialects.openai import EmbeddingsRequest
 from services.dense.dialects.tei import EmbedRequest
 from services.reranker.dialects.cohere import RerankV1, RerankV2
@@ -70,12 +70,12 @@ def faults(model: type[BaseModel], value: object) -> list[str]:
     try:
         model.model_validate(value)
     except ValidationError as error:
-        return [said(item, model) for item in error.errors(include_url=False)]
+        return [validation_message(item, model) for item in error.errors(include_url=False)]
     return []
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_no_list_has_as_many_faults_as_items(model: type[BaseModel]) -> None:
+def test_a_list_of_wrong_items_gives_a_bounded_number_of_faults(model: type[BaseModel]) -> None:
     for value in wide(model):
         started = time.process_time()
         assert len(faults(model, value)) <= 2_100
@@ -83,14 +83,14 @@ def test_no_list_has_as_many_faults_as_items(model: type[BaseModel]) -> None:
 
 
 @pytest.mark.parametrize("name", DEEP)
-def test_faults_in_faults_are_bounded_too(name: str) -> None:
+def test_nested_faults_are_bounded_too(name: str) -> None:
     model, value = DEEP[name]
     started = time.process_time()
     assert len(faults(model, value)) <= 2_100
     assert time.process_time() - started < 0.25
 
 
-def test_what_a_pipeline_costs_is_bounded_by_retrieves_and_query_together() -> None:
+def test_the_product_of_retrieves_and_query_length_is_bounded() -> None:
     both = {"kind": "fuse", "inputs": [fuses(1), fuses(1)]}
     assert faults(SearchRequest, {**piped(both), "query": "a" * 4_096}) == []
     assert faults(SearchRequest, {**piped(LEG), "query": "a" * 16_384}) == []
@@ -138,12 +138,12 @@ def test_what_a_pipeline_costs_is_bounded_by_retrieves_and_query_together() -> N
         (SearchRequest, piped(fuses(3)), "there are more than 100, inputs of fuses among them"),
     ],
 )
-def test_one_fault_is_told_once_and_says_what_would_be_right(model: type[BaseModel], value: object, words: str) -> None:
+def test_one_fault_gives_one_message_that_says_what_is_right(model: type[BaseModel], value: object, words: str) -> None:
     (fault,) = faults(model, value)
     assert words in fault
 
 
-def test_an_id_that_is_nowhere_twice_is_none() -> None:
+def test_a_given_id_must_differ_from_implicit_ones() -> None:
     assert faults(SearchRequest, piped({**LEG, "id": "cut-2"}, {"kind": "cut", "top": 1})) == [
         "stages: ids must be unique, these are not: cut-2"
     ]

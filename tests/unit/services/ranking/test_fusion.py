@@ -1,4 +1,4 @@
-"""Fusion: hand-worked cases, the documented degenerate ones, and a second opinion by ranx."""
+"""Checks fusion on hand-worked and degenerate cases, and against ranx."""
 
 import json
 import math
@@ -49,12 +49,12 @@ def test_reciprocal_ranks_are_ranks_by_score_whatever_the_order_given() -> None:
     assert reciprocal_rank([Leg(BM25[::-1]), Leg(DENSE)]) == reciprocal_rank([Leg(BM25), Leg(DENSE)])
 
 
-def test_min_max_gives_the_last_one_as_much_as_an_absent_one() -> None:
+def test_min_max_gives_the_last_document_of_a_leg_0_like_a_missing_one() -> None:
     fused = weighted(legs(BM25, DENSE), "min-max")
     assert scores(fused) == pytest.approx({"a": (1 + 0) / 2, "b": (1 / 3 + 1) / 2, "c": 0.0, "d": (0.3 / 0.6) / 2})
 
 
-def test_theoretical_min_starts_at_what_the_family_can_give_least() -> None:
+def test_theoretical_min_starts_at_the_least_score_of_the_family() -> None:
     fused = weighted(legs(BM25, DENSE), "theoretical-min")
     # BM25 from 0 to 12; cosine from -1 to 0.8, so 1.2 / 1.8 for 0.2 and 1.5 / 1.8 for 0.5.
     assert scores(fused) == pytest.approx(
@@ -68,7 +68,7 @@ def test_z_scores_are_of_the_population() -> None:
     assert scores(fused) == pytest.approx({"b": 1.0, "a": -1.0})
 
 
-def test_an_absent_document_gets_the_least_z_score_of_the_leg_not_its_mean() -> None:
+def test_a_missing_document_gets_the_least_z_score_of_the_leg_not_its_mean() -> None:
     fused = weighted(legs((Scored("a", 3.0), Scored("b", 1.0)), (Scored("a", 5.0), Scored("c", 4.0))), "z-score")
     assert scores(fused) == pytest.approx({"a": 1.0, "b": -1.0, "c": -1.0})
 
@@ -98,7 +98,7 @@ def test_theoretical_min_refuses_a_leg_without_one() -> None:
 
 
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
-def test_an_empty_leg_gives_nothing(normalisation: Normalisation) -> None:
+def test_an_empty_leg_contributes_nothing(normalisation: Normalisation) -> None:
     assert ids(weighted(legs(BM25, ()), normalisation)) == ids(BM25)
     assert weighted(legs((), ()), normalisation) == ()
     assert reciprocal_rank([Leg(()), Leg(())]) == ()
@@ -110,7 +110,7 @@ def test_ties_are_in_ascending_order_of_id() -> None:
     ) == ["a", "b"]
 
 
-def test_of_an_id_that_stands_twice_the_best_place_counts() -> None:
+def test_a_duplicate_id_counts_by_its_best_place() -> None:
     twice = (Scored("a", 3.0), Scored("b", 2.0), Scored("a", 1.0))
     assert ranked(twice) == twice[:2]
     assert reciprocal_rank([Leg(twice)]) == reciprocal_rank([Leg(twice[:2])])
@@ -122,7 +122,7 @@ def test_the_mix_weighs_z_scores_of_both_over_the_candidates_seen() -> None:
     assert answer[:2] == (Scored("b", 0.5), Scored("a", -0.5))
 
 
-def test_unseen_documents_keep_their_order_beneath_the_mix_at_lower_scores() -> None:
+def test_documents_not_reranked_follow_in_their_order_at_lower_scores() -> None:
     first = tuple(Scored(name, 10.0 - place) for place, name in enumerate("abcdef"))
     answer = mixed(first, {"a": 1.0, "c": 9.0}, 1.0)
     assert ids(answer) == ["c", "a", "b", "d", "e", "f"]
@@ -135,7 +135,7 @@ def test_a_weight_of_one_is_the_order_of_the_reranker_and_of_zero_that_of_the_fi
     assert ids(mixed(BM25, reranked, 0.0)) == ["a", "b", "c"]
 
 
-def test_a_reranker_without_an_opinion_leaves_the_first_stage() -> None:
+def test_equal_reranker_scores_leave_the_order_of_the_first_stage() -> None:
     assert ids(mixed(BM25, dict.fromkeys("abc", 0.3), 0.9)) == ["a", "b", "c"]
     assert mixed(BM25, {}, 0.9) == BM25
 
@@ -179,7 +179,7 @@ def test_every_mix_is_finite_non_increasing_and_complete(
     assert all(high.score >= low.score for high, low in pairwise(answer))
 
 
-# ranx in a process of its own with its just-in-time compiler off: small runs need no compiling (100 s when cold).
+# ranx runs in a process of its own without its just-in-time compiler: compiling takes 100 s when cold.
 RANX = """
 import json, sys
 from ranx import Run, fuse

@@ -1,4 +1,4 @@
-"""Words for what pydantic finds wrong with a value from outside, for people who do not know our models."""
+"""Turns pydantic's errors into messages for callers who do not know our models."""
 
 import sys
 import types
@@ -10,15 +10,15 @@ from pydantic import BaseModel
 Place = Sequence[str | int]
 
 
-def said(fault: Mapping[str, Any], model: object = None) -> str:
-    """What is wrong, of one of pydantic's errors. It names the fields that `model` has in that place."""
+def validation_message(fault: Mapping[str, Any], model: object = None) -> str:
+    """Returns the message for one of pydantic's errors. Names the fields that `model` has at that place."""
     match fault["type"]:
         case "extra_forbidden" if known := _known_fields(model, fault["loc"][:-1]):
             return f"there is no such field; there are: {', '.join(known)}"
         case "model_type" | "model_attributes_type":
             known = _known_fields(model, fault["loc"])
             return f"must be an object with: {', '.join(known)}" if known else "must be an object"
-        case "tuple_type" | "list_type":  # the words of Python for what JSON and YAML call a list
+        case "tuple_type" | "list_type":  # Python's names for what JSON and YAML call a list
             return "must be a list"
         case "dict_type":
             return "must be an object"
@@ -26,22 +26,22 @@ def said(fault: Mapping[str, Any], model: object = None) -> str:
 
 
 def _known_fields(model: object, place: Place) -> list[str]:
-    """The fields of whatever may stand in a place."""
+    """Returns the fields of every model that is allowed at a place."""
     here = list(_models(model))
     for part in place:
         named = [(one, one.model_fields[part]) for one in here if part in one.model_fields]
         if named:
             here = [below for one, field in named for below in _models(field.annotation, one.__module__)]
-        elif isinstance(part, str):  # which member of a union was meant: an item's number says nothing more
+        elif isinstance(part, str):  # the tag of a union's member; the index of an item narrows nothing down
             here = [one for one in here if part in _kinds(one)] or here
     return list(dict.fromkeys(name for one in here for name in one.model_fields))
 
 
 def _models(annotation: object, module: str = "") -> Iterator[type[BaseModel]]:
-    """Every model that an annotation allows, through unions, tuples and what annotates them."""
+    """Yields every model that an annotation allows, also inside unions, containers and Annotated."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    elif isinstance(annotation, str):  # pydantic resolves a name for itself and leaves it here
+    elif isinstance(annotation, str):  # pydantic resolves a forward reference internally but leaves its name here
         yield from _models(getattr(sys.modules[module], annotation), module)
     elif get_origin(annotation) in (Annotated, Union, types.UnionType, tuple, list, dict):
         for inner in get_args(annotation):
