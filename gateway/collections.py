@@ -9,7 +9,7 @@ from gateway.downstream import Backend
 from gateway.failures import BackendFailed, as_problem
 from gateway.fan_out import left, on_all
 from gateway.generations import Generations
-from gateway.history import History, number_of
+from gateway.history import History
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict
 from services.contracts.collections import (
@@ -20,6 +20,7 @@ from services.contracts.collections import (
     CollectionView,
     build_mark,
 )
+from services.contracts.generations import generation_of, number_of
 
 # How many numbers are tried when others take them at the same moment.
 ATTEMPTS = 8
@@ -48,7 +49,7 @@ class Collections:
             if created := generation is None:
                 token = token or secrets.token_hex(16)
                 number = max(number, history.highest) + 1
-                generation = await self._new(f"{name}@{number}", declaration, build_mark(token), budget)
+                generation = await self._new(generation_of(name, number), declaration, build_mark(token), budget)
             else:
                 await self._declare(generation, declaration, history.build(generation), budget)
             await self._generations.refresh(left(budget))

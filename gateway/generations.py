@@ -11,10 +11,11 @@ from gateway import backends as wire
 from gateway.backends import Backends
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed
-from gateway.history import History, name_of
+from gateway.history import History
 from services.chassis.errors import Unavailable, UnknownCollection
 from services.chassis.supervised import Supervisor
 from services.contracts.collections import BackendState, CollectionState, CollectionView, Unusable
+from services.contracts.generations import name_of
 
 LOOK_S = 1.0
 # Where every backend is needed, one that is busy (encoding, merging) gets the time to say so.

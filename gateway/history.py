@@ -4,16 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from services.contracts.collections import CollectionDeclaration, CollectionState
-
-
-def name_of(generation: str) -> str:
-    """`scifact` of `scifact@2`."""
-    return generation.rpartition("@")[0]
-
-
-def number_of(generation: str) -> int:
-    """2 of `scifact@2`."""
-    return int(generation.rpartition("@")[2])
+from services.contracts.generations import number_of
 
 
 def live_of(states: Iterable[CollectionState]) -> str | None:

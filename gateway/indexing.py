@@ -13,7 +13,7 @@ from gateway.downstream import Backend
 from gateway.failures import BackendFailed, as_problem
 from gateway.fan_out import left, on_each, outcomes
 from gateway.generations import Generations
-from gateway.history import History, name_of, number_of
+from gateway.history import History
 from gateway.publishing import needed
 from gateway.undeclared import undeclared
 from gateway.write_clock import WriteClock
@@ -31,6 +31,7 @@ from services.contracts.documents import (
     IndexRequest,
     ItemError,
 )
+from services.contracts.generations import name_of, number_of
 
 Report = TypeVar("Report", IndexReport, DeleteReport)
 # How long a build may take from its first backend to its last. Afterwards it was given up halfway, and nobody waits

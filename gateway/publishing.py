@@ -13,11 +13,12 @@ from gateway.downstream import Backend
 from gateway.failures import BackendFailed
 from gateway.fan_out import left, on_all
 from gateway.generations import Generations
-from gateway.history import History, name_of, number_of
+from gateway.history import History
 from gateway.write_pauses import WritePauses
 from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import BuildConflict, BuildNeeded, Conflict, ProblemError, Superseded
 from services.contracts.collections import CollectionState, Published, PublishRequest, build_mark
+from services.contracts.generations import name_of, number_of
 
 logger = logging.getLogger(__name__)
 # Between two looks for generations whose time is over, and what one look and its removals may take.

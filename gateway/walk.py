@@ -11,10 +11,10 @@ from gateway.budget import LEAST_CALL_S, Budget
 from gateway.catalog import floor_of
 from gateway.failures import BackendFailed, as_problem, not_held
 from gateway.generations import Generations
-from gateway.history import name_of
 from gateway.texts import Texts, fitting
 from services.chassis.errors import AnswerTooLarge, BadInput, DeadlineExceeded, ProblemError, Unavailable
 from services.contracts.documents import Document
+from services.contracts.generations import name_of
 from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, Pipeline, Rerank, Retrieve, walk
 from services.contracts.query import Degradation, Reason, SearchRequest
 from services.contracts.rerank import ScoreAnswer, ScoreRequest

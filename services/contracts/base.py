@@ -71,5 +71,5 @@ Depth = Annotated[int, Field(strict=True, ge=1, le=1_000)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True)]
 Weight = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-Generation = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}@[1-9][0-9]{0,8}$")]
+NAME = "[a-z0-9][a-z0-9_-]{0,63}"
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from services.contracts.base import Count, Generation, Name, Number, Weight, Wire
+from services.contracts.base import Count, Name, Number, Weight, Wire
 from services.contracts.documents import FieldName, IdsRequest, IndexRequest
+from services.contracts.generations import Generation
 from services.contracts.lists import Items
 
 BuildToken = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

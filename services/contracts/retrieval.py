@@ -4,8 +4,9 @@ from typing import Annotated
 
 from pydantic import FiniteFloat
 
-from services.contracts.base import Depth, DocumentId, Generation, Name, QueryText, Wire
+from services.contracts.base import Depth, DocumentId, Name, QueryText, Wire
 from services.contracts.filters import Filter
+from services.contracts.generations import Generation
 from services.contracts.lists import Items
 
 ExcludedIds = Annotated[tuple[DocumentId, ...], Items(0, 10)]

@@ -9,13 +9,13 @@ from elasticsearch import AsyncElasticsearch
 
 from services.chassis.errors import Conflict, UnknownCollection
 from services.contracts.collections import CollectionDeclaration
+from services.contracts.generations import is_generation, name_of
 from services.lexical.elasticsearch_answers import DESCRIBED, Described, Statistics
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import elasticsearch_errors, unknown
 from services.lexical.elasticsearch_reading import largest_document
 from services.lexical.mapping import ANALYSIS, Json, Meta, meta_of
 from services.lexical.stamp import refuse_other_stamp, stamp_of
-from services.storage.generations import is_generation, name_of
 
 # How long a generation is taken to be as it was: another replica may delete it and begin it anew, or publish it.
 REMEMBERED_S = 1.0

@@ -12,6 +12,7 @@ import qdrant_edge as edge
 from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
+from services.contracts.generations import name_of
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
 from services.lexical.analysis import ANALYSIS, words_of
@@ -26,7 +27,6 @@ from services.storage.edge_fields import edge_filter
 from services.storage.edge_files import Record
 from services.storage.edge_generation import EdgeGeneration
 from services.storage.fields import requirements_of
-from services.storage.generations import name_of
 from services.storage.ties import settled
 
 # Documents in one turn of the thread: 32 of SciFact take it 15 ms, and a search waits for no more than one turn.

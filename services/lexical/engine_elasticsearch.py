@@ -9,6 +9,7 @@ from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError, UnknownCollection, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
+from services.contracts.generations import in_order
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
 from services.lexical.collected import WHOLE, Reading
@@ -28,7 +29,6 @@ from services.lexical.query import ORDER, search_query
 from services.lexical.stamp import refuse_other_stamp, stamp_of
 from services.storage.builds import refuse_other_build
 from services.storage.fields import requirements_of
-from services.storage.generations import in_order
 from services.storage.quotas import USUAL_MOST, refuse_one_more
 
 CHECK_S = 2.0

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Path, Query, Response
 from services.chassis.app import router
 from services.chassis.errors import BadInput
 from services.chassis.telemetry import timed
-from services.contracts.base import Generation
 from services.contracts.collections import BuildMark, CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (
     DeleteReport,
@@ -18,6 +17,7 @@ from services.contracts.documents import (
     IndexRequest,
     WriteVersion,
 )
+from services.contracts.generations import Generation
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.lexical.changes import Changes
 from services.lexical.collected import Reading

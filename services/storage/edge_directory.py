@@ -18,6 +18,7 @@ from services.chassis.errors import (
     UnknownCollection,
 )
 from services.contracts.collections import Unusable
+from services.contracts.generations import in_order, name_of
 from services.contracts.health import Check
 from services.storage import edge_work
 from services.storage.edge_errors import edge_errors
@@ -25,7 +26,6 @@ from services.storage.edge_files import PUBLISHED, Record, locked, read_pointers
 from services.storage.edge_folders import move_aside, ours, remove
 from services.storage.edge_generation import EdgeGeneration, Shape, read_record
 from services.storage.edge_room import Room
-from services.storage.generations import in_order, name_of
 from services.storage.quotas import USUAL_MOST, refuse_one_more
 
 T = TypeVar("T")

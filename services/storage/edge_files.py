@@ -9,8 +9,9 @@ from typing import Annotated, TextIO
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from services.chassis.errors import Unavailable
-from services.contracts.base import Generation, Name
+from services.contracts.base import Name
 from services.contracts.collections import CollectionDeclaration
+from services.contracts.generations import Generation
 
 # Bumped when the layout of the folder or of the payload changes; another number is not opened.
 LAYOUT = 1

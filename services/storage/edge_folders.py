@@ -10,8 +10,8 @@ import uuid
 from pathlib import Path
 
 from services.chassis.errors import Conflict
+from services.contracts.generations import is_generation
 from services.storage.edge_files import RECORD, sync
-from services.storage.generations import is_generation
 
 logger = logging.getLogger(__name__)
 

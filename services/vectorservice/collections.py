@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionState, CollectionStates, VectorState
+from services.contracts.generations import name_of
 from services.storage.builds import refuse_other_build, refuse_published
-from services.storage.generations import name_of
 from services.storage.write_order import WriteOrder
 from services.vectorservice.encoder import Encoder
 from services.vectorstore.stamps import refuse_stamp

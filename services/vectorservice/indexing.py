@@ -13,9 +13,9 @@ from services.chassis.errors import BadInput, UnknownCollection
 from services.chassis.telemetry import timed
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, IndexReport, ItemError
+from services.contracts.generations import name_of, number_of
 from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, fields_of
-from services.storage.generations import name_of, number_of
 from services.storage.write_order import Turn, Write, WriteOrder, overtaken
 from services.vectorservice.collections import opened
 from services.vectorservice.encoder import Encoder

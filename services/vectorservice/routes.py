@@ -6,9 +6,9 @@ from fastapi import APIRouter, Query, Response
 
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline
-from services.contracts.base import Generation
 from services.contracts.collections import BuildMark, CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import DeleteReport, IdsRequest, IndexReport, IndexRequest, WriteVersion
+from services.contracts.generations import Generation
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.storage.write_order import Write, WriteOrder
 from services.vectorservice import collections, indexing, searching

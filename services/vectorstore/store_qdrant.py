@@ -27,10 +27,10 @@ from services.chassis.errors import (
     UpstreamFailed,
 )
 from services.contracts.collections import Unusable
+from services.contracts.generations import in_order, is_generation, name_of
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
 from services.storage.content_digest import ContentDigest
-from services.storage.generations import in_order, is_generation, name_of
 from services.storage.identity import point_id
 from services.storage.quotas import USUAL_MOST, refuse_one_more
 from services.storage.ties import settled

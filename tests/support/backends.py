@@ -31,6 +31,7 @@ from services.contracts.documents import (
     IndexRequest,
     ItemError,
 )
+from services.contracts.generations import name_of
 from services.contracts.health import Check
 from services.contracts.problem import Problem
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
@@ -214,7 +215,7 @@ class Store:
                 if not self.meant(generation, build).published:
                     self.held(generation).published_at = time.time()
                 for name, held in self.generations.items():
-                    if name.rpartition("@")[0] == generation.rpartition("@")[0]:
+                    if name_of(name) == name_of(generation):
                         held.published = name == generation
                 return self.state(generation)
 
