@@ -55,7 +55,8 @@ def open_store(settings: Settings) -> VectorStore:
 
             return EdgeStore(settings.directory, Limits(settings.least_free_mb, settings.most_generations))
         case "qdrant":
-            from services.vectorstore.store_qdrant import QdrantServer, QdrantStore
+            from services.vectorstore.qdrant_connection import QdrantServer
+            from services.vectorstore.store_qdrant import QdrantStore
 
             assert settings.qdrant_url is not None  # Settings refuses it
             return QdrantStore.connect(

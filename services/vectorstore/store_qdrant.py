@@ -2,26 +2,15 @@
 
 import asyncio
 import contextlib
-import importlib.metadata
-import math
-import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
-import httpx
-from httpx_aiohttp import AiohttpTransport
-from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient, models
 
-from services.chassis.deadlines import MOST_MS, current_deadline
 from services.chassis.errors import (
     Conflict,
-    DeadlineExceeded,
-    ProblemError,
     StampMismatch,
     UnknownCollection,
     UpstreamFailed,
@@ -34,7 +23,8 @@ from services.storage.content_digest import ContentDigest
 from services.storage.identity import point_id
 from services.storage.quotas import USUAL_MOST, refuse_one_more
 from services.storage.ties import settled
-from services.vectorstore.qdrant_errors import qdrant_errors, unknown
+from services.vectorstore.qdrant_connection import QdrantConnection, QdrantServer, client_of
+from services.vectorstore.qdrant_errors import unknown
 from services.vectorstore.qdrant_models import (
     KINDS,
     PUBLISHED_AT,
@@ -46,7 +36,6 @@ from services.vectorstore.qdrant_models import (
     published_at_of,
     stored_point,
 )
-from services.vectorstore.qdrant_version import SUPPORTED, AnsweringServer
 from services.vectorstore.stamps import refuse_another
 from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked
 
@@ -56,72 +45,32 @@ HNSW = models.HnswConfigDiff(m=16, ef_construct=128, full_scan_threshold=INDEXIN
 OPTIMIZERS = models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_KB)
 # How long another replica's change to what a generation is made of (dropped, begun anew) may go unseen.
 MADE_SECONDS = 5.0
-READY_SECONDS = 2.0
 SCROLLED = 1_000  # points a page, of two short strings each
-
-
-@dataclass(frozen=True, slots=True)
-class QdrantServer:
-    """Where the server is and how to talk to it; `grpc_port` None means REST."""
-
-    url: str
-    api_key: SecretStr | None = None
-    ca_file: Path | None = None
-    grpc_port: int | None = None
 
 
 class QdrantStore:
     """Owns a client. A collection is `<prefix><generation>`, the published one has the alias `<prefix><name>`."""
 
     def __init__(self, client: AsyncQdrantClient, prefix: str = "", most_generations: int = USUAL_MOST) -> None:
+        self._connection = QdrantConnection(client)
         self._client = client
         self._prefix = prefix
         self._most_generations = most_generations
         self._made: dict[str, tuple[float, Made]] = {}
 
-        async def ask() -> str:
-            with qdrant_errors("any"):
-                return (await client.info()).version
-
-        self._server = AnsweringServer(ask)
-
     @classmethod
     def connect(cls, server: QdrantServer, prefix: str, most_generations: int = USUAL_MOST) -> Self:
         """A store over a server, whether or not it answers now; call inside a running event loop."""
-        context = ssl.create_default_context(cafile=server.ca_file)
-        # The server closes connections that were idle for 5 s; a request on one that it just closed fails.
-        limits = httpx.Limits(max_connections=64, keepalive_expiry=3.0)
-        certificates = {"root_certificates": server.ca_file.read_bytes()} if server.ca_file else {}
-        client = AsyncQdrantClient(
-            url=server.url,
-            api_key=server.api_key.get_secret_value() if server.api_key else None,
-            prefer_grpc=server.grpc_port is not None,
-            grpc_port=server.grpc_port or 6334,
-            grpc_options=certificates or None,
-            # The client's own timeouts are whole seconds and only a net: the deadline is enforced in _within.
-            timeout=MOST_MS // 1000,
-            check_compatibility=False,  # it would ask with a client of its own, in a thread; ready() asks
-            transport=AiohttpTransport(verify=context, limits=limits),
-            trust_env=False,  # proxies from the environment would bring httpx' own transport back
-        )
-        return cls(client, prefix, most_generations)
+        return cls(client_of(server), prefix, most_generations)
 
     @property
     def engine(self) -> str:
         """With the version of the server that answered last, and of the client."""
-        client = importlib.metadata.version("qdrant-client")
-        return f"qdrant {self._server.last} (client {client})" if self._server.last else f"qdrant (client {client})"
+        return self._connection.engine
 
     async def ready(self) -> Check:
         """Asks the server for its version."""
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                version = await self._server.ask_again()
-        except TimeoutError:
-            return Check(name="store", ok=False, detail=f"Qdrant did not answer within {READY_SECONDS:g} s.")
-        except ProblemError as error:
-            return Check(name="store", ok=False, detail=error.detail)
-        return Check(name="store", ok=True, detail=f"qdrant {version.text}; {SUPPORTED}")
+        return await self._connection.ready()
 
     async def generations(self) -> tuple[str, ...]:
         """Collections under our prefix that are named like generations, and that a service with our prefix made."""
@@ -145,7 +94,7 @@ class QdrantStore:
         self._made.pop(made.generation, None)
         collection = self._collection(made.generation)
         async with self._within(made.generation):
-            await self._server.version()
+            await self._connection.refuse_too_old()
         held, published = await self.generations(), await self.published()
         refuse_one_more(made.generation, held, published.values(), self._most_generations)
         # Another replica may be making the same one just now; what it is made of is compared below all the same.
@@ -213,7 +162,7 @@ class QdrantStore:
         dimension = (await self.made(generation)).dimension
         batch = [point_struct(point, dimension) for point in points]
         async with self._within(generation) as seconds:
-            stop = seconds if (await self._server.version()).stops_writes else None
+            stop = await self._connection.write_timeout(seconds)
             await self._client.upsert(self._collection(generation), batch, wait=True, timeout=stop)
 
     async def delete(self, generation: str, ids: Sequence[str]) -> int:
@@ -222,7 +171,7 @@ class QdrantStore:
         if present:
             points: list[models.ExtendedPointId] = [str(point_id(one)) for one in present]
             async with self._within(generation) as seconds:
-                stop = seconds if (await self._server.version()).stops_writes else None
+                stop = await self._connection.write_timeout(seconds)
                 await self._client.delete(
                     self._collection(generation), models.PointIdsList(points=points), wait=True, timeout=stop
                 )
@@ -339,7 +288,7 @@ class QdrantStore:
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._client.close()
+        await self._connection.close()
 
     async def _info(self, generation: str) -> models.CollectionInfo:
         async with self._within(generation):
@@ -359,18 +308,10 @@ class QdrantStore:
 
     @asynccontextmanager
     async def _within(self, generation: str) -> AsyncIterator[int]:
-        """The deadline of the request, kept here; gives it in whole seconds, rounded up, for the server to stop too."""
-        remaining = current_deadline().remaining_s
+        """Like QdrantConnection.within; forgets what a generation was made of when it is gone."""
         try:
-            async with asyncio.timeout(remaining):
-                try:
-                    with qdrant_errors(generation):
-                        yield max(1, math.ceil(remaining))
-                except ProblemError as error:
-                    if error.status == 404:
-                        self._made.pop(generation, None)
-                    if error.status in (502, 503):
-                        self._server.forget()
-                    raise
-        except TimeoutError as error:
-            raise DeadlineExceeded("Qdrant did not answer within X-Deadline-Ms; send a larger one.") from error
+            async with self._connection.within(generation) as seconds:
+                yield seconds
+        except UnknownCollection:
+            self._made.pop(generation, None)
+            raise

@@ -28,9 +28,10 @@ from services.chassis.errors import (
     UnknownCollection,
     UpstreamFailed,
 )
+from services.vectorstore.qdrant_connection import QdrantServer
 from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.store import VectorQuery, VectorStore
-from services.vectorstore.store_qdrant import QdrantServer, QdrantStore
+from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.vector_store import MADE, VectorStoreSuite, axis
 from tests.support.qdrant_double import qdrant_double
 

@@ -15,8 +15,9 @@ import pytest
 from pydantic import SecretStr
 
 from services.contracts.collections import CollectionDeclaration
+from services.vectorstore.qdrant_connection import QdrantServer
 from services.vectorstore.store import VectorQuery, VectorStore
-from services.vectorstore.store_qdrant import QdrantServer, QdrantStore
+from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.vector_store import MADE, VectorStoreSuite, random_points
 
 URL = os.environ.get("QDRANT_URL", "")

@@ -1,0 +1,117 @@
+"""The connection to a Qdrant server: its client, the version that answers, and deadlines around every call.
+
+It knows no collections and no vectors.
+"""
+
+import asyncio
+import importlib.metadata
+import math
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from httpx_aiohttp import AiohttpTransport
+from pydantic import SecretStr
+from qdrant_client import AsyncQdrantClient
+
+from services.chassis.deadlines import MOST_MS, current_deadline
+from services.chassis.errors import DeadlineExceeded, ProblemError
+from services.contracts.health import Check
+from services.vectorstore.qdrant_errors import qdrant_errors
+from services.vectorstore.qdrant_version import SUPPORTED, AnsweringServer
+
+READY_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class QdrantServer:
+    """Where the server is and how to talk to it; `grpc_port` None means REST."""
+
+    url: str
+    api_key: SecretStr | None = None
+    ca_file: Path | None = None
+    grpc_port: int | None = None
+
+
+def client_of(server: QdrantServer) -> AsyncQdrantClient:
+    """A client of a server, whether or not it answers now; call inside a running event loop."""
+    context = ssl.create_default_context(cafile=server.ca_file)
+    # The server closes connections that were idle for 5 s; a request on one that it just closed fails.
+    limits = httpx.Limits(max_connections=64, keepalive_expiry=3.0)
+    certificates = {"root_certificates": server.ca_file.read_bytes()} if server.ca_file else {}
+    return AsyncQdrantClient(
+        url=server.url,
+        api_key=server.api_key.get_secret_value() if server.api_key else None,
+        prefer_grpc=server.grpc_port is not None,
+        grpc_port=server.grpc_port or 6334,
+        grpc_options=certificates or None,
+        # The client's own timeouts are whole seconds and only a net: the deadline is enforced in `within`.
+        timeout=MOST_MS // 1000,
+        check_compatibility=False,  # it would ask with a client of its own, in a thread; ready() asks
+        transport=AiohttpTransport(verify=context, limits=limits),
+        trust_env=False,  # proxies from the environment would bring httpx' own transport back
+    )
+
+
+class QdrantConnection:
+    """Owns a client and what is known of the server behind it."""
+
+    def __init__(self, client: AsyncQdrantClient) -> None:
+        self.client = client
+
+        async def ask() -> str:
+            with qdrant_errors("any"):
+                return (await client.info()).version
+
+        self._server = AnsweringServer(ask)
+
+    @property
+    def engine(self) -> str:
+        """The version of the server that answered last, and of the client."""
+        client = importlib.metadata.version("qdrant-client")
+        return f"qdrant {self._server.last} (client {client})" if self._server.last else f"qdrant (client {client})"
+
+    async def ready(self) -> Check:
+        """Asks the server for its version; never raises."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                version = await self._server.ask_again()
+        except TimeoutError:
+            return Check(name="store", ok=False, detail=f"Qdrant did not answer within {READY_SECONDS:g} s.")
+        except ProblemError as error:
+            return Check(name="store", ok=False, detail=error.detail)
+        return Check(name="store", ok=True, detail=f"qdrant {version.text}; {SUPPORTED}")
+
+    async def refuse_too_old(self) -> None:
+        """Raises UpstreamFailed for a server that is too old to keep collections of ours."""
+        await self._server.version()
+
+    async def write_timeout(self, seconds: int) -> int | None:
+        """The timeout that a change of points may carry: `seconds`, or None where the server would refuse it."""
+        return seconds if (await self._server.version()).stops_writes else None
+
+    @asynccontextmanager
+    async def within(self, generation: str) -> AsyncIterator[int]:
+        """Enforces the request's deadline and maps errors of the client to problems.
+
+        Gives what remains in whole seconds, rounded up, so that the server stops too.
+        """
+        remaining = current_deadline().remaining_s
+        try:
+            async with asyncio.timeout(remaining):
+                try:
+                    with qdrant_errors(generation):
+                        yield max(1, math.ceil(remaining))
+                except ProblemError as error:
+                    if error.status in (502, 503):
+                        self._server.forget()
+                    raise
+        except TimeoutError as error:
+            raise DeadlineExceeded("Qdrant did not answer within X-Deadline-Ms; send a larger one.") from error
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self.client.close()
