@@ -14,13 +14,13 @@ from pathlib import Path
 from services.inference.profiles import GRAPH, MODELS_FILE, ROOT, ModelError, load_cross_encoder
 from services.reranker.settings import Settings
 from workshop.bench import sgemm
+from workshop.bench.analysis import HTTP, OURS, SESSION, conclusions
+from workshop.bench.candidate_lists import Drawing, described, made_lists
 from workshop.bench.contender import ContenderError
-from workshop.bench.entrants import PEER_NAMES, Served, open_ours, open_peer
-from workshop.bench.findings import HTTP, OURS, SESSION, conclusions
-from workshop.bench.lists import Drawing, described, made_lists
-from workshop.bench.plain import make_plain, models_file
+from workshop.bench.contender_setup import PEER_NAMES, Served, open_ours, open_peer
+from workshop.bench.plain_model import make_plain, models_file
 from workshop.bench.report import REPORT, Model, Report, made, write
-from workshop.bench.run import Plan, run
+from workshop.bench.rounds import Plan, run
 from workshop.bench.table import table
 
 

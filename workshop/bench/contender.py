@@ -12,7 +12,7 @@ from typing import Protocol
 from pydantic import TypeAdapter, ValidationError
 
 from services.contracts.base import Wire
-from workshop.bench.lists import CandidateList
+from workshop.bench.candidate_lists import CandidateList
 
 # The slowest peer needs some 10 s for a hundred long pairs on two cores; a busy machine may make it tenfold.
 PATIENCE_S = 900.0

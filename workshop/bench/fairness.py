@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from services.chassis.deadlines import DEADLINE_HEADER, MOST_MS
 from services.inference.profiles import ROOT
-from workshop.bench.lists import words_of
+from workshop.bench.candidate_lists import words_of
 
 CORPUS = ROOT / "evaluator" / "collections" / "bicycle-workshop" / "corpus.jsonl"
 SMALL, LARGE = 10, 1_000

@@ -16,12 +16,12 @@ import numpy as np
 from services.inference.profiles import MODELS_FILE, ROOT, TOKENIZER, ModelError, load_cross_encoder
 from services.inference.tokens import Tokens
 from services.reranker.settings import Settings
+from workshop.bench.candidate_lists import WORKSHOP, CandidateList, words_of
 from workshop.bench.contender import ContenderError
-from workshop.bench.entrants import Served
-from workshop.bench.lists import WORKSHOP, CandidateList, words_of
-from workshop.bench.plain import models_file
+from workshop.bench.contender_setup import Served
+from workshop.bench.plain_model import models_file
 from workshop.bench.report import REPORT, Memory, Report, ReportError, made, read, write
-from workshop.bench.served import Service
+from workshop.bench.service_process import Service
 from workshop.bench.table import memory_lines
 
 QUARTER_S = 0.25

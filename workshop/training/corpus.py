@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
-from workshop.training.short import Topics
+from workshop.training.short_queries import Topics
 
 # Queries taken of each file, and of its passages the number that serve as sources of unlabelled queries. The files of
 # science and medicine weigh most; reviews (research use only) and lower-cased single sentences are left out.

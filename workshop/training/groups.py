@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from workshop.training.lines import Line
-from workshop.training.target import Target
+from workshop.training.distillation_target import Target
+from workshop.training.mined_questions import Line
 
 # A candidate that a teacher puts this close to the positive may well be relevant: no label is claimed for it.
 TOO_CLOSE = 0.95

@@ -24,7 +24,7 @@ from services.inference.digests import file_sha256
 from services.inference.profiles import CONFIG, GRAPH, TOKENIZER
 from services.inference.tokens import Row, Tokens
 from workshop.training.corpus import read_corpus
-from workshop.training.evening import STORAGE_MIGRATION, Range, Values, evening, steps
+from workshop.training.smoothing import STORAGE_MIGRATION, Range, Values, evening, steps
 
 Constants = dict[str, Values]
 

@@ -1,6 +1,6 @@
 """`python -m workshop.training.train`: a cross-encoder learns from groups.jsonl.
 
-Loss of a group: listwise cross-entropy on the label, Kullback-Leibler divergence from the target (`target.py`), and
+Loss of a group: listwise cross-entropy on the label, Kullback-Leibler divergence from the target, and
 a little binary cross-entropy that keeps the scores around zero. Runs on a GPU when there is one, otherwise on the
 cores in bf16. Resumes from the newest checkpoint of `--out`; the same seed gives the same groups in the same order.
 """
@@ -23,12 +23,12 @@ from tokenizers import Tokenizer
 from torch import Tensor, distributed, multiprocessing, nn
 from torch.nn import functional
 
+from workshop.training.distillation_target import Target, fitted
 from workshop.training.groups import Group, epoch
-from workshop.training.lines import Line, read_lines
+from workshop.training.mined_questions import Line, read_lines
 from workshop.training.network import Scorer, model_from
-from workshop.training.rounding import round_products
-from workshop.training.target import Target, fitted
-from workshop.training.watch import Watch
+from workshop.training.quantisation_aware import round_products
+from workshop.training.training_log import Watch
 
 # Questions whose candidates the scales of the rounding are found on.
 CALIBRATION = 24

@@ -22,7 +22,7 @@ from services.inference.digests import file_sha256
 from services.inference.model import Engine
 from services.inference.profiles import CrossEncoderProfile
 from services.inference.score import PairScorer
-from workshop.training.lines import Line, read_lines
+from workshop.training.mined_questions import Line, read_lines
 
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(21))
 

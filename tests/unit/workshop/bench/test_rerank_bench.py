@@ -16,15 +16,15 @@ from services.inference.profiles import CHECKPOINT, CONFIG, MODELS_FILE, TOKENIZ
 from services.inference.tokens import Tokens
 from tests.support.models import CROSS_ENCODER, fetched
 from workshop.bench.__main__ import Asked, bench, why_no_int8
-from workshop.bench.entrants import Served
-from workshop.bench.findings import HTTP, INT8, OURS, SESSION, conclusions, difference, padding
-from workshop.bench.lists import SCIFACT, SHAPES, Bm25, Drawing, drawn
-from workshop.bench.load import Moment, foreign
+from workshop.bench.analysis import HTTP, INT8, OURS, SESSION, conclusions, difference, padding
+from workshop.bench.candidate_lists import SCIFACT, SHAPES, Bm25, Drawing, drawn
+from workshop.bench.contender_setup import Served
+from workshop.bench.foreign_load import Moment, foreign
 from workshop.bench.memory import Load, Texts, measure
-from workshop.bench.plain import dequantised, make_plain
+from workshop.bench.plain_model import dequantised, make_plain
 from workshop.bench.ratios import interval, order_of, paired
 from workshop.bench.report import Lists, Report, ReportError, Turn, made, read, write
-from workshop.bench.served import Service
+from workshop.bench.service_process import Service
 from workshop.bench.table import memory_lines, table
 
 SET = Lists(lists=1, pairs=10, mean_tokens=80, p95_tokens=90, most_tokens=99, padding=1.5, gflop_per_pair=2.0)

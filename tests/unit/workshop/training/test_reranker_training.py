@@ -13,11 +13,11 @@ import pytest
 from services.inference.profiles import GRAPH, MODELS_FILE
 from tests.support.models import CROSS_ENCODER
 from workshop.training.corpus import LABELLED, read_corpus
+from workshop.training.distillation_target import Target, features, fitted
 from workshop.training.export import cross_encoder
 from workshop.training.groups import drawn, epoch
-from workshop.training.lines import Line
-from workshop.training.short import Topics
-from workshop.training.target import Target, features, fitted
+from workshop.training.mined_questions import Line
+from workshop.training.short_queries import Topics
 from workshop.training.weigh import WEIGHTS, best_weights, first_stage, ndcg, z
 from workshop.training.weights import Weights, weights_of
 

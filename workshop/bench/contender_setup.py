@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Self
 
 from services.inference.profiles import ROOT
+from workshop.bench.analysis import HTTP, INT8, OURS, SESSION
 from workshop.bench.contender import Command, Contender, ContenderError, Worker
-from workshop.bench.findings import HTTP, INT8, OURS, SESSION
-from workshop.bench.plain import PLAIN, Plain
-from workshop.bench.served import Service
+from workshop.bench.plain_model import PLAIN, Plain
+from workshop.bench.service_process import Service
 
 PEERS = ROOT / ".cache" / "peers-venv"
 # By the name in the report: the name that peer.py knows, and what comes first on its import path.

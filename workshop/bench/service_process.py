@@ -1,6 +1,6 @@
 """The service as a process of its own on a free port, and a client that is cheaper than what it measures.
 
-`python -m workshop.bench.served MODELS_FILE` is the service with another models.yaml than the repository's.
+`python -m workshop.bench.service_process MODELS_FILE` is the service with another models.yaml than the repository's.
 """
 
 import http.client
@@ -20,8 +20,8 @@ from services.chassis.deadlines import DEADLINE_HEADER, MOST_MS
 from services.contracts.rerank import ScoreAnswer
 from services.inference import profiles
 from services.inference.profiles import ROOT
+from workshop.bench.candidate_lists import CandidateList
 from workshop.bench.contender import PATIENCE_S, Answer, ContenderError
-from workshop.bench.lists import CandidateList
 
 HOST = "127.0.0.1"
 
@@ -37,7 +37,7 @@ class Service:
             port = int(held.getsockname()[1])
         with log.open("ab") as output:
             self._process = psutil.Popen(
-                [sys.executable, "-m", "workshop.bench.served", str(models_file)],
+                [sys.executable, "-m", "workshop.bench.service_process", str(models_file)],
                 cwd=ROOT,
                 env=os.environ | dict(environment) | {"RERANKER_PORT": str(port), "RERANKER_HOST": HOST},
                 stdout=output,

@@ -12,10 +12,10 @@ import torch
 from torch.nn import functional
 from tqdm import tqdm
 
+from workshop.training.distillation_target import Target
 from workshop.training.groups import Group, epoch
-from workshop.training.lines import read_lines
+from workshop.training.mined_questions import read_lines
 from workshop.training.network import Scorer
-from workshop.training.target import Target
 
 # Held-out questions of each kind, whole and short, that a check looks at.
 CHECKED = 96

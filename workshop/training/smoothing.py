@@ -1,4 +1,4 @@
-"""How an activation and its matrices meet in static int8: what quantise.py writes and rounding.py learns with."""
+"""Smoothing of activations before static int8; shared by quantise.py and quantisation_aware.py."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

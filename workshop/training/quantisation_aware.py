@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertForSequenceClassification
 
-from workshop.training.evening import Range, steps
+from workshop.training.smoothing import Range, steps
 
 
 def round_products(model: BertForSequenceClassification, look: Callable[[], object]) -> None:

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from workshop.bench.analysis import difference
+from workshop.bench.candidate_lists import CandidateList
 from workshop.bench.contender import Contender
-from workshop.bench.findings import difference
-from workshop.bench.lists import CandidateList
-from workshop.bench.load import FOREIGN_LIMIT, foreign, moment
+from workshop.bench.foreign_load import FOREIGN_LIMIT, foreign, moment
 from workshop.bench.ratios import order_of
 from workshop.bench.report import Turn
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from services.inference.profiles import CONFIG, ROOT, TOKENIZER
 from services.inference.tokens import Tokens
-from workshop.bench.findings import padding
-from workshop.bench.plain import Plain, gflop_per_pair
+from workshop.bench.analysis import padding
+from workshop.bench.plain_model import Plain, gflop_per_pair
 from workshop.bench.report import Lists
 
 WORKSHOP = ROOT / "evaluator" / "collections" / "bicycle-workshop"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from workshop.training.lines import Line
+from workshop.training.mined_questions import Line
 
 Float64 = NDArray[np.float64]
 # Labelled questions of each file that the fit looks at: no file counts for its size.
