@@ -15,7 +15,8 @@ from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import elasticsearch_errors, unknown
 from services.lexical.elasticsearch_reading import largest_document
 from services.lexical.mapping import ANALYSIS, Json, Meta, meta_of
-from services.lexical.stamp import refuse_other_stamp, stamp_of
+from services.lexical.stamp import stamp_of
+from services.storage.stamps import refuse_other_stamp
 
 # How long a generation is taken to be as it was: another replica may delete it and begin it anew, or publish it.
 REMEMBERED_S = 1.0

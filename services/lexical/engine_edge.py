@@ -20,13 +20,14 @@ from services.lexical.collected import WHOLE, Collected, Reading
 from services.lexical.edge_documents import SHAPE, EdgeDocuments, KnownIds
 from services.lexical.edge_query import bm25_request
 from services.lexical.presets import chosen_preset
-from services.lexical.stamp import refuse_other_stamp, stamp_of
+from services.lexical.stamp import stamp_of
 from services.storage.builds import refuse_other_build
 from services.storage.edge_directory import USUAL, EdgeDirectory, Limits
 from services.storage.edge_fields import edge_filter
 from services.storage.edge_files import Record
 from services.storage.edge_generation import EdgeGeneration
 from services.storage.fields import requirements_of
+from services.storage.stamps import refuse_other_stamp
 from services.storage.ties import settled
 
 # Documents in one turn of the thread: 32 of SciFact take it 15 ms, and a search waits for no more than one turn.

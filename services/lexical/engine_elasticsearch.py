@@ -26,10 +26,11 @@ from services.lexical.elasticsearch_reading import get_documents
 from services.lexical.mapping import ANALYSIS, Meta, index_body
 from services.lexical.presets import chosen_preset
 from services.lexical.query import ORDER, search_query
-from services.lexical.stamp import refuse_other_stamp, stamp_of
+from services.lexical.stamp import stamp_of
 from services.storage.builds import refuse_other_build
 from services.storage.fields import requirements_of
 from services.storage.quotas import USUAL_MOST, refuse_one_more
+from services.storage.stamps import refuse_other_stamp
 
 CHECK_S = 2.0
 # Elasticsearch measures a search's timeout by a clock that moves every 200 ms (elastic/elasticsearch 11346): what took

@@ -1,8 +1,5 @@
 """What decides the answers of a generation, as text that two of them can be compared by. Pure."""
 
-from collections.abc import Mapping
-
-from services.chassis.errors import StampMismatch
 from services.contracts.collections import CollectionDeclaration
 from services.lexical.presets import declared_presets
 
@@ -19,18 +16,3 @@ def stamp_of(declaration: CollectionDeclaration, analysis: str) -> dict[str, str
         },
         **{f"metadata.{field}": kind for field, kind in sorted(declaration.metadata.items())},
     }
-
-
-def refuse_other_stamp(generation: str, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Raises StampMismatch, naming what differs on both sides."""
-    if dict(there) == dict(wanted):
-        return
-    keys = sorted(key for key in {*there, *wanted} if there.get(key) != wanted.get(key))
-    raise StampMismatch(
-        f"{generation} was made with {_listed(there, keys)}, asked for is {_listed(wanted, keys)}; begin a new "
-        "generation, or go on as it was begun."
-    )
-
-
-def _listed(stamp: Mapping[str, str], keys: list[str]) -> str:
-    return ", ".join(f"{key}: {stamp.get(key, '(none)')}" for key in keys)

@@ -8,9 +8,9 @@ from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionState, CollectionStates, VectorState
 from services.contracts.generations import name_of
 from services.storage.builds import refuse_other_build, refuse_published
+from services.storage.stamps import refuse_other_stamp
 from services.storage.write_order import WriteOrder
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.stamps import refuse_stamp
 from services.vectorstore.store import Made, VectorStore
 
 
@@ -56,7 +56,7 @@ async def drop(
 async def opened(store: VectorStore, encoder: Encoder, generation: str) -> Made:
     """The generation, if this service's model made it; vectors of another are worse than none (StampMismatch)."""
     made = await store.made(generation)
-    refuse_stamp(made, encoder.stamp)
+    refuse_other_stamp(made.generation, made.stamp, encoder.stamp)
     return made
 
 

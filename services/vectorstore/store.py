@@ -11,7 +11,9 @@ from services.chassis.errors import BadInput
 from services.contracts.collections import CollectionDeclaration, Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
+from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, Requirement
+from services.storage.stamps import refuse_other_declaration, refuse_other_stamp
 
 Vector = NDArray[np.float32]
 
@@ -182,3 +184,10 @@ def beam(limit: int) -> int:
     On NFCorpus recall@10 was 0.990 with 128 candidates and 0.998 with 256 (services/vectorstore/README.md).
     """
     return max(256, 2 * limit)
+
+
+def refuse_another(there: Made, wanted: Made) -> None:
+    """Raises StampMismatch when stamp or declaration differ; BuildConflict when the build does."""
+    refuse_other_stamp(there.generation, there.stamp, wanted.stamp)
+    refuse_other_declaration(there.generation, there.declaration, wanted.declaration)
+    refuse_other_build(there.generation, there.build, wanted.build)

@@ -16,8 +16,7 @@ from services.storage.edge_files import Record
 from services.storage.edge_generation import SEARCH_THREADS, Shape
 from services.storage.identity import point_id
 from services.storage.ties import settled
-from services.vectorstore.stamps import refuse_another
-from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked
+from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked, refuse_another
 
 # Kilobytes of vectors in a segment from which it gets an HNSW graph: 667 vectors of 384 dimensions.
 INDEXING_THRESHOLD_KB = 1_000

@@ -36,8 +36,7 @@ from services.vectorstore.qdrant_models import (
     published_at_of,
     stored_point,
 )
-from services.vectorstore.stamps import refuse_another
-from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked
+from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked, refuse_another
 
 # Kilobytes of vectors in a segment from which it gets an HNSW graph, and from which the graph is used.
 INDEXING_THRESHOLD_KB = 1_000
