@@ -1,7 +1,6 @@
 """Qdrant Edge as a lexical engine: in this process, durable in a directory, one process a directory."""
 
 import contextlib
-import importlib.metadata
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,6 @@ import qdrant_edge as edge
 from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
-from services.contracts.generations import name_of
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
 from services.lexical.analysis import ANALYSIS, words_of
@@ -22,7 +20,7 @@ from services.lexical.edge_query import bm25_request
 from services.lexical.presets import chosen_preset
 from services.lexical.stamp import stamp_of
 from services.storage.builds import refuse_other_build
-from services.storage.edge_directory import USUAL, EdgeDirectory, Limits
+from services.storage.edge_directory import ENGINE, USUAL, EdgeDirectory, Limits
 from services.storage.edge_fields import edge_filter
 from services.storage.edge_files import Record
 from services.storage.edge_generation import EdgeGeneration
@@ -39,7 +37,7 @@ READ = 4
 class EdgeEngine:
     """Documents in an EdgeDirectory. Promises what LexicalEngine promises."""
 
-    engine = f"qdrant-edge {importlib.metadata.version('qdrant-edge-py')}"
+    engine = ENGINE
 
     def __init__(self, directory: Path, limits: Limits = USUAL) -> None:
         """Opens the directory and every generation in it (blocking). Raises Unavailable when it is in use."""
@@ -49,16 +47,15 @@ class EdgeEngine:
 
     async def check(self) -> Check:
         """An open directory stays usable."""
-        return self._held.check("engine", self.engine)
+        return self._held.check("engine")
 
     async def begin(
         self, generation: str, declaration: CollectionDeclaration, build: str | None = None
     ) -> CollectionState:
         """A folder, its record written last."""
         stamp = stamp_of(declaration, ANALYSIS)
-        if generation not in self._held.generations():
-            await self._held.create(Record(generation=generation, declaration=declaration, stamp=stamp, build=build))
-        there = self._held.held(generation).record
+        wanted = Record(generation=generation, declaration=declaration, stamp=stamp, build=build)
+        there = await self._held.begin(wanted)
         refuse_other_stamp(generation, there.stamp, stamp)
         refuse_other_build(generation, there.build, build)
         return await self.state(generation)
@@ -73,7 +70,6 @@ class EdgeEngine:
 
     async def unusable(self) -> tuple[Unusable, ...]:
         """The folders that could not be opened. Has those tried again that may only have lacked room on the disk."""
-        self._held.open_again()
         return self._held.unusable()
 
     async def state(self, generation: str) -> CollectionState:
@@ -82,7 +78,7 @@ class EdgeEngine:
         count = await held.read(lambda shard: shard.count(edge.CountRequest(exact=True)))
         return CollectionState(
             generation=generation,
-            published=self._held.published().get(name_of(generation)) == generation,
+            published=self._held.is_published(generation),
             documents=count,
             engine=self.engine,
             stamp=held.record.stamp,

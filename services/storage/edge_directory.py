@@ -1,13 +1,13 @@
 """A directory of Edge generations: opened, begun, published, removed. Owns the lock, the threads and the quotas."""
 
 import asyncio
+import importlib.metadata
 import logging
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from services.chassis.errors import (
     BadInput,
@@ -28,7 +28,7 @@ from services.storage.edge_generation import EdgeGeneration, Shape, read_record
 from services.storage.edge_room import Room
 from services.storage.quotas import USUAL_MOST, refuse_one_more
 
-T = TypeVar("T")
+ENGINE = f"qdrant-edge {importlib.metadata.version('qdrant-edge-py')}"
 logger = logging.getLogger(__name__)
 
 # An indexed field of an empty generation: 9 mapped files (Linux allows a process 65,530), 5 MB of cache and 5 to 10 ms
@@ -82,10 +82,10 @@ class EdgeDirectory:
         self._changes: set[asyncio.Task[None]] = set()
         self._opening_again = False
 
-    def check(self, name: str, engine: str) -> Check:
+    def check(self, name: str) -> Check:
         """An open directory stays usable; says what is set aside and whether writes are refused."""
-        said = [f"{engine} in {self._directory}"]
-        said += [f"{one.generation} cannot be opened: {one.reason}" for one in self.unusable()]
+        said = [f"{ENGINE} in {self._directory}"]
+        said += [f"{one.generation} cannot be opened: {one.reason}" for one in self._listed_unusable()]
         if self._lost_pointers is not None:
             said.append(f"nothing was known to be published, because {self._lost_pointers}: publish again")
         shortage = self._room.shortage()
@@ -98,14 +98,17 @@ class EdgeDirectory:
         return in_order(tuple(self._open))
 
     def unusable(self) -> tuple[Unusable, ...]:
-        """Every generation that could not be opened, and why."""
-        return tuple(
-            Unusable(generation=one, reason=self._unusable[one].reason) for one in in_order(tuple(self._unusable))
-        )
+        """Every generation that could not be opened, and why. Begins to open those again that only lacked room."""
+        self._open_those_that_lacked_room()
+        return self._listed_unusable()
 
     def published(self) -> Mapping[str, str]:
         """The published generation of each name."""
         return {name: one for name, one in self._pointers.items() if one in self._open or one in self._unusable}
+
+    def is_published(self, generation: str) -> bool:
+        """Whether it is the published generation of its name."""
+        return self.published().get(name_of(generation)) == generation
 
     def held(self, generation: str) -> EdgeGeneration:
         """An open generation. Raises UnknownCollection, or DamagedCollection for one that could not be opened."""
@@ -125,17 +128,12 @@ class EdgeDirectory:
             )
         raise UnknownCollection(f"There is no collection {generation} here; begin it first.")
 
-    def open_again(self) -> None:
-        """Begins to open what may only have lacked room on the disk, if there is some again. Does not wait for it."""
-        if not any(one.for_room for one in self._unusable.values()) or self._opening_again:
-            return
-        if self._room.shortage() is None and not self._lock.closed:
-            self._opening_again = True
-            self._begun(self._open_again())
-
-    async def create(self, record: Record) -> None:
-        """Begins an empty generation of a name that is not held. When the caller gives up, it goes on."""
-        await self._to_the_end(self._create(record))
+    async def begin(self, record: Record) -> Record:
+        """Begins an empty generation unless it is held; the record of the one that is. When the caller gives up, it
+        goes on."""
+        if record.generation not in self._open:
+            await self._to_the_end(self._create(record))
+        return self.held(record.generation).record
 
     async def finish(self, generation: str) -> None:
         """Optimises it in another process; searches go on meanwhile, writes wait."""
@@ -168,6 +166,19 @@ class EdgeDirectory:
         finally:
             self._threads.shutdown()
             self._lock.close()
+
+    def _listed_unusable(self) -> tuple[Unusable, ...]:
+        return tuple(
+            Unusable(generation=one, reason=self._unusable[one].reason) for one in in_order(tuple(self._unusable))
+        )
+
+    def _open_those_that_lacked_room(self) -> None:
+        """Begins the opening if there is room again. Does not wait for it."""
+        if not any(one.for_room for one in self._unusable.values()) or self._opening_again:
+            return
+        if self._room.shortage() is None and not self._lock.closed:
+            self._opening_again = True
+            self._begun(self._open_again())
 
     async def _open_again(self) -> None:
         try:

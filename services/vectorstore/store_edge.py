@@ -1,6 +1,5 @@
 """Qdrant Edge as a vector store: in this process, durable in a directory, one process a directory."""
 
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import qdrant_edge as edge
 from services.contracts.collections import Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
-from services.storage.edge_directory import USUAL, EdgeDirectory, Limits
+from services.storage.edge_directory import ENGINE, USUAL, EdgeDirectory, Limits
 from services.storage.edge_fields import edge_filter, field_indexes
 from services.storage.edge_files import Record
 from services.storage.edge_generation import SEARCH_THREADS, Shape
@@ -45,7 +44,7 @@ SHAPE = Shape(
 class EdgeStore:
     """Vectors in an EdgeDirectory. Promises what VectorStore promises."""
 
-    engine = f"qdrant-edge {importlib.metadata.version('qdrant-edge-py')}"
+    engine = ENGINE
 
     def __init__(self, directory: Path, limits: Limits = USUAL) -> None:
         """Opens the directory and every generation in it (blocking). Raises Unavailable when it is in use."""
@@ -54,7 +53,7 @@ class EdgeStore:
 
     async def ready(self) -> Check:
         """An open directory stays usable."""
-        return self._held.check("store", self.engine)
+        return self._held.check("store")
 
     async def generations(self) -> tuple[str, ...]:
         """The folders."""
@@ -62,29 +61,24 @@ class EdgeStore:
 
     async def unusable(self) -> tuple[Unusable, ...]:
         """The folders that could not be opened. Has those tried again that may only have lacked room on the disk."""
-        self._held.open_again()
         return self._held.unusable()
 
     async def create(self, made: Made) -> None:
         """A folder, its record written last."""
-        if made.generation not in self._held.generations():
-            await self._held.create(
-                Record(
-                    generation=made.generation,
-                    dimension=made.dimension,
-                    stamp=dict(made.stamp),
-                    declaration=made.declaration,
-                    shard="shard-1",
-                    finished=True,
-                    build=made.build,
-                )
-            )
-        refuse_another(await self.made(made.generation), made)
+        wanted = Record(
+            generation=made.generation,
+            dimension=made.dimension,
+            stamp=dict(made.stamp),
+            declaration=made.declaration,
+            shard="shard-1",
+            finished=True,
+            build=made.build,
+        )
+        refuse_another(_made(await self._held.begin(wanted)), made)
 
     async def made(self, generation: str) -> Made:
         """From its collection.json."""
-        record = self._held.held(generation).record
-        return Made(generation, record.dimension, record.stamp, record.declaration, record.build)
+        return _made(self._held.held(generation).record)
 
     async def counts(self, generation: str) -> Counts:
         """What the shard says."""
@@ -168,6 +162,10 @@ class EdgeStore:
     async def close(self) -> None:
         """Closes every shard and gives the directory free."""
         await self._held.close()
+
+
+def _made(record: Record) -> Made:
+    return Made(record.generation, record.dimension, record.stamp, record.declaration, record.build)
 
 
 def _point(point: Point, dimension: int) -> edge.Point:
