@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 
 from gateway.downstream import Backend
 from gateway.exchange import Call
-from gateway.settings import BackendAddress, Family
+from gateway.families import FAMILIES
+from gateway.settings import BackendAddress
 from gateway.sockets import Endpoints
 from services.chassis.supervised import Supervisor
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
@@ -26,14 +27,15 @@ EndpointsFor = Callable[[str, BackendAddress], Endpoints]
 
 
 class Backends:
-    """All backends. The storing ones hold collections; the first lexical one among them is the document store."""
+    """All backends. The storing ones hold collections; the first one that gives documents is the document store."""
 
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self._by_name = dict(backends)
-        self.storing = tuple(backend for backend in backends.values() if backend.family != "reranker")
-        self.document_store = next((backend for backend in self.storing if backend.family == "lexical"), None)
-
-        self.families: dict[str, Family] = {name: backend.family for name, backend in backends.items()}
+        self.storing = tuple(backend for backend in backends.values() if FAMILIES[backend.family].retrieves)
+        self.document_store = next(
+            (backend for backend in self.storing if FAMILIES[backend.family].document_store), None
+        )
+        self.families = {name: FAMILIES[backend.family] for name, backend in backends.items()}
 
     def __getitem__(self, name: str) -> Backend:
         return self._by_name[name]

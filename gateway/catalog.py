@@ -1,12 +1,14 @@
 """The pipelines that can be asked for: files, parsed at the start and when asked, and those that a search brings."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import assert_never
 
 import yaml
 from pydantic import ValidationError
 
-from gateway.settings import BackendAddress, Family
+from gateway.families import FAMILIES, Family, named
+from gateway.settings import BackendAddress
 from services.chassis.errors import BadInput, UnknownPipeline
 from services.contracts.pipelines import (
     Cut,
@@ -139,7 +141,7 @@ def parse(text: str) -> Pipeline:
 def check(pipeline: Pipeline, backends: Mapping[str, BackendAddress]) -> None:
     """Raises PipelineError unless every stage names a backend of a fitting family and the whole is bounded."""
     stages = list(walk(pipeline))
-    families = {name: backend.family for name, backend in backends.items()}
+    families = {name: FAMILIES[backend.family] for name, backend in backends.items()}
     for kind, most in ((Retrieve, MOST_RETRIEVES), (Rerank, MOST_RERANKS)):
         count = sum(isinstance(item.stage, kind) for item in stages)
         if count > most:
@@ -151,39 +153,52 @@ def check(pipeline: Pipeline, backends: Mapping[str, BackendAddress]) -> None:
             case Fuse(weights=weights) if weights and max(weights) > LARGEST_WEIGHT:
                 raise PipelineError(f"stage '{item.id}': weights may be at most {LARGEST_WEIGHT:g}")
             case Fuse(method="weighted", normalisation="theoretical-min", inputs=inputs):
-                if any(isinstance(source, Fuse) and floor_of(source, families) is None for source in inputs):
-                    raise PipelineError(
-                        f"stage '{item.id}': theoretical-min needs inputs with a least score; z-scores have none"
-                    )
+                for source in inputs:
+                    if least_score(source, families) is None:
+                        what = "z-scores have" if isinstance(source, Fuse) else f"backend '{source.backend}' has"
+                        raise PipelineError(
+                            f"stage '{item.id}': theoretical-min needs inputs with a least score; {what} none"
+                        )
             case Rerank(backend=name):
-                _check_family(item.id, name, ("reranker",), backends)
-                if not any(backend.family == "lexical" for backend in backends.values()):
-                    raise PipelineError(f"stage '{item.id}': re-ranking needs a lexical backend, the document store")
+                _check_family(item.id, name, lambda family: family.reranks, backends)
+                if not any(family.document_store for family in families.values()):
+                    stores = named(lambda family: family.document_store)
+                    raise PipelineError(f"stage '{item.id}': re-ranking needs a {stores} backend, the document store")
             case Fuse() | Cut():
                 pass
+            case _:
+                assert_never(item.stage)
 
 
-def floor_of(stage: Retrieve | Fuse, families: Mapping[str, Family]) -> float | None:
-    """The least score that a stage can give: BM25 0, cosine -1, sums of non-negative shares 0; z-scores have none."""
-    match stage:
+def least_score(source: Retrieve | Fuse, families: Mapping[str, Family]) -> float | None:
+    """The least score that a source can give: a backend's is its family's, a sum of z-scores has none, others give 0.
+
+    `families` are those of the backends, by the backends' names.
+    """
+    match source:
         case Retrieve(backend=name):
-            return 0.0 if families[name] == "lexical" else -1.0
+            return families[name].least_score
         case Fuse(method="weighted", normalisation="z-score"):
             return None
         case Fuse():
             return 0.0
+        case _:
+            assert_never(source)
 
 
 def _check_retrieve(identity: str, stage: Retrieve, backends: Mapping[str, BackendAddress]) -> None:
-    family = _check_family(identity, stage.backend, ("lexical", "dense"), backends)
-    if stage.preset is not None and family != "lexical":
-        raise PipelineError(f"stage '{identity}': presets are lexical; backend '{stage.backend}' is {family}")
-    if stage.exact and family == "lexical":
-        raise PipelineError(f"stage '{identity}': exact is for vectors; backend '{stage.backend}' is lexical")
+    family = _check_family(identity, stage.backend, lambda family: family.retrieves, backends)
+    if stage.preset is not None and not FAMILIES[family].presets:
+        presets = named(lambda family: family.presets)
+        raise PipelineError(f"stage '{identity}': presets are {presets}; backend '{stage.backend}' is {family}")
+    if stage.exact and not FAMILIES[family].exact:
+        raise PipelineError(f"stage '{identity}': exact is for vectors; backend '{stage.backend}' is {family}")
 
 
-def _check_family(identity: str, name: str, fitting: tuple[str, ...], backends: Mapping[str, BackendAddress]) -> str:
-    fit = sorted(known for known, backend in backends.items() if backend.family in fitting)
+def _check_family(
+    identity: str, name: str, fits: Callable[[Family], bool], backends: Mapping[str, BackendAddress]
+) -> str:
+    fit = sorted(known for known, backend in backends.items() if fits(FAMILIES[backend.family]))
     if name not in fit:
         raise PipelineError(f"stage '{identity}': no backend '{name}' for this; there are: {', '.join(fit) or 'none'}")
     return backends[name].family

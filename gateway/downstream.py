@@ -8,7 +8,7 @@ from gateway.exchange import Answer, Call, Parse, Peer, Value
 from gateway.failures import BackendFailed
 from gateway.replicas import Replica, Replicas
 from gateway.resilience import RetryBudget, State, backoff_s
-from gateway.settings import BackendAddress, Family
+from gateway.settings import BackendAddress
 from gateway.sockets import CONNECTIONS, Endpoints
 from services.chassis.supervised import Supervisor
 
@@ -23,7 +23,7 @@ class Backend:
         self, name: str, address: BackendAddress, endpoints: Endpoints, connect_s: float, supervisor: Supervisor
     ) -> None:
         self.name = name
-        self.family: Family = address.family
+        self.family = address.family
         self._replicas = Replicas(Peer(name, address.url, connect_s), endpoints, supervisor)
         self._budget = RetryBudget(most=REPEATS)
         self._jitter = random.Random()

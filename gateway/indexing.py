@@ -11,6 +11,7 @@ from gateway.backends import Backends
 from gateway.budget import Budget
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed, as_problem
+from gateway.families import named
 from gateway.fan_out import left, on_each, outcomes
 from gateway.generations import Generations
 from gateway.history import History
@@ -94,7 +95,8 @@ class Indexing:
         budget = Budget.within(current_deadline())
         store = self._backends.document_store
         if store is None:
-            raise Unavailable("There is no document store: GATEWAY_BACKENDS names no backend of family lexical.")
+            families = named(lambda family: family.document_store)
+            raise Unavailable(f"There is no document store: GATEWAY_BACKENDS names no backend of family {families}.")
         generation = await self._generations.readable(name, left(budget))
         try:
             answer = await wire.documents(store, generation, FetchRequest(ids=ids.ids), left(budget))

@@ -1,15 +1,26 @@
 """The gateway's settings, read once from the environment (GATEWAY_…)."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_core import PydanticKnownError
 from pydantic_settings import SettingsConfigDict
 
+from gateway.families import FAMILIES, named
 from services.chassis.settings import ServiceSettings
 from services.contracts.base import Name
 
-Family = Literal["lexical", "dense", "reranker"]
+
+def _known(name: object) -> object:
+    """Refuses what is no family in the words that pydantic has for a Literal."""
+    if isinstance(name, str) and name in FAMILIES:
+        return name
+    *others, last = (f"'{known}'" for known in FAMILIES)
+    raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+
+
+FamilyName = Annotated[str, BeforeValidator(_known)]
 
 
 class BackendAddress(BaseModel):
@@ -17,7 +28,7 @@ class BackendAddress(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    family: Family
+    family: FamilyName
     url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+(/[^\s]*)?$")]
 
 
@@ -59,6 +70,7 @@ class Settings(ServiceSettings):
 
     @model_validator(mode="after")
     def _has_a_retriever(self) -> Self:
-        if not any(backend.family != "reranker" for backend in self.backends.values()):
-            raise ValueError("GATEWAY_BACKENDS: name at least one backend of family lexical or dense")
+        if not any(FAMILIES[backend.family].retrieves for backend in self.backends.values()):
+            families = named(lambda family: family.retrieves)
+            raise ValueError(f"GATEWAY_BACKENDS: name at least one backend of family {families}")
         return self

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from gateway import backends as wire
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed, not_held
+from gateway.families import named
 from services.contracts.documents import Document, FetchedDocuments, FetchRequest, Included
 
 # The re-ranker takes 8 MB; JSON escapes and the query need room too.
@@ -58,7 +59,11 @@ class Texts:
 
     async def _fetched(self, request: FetchRequest, timeout_s: float) -> FetchedDocuments:
         if self._store is None:
-            raise BackendFailed("document store", "no_document_store", "no lexical backend is configured.")
+            raise BackendFailed(
+                "document store",
+                "no_document_store",
+                f"no {named(lambda family: family.document_store)} backend is configured.",
+            )
         if self._gone is not None:
             raise self._without(self._gone) from self._gone
         try:

@@ -8,7 +8,7 @@ from typing import Literal
 from gateway import backends as wire
 from gateway.backends import Backends
 from gateway.budget import LEAST_CALL_S, Budget
-from gateway.catalog import floor_of
+from gateway.catalog import least_score
 from gateway.failures import BackendFailed, as_problem, not_held
 from gateway.generations import Generations
 from gateway.texts import Texts, fitting
@@ -165,7 +165,7 @@ class Walk:
                         self._degrade(item.id, "retrieve", outcome.reason, str(outcome), 0, 1)
                         stack.append(None)
                     else:
-                        stack.append(Leg(outcome, floor=floor_of(stage, self._backends.families)))
+                        stack.append(Leg(outcome, floor=least_score(stage, self._backends.families)))
                 case Fuse() as stage:
                     inputs = stack[-len(stage.inputs) :]
                     del stack[-len(stage.inputs) :]
@@ -183,7 +183,7 @@ class Walk:
             return None
         ranking = reciprocal_rank(legs, stage.k) if stage.method == "rrf" else weighted(legs, stage.normalisation)
         self._done(identity, ranking, started)
-        return Leg(ranking, floor=floor_of(stage, self._backends.families))
+        return Leg(ranking, floor=least_score(stage, self._backends.families))
 
     # Re-ranking: texts from the document store, scores from the re-ranker.
 

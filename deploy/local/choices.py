@@ -10,12 +10,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from deploy.local.ports import DEFAULT_PORTS, HOST, Reserved, block_of, host_of
 from deploy.local.problem import StackProblem
-from gateway.settings import BackendAddress, Family
+from gateway.settings import BackendAddress
 from services.contracts.base import Name
 
 ROOT = Path(__file__).resolve().parents[2]
 # The processes that a backend of the same name in GATEWAY_BACKENDS takes the place of.
-OWN_BACKENDS: tuple[Family, ...] = ("lexical", "dense", "reranker")
+OWN_BACKENDS: tuple[str, ...] = ("lexical", "dense", "reranker")
 _BACKENDS = TypeAdapter(dict[Name, BackendAddress])
 
 

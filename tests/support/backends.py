@@ -72,9 +72,9 @@ class Held:
 
 
 class Store:
-    """A storing service in memory: word overlap when lexical (0 finds nothing), trigram cosine when dense."""
+    """A storing service in memory: word overlap when lexical (0 finds nothing), else trigram cosine."""
 
-    def __init__(self, family: Literal["lexical", "dense"], model: str = "1") -> None:
+    def __init__(self, family: str, model: str = "1") -> None:
         self.family = family
         self.model = model
         self.generations: dict[str, Held] = {}
@@ -127,7 +127,7 @@ class Store:
             if document.id not in request.exclude_ids
             and all(document.metadata.get(c.field) == c.value for c in (request.filter.all if request.filter else ()))
         ]
-        found = [hit for hit in found if self.family == "dense" or hit.score > 0]
+        found = [hit for hit in found if self.family != "lexical" or hit.score > 0]
         found.sort(key=lambda hit: (-hit.score, hit.id))
         return RetrievalAnswer(generation=generation, hits=tuple(found[: request.top]))
 
@@ -355,18 +355,24 @@ async def opened_stack(
     *,
     ingested: bool = True,
     faults: Mapping[str, Fault] | None = None,
+    stores: Mapping[str, Store] | None = None,
     rerankers: Mapping[str, Ranker] | None = None,
     **settings: object,
 ) -> AsyncIterator[Stack]:
     """A gateway over two stores and a re-ranker, with DOCUMENTS published as `demo` unless told otherwise.
 
-    `faults` are there from the start, by backend; `rerankers` stand beside the usual one; `settings` are the gateway's.
+    `faults` are there from the start, by backend; `stores` and `rerankers` stand beside the usual ones; `settings` are
+    the gateway's.
     """
     lexical, dense = Store("lexical"), Store("dense")
     rankers = {"reranker": Ranker(), **(rerankers or {})}
-    apps = {"lexical": lexical.app(), "dense": dense.app(), **{name: one.app() for name, one in rankers.items()}}
+    held = {"lexical": lexical, "dense": dense, **(stores or {})}
+    apps = {name: one.app() for name, one in (held | rankers).items()}
+    families = {name: one.family for name, one in held.items()} | dict.fromkeys(rankers, "reranker")
     backends = DEFAULT_BACKENDS | {
-        name: BackendAddress(family="reranker", url=f"http://{name}") for name in rankers if name != "reranker"
+        name: BackendAddress(family=family, url=f"http://{name}")
+        for name, family in families.items()
+        if name not in DEFAULT_BACKENDS
     }
     wires = {name: Wire(app) for name, app in apps.items()}
     for name, fault in (faults or {}).items():

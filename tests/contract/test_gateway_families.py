@@ -1,0 +1,99 @@
+"""A family of backends is one row of the table: settings, checks and searches follow from it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from pydantic import ValidationError
+
+from gateway import families
+from gateway.families import Family
+from gateway.settings import Settings
+from services.contracts.documents import Document
+from tests.support.backends import DOCUMENTS, Stack, Store, opened_stack, trigrams
+
+TOY = {"kind": "retrieve", "id": "toy", "backend": "toy"}
+BM25 = {"kind": "retrieve", "id": "bm25", "backend": "lexical"}
+WEIGHTED = {"kind": "fuse", "method": "weighted"}
+
+
+class InnerProducts(Store):
+    """A store whose scores have no least one: an inner product with weights of both signs."""
+
+    def score(self, query: str, document: Document) -> float:
+        held = trigrams(document.passage)
+        return float(sum(count * held[key] * (-1) ** len(key.strip()) for key, count in trigrams(query).items()))
+
+
+@pytest.fixture
+def row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(families.FAMILIES, "toy", Family(retrieves=True))
+
+
+@pytest.fixture
+async def stack(row: None) -> AsyncIterator[Stack]:
+    async with opened_stack(stores={"toy": InnerProducts("toy")}) as stack:
+        yield stack
+
+
+def inline(*stages: object) -> dict[str, object]:
+    return {"name": "mine", "stages": list(stages)}
+
+
+async def test_a_new_family_is_loaded_searched_fused_and_reranked(stack: Stack) -> None:
+    view = (await stack.client.get("/v1/collections/demo")).json()
+    assert {one["backend"]: one["family"] for one in view["backends"]}["toy"] == "toy"
+    alone = (await stack.search("fruit trees", inline(TOY), explain=True)).json()
+    assert {hit["id"] for hit in alone["hits"]} == {document["id"] for document in DOCUMENTS}
+    assert alone["hits"][-1]["score"] < -1.0
+    hybrid = inline({"kind": "fuse", "id": "fuse", "inputs": [BM25, TOY]}, {"kind": "rerank", "id": "rerank"})
+    body = (await stack.search("fruit trees", hybrid, explain=True)).json()
+    assert (body["hits"][0]["stages"].keys(), body["degraded"]) == ({"bm25", "toy", "fuse", "rerank"}, [])
+
+
+async def test_a_family_without_a_least_score_is_refused_where_one_is_needed(stack: Stack) -> None:
+    fuse = {**WEIGHTED, "id": "fuse", "inputs": [BM25, TOY]}
+    answer = await stack.search("fruit", inline({**fuse, "normalisation": "theoretical-min"}))
+    assert answer.status_code == 422
+    assert "backend 'toy' has none" in answer.json()["detail"]
+    assert (await stack.search("fruit", inline({**fuse, "normalisation": "min-max"}))).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"preset": "beir"}, "presets are lexical; backend 'toy' is toy"),
+        ({"exact": True}, "exact is for vectors; backend 'toy' is toy"),
+    ],
+)
+async def test_an_option_that_the_row_does_not_have_is_refused(
+    stack: Stack, option: dict[str, object], told: str
+) -> None:
+    answer = await stack.search("fruit", inline({**TOY, **option}))
+    assert answer.status_code == 422
+    assert told in answer.json()["detail"]
+
+
+async def test_the_row_decides_options_and_least_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(families.FAMILIES, "toy", Family(retrieves=True, presets=True, exact=True, least_score=0.0))
+    async with opened_stack(stores={"toy": Store("toy")}) as stack:
+        leg = {**TOY, "preset": "beir", "exact": True}
+        fuse = {**WEIGHTED, "normalisation": "theoretical-min", "inputs": [BM25, leg]}
+        assert (await stack.search("fruit", inline(fuse))).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("backends", "told"),
+    [
+        ({"a": {"family": "x", "url": "http://a"}}, "Input should be 'lexical', 'dense', 'reranker' or 'toy'"),
+        ({"a": {"family": 5, "url": "http://a"}}, "Input should be 'lexical', 'dense', 'reranker' or 'toy'"),
+        (
+            {"a": {"family": "reranker", "url": "http://a"}},
+            "GATEWAY_BACKENDS: name at least one backend of family lexical or dense or toy",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("row")
+def test_settings_tell_the_families_of_the_table(backends: object, told: str) -> None:
+    with pytest.raises(ValidationError) as fault:
+        Settings.model_validate({"backends": backends})
+    assert told in str(fault.value)
