@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI, Response
 from pydantic import BaseModel
 from starlette.middleware.cors import CORSMiddleware
 
-from services.chassis import errors
+from services.chassis import rendering
 from services.chassis.body import BodyMiddleware, JsonRoute
 from services.chassis.caching import CACHED_HEADER, CachingMiddleware
 from services.chassis.deadlines import DEADLINE_HEADER, DeadlineMiddleware
@@ -35,7 +35,7 @@ def create_app(
     settings: ServiceSettings,
     instruments: Instruments,
     opened: Callable[[], Opened],
-    wordings: errors.Wordings = MappingProxyType({}),
+    wordings: rendering.Wordings = MappingProxyType({}),
     cors_origins: Sequence[str] = (),
 ) -> FastAPI:
     """An app around what `opened` opens (engines, clients) when the process starts, and closes when it ends.
@@ -57,10 +57,10 @@ def create_app(
     app = FastAPI(title=service, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
-    errors.install(app, wordings)
+    rendering.install(app, wordings)
 
     def render(error: Exception, path: str) -> Response:
-        return errors.render(error, wordings.get(path))
+        return rendering.render(error, wordings.get(path))
 
     # The last one added is the outermost: telemetry sees and renders everything, a body has to be there within the
     # deadline and before its request takes a slot.

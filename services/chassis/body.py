@@ -7,9 +7,10 @@ from typing import Any
 from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.chassis.errors import BodyTooLarge, ClientGone, Overloaded, RequestTimeout, UnsupportedMedia
+from services.chassis.errors import BodyTooLarge, ClientGone, Overloaded, ProblemError, RequestTimeout, UnsupportedMedia
 from services.chassis.instruments import Instruments
 from services.chassis.json_shape import parse_json
 from services.chassis.memory import MemoryAtRest
@@ -167,6 +168,13 @@ class JsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def with_json_request(request: Request) -> Any:
-            return await handle(JsonRequest(request.scope, request.receive))
+            try:
+                return await handle(JsonRequest(request.scope, request.receive))
+            except HTTPException as error:
+                problem = error.__cause__
+                if not isinstance(problem, ProblemError):
+                    raise
+            # FastAPI makes a 400 of its own of whatever reading a body raises.
+            raise problem
 
         return with_json_request

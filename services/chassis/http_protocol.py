@@ -15,7 +15,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from services.chassis.connections import Connections
-from services.chassis.errors import HeadTooLarge, Malformed, ProblemError, Unavailable, UrlTooLong, render
+from services.chassis.errors import HeadTooLarge, Malformed, ProblemError, Unavailable, UrlTooLong
+from services.chassis.rendering import render
 from services.chassis.telemetry import PROBES, REQUEST_ID_HEADER, assign_request_id
 
 

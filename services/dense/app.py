@@ -9,9 +9,9 @@ from fastapi import APIRouter, FastAPI
 from services.chassis import vendor_errors
 from services.chassis.app import create_app
 from services.chassis.deadlines import Deadline
-from services.chassis.errors import Wordings
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
+from services.chassis.rendering import Wordings
 from services.contracts.health import Check
 from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router

@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -14,8 +15,9 @@ from fastapi import FastAPI
 
 from services.chassis.app import create_app, router
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import BadInput, NotFound, render
+from services.chassis.errors import BadInput, NotFound
 from services.chassis.instruments import Instruments
+from services.chassis.rendering import render
 from services.chassis.serve import DrainingServer, opened_and_served
 from services.chassis.settings import ServiceSettings
 from services.chassis.telemetry import timed
@@ -125,6 +127,24 @@ async def test_an_error_of_ours_says_what_to_do(client: httpx.AsyncClient) -> No
     problem = (await client.get("/missing")).json()
     assert (problem["type"], problem["status"]) == ("urn:problem:not-found", 404)
     assert "ask for another" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("request_of", "kind"),
+    [
+        ({"method": "GET", "url": "/missing"}, "not-found"),
+        ({"method": "POST", "url": "/echo", "content": b'{"query": '}, "malformed"),
+        ({"method": "POST", "url": "/echo", "content": b'{"query": "a", "query": "b"}'}, "bad-input"),
+        ({"method": "GET", "url": "/sleep", "headers": {"x-deadline-ms": "20"}}, "deadline-exceeded"),
+    ],
+    ids=["in a route", "while parsing a body", "in a parsed body", "in a middleware"],
+)
+async def test_a_foreseen_problem_keeps_its_kind_and_leaves_no_traceback(
+    client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, request_of: dict[str, Any], kind: str
+) -> None:
+    answer = await client.request(**{"headers": {"content-type": "application/json"}, **request_of})
+    assert answer.json()["type"] == f"urn:problem:{kind}"
+    assert [record.message for record in caplog.records if record.exc_info or record.levelname == "ERROR"] == []
 
 
 async def test_an_unforeseen_error_keeps_its_inside_to_the_logs(client: httpx.AsyncClient) -> None:

@@ -1,0 +1,108 @@
+"""Renders errors as problem+json (RFC 9457) or as a vendor's error body. Does not define them: errors.py does."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from services.chassis.errors import BadInput, Malformed, ProblemError
+from services.chassis.telemetry import request_id
+from services.contracts.problem import FieldError, Problem
+from services.contracts.validation_messages import validation_message
+
+logger = logging.getLogger(__name__)
+
+# Maps a problem to the status and body that a vendor's clients expect. Wordings are looked up by path, because
+# much is refused (too large, too many, too late) before any route is known.
+Wording = Callable[[Problem], tuple[int, BaseModel]]
+Wordings = Mapping[str, Wording]
+
+# Kind, title and detail for the router's own refusals, whose text does not say what to do.
+ROUTING = {
+    404: ("not-found", "Not found", "There is no such route here; GET /openapi.json lists all of them."),
+    405: (
+        "method-not-allowed",
+        "Method not allowed",
+        "This route does not take that method; GET /openapi.json lists those that it takes.",
+    ),
+}
+
+
+def render(error: Exception, wording: Wording | None = None, asked: object = None) -> Response:
+    """Renders any error as problem+json or in a vendor's `wording`. `asked` is the model of a body at fault."""
+    problem, headers = _described(error, asked)
+    if wording is None:
+        return Response(problem.model_dump_json(), problem.status, headers, media_type="application/problem+json")
+    status, body = wording(problem)
+    return Response(body.model_dump_json(), status, headers, media_type="application/json")
+
+
+def _described(error: Exception, asked: object) -> tuple[Problem, Mapping[str, str]]:
+    """Describes an error as a problem with its headers. An unforeseen one is a 500 that hides its cause."""
+    headers: dict[str, str] = {}
+    match error:
+        case ProblemError():
+            kind, title, status, detail, errors = error.kind, error.title, error.status, error.detail, error.errors
+            headers = _headers_of(error)
+        case RequestValidationError():
+            kind, title, status = BadInput.kind, BadInput.title, 422
+            errors = _field_errors(error, asked)
+            detail = "; ".join(f"{item.field}: {item.message}" for item in errors[:3])
+            if any(item["type"] == "json_invalid" for item in error.errors()):
+                kind, title, status = Malformed.kind, Malformed.title, 400
+        case HTTPException():
+            kind, title, detail = ROUTING.get(error.status_code, ("http", "HTTP error", str(error.detail)))
+            status, errors = error.status_code, ()
+            headers = dict(error.headers or {})
+        case _:
+            logger.error("unforeseen error", exc_info=error)
+            kind, title, status, errors = ProblemError.kind, ProblemError.title, 500, ()
+            detail = "An error that we did not foresee; the logs have it under this request_id."
+    problem = Problem(
+        type=f"urn:problem:{kind}",
+        title=title,
+        status=status,
+        detail=detail.encode(errors="replace").decode(),  # it may quote what no UTF-8 can carry
+        request_id=request_id(),
+        errors=errors,
+    )
+    return problem, headers
+
+
+def _headers_of(error: ProblemError) -> dict[str, str]:
+    headers = {} if error.retry_after_s is None else {"retry-after": str(error.retry_after_s)}
+    if error.closes:
+        headers["connection"] = "close"
+    return headers
+
+
+def _field_errors(error: RequestValidationError, asked: object) -> tuple[FieldError, ...]:
+    # Only location and message: the input may be huge, secret or not representable in JSON (NaN, surrogates).
+    return tuple(
+        FieldError(
+            field=_place(item["loc"]).encode(errors="replace").decode(),
+            message=validation_message({**item, "loc": item["loc"][1:]}, asked).encode(errors="replace").decode(),
+        )
+        for item in error.errors()[:32]
+    )
+
+
+def _place(found: Sequence[str | int]) -> str:
+    """Where a fault was found, with dots. FastAPI puts the word `body` first; a field may have that name as well."""
+    return ".".join(str(part) for part in (found[1:] if found[:1] == ("body",) else found)) or "body"
+
+
+def install(app: FastAPI, wordings: Wordings) -> None:
+    """Renders every error of the routes: as a problem, or in the wording of its path."""
+
+    async def handler(request: Request, error: Exception) -> Response:
+        body = getattr(request.scope.get("route"), "body_field", None)
+        asked = None if body is None else body.field_info.annotation
+        return render(error, wordings.get(request.scope["path"]), asked)
+
+    app.add_exception_handler(ProblemError, handler)
+    app.add_exception_handler(HTTPException, handler)  # of the router: no such route, no such method
+    app.add_exception_handler(RequestValidationError, handler)
