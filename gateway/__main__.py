@@ -4,12 +4,12 @@ import sys
 
 from gateway.app import build_app
 from gateway.catalog import PipelineError
-from gateway.settings import Settings
+from gateway.settings import GatewaySettings
 from services.chassis.environment import read_or_exit
 from services.chassis.serve import serve
 
 if __name__ == "__main__":
-    settings = read_or_exit(Settings)
+    settings = read_or_exit(GatewaySettings)
     try:
         app = build_app(settings)
     except PipelineError as error:

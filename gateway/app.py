@@ -1,20 +1,20 @@
-"""Puts the gateway together: the only file that knows how its backends are reached."""
+"""Composes the gateway. The only module that knows how its backends are reached."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
 
-from gateway.backends import EndpointsFor, opened_backends
+from gateway.backends import EndpointsFor, open_backends
 from gateway.catalog import Catalog
 from gateway.collections import Collections
 from gateway.execute import Executor
-from gateway.generations import LOOK_S, Generations
+from gateway.generations import POLL_TIMEOUT_S, Generations
 from gateway.indexing import Indexing
 from gateway.publishing import Publishing
 from gateway.reloading import reloading_on_hangup
 from gateway.routes import collection_routes, pipeline_routes, search_routes
-from gateway.settings import BackendAddress, Settings
+from gateway.settings import BackendAddress, GatewaySettings
 from gateway.sockets import SocketEndpoints
 from gateway.write_pauses import WritePauses
 from services.chassis.app import create_app
@@ -24,15 +24,15 @@ from services.chassis.supervised import Supervisor
 from services.contracts.health import Check
 
 
-def over_sockets(_: str, backend: BackendAddress) -> SocketEndpoints:
-    """The production endpoints."""
+def socket_endpoints(_: str, backend: BackendAddress) -> SocketEndpoints:
+    """Returns the endpoints of production: TCP sockets."""
     return SocketEndpoints(backend)
 
 
-def build_app(settings: Settings, endpoints_for: EndpointsFor = over_sockets) -> FastAPI:
-    """The gateway. A pipeline that does not fit the backends ends the start with its file's name.
+def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_endpoints) -> FastAPI:
+    """Builds the gateway's app. Raises PipelineError, naming the file, for a pipeline that does not fit the backends.
 
-    `endpoints_for` says how each backend is reached; tests put whole services (ASGI) or faults there.
+    `endpoints_for` returns how each backend is reached; tests pass whole services (ASGI) or faults.
     """
     catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
     instruments = Instruments()
@@ -41,14 +41,14 @@ def build_app(settings: Settings, endpoints_for: EndpointsFor = over_sockets) ->
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
         async with (
             Supervisor(instruments) as supervisor,
-            opened_backends(settings.backends, endpoints_for, settings.connect_s, supervisor) as backends,
+            open_backends(settings.backends, endpoints_for, settings.connect_s, supervisor) as backends,
         ):
             generations = Generations(backends)
-            await generations.refresh(LOOK_S)
-            generations.keep_fresh(supervisor, settings.refresh_s)
+            await generations.refresh(POLL_TIMEOUT_S)
+            generations.start_polling(supervisor, settings.refresh_s)
             pauses = WritePauses()
             publishing = Publishing(backends, generations, pauses, settings.keep_previous_s)
-            supervisor.start("retire", publishing.retire_for_ever)
+            supervisor.start("retire", publishing.retire_expired_generations)
             executor = Executor(backends, generations, catalog, instruments)
             routes = (
                 search_routes(executor),
@@ -59,9 +59,13 @@ def build_app(settings: Settings, endpoints_for: EndpointsFor = over_sockets) ->
             )
 
             async def readiness() -> tuple[Check, ...]:
-                # One retriever suffices: what else is gone is degraded and flagged, and must not take us down too.
-                gone = [f"{name}: {look.reason}" for name, look in generations.looks.items() if not look.reachable]
-                return (Check(name="retrievers", ok=len(gone) < len(generations.looks), detail="; ".join(gone)),)
+                # One retriever suffices: a missing backend degrades answers visibly, but the gateway stays ready.
+                gone = [
+                    f"{name}: {snapshot.reason}"
+                    for name, snapshot in generations.snapshots.items()
+                    if not snapshot.reachable
+                ]
+                return (Check(name="retrievers", ok=len(gone) < len(generations.snapshots), detail="; ".join(gone)),)
 
             with reloading_on_hangup(catalog):
                 yield routes, readiness

@@ -1,4 +1,4 @@
-"""Collections begun, listed and removed in every storing backend at once."""
+"""Begins, lists and removes collections in every storing backend at once."""
 
 import secrets
 
@@ -7,7 +7,7 @@ from gateway.backends import Backends
 from gateway.budget import Budget
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed, as_problem
-from gateway.fan_out import left, on_all
+from gateway.fan_out import on_all, remaining_s
 from gateway.generations import Generations
 from gateway.history import History
 from services.chassis.deadlines import current_deadline
@@ -22,38 +22,38 @@ from services.contracts.collections import (
 )
 from services.contracts.generations import generation_of, number_of
 
-# How many numbers are tried when others take them at the same moment.
+# Generation numbers to try when concurrent callers take them.
 ATTEMPTS = 8
 
 
 class Collections:
-    """Makes and removes generations; nothing is remembered here, so the same call again is the recovery."""
+    """Creates and removes generations. Keeps no state, so repeating a call recovers from a failure."""
 
     def __init__(self, backends: Backends, generations: Generations) -> None:
         self._backends = backends
         self._generations = generations
 
     async def begin(self, name: str, wanted: BeginCollection) -> CollectionBegun:
-        """A generation to send documents to; needs every storing backend.
+        """Returns a generation to send documents to. Needs every storing backend.
 
-        The one of the caller's build, or without a build the live one if it was declared the same; else a new one. An
-        unpublished one of somebody else is never gone on with.
+        It is the one of the caller's build, without a build the live one if its declaration is the same, else a new
+        one. Never continues another caller's unpublished generation.
         """
         budget = Budget.within(current_deadline())
-        await self._generations.require_all(left(budget))
+        await self._generations.require_all(remaining_s(budget))
         declaration = CollectionDeclaration(presets=wanted.presets, metadata=wanted.metadata)
         number = 0
         for _ in range(ATTEMPTS):
             history, token = self._generations.history(name), wanted.build
-            generation = _gone_on_with(history, wanted, declaration)
+            generation = _existing_generation(history, wanted, declaration)
             if created := generation is None:
                 token = token or secrets.token_hex(16)
                 number = max(number, history.highest) + 1
-                generation = await self._new(generation_of(name, number), declaration, build_mark(token), budget)
+                generation = await self._create(generation_of(name, number), declaration, build_mark(token), budget)
             else:
                 await self._declare(generation, declaration, history.build(generation), budget)
-            await self._generations.refresh(left(budget))
-            if generation is None:  # somebody else took the number, perhaps for the same build
+            await self._generations.refresh(remaining_s(budget))
+            if generation is None:  # a concurrent caller took the number, perhaps for the same build
                 continue
             if not self._generations.history(name).held_by_all(generation):
                 raise Conflict(f"{generation} was removed while it was being begun; PUT /v1/collections/{name} again.")
@@ -66,14 +66,17 @@ class Collections:
         self, generation: str, declaration: CollectionDeclaration, build: str | None, budget: Budget
     ) -> None:
         await on_all(
-            self._backends.storing, lambda backend: wire.declare(backend, generation, declaration, build, left(budget))
+            self._backends.storing,
+            lambda backend: wire.declare(backend, generation, declaration, build, remaining_s(budget)),
         )
 
-    async def _new(self, generation: str, declaration: CollectionDeclaration, build: str, budget: Budget) -> str | None:
-        """Makes a generation; None when its number is taken. Whoever makes it at the first backend (by name) has it."""
+    async def _create(
+        self, generation: str, declaration: CollectionDeclaration, build: str, budget: Budget
+    ) -> str | None:
+        """Creates a generation, or returns None if its number is taken: the first backend by name decides a race."""
         first = min(self._backends.storing, key=lambda backend: backend.name)
         try:
-            await wire.declare(first, generation, declaration, build, left(budget))
+            await wire.declare(first, generation, declaration, build, remaining_s(budget))
         except BackendFailed as failure:
             if failure.other_build or failure.not_its_own:
                 return None
@@ -82,51 +85,51 @@ class Collections:
         return generation
 
     async def remove(self, name: str) -> None:
-        """Every generation of a collection out of every backend; needs all of them, or it would come back."""
+        """Removes every generation of a collection. Needs every backend, or the collection would come back."""
         budget = Budget.within(current_deadline())
-        await self._generations.require_all(left(budget))
+        await self._generations.require_all(remaining_s(budget))
         unusable = self._generations.unusable(name)
         if not any(unusable.values()):
-            await self._generations.known(name, left(budget))
+            await self._generations.fetch_history(name, remaining_s(budget))
         history = self._generations.history(name)
 
         async def remove(backend: Backend) -> None:
             held = [(state.generation, state.build) for state in history.by_backend[backend.name]]
             for generation, build in (*held, *((one.generation, None) for one in unusable[backend.name])):
                 try:
-                    await wire.remove(backend, generation, build, left(budget))
+                    await wire.remove(backend, generation, build, remaining_s(budget))
                 except BackendFailed as failure:
-                    # One that somebody begins under the same number meanwhile is not what was to be removed.
+                    # A generation begun under the same number meanwhile must stay.
                     if not failure.unknown_generation and not failure.other_build:
                         raise
 
         await on_all(self._backends.storing, remove)
-        await self._generations.refresh(left(budget))
+        await self._generations.refresh(remaining_s(budget))
 
     async def all(self) -> CollectionList:
-        """Every collection, as every backend sees it now."""
-        await self._generations.refresh(left(Budget.within(current_deadline())))
+        """Polls all backends and returns every collection."""
+        await self._generations.refresh(remaining_s(Budget.within(current_deadline())))
         return CollectionList(collections=tuple(self._generations.view(name) for name in self._generations.names()))
 
     async def one(self, name: str) -> CollectionView:
-        """One collection, as every backend sees it now."""
-        await self._generations.known(name, left(Budget.within(current_deadline())))
+        """Polls all backends and returns one collection."""
+        await self._generations.fetch_history(name, remaining_s(Budget.within(current_deadline())))
         return self._generations.view(name)
 
 
-def _gone_on_with(history: History, wanted: BeginCollection, declaration: CollectionDeclaration) -> str | None:
-    """The generation that is there for what is wanted; None when a new one must be made."""
+def _existing_generation(history: History, wanted: BeginCollection, declaration: CollectionDeclaration) -> str | None:
+    """Returns the existing generation that a request can continue, or None if a new one is needed."""
     live = history.live
     if wanted.build is None:
         candidate = None if wanted.new_generation else live
     else:
-        candidate = history.of_build(build_mark(wanted.build))
+        candidate = history.generation_of_build(build_mark(wanted.build))
         if candidate is not None and live is not None and number_of(candidate) < number_of(live):
             candidate = None
         if wanted.new_generation and candidate == live:
             candidate = None
     if candidate is None or not history.declared_as(candidate, declaration):
         return None
-    # Begun halfway, a build is completed. A live one that a backend lacks (another engine took its place) must not be:
+    # An incomplete build is completed. A live generation that a backend lacks (its engine was replaced) is not:
     # searches would see it half-built.
     return candidate if candidate != live or history.held_by_all(candidate) else None

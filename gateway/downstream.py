@@ -1,4 +1,4 @@
-"""Calls to the backends: bounded by the caller's budget, repeated at most once, where possible on another replica."""
+"""Calls backends: bounded by the caller's time, retried at most once, if possible on another replica."""
 
 import asyncio
 import random
@@ -12,12 +12,12 @@ from gateway.settings import BackendAddress
 from gateway.sockets import CONNECTIONS, Endpoints
 from services.chassis.supervised import Supervisor
 
-# As many as can be lost at once with a replica that breaks.
-REPEATS = CONNECTIONS / 2
+# As many calls as one failing replica can lose at once.
+MOST_RETRIES = CONNECTIONS / 2
 
 
 class Backend:
-    """One backend: its replicas and its retry budget."""
+    """Owns one backend: its replicas and its retry budget."""
 
     def __init__(
         self, name: str, address: BackendAddress, endpoints: Endpoints, connect_s: float, supervisor: Supervisor
@@ -25,67 +25,67 @@ class Backend:
         self.name = name
         self.family = address.family
         self._replicas = Replicas(Peer(name, address.url, connect_s), endpoints, supervisor)
-        self._budget = RetryBudget(most=REPEATS)
+        self._budget = RetryBudget(most=MOST_RETRIES)
         self._jitter = random.Random()
-        self._usual_s = 0.0
+        self._average_s = 0.0
 
     async def open(self) -> None:
-        """Looks up where the replicas are, once now and then in the background."""
+        """Resolves the replicas' addresses once, then keeps resolving them in the background."""
         await self._replicas.open()
 
     async def close(self) -> None:
-        """Ends the watches and closes all connections."""
+        """Stops the background watches and closes all connections."""
         await self._replicas.close()
 
     @property
     def state(self) -> State:
-        """What the next call meets: closed while any replica answers, open while none does."""
+        """State of the backend's breakers: closed while any replica answers, open while none does."""
         return self._replicas.state
 
-    async def ask(self, call: Call, answer: type[Answer]) -> Answer:
-        """The backend's answer to a call. Raises BackendFailed; while all breakers are open, at once."""
-        return await self._guarded(call, answer.from_answer)
+    async def request(self, call: Call, answer: type[Answer]) -> Answer:
+        """Sends a call and returns the parsed answer. Raises BackendFailed, at once while all breakers are open."""
+        return await self._call_with_retry(call, answer.from_answer)
 
-    async def tell(self, call: Call) -> None:
-        """A call whose answer has no body. Raises BackendFailed."""
-        await self._guarded(call, bytes)
+    async def send(self, call: Call) -> None:
+        """Sends a call whose answer has no body. Raises BackendFailed."""
+        await self._call_with_retry(call, bytes)
 
-    async def look(self, call: Call, answer: type[Answer]) -> Answer:
-        """Like `ask`, but past the breakers: for the background, which must see a backend return.
+    async def poll(self, call: Call, answer: type[Answer]) -> Answer:
+        """Sends a call even while breakers are open: background polls must notice when a backend returns.
 
-        Another replica is asked where the first one fails; nothing else repeats it.
+        Retries once, on another replica. Raises BackendFailed.
         """
-        first = self._replicas.for_a_look()
+        first = self._replicas.for_poll()
         if first is None:
-            raise self._not_asked()
+            raise self._unavailable()
         ends_at = time.monotonic() + call.timeout_s
         try:
             return await first.attempt(call, answer.from_answer, call.timeout_s)
         except BackendFailed as failure:
-            other = self._replicas.for_a_look(first)
-            # Alone, a busy one is waited for by callers who have the time.
+            other = self._replicas.for_poll(first)
+            # A lone replica may just be busy: callers with more time can still wait for it.
             if other is not None and failure.reason == "timeout":
-                first.suspected()
+                first.mark_suspect()
             left_s = ends_at - time.monotonic()
-            if other is None or left_s <= self._usual_s:
+            if other is None or left_s <= self._average_s:
                 raise
         return await other.attempt(call, answer.from_answer, left_s)
 
-    async def _guarded(self, call: Call, parse: Parse[Value]) -> Value:
-        replica = self._replicas.admitted(may_probe=call.reads)
+    async def _call_with_retry(self, call: Call, parse: Parse[Value]) -> Value:
+        replica = self._replicas.for_call(may_probe=call.reads)
         if replica is None:
-            raise self._not_asked()
+            raise self._unavailable()
         ends_at = time.monotonic() + call.timeout_s
         self._budget.called()
         try:
-            return await self._timed(replica, call, parse, call.timeout_s)
+            return await self._measured(replica, call, parse, call.timeout_s)
         except BackendFailed as failure:
-            other = self._replicas.another(replica)
-            wait_s = self._wait_before_repeat(call, failure, replica, other)
+            other = self._replicas.for_retry(replica)
+            wait_s = self._wait_before_retry(call, failure, replica, other)
             left_s = ends_at - time.monotonic()
-            # Not worth it when what remains would not suffice for a usual answer.
-            repeated = wait_s is not None and left_s > wait_s + self._usual_s and self._budget.take()
-            # Of a lone replica counts how the call ends: its address may stand for several, one of which is broken.
+            # No retry when the time left is below the average answer time.
+            repeated = wait_s is not None and left_s > wait_s + self._average_s and self._budget.take()
+            # For a lone replica only the final outcome counts: its address may stand for several replicas, one broken.
             if other is not None or not repeated:
                 replica.failed(failure, reads=call.reads)
             if not repeated or wait_s is None:
@@ -94,39 +94,39 @@ class Backend:
             await asyncio.sleep(wait_s)
         second = other or replica
         try:
-            return await self._timed(second, call, parse, ends_at - time.monotonic())
+            return await self._measured(second, call, parse, ends_at - time.monotonic())
         except BackendFailed as failure:
             second.failed(failure, reads=call.reads)
             raise
 
-    async def _timed(self, replica: Replica, call: Call, parse: Parse[Value], timeout_s: float) -> Value:
+    async def _measured(self, replica: Replica, call: Call, parse: Parse[Value], timeout_s: float) -> Value:
         started = time.monotonic()
         value = await replica.attempt(call, parse, timeout_s)
-        self._usual_s += 0.1 * (time.monotonic() - started - self._usual_s)
+        self._average_s += 0.1 * (time.monotonic() - started - self._average_s)
         return value
 
-    def _wait_before_repeat(
+    def _wait_before_retry(
         self, call: Call, failure: BackendFailed, failed: Replica, other: Replica | None
     ) -> float | None:
-        """Seconds to wait before the one repeat, or None where there must be none.
+        """Returns the seconds to wait before the one retry, or None for no retry.
 
-        Never after a timeout: the time is spent. A write only where nothing of it was sent, and by another replica.
+        Never retries a timeout: the time is spent. Retries a write only if nothing was sent, on another replica.
         """
         if other is None and failed.breaker.state != "closed":
             return None
         if failure.unsent:
-            return 0.0 if other is not None else backoff_s(self._jitter) if self._repeatable(call, failure) else None
-        if not self._repeatable(call, failure):
+            return 0.0 if other is not None else backoff_s(self._jitter) if self._may_retry(call, failure) else None
+        if not self._may_retry(call, failure):
             return None
         if failure.reason == "overloaded":
             return failure.retry_after_s
         return 0.0 if other is not None else backoff_s(self._jitter)
 
     @staticmethod
-    def _repeatable(call: Call, failure: BackendFailed) -> bool:
+    def _may_retry(call: Call, failure: BackendFailed) -> bool:
         return call.reads and failure.reason in ("unreachable", "failed", "overloaded")
 
-    def _not_asked(self) -> BackendFailed:
+    def _unavailable(self) -> BackendFailed:
         last = next((replica.last for replica in self._replicas if replica.last is not None), None)
         if not list(self._replicas):
             return BackendFailed(self.name, "unreachable", "its name has no address; see GATEWAY_BACKENDS.")

@@ -1,4 +1,4 @@
-"""One request to one replica, from the wire to a checked value; whatever goes wrong on the way is a BackendFailed."""
+"""Sends one request to one replica and parses its answer. Turns every fault on the way into a BackendFailed."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from services.contracts.base import Wire
 from services.contracts.problem import Problem
 
 LIVENESS = "/livez"
-# Of a call's time, what finding a connection to a replica that lives may take.
+# Share of a call's time that probing for a live connection may take.
 PROBE_SHARE = 0.25
 
 Value = TypeVar("Value")
@@ -28,7 +28,7 @@ Parse = Callable[[bytes], Value]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request to a backend. `reads` changes nothing there, so it may be repeated. `timeout_s` bounds all of it."""
+    """One request to a backend. With `reads` it changes nothing and may be retried. `timeout_s` bounds all of it."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The backend that a replica belongs to, its URL, and the seconds that a connection may take."""
+    """A replica's backend: its name, its URL, and the most seconds that connecting may take."""
 
     name: str
     url: str
@@ -49,17 +49,17 @@ class Peer:
 async def exchange(
     peer: Peer, transport: httpx.AsyncBaseTransport, call: Call, parse: Parse[Value], timeout_s: float
 ) -> Value:
-    """The parsed answer, within `timeout_s`. Raises BackendFailed and, besides cancellation, nothing else."""
+    """Sends a call and returns the parsed answer within `timeout_s`. Raises only BackendFailed (and cancellation)."""
     request = _request(peer, call, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
-            response = await _whole(transport, request)
+            response = await _read_response(transport, request)
     except TimeoutError as error:
         raise BackendFailed(peer.name, "timeout", f"no answer within {timeout_s:.2f} s.") from error
-    except Exception as error:  # what a transport can raise is not a closed list, and each is a failure of the backend
-        raise _broken(peer.name, error) from error
+    except Exception as error:  # a transport's exceptions are no closed list, and each means that the backend failed
+        raise _transport_failure(peer.name, error) from error
     if response.status_code >= 300:
-        raise _answered_with_an_error(peer.name, response)
+        raise _error_failure(peer.name, response)
     try:
         return parse(response.content)
     except ValidationError as error:
@@ -78,11 +78,11 @@ def _request(peer: Peer, call: Call, timeout_s: float) -> httpx.Request:
         headers["cache-control"] = NO_STORE
     content: bytes | None = None
     if call.body is not None:
-        # Without what is at its default: a batch of 8 MB would grow on its way, and a service of the release before
-        # refuses a field that it does not know.
+        # Defaults are left out: a batch of 8 MB would grow on its way, and a service of the previous release would
+        # refuse an unknown field.
         content = call.body.model_dump_json(exclude_defaults=True).encode()
         headers["content-type"] = "application/json"
-    # Only connecting has a bound of its own: `exchange` bounds all of it, the wait for a connection included.
+    # Only connecting has its own timeout: `exchange` bounds the rest, including the wait for a pooled connection.
     timeout = {"connect": peer.connect_s, "read": None, "write": None, "pool": None}
     base = peer.url.rstrip("/")
     extensions: dict[str, object] = {"timeout": timeout}
@@ -91,7 +91,7 @@ def _request(peer: Peer, call: Call, timeout_s: float) -> httpx.Request:
     return httpx.Request(call.method, base + call.path, content=content, headers=headers, extensions=extensions)
 
 
-async def _whole(transport: httpx.AsyncBaseTransport, request: httpx.Request) -> httpx.Response:
+async def _read_response(transport: httpx.AsyncBaseTransport, request: httpx.Request) -> httpx.Response:
     response = await transport.handle_async_request(request)
     try:
         await response.aread()
@@ -100,8 +100,8 @@ async def _whole(transport: httpx.AsyncBaseTransport, request: httpx.Request) ->
     return response
 
 
-def _broken(backend: str, error: Exception) -> BackendFailed:
-    what = type(error.__cause__ or error).__name__  # its message names addresses, which are not our callers' business
+def _transport_failure(backend: str, error: Exception) -> BackendFailed:
+    what = type(error.__cause__ or error).__name__  # its message has internal addresses, which callers must not see
     match error:
         case httpx.ConnectError():
             return BackendFailed(backend, "unreachable", f"no connection ({what}).", unsent=True)
@@ -115,7 +115,7 @@ def _broken(backend: str, error: Exception) -> BackendFailed:
             return BackendFailed(backend, "failed", f"the answer broke off or made no sense ({what}).")
 
 
-def _answered_with_an_error(backend: str, response: httpx.Response) -> BackendFailed:
+def _error_failure(backend: str, response: httpx.Response) -> BackendFailed:
     status = response.status_code
     kind: str | None = None
     try:
@@ -130,7 +130,7 @@ def _answered_with_an_error(backend: str, response: httpx.Response) -> BackendFa
             return BackendFailed(backend, "overloaded", detail, status=status, kind=kind, retry_after_s=retry_after_s)
         case 504:
             return BackendFailed(backend, "timeout", detail, status=status, kind=kind)
-        # 507: it answers, and reads; what it cannot do says nothing against what it can.
+        # 507 (storage full): the backend answers and can still read, so this is no failure of the replica.
         case _ if status < 500 or status == InsufficientStorage.status:
             return BackendFailed(backend, "refused", detail, status=status, kind=kind)
         case _:

@@ -1,4 +1,4 @@
-"""One request to every storing backend at once, and what became of each."""
+"""Sends one request to every storing backend at once and collects the results."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 async def on_each(
     backends: Iterable[Backend], action: Callable[[Backend], Awaitable[Result]]
 ) -> Sequence[tuple[Backend, Result | BackendFailed]]:
-    """The result of each backend; what failed stands in its place. Raises the first problem when all of them failed."""
+    """Returns each backend with its result or its failure. Raises the first problem if all of them failed."""
 
     async def one(backend: Backend) -> tuple[Backend, Result | BackendFailed]:
         try:
@@ -31,7 +31,7 @@ async def on_each(
 
 
 async def on_all(backends: Iterable[Backend], action: Callable[[Backend], Awaitable[Result]]) -> dict[str, Result]:
-    """The results by backend. Raises the first problem, once all have ended."""
+    """Returns the results by backend. Raises the first problem once all calls have ended."""
     results = await on_each(backends, action)
     for _, result in results:
         if isinstance(result, BackendFailed):
@@ -39,8 +39,8 @@ async def on_all(backends: Iterable[Backend], action: Callable[[Backend], Awaita
     return {backend.name: result for backend, result in results if not isinstance(result, BackendFailed)}
 
 
-def left(budget: Budget) -> float:
-    """Seconds for the next call when nothing else is to follow."""
+def remaining_s(budget: Budget) -> float:
+    """Returns the seconds for a call that is the last one of its request."""
     return budget.share_s(1.0, 0.0)
 
 
@@ -48,7 +48,7 @@ def outcomes(
     results: Sequence[tuple[Backend, IndexReport | BackendFailed]]
     | Sequence[tuple[Backend, DeleteReport | BackendFailed]],
 ) -> tuple[ServiceOutcome, ...]:
-    """Each backend's part of a report."""
+    """Returns each backend's part of a report."""
     return tuple(
         ServiceOutcome(backend=backend.name, status="failed", reason=f"{result.reason}: {advice(result)}")
         if isinstance(result, BackendFailed)

@@ -1,4 +1,4 @@
-"""Which generation a collection's name means. Nothing is kept here that the backends do not say of themselves."""
+"""Resolves a collection's name to a generation, from polls of the backends. Stores nothing else."""
 
 import asyncio
 import contextlib
@@ -17,14 +17,14 @@ from services.chassis.supervised import Supervisor
 from services.contracts.collections import BackendState, CollectionState, CollectionView, Unusable
 from services.contracts.generations import name_of
 
-LOOK_S = 1.0
-# Where every backend is needed, one that is busy (encoding, merging) gets the time to say so.
-PATIENT_LOOK_S = 15.0
+POLL_TIMEOUT_S = 1.0
+# Where every backend is needed, a busy one (encoding, merging) gets more time to answer.
+PATIENT_POLL_TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a backend last said that it holds (None: it never answered), and whether it answered the last time."""
+class BackendSnapshot:
+    """A backend's last answer (`states` is None if it never answered), and whether the last poll succeeded."""
 
     states: tuple[CollectionState, ...] | None
     reachable: bool
@@ -34,87 +34,87 @@ class Look:
 
 
 class Generations:
-    """The view of all storing backends, refreshed about once a second and whenever a name is not known."""
+    """Keeps a snapshot of every storing backend, polled about once a second and whenever a name is unknown."""
 
     def __init__(self, backends: Backends) -> None:
         self._backends = backends
-        self._looks: dict[str, Look] = {
-            backend.name: Look(None, reachable=False, reason="not asked yet") for backend in backends.storing
+        self._snapshots: dict[str, BackendSnapshot] = {
+            backend.name: BackendSnapshot(None, reachable=False, reason="not asked yet") for backend in backends.storing
         }
         self._refreshing = asyncio.Lock()
         self._refreshed_at = float("-inf")
 
-    def keep_fresh(self, supervisor: Supervisor, every_s: float) -> None:
-        """Looks for ever, at each backend on its own, so that a hung one does not hold up what the others say."""
+    def start_polling(self, supervisor: Supervisor, every_s: float) -> None:
+        """Starts one polling task for each backend, so that a hung backend does not delay the others."""
         for backend in self._backends.storing:
-            supervisor.start("look", partial(self._keep_looking, backend, every_s))
+            supervisor.start("look", partial(self._poll_forever, backend, every_s))
 
-    async def _keep_looking(self, backend: Backend, every_s: float) -> None:
+    async def _poll_forever(self, backend: Backend, every_s: float) -> None:
         while True:
             await asyncio.sleep(every_s)
-            await self._look(backend, LOOK_S)
+            await self._poll(backend, POLL_TIMEOUT_S)
 
-    async def refresh(self, wait_s: float, look_s: float = LOOK_S) -> None:
-        """Looks at every backend once, now, and waits so long for it. Who comes meanwhile shares the next look."""
+    async def refresh(self, wait_s: float, timeout_s: float = POLL_TIMEOUT_S) -> None:
+        """Polls every backend once and waits at most `wait_s`. Concurrent callers share the next poll."""
         asked_at = time.monotonic()
-        # A caller in a hurry gives up waiting; what a backend may take to answer does not depend on callers.
+        # A caller with little time stops waiting; the time that a backend gets to answer does not depend on callers.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s), self._refreshing:
                 if self._refreshed_at >= asked_at:
                     return
                 started = time.monotonic()
-                await asyncio.gather(*(self._look(backend, look_s) for backend in self._backends.storing))
+                await asyncio.gather(*(self._poll(backend, timeout_s) for backend in self._backends.storing))
                 self._refreshed_at = started
 
-    async def _look(self, backend: Backend, look_s: float) -> None:
+    async def _poll(self, backend: Backend, timeout_s: float) -> None:
         asked_at = time.monotonic()
         try:
-            held = await wire.held(backend, look_s)
+            held = await wire.list_generations(backend, timeout_s)
         except BackendFailed as failure:
-            # What it said last is kept: a collection does not vanish with a restart.
-            known = self._looks[backend.name]
+            # Its last answer is kept: a collection must not vanish while a backend restarts.
+            known = self._snapshots[backend.name]
             reason = f"{failure.reason}: {failure.detail}"
-            self._looks[backend.name] = replace(known, reachable=False, reason=reason)
+            self._snapshots[backend.name] = replace(known, reachable=False, reason=reason)
         else:
-            # A slow answer to an older look must not overwrite what a later one has seen.
-            if asked_at >= self._looks[backend.name].asked_at:
-                self._looks[backend.name] = Look(held.collections, True, None, asked_at, held.unusable)
+            # A slow answer to an older poll must not overwrite a newer one.
+            if asked_at >= self._snapshots[backend.name].asked_at:
+                self._snapshots[backend.name] = BackendSnapshot(held.collections, True, None, asked_at, held.unusable)
 
     @property
-    def looks(self) -> Mapping[str, Look]:
-        """The last look at each storing backend, by its name."""
-        return self._looks
+    def snapshots(self) -> Mapping[str, BackendSnapshot]:
+        """The last snapshot of each storing backend, by name."""
+        return self._snapshots
 
     def names(self) -> list[str]:
-        """All collections of which any backend holds a generation."""
-        looks = self._looks.values()
-        held = {name_of(state.generation) for look in looks for state in look.states or ()}
-        return sorted(held | {name_of(one.generation) for look in looks for one in look.unusable})
+        """Returns all collections of which any backend has a generation."""
+        snapshots = self._snapshots.values()
+        held = {name_of(state.generation) for snapshot in snapshots for state in snapshot.states or ()}
+        return sorted(held | {name_of(one.generation) for snapshot in snapshots for one in snapshot.unusable})
 
     def unusable(self, name: str) -> dict[str, tuple[Unusable, ...]]:
-        """What each backend holds of a collection and cannot open."""
+        """Returns, by backend, the generations of a collection that it cannot open."""
         return {
-            backend: tuple(one for one in look.unusable if name_of(one.generation) == name)
-            for backend, look in self._looks.items()
+            backend: tuple(one for one in snapshot.unusable if name_of(one.generation) == name)
+            for backend, snapshot in self._snapshots.items()
         }
 
     def history(self, name: str) -> History:
-        """What each backend holds of a collection, as far as we know."""
+        """Returns the generations of a collection in each backend, as of the last poll."""
         return History(
             name,
             {
-                backend: tuple(state for state in look.states or () if name_of(state.generation) == name)
-                for backend, look in self._looks.items()
+                backend: tuple(state for state in snapshot.states or () if name_of(state.generation) == name)
+                for backend, snapshot in self._snapshots.items()
             },
             unusable=frozenset(one.generation for ones in self.unusable(name).values() for one in ones),
         )
 
     def live(self, name: str) -> str | None:
-        """The generation that searches see, as far as we know."""
+        """Returns the live generation, as of the last poll."""
         return self.history(name).live
 
-    async def known(self, name: str, wait_s: float) -> History:
-        """What each backend holds of a collection; asks all of them anew. Raises as `searchable` does."""
+    async def fetch_history(self, name: str, wait_s: float) -> History:
+        """Polls all backends and returns the generations of a collection. Raises as `searchable` does."""
         await self.refresh(wait_s)
         history = self.history(name)
         if not history.generations:
@@ -122,9 +122,9 @@ class Generations:
         return history
 
     async def searchable(self, name: str, wait_s: float) -> str:
-        """The live generation; asks the backends before it says that there is none.
+        """Returns the live generation. Polls the backends if none is known.
 
-        Raises UnknownCollection, or Unavailable while a backend that never answered could still know the name.
+        Raises UnknownCollection, or Unavailable if a backend that never answered could still have the collection.
         """
         if self.live(name) is None:
             await self.refresh(wait_s)
@@ -139,14 +139,14 @@ class Generations:
         raise self._unknown(name)
 
     async def readable(self, name: str, wait_s: float) -> str:
-        """Where documents are read: the live generation, or the newest while none was published."""
+        """Returns the generation to read documents from: the live one, or the newest while none is published."""
         if self.live(name) is None:
-            history = await self.known(name, wait_s)
+            history = await self.fetch_history(name, wait_s)
             return history.live or history.generations[-1]
         return await self.searchable(name, wait_s)
 
     def _unknown(self, name: str) -> UnknownCollection | Unavailable:
-        silent = sorted(backend for backend, look in self._looks.items() if look.states is None)
+        silent = sorted(backend for backend, snapshot in self._snapshots.items() if snapshot.states is None)
         if silent:
             return Unavailable(
                 f"No reachable backend knows collection '{name}', and {', '.join(silent)} has not answered since the "
@@ -159,14 +159,16 @@ class Generations:
         )
 
     async def require_all(self, wait_s: float) -> None:
-        """Looks anew; raises Unavailable unless every storing backend answers: building needs all of them."""
-        await self.refresh(wait_s, PATIENT_LOOK_S)
-        gone = [f"{backend} ({look.reason})" for backend, look in self._looks.items() if not look.reachable]
+        """Polls all storing backends and raises Unavailable unless all answer: building needs all of them."""
+        await self.refresh(wait_s, PATIENT_POLL_TIMEOUT_S)
+        gone = [
+            f"{backend} ({snapshot.reason})" for backend, snapshot in self._snapshots.items() if not snapshot.reachable
+        ]
         if gone:
             raise Unavailable(f"Every storing backend is needed for this; gone: {'; '.join(gone)}", retry_after_s=1)
 
     def view(self, name: str) -> CollectionView:
-        """A collection as all backends see it."""
+        """Returns the state of a collection in all backends."""
         families = {backend.name: backend.family for backend in self._backends.storing}
         history = self.history(name)
         return CollectionView(
@@ -178,10 +180,10 @@ class Generations:
                 BackendState(
                     backend=backend,
                     family=families[backend],
-                    reachable=self._looks[backend].reachable,
+                    reachable=self._snapshots[backend].reachable,
                     generations=states,
                     unusable=self.unusable(name)[backend],
-                    reason=self._looks[backend].reason,
+                    reason=self._snapshots[backend].reason,
                 )
                 for backend, states in history.by_backend.items()
             ),

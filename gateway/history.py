@@ -1,4 +1,4 @@
-"""Which of a collection's generations is live, is being built, was live before: decided from what the backends say."""
+"""Decides which generation of a collection is live, being built, or was live before. Pure: polls no backend."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,38 +8,38 @@ from services.contracts.generations import number_of
 
 
 def live_of(states: Iterable[CollectionState]) -> str | None:
-    """What searches see: the highest generation that any backend has published. `states` are of one name."""
+    """Returns the live generation: the highest that any backend has published. `states` are of one collection."""
     return max((state.generation for state in states if state.published), key=number_of, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The generations of one collection as every backend sees them."""
+    """The generations of one collection in every backend."""
 
     name: str
     by_backend: Mapping[str, tuple[CollectionState, ...]]
-    unusable: frozenset[str] = frozenset()  # generations that some backend holds and cannot open
+    unusable: frozenset[str] = frozenset()  # generations that some backend cannot open
 
     @property
     def states(self) -> list[CollectionState]:
-        """Of all backends."""
+        """The states of all backends in one list."""
         return [state for states in self.by_backend.values() for state in states]
 
     @property
     def generations(self) -> list[str]:
-        """All that exist anywhere, the lowest number first."""
+        """The generations of any backend, in ascending order of number."""
         return sorted({state.generation for state in self.states}, key=number_of)
 
     @property
     def live(self) -> str | None:
-        """What searches see."""
+        """The generation that searches use."""
         return live_of(self.states)
 
     @property
     def builds(self) -> list[str]:
-        """Those above the live one that nobody ever saw, the lowest number first.
+        """The generations above the live one that were never live, in ascending order of number.
 
-        One that was live and was gone back from is none: it is not being built.
+        A generation that was rolled back is not among them: it is not being built.
         """
         live = self.live
         above = 0 if live is None else number_of(live)
@@ -52,10 +52,10 @@ class History:
 
     @property
     def previous(self) -> str | None:
-        """What can be gone back to: of those below the live one, which every backend holds and has had published, the
-        one that was live last.
+        """The target of a rollback: of the generations below the live one that every backend has and once published,
+        the one that was live last.
 
-        That is not always the highest: one that was gone back from has a higher number than what took its place.
+        It need not have the highest number: after a rollback a lower one was live last.
         """
         live = self.live
         below = [one for one in self.generations if live is not None and number_of(one) < number_of(live)]
@@ -64,47 +64,47 @@ class History:
 
     @property
     def highest(self) -> int:
-        """The highest number anywhere, what cannot be opened included; 0 without any."""
+        """The highest number in any backend, including generations that cannot be opened; 0 without any."""
         return max((number_of(one) for one in {*self.generations, *self.unusable}), default=0)
 
     def holders(self, generation: str) -> list[CollectionState]:
-        """What each backend that holds it says of a generation."""
+        """Returns the state of a generation in each backend that has it."""
         return [state for state in self.states if state.generation == generation]
 
     def held_by(self, backend: str, generation: str) -> bool:
-        """Whether this backend holds it."""
+        """Returns whether this backend has the generation."""
         return any(state.generation == generation for state in self.by_backend[backend])
 
     def held_by_all(self, generation: str) -> bool:
-        """Whether every backend holds it."""
+        """Returns whether every backend has the generation."""
         return all(self.held_by(backend, generation) for backend in self.by_backend)
 
     def declared_as(self, generation: str, declaration: CollectionDeclaration) -> bool:
-        """Whether it was declared so wherever it is."""
+        """Returns whether every backend that has the generation has this declaration of it."""
         return all(state.declaration == declaration for state in self.holders(generation))
 
     def build(self, generation: str) -> str | None:
-        """The mark of the build that it belongs to; None for one made before builds had marks."""
+        """Returns the mark of the generation's build; None for one made before builds had marks."""
         return next((state.build for state in self.holders(generation)), None)
 
-    def of_build(self, mark: str) -> str | None:
-        """The highest generation that belongs to this build wherever it is."""
+    def generation_of_build(self, mark: str) -> str | None:
+        """Returns the highest generation that belongs to this build in every backend that has it."""
         own = [one for one in self.generations if all(state.build == mark for state in self.holders(one))]
         return max(own, key=number_of, default=None)
 
-    def written_with(self, target: str) -> list[str]:
-        """What a write to `target`, which was live when it began, goes to besides: what has become live meanwhile, by
-        publishing or going back, and the builds, which would lose the write otherwise when they are published."""
+    def other_targets(self, target: str) -> list[str]:
+        """Returns the other generations that a write to `target`, live when the write began, must reach: the one that
+        has become live since, and the builds, which would lack the write when published."""
         live = self.live or target
         lowest = min(number_of(target), number_of(live))
         return [
             one
             for one in self.generations
-            if one != target and (one == live or (number_of(one) > lowest and not self._gone_back_from(one)))
+            if one != target and (one == live or (number_of(one) > lowest and not self._rolled_back(one)))
         ]
 
     def live_since(self) -> float | None:
-        """Since when every backend has had the live one published (Unix seconds); None while one has not."""
+        """Returns when the last backend published the live generation (Unix seconds); None if one has not yet."""
         live = self.live
         if live is None or not self.held_by_all(live):
             return None
@@ -112,9 +112,9 @@ class History:
         times = [state.published_at for state in holders if state.published and state.published_at is not None]
         return max(times) if len(times) == len(holders) else None
 
-    def _gone_back_from(self, generation: str) -> bool:
-        """Whether any backend says that what is live now became so later. That a generation has a time says too little:
-        it has one a moment before it is published, or for longer where a service ended in between."""
+    def _rolled_back(self, generation: str) -> bool:
+        """Returns whether any backend published the live generation after this one. `published_at` alone does not show
+        it: it is set just before publishing, and stays set if the service ends in between."""
         for states in self.by_backend.values():
             since = next((state.published_at for state in states if state.generation == self.live), None)
             then = next((state.published_at for state in states if state.generation == generation), None)

@@ -1,4 +1,4 @@
-"""Documents in, out and by id at every storing backend, with a report of each, so that a half-success is seen."""
+"""Indexes, deletes and reads documents at every storing backend. Reports each, so that a partial success is visible."""
 
 import asyncio
 import time
@@ -12,11 +12,11 @@ from gateway.budget import Budget
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed, as_problem
 from gateway.families import named
-from gateway.fan_out import left, on_each, outcomes
+from gateway.fan_out import on_each, outcomes, remaining_s
 from gateway.generations import Generations
 from gateway.history import History
-from gateway.publishing import needed
-from gateway.undeclared import undeclared
+from gateway.publishing import build_needed_message
+from gateway.undeclared_metadata import undeclared_fields
 from gateway.write_clock import WriteClock
 from gateway.write_pauses import WritePauses
 from services.chassis.deadlines import current_deadline
@@ -35,14 +35,14 @@ from services.contracts.documents import (
 from services.contracts.generations import name_of, number_of
 
 Report = TypeVar("Report", IndexReport, DeleteReport)
-# How long a build may take from its first backend to its last. Afterwards it was given up halfway, and nobody waits
-# for it: PUT, which completes it, is answered after all writes that left it out.
-BEGINNING_S, BEGINNING_LOOK_S = 2.0, 0.05
+# How long beginning a build may take from its first backend to its last. After that it counts as abandoned and no write
+# waits for it: the PUT that completes it is answered after all writes that skipped it.
+COMPLETION_S, COMPLETION_POLL_S = 2.0, 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One call of a write: to which generation, for which build (None: whoever's it is), and how long it may take."""
+class WriteTarget:
+    """The target of one call of a write: generation, build (None: any), version, and the seconds that it may take."""
 
     generation: str
     build: str | None
@@ -51,10 +51,10 @@ class Part:
 
 
 class Indexing:
-    """Writes to all storing backends at once; sending again is the recovery.
+    """Writes to all storing backends at once. Sending a write again recovers from a failure.
 
-    Every write gets a version that all services compare, so that batches which overtake each other end the same
-    everywhere.
+    Every write gets a version that all services compare, so that writes which arrive in different orders have the same
+    result everywhere.
     """
 
     def __init__(self, backends: Backends, generations: Generations, pauses: WritePauses) -> None:
@@ -62,14 +62,14 @@ class Indexing:
         self._generations = generations
         self._pauses = pauses
         self._clock = WriteClock()
-        # By collection: builds that some backends lack, and since when we know.
-        self._half_begun: dict[str, dict[str, float]] = {}
+        # By collection: builds that some backends lack, and when this was first seen.
+        self._incomplete_builds: dict[str, dict[str, float]] = {}
 
     async def index(self, name: str, batch: DocumentsRequest) -> FanOutReport:
-        """A batch to every storing backend. Raises only when none took anything."""
+        """Indexes a batch in every storing backend. Raises only if all of them failed."""
         request = IndexRequest.model_construct(documents=batch.documents)
 
-        async def index(backend: Backend, part: Part) -> IndexReport:
+        async def index(backend: Backend, part: WriteTarget) -> IndexReport:
             return await wire.index(backend, part.generation, request, part.version, part.build, part.timeout_s)
 
         report = await self._write(name, batch.build, len(batch.documents), index)
@@ -77,58 +77,58 @@ class Indexing:
         return report.model_copy(
             update={
                 "stripped_characters": sum(document.stripped for document in batch.documents),
-                "undeclared_metadata": undeclared(batch.documents, report.collection, states),
+                "undeclared_metadata": undeclared_fields(batch.documents, report.collection, states),
             }
         )
 
     async def delete_documents(self, name: str, ids: DeleteRequest) -> FanOutReport:
-        """Documents out of every storing backend. Raises only when none could be asked."""
+        """Deletes documents from every storing backend. Raises only if all of them failed."""
         request = IdsRequest.model_construct(ids=ids.ids)
 
-        async def delete(backend: Backend, part: Part) -> DeleteReport:
+        async def delete(backend: Backend, part: WriteTarget) -> DeleteReport:
             return await wire.delete(backend, part.generation, request, part.version, part.build, part.timeout_s)
 
         return await self._write(name, ids.build, len(ids.ids), delete)
 
     async def get_documents(self, name: str, ids: IdsRequest) -> DocumentsAnswer:
-        """Documents by id from the document store."""
+        """Reads documents by id from the document store."""
         budget = Budget.within(current_deadline())
         store = self._backends.document_store
         if store is None:
             families = named(lambda family: family.document_store)
             raise Unavailable(f"There is no document store: GATEWAY_BACKENDS names no backend of family {families}.")
-        generation = await self._generations.readable(name, left(budget))
+        generation = await self._generations.readable(name, remaining_s(budget))
         try:
-            answer = await wire.documents(store, generation, FetchRequest(ids=ids.ids), left(budget))
+            answer = await wire.fetch_documents(store, generation, FetchRequest(ids=ids.ids), remaining_s(budget))
         except BackendFailed as failure:
             raise as_problem(failure) from failure
         return DocumentsAnswer.model_construct(documents=answer.documents, missing=answer.missing)
 
     async def _write(
-        self, name: str, token: str | None, documents: int, write: Callable[[Backend, Part], Awaitable[Report]]
+        self, name: str, token: str | None, documents: int, write: Callable[[Backend, WriteTarget], Awaitable[Report]]
     ) -> FanOutReport:
-        """To the generation of the build, or to the live one and then to every build above it: published without the
-        write, a build would lose it. Waits while somebody compares what the services hold."""
+        """Writes to the generation of a build, or to the live one and then to every build above it, which would lack
+        the write when published. Waits while a publish compares the services."""
         async with self._pauses.write(name):
             return await self._write_now(name, token, documents, write)
 
     async def _write_now(
-        self, name: str, token: str | None, documents: int, write: Callable[[Backend, Part], Awaitable[Report]]
+        self, name: str, token: str | None, documents: int, write: Callable[[Backend, WriteTarget], Awaitable[Report]]
     ) -> FanOutReport:
         budget = Budget.within(current_deadline())
-        history = await self._generations.known(name, left(budget))
-        target = _target(history, token)
+        history = await self._generations.fetch_history(name, remaining_s(budget))
+        target = _target_generation(history, token)
         version = self._clock.next()
 
         async def on_one(backend: Backend) -> Report:
-            return await write(backend, Part(target, history.build(target), version, left(budget)))
+            return await write(backend, WriteTarget(target, history.build(target), version, remaining_s(budget)))
 
         results = await on_each(self._backends.storing, on_one)
         if target == history.live:
-            results = await self._into_builds(target, version, results, write, budget)
+            results = await self._write_to_builds(target, version, results, write, budget)
         reports = [result for _, result in results if not isinstance(result, BackendFailed)]
         for report in reports:
-            self._clock.seen(report.latest_version)
+            self._clock.advance(report.latest_version)
         return FanOutReport(
             collection=target,
             complete=len(reports) == len(results) and all(not report.errors for report in reports),
@@ -136,56 +136,56 @@ class Indexing:
             services=outcomes(results),
         )
 
-    async def _into_builds(
+    async def _write_to_builds(
         self,
         target: str,
         version: int,
         results: Sequence[tuple[Backend, Report | BackendFailed]],
-        write: Callable[[Backend, Part], Awaitable[Report]],
+        write: Callable[[Backend, WriteTarget], Awaitable[Report]],
         budget: Budget,
     ) -> Sequence[tuple[Backend, Report | BackendFailed]]:
-        """Writes what the live generation was given to every build above it as well.
+        """Repeats a write to the live generation in every build above it.
 
-        They are looked for only now, and again until there is none more: one that began while this was written must
-        have it too.
+        Searches for builds after the write, and again until no new one is found: a build that began during the write
+        needs it too.
         """
         done: set[str] = set()
         while True:
-            await self._generations.refresh(left(budget))
+            await self._generations.refresh(remaining_s(budget))
             history = self._generations.history(name_of(target))
-            missing = [build for build in history.written_with(target) if build not in done]
-            # Written where it is and missing where it is not yet, a document would keep a build from being published.
-            halves = [build for build in missing if build != history.live and not history.held_by_all(build)]
-            todo = [build for build in missing if build not in halves]
-            if not todo and not self._just_begun(history.name, halves):
+            missing = [build for build in history.other_targets(target) if build not in done]
+            # Written to only some of the backends, a document would keep a build from being published.
+            incomplete = [build for build in missing if build != history.live and not history.held_by_all(build)]
+            todo = [build for build in missing if build not in incomplete]
+            if not todo and not self._may_complete_soon(history.name, incomplete):
                 return results
             if not todo:
-                await asyncio.sleep(BEGINNING_LOOK_S)
+                await asyncio.sleep(COMPLETION_POLL_S)
             for build in todo:
-                part = Part(build, history.build(build), version, left(budget))
+                part = WriteTarget(build, history.build(build), version, remaining_s(budget))
                 results = await asyncio.gather(
-                    *(_with_build(history, backend, result, part, write) for backend, result in results)
+                    *(_write_to_build(history, backend, result, part, write) for backend, result in results)
                 )
             done.update(todo)
 
-    def _just_begun(self, name: str, halves: Sequence[str]) -> bool:
-        """Whether one of these builds, which some backends lack, may be there everywhere in a moment."""
+    def _may_complete_soon(self, name: str, incomplete: Sequence[str]) -> bool:
+        """Returns whether one of these builds, which some backends lack, may soon be in all of them."""
         now = time.monotonic()
-        since = self._half_begun.get(name, {})
-        self._half_begun[name] = {build: since.get(build, now) for build in halves}
-        if not halves:
-            del self._half_begun[name]
-        return any(now - since.get(build, now) < BEGINNING_S for build in halves)
+        since = self._incomplete_builds.get(name, {})
+        self._incomplete_builds[name] = {build: since.get(build, now) for build in incomplete}
+        if not incomplete:
+            del self._incomplete_builds[name]
+        return any(now - since.get(build, now) < COMPLETION_S for build in incomplete)
 
 
-async def _with_build(
+async def _write_to_build(
     history: History,
     backend: Backend,
     result: Report | BackendFailed,
-    part: Part,
-    write: Callable[[Backend, Part], Awaitable[Report]],
+    part: WriteTarget,
+    write: Callable[[Backend, WriteTarget], Awaitable[Report]],
 ) -> tuple[Backend, Report | BackendFailed]:
-    """A backend's result for the live generation with what went wrong in a build added to it."""
+    """Writes to a build. Returns the backend's result for the live generation with the build's errors added."""
     if isinstance(result, BackendFailed):
         return backend, result
     if not history.held_by(backend.name, part.generation):
@@ -193,14 +193,14 @@ async def _with_build(
     try:
         built = await write(backend, part)
     except BackendFailed as failure:
-        # Removed, begun again, or made by another model: this backend cannot publish it as it is, so nothing is lost.
+        # Removed, begun again, or built by another model: the backend cannot publish this build, so nothing is lost.
         passing = failure.unknown_generation or failure.other_build or failure.not_its_own
         return backend, result if passing else failure
-    return backend, _joined(result, built, part.generation)
+    return backend, _merge_reports(result, built, part.generation)
 
 
-def _joined(live: Report, built: Report, build: str) -> Report:
-    """The report of the live generation, with the errors of a build named as its own."""
+def _merge_reports(live: Report, built: Report, build: str) -> Report:
+    """Adds the errors of a build, with its name, to the report of the live generation."""
     named: list[ItemError] = [
         error.model_copy(update={"reason": f"In {build}, which is being built: {error.reason}"})
         for error in built.errors
@@ -209,14 +209,14 @@ def _joined(live: Report, built: Report, build: str) -> Report:
     return live.model_copy(update={"errors": (*live.errors, *named), "latest_version": latest})
 
 
-def _target(history: History, token: str | None) -> str:
-    """The generation that a write means. Raises a Conflict that says what to send instead."""
+def _target_generation(history: History, token: str | None) -> str:
+    """Returns the generation that a write goes to. Raises a Conflict that says what to send instead."""
     live, name = history.live, history.name
     if token is None:
         if live is None:
-            raise BuildNeeded(needed(history))
+            raise BuildNeeded(build_needed_message(history))
         return live
-    own = history.of_build(build_mark(token))
+    own = history.generation_of_build(build_mark(token))
     if own is None:
         raise BuildConflict(
             f"No generation of collection '{name}' belongs to this build. PUT /v1/collections/{name} with the same "

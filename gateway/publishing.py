@@ -1,4 +1,4 @@
-"""Which generation searches see: publishes a build, goes back to the one before, removes what is too old for that."""
+"""Publishes builds, rolls back to the generation before, and removes generations that are too old for a rollback."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from gateway.backends import Backends
 from gateway.budget import Budget
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed
-from gateway.fan_out import left, on_all
+from gateway.fan_out import on_all, remaining_s
 from gateway.generations import Generations
 from gateway.history import History
 from gateway.write_pauses import WritePauses
@@ -21,21 +21,21 @@ from services.contracts.collections import CollectionState, Published, PublishRe
 from services.contracts.generations import name_of, number_of
 
 logger = logging.getLogger(__name__)
-# Between two looks for generations whose time is over, and what one look and its removals may take.
+# Seconds between two checks for expired generations, and the milliseconds that a check and its removals may take.
 RETIRING_S, RETIRING_MS = 10.0, 60_000
-# Services that differ are compared again so often, while writes are paused for so long at most.
+# How often services that differ are compared, and the most seconds that writes are paused for it.
 COMPARISONS, MOST_PAUSE_S = 6, 10.0
-# Before the next comparison, so that a write through another gateway, which is not paused, comes to its end.
-LONGEST_REST_S = 0.5
+# Most seconds between comparisons: writes through another gateway, which are not paused, need time to end.
+MOST_WAIT_S = 0.5
 
 
 class Publishing:
-    """Switches every storing backend to the same generation; every step may be repeated, so asking again goes on."""
+    """Switches every storing backend to the same generation. Every step is idempotent, so repeating a call resumes."""
 
     def __init__(
         self, backends: Backends, generations: Generations, pauses: WritePauses, keep_previous_s: float
     ) -> None:
-        """`keep_previous_s`: how long what was live before can be gone back to."""
+        """`keep_previous_s`: seconds for which the generation live before is kept for a rollback."""
         self._backends = backends
         self._generations = generations
         self._pauses = pauses
@@ -43,17 +43,19 @@ class Publishing:
         self._switching: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def publish(self, name: str, asked: PublishRequest) -> Published:
-        """Finishes everywhere, compares what the services hold, switches everywhere."""
+        """Finishes the generation everywhere, compares the services' contents, then switches everywhere."""
         budget = Budget.within(current_deadline())
-        await self._generations.require_all(left(budget))
-        history = await self._generations.known(name, left(budget))
-        return await self._switch(_to_publish(history, asked), history.live, asked.expected_documents, budget)
+        await self._generations.require_all(remaining_s(budget))
+        history = await self._generations.fetch_history(name, remaining_s(budget))
+        return await self._switch(
+            _generation_to_publish(history, asked), history.live, asked.expected_documents, budget
+        )
 
     async def roll_back(self, name: str) -> Published:
         """Publishes the generation that was live before."""
         budget = Budget.within(current_deadline())
-        await self._generations.require_all(left(budget))
-        history = await self._generations.known(name, left(budget))
+        await self._generations.require_all(remaining_s(budget))
+        history = await self._generations.fetch_history(name, remaining_s(budget))
         if history.previous is None:
             raise Conflict(
                 f"There is no generation below {history.live or name} to go back to: what was live before is kept for "
@@ -61,39 +63,41 @@ class Publishing:
             )
         return await self._switch(history.previous, history.live, None, budget)
 
-    async def retire_for_ever(self) -> None:
-        """Removes, every few seconds, what has been below the live generation for longer than it is to be kept."""
+    async def retire_expired_generations(self) -> None:
+        """Removes, every few seconds, generations below the live one that have been kept long enough."""
         while True:
             await asyncio.sleep(min(RETIRING_S, max(1.0, self._keep_previous_s)))
             for name in self._generations.names():
                 budget = Budget.within(Deadline.after_ms(RETIRING_MS))
                 try:
                     await self._retire_expired(name, budget)
-                except ProblemError as problem:  # a backend is gone: it is looked at again the next time
+                except ProblemError as problem:  # a backend is unreachable: the next check tries again
                     logger.debug("nothing retired", extra={"because": problem.detail})
 
     async def _retire_expired(self, name: str, budget: Budget) -> None:
         history = self._generations.history(name)
         if not _expired(history, self._keep_previous_s):
             return
-        # Looked at anew before anything is removed: another gateway may have gone back to it just now.
-        await self._generations.require_all(left(budget))
+        # Polled again before anything is removed: another gateway may just have rolled back to it.
+        await self._generations.require_all(remaining_s(budget))
         history = self._generations.history(name)
         if history.live is not None and _expired(history, self._keep_previous_s):
             await self._remove_below(number_of(history.live), history, budget)
 
     async def _switch(self, generation: str, live: str | None, expected: int | None, budget: Budget) -> Published:
-        """Switches to a generation. `live` is the one in whose place it was asked for."""
+        """Switches to a generation. `live` is the one that was live when the request came."""
         history = self._generations.history(name_of(generation))
         build = history.build(generation)
         finished = await self._finish(generation, build, budget)
-        documents = _agreed(finished, expected)
+        documents = _agreed_documents(finished, expected)
         async with self._switching.setdefault(history.name, asyncio.Lock()):
-            # To finish takes up to minutes: a newer one that was published meanwhile has writes that this one lacks.
-            await self._generations.require_all(left(budget))
+            # Finishing takes up to minutes: a newer generation published meanwhile has writes that this one lacks.
+            await self._generations.require_all(remaining_s(budget))
             _check_not_overtaken(generation, live, self._generations.live(history.name))
-            await on_all(self._backends.storing, lambda backend: wire.publish(backend, generation, build, left(budget)))
-            await self._generations.refresh(left(budget))
+            await on_all(
+                self._backends.storing, lambda backend: wire.publish(backend, generation, build, remaining_s(budget))
+            )
+            await self._generations.refresh(remaining_s(budget))
         history = self._generations.history(history.name)
         if history.live != generation:
             raise Conflict(
@@ -103,7 +107,7 @@ class Publishing:
         keep_from = history.previous if self._keep_previous_s > 0 else generation
         if keep_from is not None:
             await self._remove_below(number_of(keep_from), history, budget)
-            await self._generations.refresh(left(budget))
+            await self._generations.refresh(remaining_s(budget))
         return Published(
             collection=history.name,
             generation=generation,
@@ -112,23 +116,23 @@ class Publishing:
         )
 
     async def _finish(self, generation: str, build: str | None, budget: Budget) -> dict[str, CollectionState]:
-        """Finishes a generation everywhere, again as long as the services differ because of writes on their way.
+        """Finishes a generation everywhere, repeatedly while writes in flight make the services differ.
 
-        The first time, which merges and builds indexes, nobody waits; after that there is little left to do, and this
-        gateway's writes are paused. Services that differ and do not change are not going to agree.
+        The first pass merges and builds indexes; writes continue during it. Later passes are short, and this gateway's
+        writes are paused for them. Stops when the services differ but no longer change.
         """
 
         async def finish() -> dict[str, CollectionState]:
             return await on_all(
-                self._backends.storing, lambda backend: wire.finish(backend, generation, build, left(budget))
+                self._backends.storing, lambda backend: wire.finish(backend, generation, build, remaining_s(budget))
             )
 
         states = await finish()
         for again in range(COMPARISONS - 1):
-            if len(_contents(states)) == 1:
+            if len(_counts_and_digests(states)) == 1:
                 break
-            await asyncio.sleep(random.uniform(0.0, LONGEST_REST_S) if again else 0.0)
-            async with self._pauses.pause(name_of(generation), min(MOST_PAUSE_S, left(budget) / 2)):
+            await asyncio.sleep(random.uniform(0.0, MOST_WAIT_S) if again else 0.0)
+            async with self._pauses.pause(name_of(generation), min(MOST_PAUSE_S, remaining_s(budget) / 2)):
                 before, states = states, await finish()
             if before.items() == states.items():
                 break
@@ -140,17 +144,17 @@ class Publishing:
                 if number_of(state.generation) >= number:
                     continue
                 try:
-                    await wire.remove(backend, state.generation, state.build, left(budget), keep_published=True)
+                    await wire.remove(backend, state.generation, state.build, remaining_s(budget), keep_published=True)
                 except BackendFailed as failure:
-                    # The switch is done and must not be called a failure for this; it is tried again in a while.
+                    # The switch has succeeded, so this is no error; the next check for expired generations retries.
                     logger.warning("old generation left behind", extra={"because": str(failure)})
 
         await asyncio.gather(*(remove(backend) for backend in self._backends.storing))
 
 
-def _to_publish(history: History, asked: PublishRequest) -> str:
-    """The generation that a request means. Raises a Conflict that says what to send instead."""
-    generation = _meant(history, asked)
+def _generation_to_publish(history: History, asked: PublishRequest) -> str:
+    """Returns the generation that a request names. Raises a Conflict that says what to send instead."""
+    generation = _requested_generation(history, asked)
     live = history.live
     if live is not None and number_of(generation) < number_of(live):
         raise Superseded(
@@ -168,9 +172,9 @@ def _check_not_overtaken(generation: str, before: str | None, now: str | None) -
         )
 
 
-def _meant(history: History, asked: PublishRequest) -> str:
+def _requested_generation(history: History, asked: PublishRequest) -> str:
     if asked.build is not None:
-        own = history.of_build(build_mark(asked.build))
+        own = history.generation_of_build(build_mark(asked.build))
         if own is None or asked.generation not in (None, own):
             wrong = "No generation" if asked.generation is None else f"Not {asked.generation}"
             raise BuildConflict(
@@ -185,11 +189,11 @@ def _meant(history: History, asked: PublishRequest) -> str:
             return asked.generation
     elif history.live is not None:
         return history.live
-    raise BuildNeeded(needed(history))
+    raise BuildNeeded(build_needed_message(history))
 
 
-def needed(history: History) -> str:
-    """What to send when only a build would take the request."""
+def build_needed_message(history: History) -> str:
+    """Returns the message for a request that must name a build."""
     return (
         f"Only unpublished generations are there ({', '.join(history.builds)}), and each belongs to who began it: send "
         f"the `build` that PUT /v1/collections/{history.name} was given or answered with. Lost it? PUT again with "
@@ -197,12 +201,12 @@ def needed(history: History) -> str:
     )
 
 
-def _contents(states: dict[str, CollectionState]) -> set[tuple[int, str | None]]:
+def _counts_and_digests(states: dict[str, CollectionState]) -> set[tuple[int, str | None]]:
     return {(state.documents, state.digest) for state in states.values()}
 
 
-def _agreed(finished: dict[str, CollectionState], expected: int | None) -> int:
-    """The number of documents that all services hold, the same ones. Raises Conflict when they do not, or none."""
+def _agreed_documents(finished: dict[str, CollectionState], expected: int | None) -> int:
+    """Returns the number of documents. Raises Conflict if the services' contents differ or are empty."""
     counts = {backend: state.documents for backend, state in finished.items()}
     if len(set(counts.values())) > 1:
         said = ", ".join(f"{backend} {count}" for backend, count in counts.items())
@@ -228,7 +232,7 @@ def _agreed(finished: dict[str, CollectionState], expected: int | None) -> int:
 
 
 def _expired(history: History, keep_s: float) -> bool:
-    """Whether something below the live generation has been kept for long enough."""
+    """Returns whether any generation below the live one has been kept for long enough."""
     live, since = history.live, history.live_since()
     if live is None or since is None or time.time() - since < keep_s:
         return False

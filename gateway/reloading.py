@@ -1,4 +1,4 @@
-"""Reads the pipeline files again while the gateway serves: on a call, and on SIGHUP. A fault changes nothing."""
+"""Reloads the pipeline files while the gateway serves: on request and on SIGHUP. A faulty file changes nothing."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 async def reload(catalog: Catalog) -> PipelineChanges:
-    """Reads the files again, beside the event loop. Raises BadInput with file and fault; then nothing has changed."""
+    """Reloads the files in a thread. Raises BadInput with file and fault; the catalog is unchanged then."""
     try:
         changes = await asyncio.to_thread(catalog.reload)
     except PipelineError as error:
@@ -26,8 +26,8 @@ async def reload(catalog: Catalog) -> PipelineChanges:
 
 @contextmanager
 def reloading_on_hangup(catalog: Catalog) -> Iterator[None]:
-    """Within the block, SIGHUP reads the pipeline files again; the log says what changed, or what is wrong."""
-    # Only the main thread's loop may watch signals; a gateway in another thread (tests) has the call alone.
+    """Reloads the pipeline files on SIGHUP within the block. Logs what changed, or what is wrong."""
+    # Only the main thread's loop can handle signals; a gateway in another thread (tests) has only the route.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

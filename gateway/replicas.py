@@ -1,4 +1,4 @@
-"""The replicas of one backend: which there are, which of them answer, and which one is asked next."""
+"""Owns the replicas of one backend: finds them, tracks which of them answer, and chooses one for each call."""
 
 import asyncio
 import contextlib
@@ -19,15 +19,15 @@ from services.chassis.supervised import Supervisor
 logger = logging.getLogger(__name__)
 
 PING_S = 0.5
-# Between two looks at which addresses a name has, and while it has none.
+# Seconds between two resolutions of a name, and while it has no address.
 RESOLVE_S = 5.0
 UNRESOLVED_S = 1.0
-# Failures one after the other that set a replica aside, however many successes are in the breaker's window.
-IN_A_ROW = 5
+# Consecutive failures that open a replica's breaker, however many successes are in the breaker's window.
+CONSECUTIVE_FAILURES = 5
 
 
 class Replica:
-    """One address of a backend: its connections, its breaker, and the watch that finds out when it is back."""
+    """Owns one address of a backend: its connections, its breaker, and the watch that probes it until it answers."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Replica:
         others_answer: Callable[["Replica"], bool],
         supervisor: Supervisor,
     ) -> None:
-        self.breaker = Breaker(time.monotonic, self._watched)
+        self.breaker = Breaker(time.monotonic, self._start_watch)
         self.in_flight = 0
         self.suspect = False  # a call timed out, and the liveness probe has not answered since
         self.last: BackendFailed | None = None
@@ -46,12 +46,12 @@ class Replica:
         self._supervisor = supervisor
         self._jitter = random.Random()
         self._watch: asyncio.Task[None] | None = None
-        self._in_a_row = 0
+        self._consecutive_failures = 0
         self._probation = Probation(time.monotonic)
         self._answered_at = float("-inf")
 
     async def attempt(self, call: Call, parse: Parse[Value], timeout_s: float) -> Value:
-        """One exchange. A success or a cancellation is recorded; a failure is the caller's to record, or to repeat."""
+        """Sends a call. Records a success or a cancellation; the caller records a failure, or retries."""
         self.in_flight += 1
         try:
             value = await exchange(self._peer, self._transport, call, parse, timeout_s)
@@ -64,35 +64,35 @@ class Replica:
         return value
 
     def failed(self, failure: BackendFailed, *, reads: bool) -> None:
-        """Records a failure for what it says of this replica."""
+        """Records a failure according to what it says about this replica."""
         match failure.reason:
             case "refused":
                 self._answered()
             case "overloaded":
                 self.breaker.abandoned()
             case "timeout":
-                # Slow, or hung? The caller may have given it little time; the watch asks whether it lives.
+                # Slow or hung: the caller may have given it little time, so the watch probes whether it is alive.
                 self.last = failure
                 self.breaker.abandoned()
-                self.suspected()
+                self.mark_suspect()
             case "failed" if not reads and failure.status is not None:
-                # It answers, and cannot write (a full disk makes stores read-only): no reason to stop reading.
+                # It answers but cannot write (a full disk makes stores read-only): reads go on.
                 self.breaker.abandoned()
             case _:
                 self.last = failure
-                self._in_a_row += 1
+                self._consecutive_failures += 1
                 self.breaker.failed()
                 gone = failure.unsent and self._others_answer(self)
-                if self.breaker.state == "closed" and (gone or self._in_a_row >= IN_A_ROW):
+                if self.breaker.state == "closed" and (gone or self._consecutive_failures >= CONSECUTIVE_FAILURES):
                     self.breaker.trip()
 
-    def suspected(self) -> None:
-        """A call timed out: others go first until this one has answered its liveness probe."""
+    def mark_suspect(self) -> None:
+        """Prefers other replicas until this one has answered its liveness probe. Called after a timeout."""
         self.suspect = True
-        self._watched()
+        self._start_watch()
 
     async def close(self) -> None:
-        """Ends the watch and closes all connections."""
+        """Stops the watch and closes all connections."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
@@ -102,23 +102,23 @@ class Replica:
         self._answered_at = time.monotonic()
         if self.breaker.state == "half-open":
             self._probation.back()
-        self._in_a_row = 0
+        self._consecutive_failures = 0
         self.breaker.succeeded()
 
-    def _watched(self) -> None:
+    def _start_watch(self) -> None:
         if self._watch is None or self._watch.done():
-            self._watch = self._supervisor.start("breaker", self._until_it_answers)
+            self._watch = self._supervisor.start("breaker", self._watch_until_alive)
 
-    async def _until_it_answers(self) -> None:
-        """Opens the breaker if the process does not even answer its liveness probe, and asks it until it does.
+    async def _watch_until_alive(self) -> None:
+        """Opens the breaker if the process does not answer its liveness probe, then probes until it does.
 
-        No request of a caller's is spent on finding out, and short deadlines of some callers close nothing to others.
+        So no caller's request serves as a probe, and short deadlines of some callers do not open the breaker for all.
         """
         if self.breaker.state != "open":
             asked_at = time.monotonic()
-            # Twice at once, and calls that are answered meanwhile count too: behind an address that stands for several
-            # replicas, one that is hung must not speak for all.
-            alive = any(await asyncio.gather(self._alive(), self._alive())) or self._answered_at >= asked_at
+            # Two probes at once, and calls answered meanwhile count too: where an address stands for several replicas,
+            # a single hung one must not open the breaker.
+            alive = any(await asyncio.gather(self._is_alive(), self._is_alive())) or self._answered_at >= asked_at
             if not alive:
                 self.breaker.trip()
         self.suspect = False
@@ -129,11 +129,11 @@ class Replica:
         again_at = time.monotonic() + self._probation.set_aside()
         while self.breaker.state == "open":
             await asyncio.sleep(self._jitter.uniform(0.5, 1.0) * PING_S)
-            # Where nobody else answers, whatever lives gets a call as soon as its breaker allows it.
-            if await self._alive() and (time.monotonic() >= again_at or not self._others_answer(self)):
-                self.breaker.process_answers()
+            # If no other replica answers, a live one gets a call as soon as its breaker allows it.
+            if await self._is_alive() and (time.monotonic() >= again_at or not self._others_answer(self)):
+                self.breaker.allow_probe()
 
-    async def _alive(self) -> bool:
+    async def _is_alive(self) -> bool:
         try:
             await exchange(self._peer, self._transport, Call("GET", LIVENESS, PING_S), bytes, PING_S)
         except BackendFailed as failure:
@@ -142,7 +142,7 @@ class Replica:
 
 
 class Replicas:
-    """All replicas of one backend, as many as its name has addresses. One that leaves ends the calls that it has."""
+    """Owns all replicas of one backend, one for each address of its name. A removed one still ends its calls."""
 
     def __init__(self, peer: Peer, endpoints: Endpoints, supervisor: Supervisor) -> None:
         self._peer = peer
@@ -156,7 +156,7 @@ class Replicas:
         return iter(self._by_address.values())
 
     async def open(self) -> None:
-        """Looks the addresses up, and goes on doing so in the background."""
+        """Resolves the addresses, and keeps resolving them in the background."""
         with contextlib.suppress(OSError, TimeoutError):  # the background tries again
             async with asyncio.timeout(self._peer.connect_s):
                 await self._look_up()
@@ -168,33 +168,34 @@ class Replicas:
 
     @property
     def state(self) -> State:
-        """The best state among the replicas; open while the name has no address."""
+        """Best state among the replicas; open while the name has no address."""
         states = {replica.breaker.state for replica in self}
         order: tuple[State, ...] = ("closed", "half-open")
         return next((state for state in order if state in states), "open")
 
-    def admitted(self, *, may_probe: bool) -> Replica | None:
-        """The replica for a call, or None while there is none that may be asked. A call that may probe can fail.
+    def for_call(self, *, may_probe: bool) -> Replica | None:
+        """Returns the replica for a call, or None if every breaker refuses it.
 
-        One that was set aside and lives gets a single call; of the others the one with the fewest in flight is next.
+        With `may_probe`, a replica in half-open state gets a single call first, which may fail. Among the others the
+        one with the fewest calls in flight is chosen.
         """
         return self._next(lambda one: _rank(one, "first" if may_probe else "last"))
 
-    def another(self, than: Replica) -> Replica | None:
-        """Another replica for the repeat of a call: one that is known to answer."""
+    def for_retry(self, than: Replica) -> Replica | None:
+        """Returns another replica for the retry of a call, one known to answer, or None."""
         return self._next(lambda one: None if one is than or one.suspect else _rank(one, "never"))
 
-    def for_a_look(self, than: Replica | None = None) -> Replica | None:
-        """The replica for a background look, which passes open breakers; `than` is the one that has been asked."""
-        rest = [replica for replica in self._in_turn() if replica is not than]
+    def for_poll(self, than: Replica | None = None) -> Replica | None:
+        """Returns the replica for a background poll, open breakers or not; `than` is the one already asked."""
+        rest = [replica for replica in self._round_robin() if replica is not than]
         return min(rest, key=lambda one: (one.breaker.state != "closed", one.suspect, one.in_flight), default=None)
 
     def _next(self, rank: Callable[[Replica], int | None]) -> Replica | None:
-        ranked = [(place, one.in_flight, one) for one in self._in_turn() if (place := rank(one)) is not None]
+        ranked = [(place, one.in_flight, one) for one in self._round_robin() if (place := rank(one)) is not None]
         ranked.sort(key=lambda item: item[:2])
         return next((one for *_, one in ranked if one.breaker.admit()), None)
 
-    def _in_turn(self) -> list[Replica]:
+    def _round_robin(self) -> list[Replica]:
         replicas = list(self._by_address.values())
         if len(replicas) > 1:
             self._turn = (self._turn + 1) % len(replicas)
@@ -206,7 +207,7 @@ class Replicas:
     async def _keep_looking_up(self) -> None:
         while True:
             await asyncio.sleep(RESOLVE_S if self._by_address else UNRESOLVED_S)
-            with contextlib.suppress(OSError):  # the addresses of before are kept
+            with contextlib.suppress(OSError):  # the previous addresses are kept
                 await self._look_up()
 
     async def _look_up(self) -> None:

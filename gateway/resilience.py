@@ -1,4 +1,4 @@
-"""When to stop asking a backend, when to ask again, and how often a question may be repeated. Clocks are passed in."""
+"""Owns the policies for failing backends: circuit breaker, probation and retry budget. Clocks are passed in."""
 
 import math
 import random
@@ -11,11 +11,11 @@ State = Literal["closed", "open", "half-open"]
 
 
 class Breaker:
-    """Closed: all calls pass. Open: none does. Half-open: one probe at a time, whose outcome closes or opens it.
+    """A circuit breaker. Closed: all calls pass. Open: none. Half-open: one probe at a time, whose outcome decides.
 
     Opens when at least `volume` outcomes lie in the last `window_s` and the share of failures reaches `ratio`, or at
-    once by `trip`. Stays open for `open_s` at least, and until `process_answers` says that somebody is there again.
-    Whoever makes a breaker says in `on_open` what finds that out: it is called each time the breaker opens.
+    once by `trip`. Stays open for at least `open_s` and until `allow_probe`. Calls `on_open` each time it opens: that
+    starts the check which calls `allow_probe`.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class Breaker:
 
     @property
     def state(self) -> State:
-        """What the breaker does with the next call."""
+        """The state that the next call meets."""
         return self._state
 
     def admit(self) -> bool:
-        """Whether a call may be made now. In half-open the caller who hears yes carries the probe."""
+        """Returns whether a call may be made now. In half-open state that call is the probe."""
         if self._state == "half-open":
             now = self._clock()
-            # A probe that has not come back for as long as we stay open does not keep the others waiting.
+            # A probe without an outcome after `open_s` no longer blocks the next one.
             if self._probe_at is not None and now - self._probe_at < self._open_s:
                 return False
             self._probe_at = now
@@ -56,7 +56,7 @@ class Breaker:
         return self._state == "closed"
 
     def succeeded(self) -> None:
-        """A call was answered. One that was sent before the breaker opened proves nothing about now."""
+        """Records an answered call. While open it is ignored: the call was sent before the breaker opened."""
         match self._state:
             case "closed":
                 self._record(ok=True)
@@ -66,7 +66,7 @@ class Breaker:
                 self._outcomes.clear()
 
     def failed(self) -> None:
-        """A call failed in a way that says something of the backend."""
+        """Records a failure of the backend."""
         match self._state:
             case "closed":
                 self._record(ok=False)
@@ -77,19 +77,19 @@ class Breaker:
                 self.trip()
 
     def abandoned(self) -> None:
-        """A call ended without telling anything of the backend (cancelled, out of time, told to come back later)."""
+        """Records a call that says nothing about the backend (cancelled, out of time, refused for overload)."""
         self._probe_at = None
 
     def trip(self) -> None:
-        """Opens at once: the backend is known to hang."""
+        """Opens the breaker at once: the backend is known to hang."""
         self._state = "open"
         self._opened_at = self._clock()
         self._probe_at = None
         self._outcomes.clear()
         self._on_open()
 
-    def process_answers(self) -> None:
-        """The backend's process answers its liveness probe: once `open_s` has passed, a real call may try."""
+    def allow_probe(self) -> None:
+        """Allows one real call as a probe once `open_s` has passed. Called when the liveness probe is answered."""
         if self._state == "open" and self._clock() - self._opened_at >= self._open_s:
             self._state = "half-open"
 
@@ -101,9 +101,9 @@ class Breaker:
 
 
 class Probation:
-    """How long a replica that was set aside waits for its next call while others answer.
+    """Computes how long a failed replica waits for its next call while others answer.
 
-    Twice as long each time, up to `longest_s`; the shortest again after it has served for that long.
+    Doubles the wait each time up to `longest_s`, and resets it once the replica has served for that long.
     """
 
     def __init__(self, clock: Clock, *, first_s: float = 2.0, longest_s: float = 120.0) -> None:
@@ -114,7 +114,7 @@ class Probation:
         self._serves_since = -math.inf
 
     def set_aside(self) -> float:
-        """The seconds that it has to wait."""
+        """Starts a probation and returns its seconds."""
         served_s = self._clock() - self._serves_since
         anew = not self._wait_s or served_s > self._longest_s
         self._wait_s = self._first_s if anew else min(self._longest_s, 2 * self._wait_s)
@@ -122,12 +122,12 @@ class Probation:
         return self._wait_s
 
     def back(self) -> None:
-        """It has answered a call, and serves again."""
+        """Ends the probation: the replica has answered a call."""
         self._serves_since = self._clock()
 
 
 class RetryBudget:
-    """Repeats are at most a `share` of all calls, beyond a few that are always there after quiet times."""
+    """Limits retries to a `share` of all calls, plus at most `most` saved up (a token bucket)."""
 
     def __init__(self, *, share: float = 0.1, most: float = 5.0) -> None:
         self._share = share
@@ -135,11 +135,11 @@ class RetryBudget:
         self._tokens = most
 
     def called(self) -> None:
-        """A first attempt was made: it earns a share of a repeat."""
+        """Adds the share of a retry that a first attempt earns."""
         self._tokens = min(self._most, self._tokens + self._share)
 
     def take(self) -> bool:
-        """Whether one repeat may be made now; if so it is spent."""
+        """Spends one retry. Returns False if there is none."""
         if self._tokens < 1.0:
             return False
         self._tokens -= 1.0
@@ -147,5 +147,5 @@ class RetryBudget:
 
 
 def backoff_s(jitter: random.Random, *, most_s: float = 0.1) -> float:
-    """Seconds before a repeat: full jitter, so that callers who failed together do not come back together."""
+    """Returns the seconds before a retry: full jitter, so that calls that failed together do not retry together."""
     return jitter.uniform(0.0, most_s)

@@ -31,20 +31,20 @@ PipelineName = Annotated[Name, Path(description="A pipeline: the name of its fil
 
 
 def search_routes(executor: Executor) -> APIRouter:
-    """The one that apps call."""
+    """Returns the route for searches."""
     routes = router()
 
     @routes.post("/v1/collections/{collection}/search", response_model=SearchAnswer, tags=["search"])
     async def search(collection: CollectionName, request: SearchRequest) -> Response:
         answer = await executor.search(collection, request)
-        # Written here, or every hit would be validated a second time; what was not asked for is left out.
+        # Serialised here: FastAPI would validate every hit a second time. Parts not asked for are left out.
         return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
 
     return routes
 
 
 def pipeline_routes(catalog: Catalog) -> APIRouter:
-    """What can be asked for."""
+    """Returns the routes that list and reload pipelines."""
     routes = router()
 
     @routes.get("/v1/pipelines", tags=["pipelines"])
@@ -63,7 +63,7 @@ def pipeline_routes(catalog: Catalog) -> APIRouter:
 
 
 def collection_routes(collections: Collections, indexing: Indexing, publishing: Publishing) -> APIRouter:
-    """Collections and their documents."""
+    """Returns the routes for collections and their documents."""
     routes = router()
 
     @routes.get("/v1/collections", tags=["collections"])

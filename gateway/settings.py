@@ -1,4 +1,4 @@
-"""The gateway's settings, read once from the environment (GATEWAY_…)."""
+"""Owns the gateway's settings, read once from the environment (GATEWAY_…)."""
 
 from pathlib import Path
 from typing import Annotated, Self
@@ -24,7 +24,7 @@ FamilyName = Annotated[str, BeforeValidator(_known)]
 
 
 class BackendAddress(BaseModel):
-    """Where a backend is, and what it can do."""
+    """URL and family of a backend."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,8 +39,8 @@ DEFAULT_BACKENDS = {
 }
 
 
-class Settings(ServiceSettings):
-    """Where the backends are and which pipelines are served over them."""
+class GatewaySettings(ServiceSettings):
+    """Settings of the gateway: its backends, its pipelines, and limits of calls."""
 
     model_config = SettingsConfigDict(env_prefix="GATEWAY_", frozen=True, extra="ignore", env_ignore_empty=True)
 

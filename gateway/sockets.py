@@ -1,4 +1,4 @@
-"""HTTP/1.1 to one address of a backend, over aiohttp. Owns the connections: which is used again, which is closed.
+"""Sends HTTP/1.1 requests to one address of a backend over aiohttp. Owns its connections: reuses or closes them.
 
 httpx's own pool dies after random cancellations (encode/httpcore 1093); aiohttp's does not
 (tests/faults/test_cancellation.py), at a fifth of the CPU.
@@ -23,19 +23,19 @@ from aiohttp.connector import Connection
 
 from gateway.settings import BackendAddress
 
-# Below what every server of ours keeps an idle connection (75 s), or we would send on one that it just closed.
+# Less than our servers keep an idle connection (75 s), or a request could go to a connection that was just closed.
 KEEP_ALIVE_S = 30.0
 CONNECTIONS = 128
-# Load is to reach replicas that came later. Each ends at another age, so that not all are opened anew at once; and not
-# much earlier than this, because behind one address a new connection may land on a broken replica.
+# Connections end so that load reaches new replicas. Each ends at a random age, so that they do not all reopen at once;
+# not much earlier, because behind one address a new connection may reach a broken replica.
 MAX_AGE_S = (90.0, 150.0)
-# For so long after a request was given up, a new connection has to answer a liveness probe first, in this time: behind
-# one address, half of the connections may lead to a replica that hangs. So many are tried, all at once, because a
-# backend that is slow and nothing else answers none of them in time, and its answer must still fit behind them.
-DOUBT_S = 30.0
-PROOF_S = 0.25
-PROOFS = 2
-# 16 MB of documents (the most that an answer of ours holds) with every character escaped into six, and some around.
+# For this long after a request was cancelled, a new connection must first answer a liveness probe within the timeout:
+# behind one address, half of the connections may reach a hung replica. The probes run at once, because a slow but
+# healthy backend answers none of them in time, and the request itself must still fit after them.
+PROBE_AFTER_FAILURE_S = 30.0
+PROBE_TIMEOUT_S = 0.25
+PROBES_AT_ONCE = 2
+# 16 MB of documents (the most in one answer) with every character escaped into six, and some more around them.
 MOST_ANSWER_BYTES = 100_000_000
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -43,7 +43,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Where a liveness probe goes, and the most seconds that a request can spare for it (the extension `probe`)."""
+    """URL of a liveness probe, and the most seconds that a request can spare for it (the extension `probe`)."""
 
     url: str
     most_s: float
@@ -54,55 +54,55 @@ class ConnectionLost(httpx.NetworkError):
 
 
 class Endpoints(Protocol):
-    """Where the replicas of a backend are, and a transport to each."""
+    """Finds the replicas of a backend and opens a transport to each."""
 
     async def addresses(self) -> Sequence[str]:
-        """The addresses of now, each once. Raises OSError where there is no finding out."""
+        """Returns the current addresses without duplicates. Raises OSError if they cannot be resolved."""
         ...
 
     def transport(self, address: str) -> httpx.AsyncBaseTransport:
-        """A transport to one of these addresses."""
+        """Returns a transport to one of these addresses."""
         ...
 
 
 class SocketEndpoints:
-    """The addresses that a backend's host name has, and sockets to them. One record of a name is one replica."""
+    """Resolves a backend's host name and opens sockets. Each address record is one replica."""
 
     def __init__(self, backend: BackendAddress, resolve: Resolve | None = None) -> None:
         self.url = backend.url
         self._url = httpx.URL(backend.url)
         self._port = self._url.port or (443 if self._url.scheme == "https" else 80)
-        self._resolve = resolve or resolved
+        self._resolve = resolve or resolve_host
 
     async def addresses(self) -> Sequence[str]:
-        """The host itself where it is an IP address, else what its name resolves to."""
+        """Returns the host itself if it is an IP address, else the addresses that its name resolves to."""
         if _is_ip(self._url.host):
             return (self._url.host,)
         name = self._url.raw_host.decode("ascii")
         return tuple(dict.fromkeys(await self._resolve(name, self._port)))
 
     def transport(self, address: str) -> httpx.AsyncBaseTransport:
-        """Connections to this address alone, whatever the name resolves to later."""
+        """Returns a transport to this address only, whatever the name resolves to later."""
         return SocketTransport(address, secure=self._url.scheme == "https")
 
 
 class FixedEndpoints:
-    """Given transports in place of addresses: whole services in this process, or faults at the wire."""
+    """Uses given transports in place of addresses: whole services in this process, or faults at the wire."""
 
     def __init__(self, *transports: httpx.AsyncBaseTransport) -> None:
         self._transports = {f"transport-{number}": transport for number, transport in enumerate(transports)}
 
     async def addresses(self) -> Sequence[str]:
-        """One for each transport."""
+        """Returns one address for each transport."""
         return tuple(self._transports)
 
     def transport(self, address: str) -> httpx.AsyncBaseTransport:
-        """The transport given."""
+        """Returns the transport of an address."""
         return self._transports[address]
 
 
-async def resolved(host: str, port: int) -> Sequence[str]:
-    """All addresses of a host name. Raises OSError (socket.gaierror)."""
+async def resolve_host(host: str, port: int) -> Sequence[str]:
+    """Resolves all addresses of a host name. Raises OSError (socket.gaierror)."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]
 
@@ -116,33 +116,33 @@ def _is_ip(host: str) -> bool:
 
 
 class SocketTransport(httpx.AsyncBaseTransport):
-    """Connections to one address. One that carried a failure, or is too old, is not used again.
+    """Owns the connections to one address. Does not reuse one after a failure or beyond its age.
 
-    An address may stand for several replicas (a Service of Kubernetes): then a connection is what stays with one of
-    them, and what is kept are the connections to those that answer. The answer's extension `close_connection` is for
-    callers who find an answer of status 2xx to be none.
+    An address may stand for several replicas (a Service of Kubernetes). A connection stays with one of them, so closing
+    those that failed keeps the ones to healthy replicas. Callers use the answer's extension `close_connection` when an
+    answer of status 2xx cannot be parsed.
     """
 
     def __init__(self, address: str, *, secure: bool = False, most: int = CONNECTIONS) -> None:
         self._address = address
         self._most = most
-        # Loading the certificates takes 20 ms, so only where they are needed.
+        # Loading the certificates takes 20 ms, so it is done only for https.
         self._tls = httpx.create_ssl_context() if secure else True
         self._session: aiohttp.ClientSession | None = None
         self._in_use = 0
-        self._carriers: WeakSet[ResponseHandler] = WeakSet()
+        self._protocols: WeakSet[ResponseHandler] = WeakSet()
         self._given_up_at = float("-inf")
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The whole answer. Raises httpx.HTTPError, whatever happens on the connection."""
+        """Sends a request and returns the whole answer. Raises httpx.HTTPError for any fault of the connection."""
         if self._session is None:
-            self._session = self._opened()
+            self._session = self._open_session()
         timeout: dict[str, float | None] = request.extensions.get("timeout", {})
         bounds = aiohttp.ClientTimeout(sock_connect=timeout.get("connect"))
         probe: Probe | None = request.extensions.get("probe")
         known = True
-        if probe is not None and self._doubtful():
-            known = await self._prove(self._session, probe, bounds)
+        if probe is not None and self._must_probe():
+            known = await self._probe_new_connections(self._session, probe, bounds)
         self._in_use += 1
         try:
             async with self._session.request(
@@ -153,9 +153,9 @@ class SocketTransport(httpx.AsyncBaseTransport):
                 allow_redirects=False,
                 timeout=bounds,
             ) as answer:
-                content = await _bounded(answer)
+                content = await _read_bounded(answer)
         except asyncio.CancelledError:
-            # After probes in vain the time may have been too short because of them: that must not prolong the doubt.
+            # After failed probes the time may have been too short because of them: that must not prolong probing.
             if known:
                 self._given_up_at = time.monotonic()
             raise
@@ -169,12 +169,12 @@ class SocketTransport(httpx.AsyncBaseTransport):
             raise httpx.ReadTimeout(str(error), request=request) from error
         except aiohttp.ClientPayloadError as error:
             raise httpx.ReadError(str(error), request=request) from error
-        except Exception as error:  # what a broken answer can raise in a parser is not a closed list
+        except Exception as error:  # the exceptions of a parser on a broken answer are no closed list
             raise httpx.RemoteProtocolError(str(error), request=request) from error
         finally:
             self._in_use -= 1
-        assert isinstance(answer, _Answer)
-        self._carriers.add(answer.carrier)
+        assert isinstance(answer, _TrackedResponse)
+        self._protocols.add(answer.protocol)
         kept = [(name, value) for name, value in answer.raw_headers if name.lower() in _KEPT_HEADERS]
         extensions = {"close_connection": answer.close_connection}
         return httpx.Response(answer.status, headers=kept, content=content, request=request, extensions=extensions)
@@ -184,14 +184,16 @@ class SocketTransport(httpx.AsyncBaseTransport):
         if self._session is not None:
             await self._session.close()
 
-    def _doubtful(self) -> bool:
-        """Whether the next request would open a connection of which nothing is known, after one has led nowhere."""
-        if time.monotonic() - self._given_up_at > DOUBT_S:
+    def _must_probe(self) -> bool:
+        """Returns whether the next request would open a new connection soon after a request was cancelled."""
+        if time.monotonic() - self._given_up_at > PROBE_AFTER_FAILURE_S:
             return False
-        return sum(carrier.is_connected() for carrier in self._carriers) <= self._in_use
+        return sum(protocol.is_connected() for protocol in self._protocols) <= self._in_use
 
-    async def _prove(self, session: aiohttp.ClientSession, probe: Probe, bounds: aiohttp.ClientTimeout) -> bool:
-        """Leaves a connection in the pool on which somebody answers; False where none does in time."""
+    async def _probe_new_connections(
+        self, session: aiohttp.ClientSession, probe: Probe, bounds: aiohttp.ClientTimeout
+    ) -> bool:
+        """Opens connections until one answers, which stays in the pool. Returns False if none answers in time."""
 
         async def answers() -> bool:
             with contextlib.suppress(Exception):
@@ -200,9 +202,9 @@ class SocketTransport(httpx.AsyncBaseTransport):
                 return answer.status < 500
             return False
 
-        asked = [asyncio.create_task(answers()) for _ in range(PROOFS)]
+        asked = [asyncio.create_task(answers()) for _ in range(PROBES_AT_ONCE)]
         try:
-            async with asyncio.timeout(min(PROOF_S, probe.most_s)):
+            async with asyncio.timeout(min(PROBE_TIMEOUT_S, probe.most_s)):
                 for one in asyncio.as_completed(asked):
                     if await one:
                         return True
@@ -214,20 +216,20 @@ class SocketTransport(httpx.AsyncBaseTransport):
             await asyncio.gather(*asked, return_exceptions=True)
         return False
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             limit=self._most,
             keepalive_timeout=KEEP_ALIVE_S,
-            resolver=_Pinned(self._address),
+            resolver=_PinnedResolver(self._address),
             use_dns_cache=False,
             ssl=self._tls,
         )
         return aiohttp.ClientSession(
             connector=connector,
-            response_class=_Answer,
+            response_class=_TrackedResponse,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            # Nothing is encoded for us: an answer in gzip is not one of ours.
+            # Our services never compress, so a gzip answer is not one of theirs.
             headers={"accept-encoding": "identity"},
             timeout=aiohttp.ClientTimeout(total=None),
         )
@@ -236,8 +238,8 @@ class SocketTransport(httpx.AsyncBaseTransport):
 _KEPT_HEADERS = (b"retry-after", b"content-type")
 
 
-async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
-    """The whole body. Raises ClientPayloadError for one that is too large for an answer of our services."""
+async def _read_bounded(answer: aiohttp.ClientResponse) -> bytes:
+    """Reads the whole body. Raises ClientPayloadError if it is larger than any answer of our services."""
     if answer.content_length is not None and answer.content_length <= MOST_ANSWER_BYTES:
         return await answer.read()
     chunks, size = [], 0
@@ -249,7 +251,7 @@ async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
     return b"".join(chunks)
 
 
-class _Pinned(AbstractResolver):
+class _PinnedResolver(AbstractResolver):
     """Resolves every name to one address."""
 
     def __init__(self, address: str) -> None:
@@ -262,19 +264,19 @@ class _Pinned(AbstractResolver):
         return [ResolveResult(hostname=host, host=self._address, port=port, family=family, proto=0, flags=0)]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there is nothing to release."""
 
 
-class _Answer(aiohttp.ClientResponse):
-    """An answer that knows its connection, and closes it where it must not be used again."""
+class _TrackedResponse(aiohttp.ClientResponse):
+    """An answer that keeps a reference to its connection, and closes it if it must not be reused."""
 
     _ends_at: WeakKeyDictionary[ResponseHandler, float] = WeakKeyDictionary()
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Reads the head."""
+        """Reads the head of the answer."""
         protocol = connection.protocol
         assert protocol is not None
-        self.carrier = protocol
+        self.protocol = protocol
         ends_at = self._ends_at.get(protocol)
         if ends_at is None:
             ends_at = self._ends_at[protocol] = time.monotonic() + random.uniform(*MAX_AGE_S)
@@ -284,8 +286,8 @@ class _Answer(aiohttp.ClientResponse):
         return self
 
     def close_connection(self) -> None:
-        """Ends the connection now, or once the answer has been read. Its body stays readable."""
+        """Closes the connection now, or once the answer has been read. The body stays readable."""
         if self.connection is None:
-            self.carrier.close()  # all of the answer was there, so the connection is back in the pool already
+            self.protocol.close()  # the whole answer has arrived, so the connection is already back in the pool
         else:
-            self.carrier.force_close()
+            self.protocol.force_close()

@@ -67,7 +67,7 @@ class Texts:
         if self._gone is not None:
             raise self._without(self._gone) from self._gone
         try:
-            return await wire.documents(self._store, self._generation, request, timeout_s)
+            return await wire.fetch_documents(self._store, self._generation, request, timeout_s)
         except BackendFailed as failure:
             raise self._without(failure) from failure
 

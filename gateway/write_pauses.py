@@ -1,6 +1,6 @@
-"""Owns the pauses of this gateway's writes to a collection, in which its services can be compared.
+"""Owns the pauses of this gateway's writes to a collection, during which its services are compared.
 
-Knows neither what is written nor other gateways.
+Leaves the writes themselves, and those of other gateways, to others.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 
 class WritePauses:
-    """Counts the writes in work by collection. While a collection is paused, its new writes wait."""
+    """Counts the running writes of each collection. New writes to a paused collection wait."""
 
     def __init__(self) -> None:
         self._writing: Counter[str] = Counter()
@@ -20,16 +20,16 @@ class WritePauses:
 
     @asynccontextmanager
     async def write(self, name: str) -> AsyncIterator[None]:
-        """A write of this collection: begins when nobody pauses it."""
+        """Counts the block as a write. Waits first until the collection is not paused."""
         await self._until(lambda: not self._pausing[name])
         with self._counted(self._writing, name):
             yield
 
     @asynccontextmanager
     async def pause(self, name: str, most_s: float) -> AsyncIterator[None]:
-        """Begins when the writes in work have ended, or after `most_s` seconds.
+        """Pauses writes. The block begins when the running ones have ended, or after `most_s` seconds.
 
-        New writes wait until the block ends, and no longer than `most_s` in any case: they have deadlines of their own.
+        New writes wait until the block ends, but at most `most_s`: they have deadlines of their own.
         """
         with contextlib.ExitStack() as pausing:
             pausing.enter_context(self._counted(self._pausing, name))

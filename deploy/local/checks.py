@@ -9,12 +9,12 @@ from deploy.local.choices import ROOT
 from deploy.local.problem import StackProblem
 from evaluator.settings import Settings as EvaluatorSettings
 from gateway.catalog import PipelineError, read_pipelines
-from gateway.settings import Settings as GatewaySettings
+from gateway.settings import GatewaySettings
 from services.chassis.environment import BadSettings, read_settings, variables
 from services.chassis.settings import ServiceSettings
 from services.dense.settings import Settings as DenseSettings
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
-from services.lexical.settings import Settings as LexicalSettings
+from services.lexical.settings import LexicalSettings
 from services.reranker.settings import Settings as RerankerSettings
 
 SETTINGS: Mapping[str, type[ServiceSettings]] = {

@@ -11,10 +11,10 @@ from services.chassis.probes import Readiness
 from services.contracts.health import Check
 from services.lexical.engine import LexicalEngine
 from services.lexical.routes import lexical_router
-from services.lexical.settings import Settings
+from services.lexical.settings import LexicalSettings
 
 
-def open_engine(settings: Settings) -> LexicalEngine:
+def open_engine(settings: LexicalSettings) -> LexicalEngine:
     """The engine that the settings name. Raises Unavailable when the directory of `edge` is in use."""
     match settings.engine:
         case "edge":
@@ -36,7 +36,7 @@ def open_engine(settings: Settings) -> LexicalEngine:
             return ElasticsearchEngine(client, settings.index_prefix, settings.replicas, settings.most_generations)
 
 
-def build_app(settings: Settings) -> FastAPI:
+def build_app(settings: LexicalSettings) -> FastAPI:
     """The service, its engine opened when it starts and closed when it ends."""
 
     @asynccontextmanager

@@ -9,7 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from services.chassis.settings import ServiceSettings
 
 
-class Settings(ServiceSettings):
+class LexicalSettings(ServiceSettings):
     """Which engine holds the text, and where."""
 
     # A variable that is set but empty, as compose files leave them, means that it is not given.

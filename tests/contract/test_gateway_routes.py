@@ -8,7 +8,7 @@ import pytest
 
 from gateway.app import build_app
 from gateway.catalog import PipelineError, parse
-from gateway.settings import Settings
+from gateway.settings import GatewaySettings
 from tests.support.backends import DECLARATION, DOCUMENTS, Stack, opened_stack
 
 DEMO = "/v1/collections/demo"
@@ -391,4 +391,4 @@ def test_a_bad_pipeline_file_names_the_place_and_the_legal_kinds(text: str, said
 def test_a_pipeline_over_a_backend_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("name: x\nstages: [{kind: retrieve, backend: sparse}]")
     with pytest.raises(PipelineError, match=r"x\.yaml.*no backend 'sparse'"):
-        build_app(Settings(pipelines=tmp_path))
+        build_app(GatewaySettings(pipelines=tmp_path))

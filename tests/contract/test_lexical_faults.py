@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from services.lexical.app import build_app
-from services.lexical.settings import Settings
+from services.lexical.settings import LexicalSettings
 from tests.support.elasticsearch_stub import META, Reply, Stub
 
 SEARCH = "/v1/collections/notes@1/search"
@@ -20,7 +20,7 @@ WHOLE = Reply({"timed_out": False, "_shards": {"failed": 0}, "hits": HITS})
 
 @asynccontextmanager
 async def service(url: str) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_app(Settings(engine="elasticsearch", elasticsearch_url=url))
+    app = build_app(LexicalSettings(engine="elasticsearch", elasticsearch_url=url))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://lexical") as client:
@@ -128,7 +128,7 @@ async def test_the_backing_indices_of_a_data_stream_and_an_alias_are_not_generat
 
 
 async def test_a_ca_file_that_is_not_there_stops_the_start_with_the_settings_name(tmp_path: Path) -> None:
-    app = build_app(Settings(engine="elasticsearch", elasticsearch_ca_file=tmp_path / "ca.pem"))
+    app = build_app(LexicalSettings(engine="elasticsearch", elasticsearch_ca_file=tmp_path / "ca.pem"))
     with pytest.raises(ValueError, match="ELASTICSEARCH_CA_FILE"):
         async with app.router.lifespan_context(app):
             pass
@@ -139,7 +139,7 @@ def test_settings_are_read_by_the_names_that_users_know(monkeypatch: pytest.Monk
     monkeypatch.setenv("ELASTICSEARCH_URL", "https://search.example:9243")
     monkeypatch.setenv("ELASTICSEARCH_API_KEY", "c2VjcmV0")
     monkeypatch.setenv("ELASTICSEARCH_CA_FILE", "")
-    settings = Settings()
+    settings = LexicalSettings()
     assert settings.elasticsearch_url == "https://search.example:9243"
     assert settings.elasticsearch_ca_file is None
     assert "c2VjcmV0" not in repr(settings)

@@ -8,7 +8,7 @@ import pytest
 
 from services.lexical import bulk
 from services.lexical.app import build_app
-from services.lexical.settings import Settings
+from services.lexical.settings import LexicalSettings
 from tests.support.elasticsearch_stub import Reply, Stub
 
 DOCUMENTS = [{"id": one, "text": "brake"} for one in "abc"]
@@ -33,7 +33,7 @@ def answering(*items: object) -> Stub:
 @asynccontextmanager
 async def service(stub: Stub) -> AsyncIterator[httpx.AsyncClient]:
     async with stub.listening() as url:
-        app = build_app(Settings(engine="elasticsearch", elasticsearch_url=url))
+        app = build_app(LexicalSettings(engine="elasticsearch", elasticsearch_url=url))
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app=app)
             async with httpx.AsyncClient(transport=transport, base_url="http://lexical") as client:

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from services.lexical.app import build_app
-from services.lexical.settings import Settings
+from services.lexical.settings import LexicalSettings
 from tests.support.scratch import scratch
 
 GENERATION = "/v1/collections/notes@1"
@@ -21,7 +21,7 @@ DOCUMENTS = [
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
     with scratch() as directory:
-        app = build_app(Settings(directory=directory))
+        app = build_app(LexicalSettings(directory=directory))
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app=app)
             async with httpx.AsyncClient(transport=transport, base_url="http://lexical") as client:

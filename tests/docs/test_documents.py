@@ -11,11 +11,11 @@ from fastapi import FastAPI
 from evaluator.app import build_app as build_evaluator
 from evaluator.settings import Settings as EvaluatorSettings
 from gateway.app import build_app as build_gateway
-from gateway.settings import Settings as GatewaySettings
+from gateway.settings import GatewaySettings
 from services.chassis.settings import ServiceSettings
 from services.contracts.pipelines import Cut, Fuse, Rerank, Retrieve
 from services.dense.settings import Settings as DenseSettings
-from services.lexical.settings import Settings as LexicalSettings
+from services.lexical.settings import LexicalSettings
 from services.reranker.settings import Settings as RerankerSettings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,13 +11,12 @@ from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiment import Experiment, experiment_path, read_experiment
 from evaluator.folder import RunFolder
 from gateway.app import build_app as build_gateway
-from gateway.settings import DEFAULT_BACKENDS
-from gateway.settings import Settings as GatewaySettings
+from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
 from gateway.sockets import FixedEndpoints
 from services.dense.app import build_app as build_dense
 from services.dense.settings import Settings as DenseSettings
 from services.lexical.app import build_app as build_lexical
-from services.lexical.settings import Settings as LexicalSettings
+from services.lexical.settings import LexicalSettings
 from services.reranker.app import build_app as build_reranker
 from services.reranker.settings import Settings as RerankerSettings
 from tests.support.backends import Wire

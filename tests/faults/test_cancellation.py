@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.app import over_sockets
+from gateway.app import socket_endpoints
 from gateway.downstream import Backend
 from gateway.exchange import Call
 from gateway.settings import BackendAddress
@@ -60,7 +60,7 @@ async def connected() -> AsyncIterator[tuple[Backend, Stub]]:
     server = await asyncio.start_server(stub.serve, "127.0.0.1", 0, backlog=4_096)
     port = server.sockets[0].getsockname()[1]
     address = BackendAddress(family="reranker", url=f"http://127.0.0.1:{port}")
-    assert type(over_sockets("reranker", address).transport("127.0.0.1")) is SocketTransport
+    assert type(socket_endpoints("reranker", address).transport("127.0.0.1")) is SocketTransport
     # The production transport with few slots, so that a single one that leaked would be missed.
     endpoints = FixedEndpoints(SocketTransport("127.0.0.1", most=SLOTS))
     async with Supervisor(Instruments()) as supervisor:
@@ -81,7 +81,7 @@ async def cancel_at_random(backend: Backend, chance: random.Random, times: int) 
     """Calls that are cancelled after 0 to 4 ms, or before if they are done by then; how many were cancelled."""
     cancelled = 0
     while cancelled < times:
-        asking = asyncio.create_task(backend.ask(call(), ScoreAnswer))
+        asking = asyncio.create_task(backend.request(call(), ScoreAnswer))
         await asyncio.sleep(chance.choice((0.0, chance.uniform(0, 0.004))))
         asking.cancel()
         try:
@@ -96,7 +96,7 @@ async def cancel_at_random(backend: Backend, chance: random.Random, times: int) 
 )
 async def test_random_cancellations_leak_nothing(cancellations: int) -> None:
     async with connected() as (backend, stub):
-        await backend.ask(call(), ScoreAnswer)
+        await backend.request(call(), ScoreAnswer)
         before = len(asyncio.all_tasks())
         chance = random.Random(cancellations)
         share = cancellations // TASKS
@@ -105,7 +105,7 @@ async def test_random_cancellations_leak_nothing(cancellations: int) -> None:
         # The stub answers only when as many requests are in its hands as there are slots: none may have leaked.
         stub.together = True
         async with asyncio.timeout(30):
-            answers = await asyncio.gather(*(backend.ask(call(), ScoreAnswer) for _ in range(SLOTS)))
+            answers = await asyncio.gather(*(backend.request(call(), ScoreAnswer) for _ in range(SLOTS)))
         assert [answer.scores for answer in answers] == [(1.0,)] * SLOTS
         await asyncio.sleep(0.1)
         assert len(asyncio.all_tasks()) <= before + SLOTS  # the stub has one for each open connection

@@ -19,7 +19,7 @@ from services.lexical.app import build_app, open_engine
 from services.lexical.collected import Reading
 from services.lexical.elasticsearch_client import open_client
 from services.lexical.engine import LexicalEngine
-from services.lexical.settings import Settings
+from services.lexical.settings import LexicalSettings
 from tests.contract.lexical_engine import LexicalEngineSuite
 from tests.support.lexical_notes import ALL_PRESETS, NOTES, Opener, asking, documents, filled, found
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 
 class ElasticsearchOpener(Opener):
-    def __init__(self, settings: Settings, client: AsyncElasticsearch) -> None:
+    def __init__(self, settings: LexicalSettings, client: AsyncElasticsearch) -> None:
         self.settings = settings
         self.client = client
 
@@ -45,7 +45,7 @@ class ElasticsearchOpener(Opener):
         return await self.open()
 
 
-def client_of(settings: Settings) -> AsyncElasticsearch:
+def client_of(settings: LexicalSettings) -> AsyncElasticsearch:
     key = settings.elasticsearch_api_key
     secret = None if key is None else key.get_secret_value()
     return open_client(settings.elasticsearch_url, secret, settings.elasticsearch_ca_file, 4)
@@ -54,7 +54,7 @@ def client_of(settings: Settings) -> AsyncElasticsearch:
 @pytest.fixture
 async def opener(elasticsearch_url: str) -> AsyncIterator[ElasticsearchOpener]:
     prefix = f"test-{uuid.uuid4().hex[:12]}-"
-    settings = Settings(engine="elasticsearch", elasticsearch_url=elasticsearch_url, index_prefix=prefix)
+    settings = LexicalSettings(engine="elasticsearch", elasticsearch_url=elasticsearch_url, index_prefix=prefix)
     async with client_of(settings) as client:
         yield ElasticsearchOpener(settings, client)
         left = (await client.indices.get(index=f"{prefix}*")).body
@@ -247,7 +247,7 @@ async def test_a_secured_server_is_used_with_key_and_ca_and_each_one_missing_is_
             assert (await engine.check()).ok
             await filled(engine, documents(NOTES))
             assert await found(engine, "notes@1", "squeals") == ["n1"]
-        async with client_of(Settings.model_validate(right)) as client:
+        async with client_of(LexicalSettings.model_validate(right)) as client:
             await client.security.put_role(name="lexical", **ROLE)
             await client.security.put_user(username="lexical", password="not a secret", roles=["lexical"])
             granted = await client.security.grant_api_key(
@@ -270,7 +270,7 @@ async def test_a_secured_server_is_used_with_key_and_ca_and_each_one_missing_is_
 
 @asynccontextmanager
 async def engine_of(settings: Mapping[str, object]) -> AsyncIterator[LexicalEngine]:
-    engine = open_engine(Settings.model_validate(settings))
+    engine = open_engine(LexicalSettings.model_validate(settings))
     try:
         yield engine
     finally:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from services.lexical.app import build_app
-from services.lexical.settings import Settings
+from services.lexical.settings import LexicalSettings
 from tests.support.scratch import scratch
 
 DATASETS = Path(__file__).resolve().parents[3] / "shared" / "datasets"
@@ -68,7 +68,7 @@ def judgments(name: str) -> dict[str, dict[str, int]]:
 
 
 @asynccontextmanager
-async def service(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+async def service(settings: LexicalSettings) -> AsyncIterator[httpx.AsyncClient]:
     app = build_app(settings)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=app)
@@ -114,7 +114,7 @@ async def figures(client: httpx.AsyncClient, path: str, name: str, preset: str, 
 @pytest.mark.parametrize("name", ["scifact", "nfcorpus"])
 async def test_elasticsearch_gives_the_published_figures(elasticsearch_url: str, name: str) -> None:
     prefix = f"test-{uuid.uuid4().hex[:12]}-"
-    settings = Settings(engine="elasticsearch", elasticsearch_url=elasticsearch_url, index_prefix=prefix)
+    settings = LexicalSettings(engine="elasticsearch", elasticsearch_url=elasticsearch_url, index_prefix=prefix)
     async with service(settings) as client:
         path = await loaded(client, name)
         try:
@@ -127,7 +127,7 @@ async def test_elasticsearch_gives_the_published_figures(elasticsearch_url: str,
 @pytest.mark.parametrize("name", FIGURES)
 async def test_the_embedded_engine_stays_close_to_elasticsearch(name: str) -> None:
     with scratch() as directory:
-        async with service(Settings(directory=directory)) as client:
+        async with service(LexicalSettings(directory=directory)) as client:
             path = await loaded(client, name)
             measured = {preset: (await figures(client, path, name, preset, 100))[0] for preset in PRESETS}
     expected = {preset: ndcg for preset, (ndcg, _) in FIGURES[name].items()}

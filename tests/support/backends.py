@@ -13,7 +13,7 @@ import httpx
 from fastapi import APIRouter, FastAPI
 
 from gateway.app import build_app
-from gateway.settings import DEFAULT_BACKENDS, BackendAddress, Settings
+from gateway.settings import DEFAULT_BACKENDS, BackendAddress, GatewaySettings
 from gateway.sockets import FixedEndpoints
 from services.chassis.app import create_app, router
 from services.chassis.errors import BadInput, StampMismatch, UnknownCollection
@@ -381,7 +381,7 @@ async def opened_stack(
     def endpoints_for(name: str, _: BackendAddress) -> FixedEndpoints:
         return FixedEndpoints(wires[name])
 
-    configured = Settings.model_validate({"backends": backends, **settings})
+    configured = GatewaySettings.model_validate({"backends": backends, **settings})
     gateway = build_app(configured, endpoints_for)
     async with AsyncExitStack() as stack:
         for app in (*apps.values(), gateway):

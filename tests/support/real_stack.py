@@ -10,12 +10,12 @@ import httpx
 from fastapi import FastAPI
 
 from gateway.app import build_app
-from gateway.settings import BackendAddress, Settings
+from gateway.settings import BackendAddress, GatewaySettings
 from gateway.sockets import FixedEndpoints
 from services.dense.app import build_app as build_dense
 from services.dense.settings import Settings as DenseSettings
 from services.lexical.app import build_app as build_lexical
-from services.lexical.settings import Settings as LexicalSettings
+from services.lexical.settings import LexicalSettings
 
 BACKENDS = {
     "lexical": BackendAddress(family="lexical", url="http://lexical"),
@@ -104,7 +104,7 @@ async def real_stack(directory: Path, **settings: object) -> AsyncIterator[RealS
     pipelines = directory / "pipelines"
     pipelines.mkdir(exist_ok=True)
     (pipelines / "bm25.yaml").write_text("name: bm25\nstages: [{kind: retrieve, backend: lexical}]")
-    configured = Settings.model_validate({"backends": BACKENDS, "pipelines": pipelines, **settings})
+    configured = GatewaySettings.model_validate({"backends": BACKENDS, "pipelines": pipelines, **settings})
     gateway = build_app(configured, lambda name, _: FixedEndpoints(ways[name]))
     async with AsyncExitStack() as stack:
         for app in (lexical, dense, gateway):

@@ -14,7 +14,7 @@ from typing import Literal
 import httpx
 
 from gateway.app import build_app
-from gateway.settings import BackendAddress, Settings
+from gateway.settings import BackendAddress, GatewaySettings
 from gateway.sockets import SocketEndpoints
 from tests.support.processes import free_port
 
@@ -234,7 +234,7 @@ async def searching(lexical: SocketEndpoints, dense: Replica) -> AsyncIterator[S
         "reranker": BackendAddress(family="reranker", url="http://127.0.0.1:9"),
     }
     app = build_app(
-        Settings(backends=backends),
+        GatewaySettings(backends=backends),
         lambda name, backend: lexical if name == "lexical" else SocketEndpoints(backend),
     )
     async with (

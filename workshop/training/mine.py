@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from services.lexical.app import build_app
-from services.lexical.settings import Settings
+from services.lexical.settings import LexicalSettings
 from workshop.training.corpus import Corpus, Question, read_corpus
 from workshop.training.teacher import Teacher, bge, minilm
 
@@ -27,7 +27,7 @@ COLLECTION = "training@1"
 
 async def bm25(corpus: Corpus, directory: Path) -> list[list[tuple[int, float]]]:
     """For each question the best DEPTH (place, score) of BM25 over all passages, best first."""
-    app = build_app(Settings(directory=directory))
+    app = build_app(LexicalSettings(directory=directory))
     transport = httpx.ASGITransport(app=app)
     async with (
         app.router.lifespan_context(app),

@@ -1,4 +1,4 @@
-"""How the time of a search is split, so that its answer is not late."""
+"""Checks how the time of a search is split, so that its answer is not late."""
 
 import time
 
@@ -9,7 +9,7 @@ from services.chassis.deadlines import Deadline
 
 
 def with_left(seconds: float) -> Budget:
-    """On a clock that stands still."""
+    """Returns a budget on a clock that stands still."""
     return Budget(seconds, clock=lambda: 0.0)
 
 
@@ -36,6 +36,6 @@ def test_time_for_one_call_is_not_time_for_two() -> None:
     assert budget.share_s(1.0, 0.0, calls=2) == 0
 
 
-def test_what_is_left_when_the_time_is_over_is_nothing() -> None:
+def test_a_share_after_the_time_is_over_is_0() -> None:
     assert with_left(LEAST_CALL_S * 0.9).share_s(1.0, 0.0) == 0
     assert with_left(-1.0).share_s(1.0, 0.0) == 0

@@ -1,4 +1,4 @@
-"""Pages in a browser may call the gateway where its settings name their origin, and nowhere else."""
+"""Pages in a browser may call the gateway only if its settings name their origin."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.app import build_app
-from gateway.settings import Settings
+from gateway.settings import GatewaySettings
 
 PAGE = "https://shop.example"
 PREFLIGHT = {
@@ -20,7 +20,7 @@ PREFLIGHT = {
 
 @asynccontextmanager
 async def gateway(*origins: str) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_app(Settings(cors_origins=origins))
+    app = build_app(GatewaySettings(cors_origins=origins))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as client,
@@ -49,13 +49,13 @@ async def test_pages_of_a_configured_origin_may_call_and_read_errors() -> None:
     assert "x-request-id" in answer.headers["access-control-expose-headers"].lower()
 
 
-async def test_other_pages_may_not() -> None:
+async def test_pages_of_other_origins_may_not_call() -> None:
     async with gateway(PAGE) as client:
         answer = await client.get("/v1/pipelines", headers={"origin": "https://other.example"})
     assert "access-control-allow-origin" not in answer.headers
 
 
 @pytest.mark.parametrize("origin", ["shop.example", "https://shop.example/", "https://*.example", ""])
-def test_what_is_no_origin_ends_the_start(origin: str) -> None:
+def test_a_malformed_origin_is_refused(origin: str) -> None:
     with pytest.raises(ValidationError):
-        Settings(cors_origins=(origin,))
+        GatewaySettings(cors_origins=(origin,))

@@ -1,4 +1,4 @@
-"""Which calls to a backend are repeated on another replica, over transports that fail as they are told to."""
+"""Checks which calls to a backend are retried on another replica, over transports that fail on demand."""
 
 from collections.abc import AsyncIterator
 
@@ -18,7 +18,7 @@ UNSENT = httpx.ConnectError("refused")
 
 
 class FailsOnce(httpx.AsyncBaseTransport):
-    """The first request of all fails, whichever replica it goes to; every other is answered."""
+    """Fails the first request, whichever replica it goes to, and answers all others."""
 
     def __init__(self) -> None:
         self.fault: Exception | int | None = None
@@ -46,11 +46,11 @@ async def backend(transport: FailsOnce) -> AsyncIterator[Backend]:
 
 
 @pytest.mark.parametrize(("reads", "fault"), [(True, LOST), (True, 502), (True, UNSENT), (False, UNSENT)])
-async def test_what_changes_nothing_or_was_not_sent_is_asked_again_of_another_replica(
+async def test_reads_and_unsent_calls_are_retried_on_another_replica(
     transport: FailsOnce, backend: Backend, reads: bool, fault: Exception | int
 ) -> None:
     transport.fault = fault
-    await backend.tell(Call("POST", "/v1/collections/c@1/documents", 5.0, reads=reads))
+    await backend.send(Call("POST", "/v1/collections/c@1/documents", 5.0, reads=reads))
 
 
 @pytest.mark.parametrize("fault", [LOST, 502])
@@ -59,4 +59,4 @@ async def test_a_write_that_may_have_been_done_is_never_repeated(
 ) -> None:
     transport.fault = fault
     with pytest.raises(BackendFailed):
-        await backend.tell(Call("POST", "/v1/collections/c@1/documents", 5.0))
+        await backend.send(Call("POST", "/v1/collections/c@1/documents", 5.0))

@@ -1,4 +1,4 @@
-"""When one replica is set aside, over a transport that fails when it is told to."""
+"""Checks when the breaker of one replica opens, over a transport that fails on demand."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ import pytest
 
 from gateway.exchange import Call, Peer
 from gateway.failures import BackendFailed
-from gateway.replicas import IN_A_ROW, Replica
+from gateway.replicas import CONSECUTIVE_FAILURES, Replica
 from services.chassis.instruments import Instruments
 from services.chassis.supervised import Supervisor
 
@@ -17,7 +17,7 @@ SEARCH = Call("POST", "/v1/collections/c@1/search", 1.0, reads=True)
 
 
 class Switched(httpx.AsyncBaseTransport):
-    """Answers with the status that it is set to."""
+    """Answers with a status that tests set."""
 
     status = 200
 
@@ -46,39 +46,39 @@ async def failed(replica: Replica, *, reads: bool = True) -> None:
     replica.failed(failure.value, reads=reads)
 
 
-async def test_failures_in_a_row_set_a_replica_aside_however_well_it_did_before(
+async def test_consecutive_failures_open_the_breaker_however_many_successes_came_before(
     transport: Switched, supervisor: Supervisor
 ) -> None:
     replica = replica_of(transport, supervisor)
     for _ in range(200):
         await replica.attempt(SEARCH, bytes, 1.0)
     transport.status = 500
-    for _ in range(IN_A_ROW - 1):
+    for _ in range(CONSECUTIVE_FAILURES - 1):
         await failed(replica)
     transport.status = 200
     await replica.attempt(SEARCH, bytes, 1.0)
     transport.status = 500
-    for _ in range(IN_A_ROW - 1):
+    for _ in range(CONSECUTIVE_FAILURES - 1):
         await failed(replica)
         assert replica.breaker.state == "closed"
     await failed(replica)
     assert replica.breaker.state == "open"
 
 
-async def test_a_replica_that_cannot_write_is_read_as_before(transport: Switched, supervisor: Supervisor) -> None:
+async def test_failed_writes_do_not_open_the_breaker_for_reads(transport: Switched, supervisor: Supervisor) -> None:
     replica = replica_of(transport, supervisor)
     transport.status = 502
-    for _ in range(4 * IN_A_ROW):
+    for _ in range(4 * CONSECUTIVE_FAILURES):
         await failed(replica, reads=False)
     assert replica.breaker.state == "closed"
 
 
-async def test_while_others_answer_one_that_was_set_aside_waits_longer_than_its_breaker(
+async def test_while_others_answer_a_failed_replica_waits_longer_than_its_breaker(
     transport: Switched, supervisor: Supervisor
 ) -> None:
     replica = replica_of(transport, supervisor)
     transport.status = 500
-    for _ in range(IN_A_ROW):
+    for _ in range(CONSECUTIVE_FAILURES):
         await failed(replica)
     began = time.monotonic()
     transport.status = 200

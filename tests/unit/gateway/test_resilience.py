@@ -1,4 +1,4 @@
-"""The breaker and the retry budget on a clock that only moves when told to."""
+"""Checks breaker, probation and retry budget on a clock that only tests advance."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ class Clock:
 
 
 def nobody() -> None:
-    """Nobody looks after the breaker: the tests say themselves when a process answers."""
+    """Starts no watch: the tests call `allow_probe` themselves."""
 
 
 def opened() -> tuple[Breaker, Clock]:
@@ -29,18 +29,18 @@ def opened() -> tuple[Breaker, Clock]:
 def half_open() -> tuple[Breaker, Clock]:
     breaker, clock = opened()
     clock.now += 1.0
-    breaker.process_answers()
+    breaker.allow_probe()
     return breaker, clock
 
 
-def test_a_few_failures_alone_open_nothing() -> None:
+def test_fewer_failures_than_the_volume_do_not_open_it() -> None:
     breaker = Breaker(Clock(), nobody)
     for _ in range(4):
         breaker.failed()
     assert breaker.admit()
 
 
-def test_failures_that_are_few_among_many_open_nothing() -> None:
+def test_a_low_share_of_failures_does_not_open_it() -> None:
     breaker = Breaker(Clock(), nobody)
     for _ in range(20):
         breaker.succeeded()
@@ -67,13 +67,13 @@ def test_old_failures_are_forgotten() -> None:
     assert breaker.admit()
 
 
-def test_an_open_breaker_waits_for_its_time_and_for_a_sign_of_life() -> None:
+def test_an_open_breaker_waits_for_its_time_and_for_allow_probe() -> None:
     breaker, clock = opened()
-    breaker.process_answers()
+    breaker.allow_probe()
     assert not breaker.admit()
     clock.now = 100.0
     assert not breaker.admit()
-    breaker.process_answers()
+    breaker.allow_probe()
     assert breaker.admit()
 
 
@@ -94,10 +94,10 @@ def test_a_probe_that_fails_opens_it_anew() -> None:
     breaker, clock = half_open()
     breaker.admit()
     breaker.failed()
-    breaker.process_answers()
+    breaker.allow_probe()
     assert breaker.state == "open"
     clock.now += 1.0
-    breaker.process_answers()
+    breaker.allow_probe()
     assert breaker.admit()
 
 
@@ -108,20 +108,20 @@ def test_a_probe_that_is_abandoned_makes_room_for_the_next() -> None:
     assert breaker.admit()
 
 
-def test_a_probe_that_does_not_come_back_holds_up_the_others_for_a_second_only() -> None:
+def test_a_probe_without_an_outcome_blocks_the_next_for_only_a_second() -> None:
     breaker, clock = half_open()
     breaker.admit()
     clock.now += 1.0
     assert breaker.admit()
 
 
-def test_a_late_success_of_before_does_not_close_an_open_breaker() -> None:
+def test_a_late_success_does_not_close_an_open_breaker() -> None:
     breaker, _ = opened()
     breaker.succeeded()
     assert not breaker.admit()
 
 
-def test_repeats_are_a_tenth_of_the_calls_in_the_long_run() -> None:
+def test_retries_are_a_tenth_of_the_calls_in_the_long_run() -> None:
     budget = RetryBudget()
     repeats = 0
     for _ in range(10_000):
@@ -135,7 +135,7 @@ def test_a_replica_that_fails_its_probes_waits_twice_as_long_each_time() -> None
     assert [probation.set_aside() for _ in range(8)] == [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 120.0, 120.0]
 
 
-def test_a_replica_that_was_back_for_a_moment_goes_on_waiting_longer() -> None:
+def test_a_short_recovery_does_not_reset_the_wait() -> None:
     clock = Clock()
     probation = Probation(clock)
     waits = []
@@ -147,7 +147,7 @@ def test_a_replica_that_was_back_for_a_moment_goes_on_waiting_longer() -> None:
     assert waits == [2.0, 4.0, 8.0]
 
 
-def test_a_replica_that_has_served_for_long_begins_anew() -> None:
+def test_a_long_recovery_resets_the_wait() -> None:
     clock = Clock()
     probation = Probation(clock)
     assert [probation.set_aside() for _ in range(3)][-1] == 8.0
@@ -157,7 +157,7 @@ def test_a_replica_that_has_served_for_long_begins_anew() -> None:
 
 
 class BreakerMachine(RuleBasedStateMachine):
-    """Whatever happens: closed admits, open does not, and after a sign of life at most one probe a second runs."""
+    """Checks that closed admits, open does not, and half-open admits at most one probe a second."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,14 +173,14 @@ class BreakerMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.clock.now += seconds
 
-    @rule(outcome=st.sampled_from(["succeeded", "failed", "abandoned", "process_answers", "trip"]))
+    @rule(outcome=st.sampled_from(["succeeded", "failed", "abandoned", "allow_probe", "trip"]))
     def something_happens(self, outcome: str) -> None:
         before, openings = self.breaker.state, self.openings
         getattr(self.breaker, outcome)()
         if self.breaker.state == "open" and before != "open":
             assert self.openings == openings + 1  # or nothing would lead out of it
         if before == "open":
-            assert self.breaker.state == "open" or outcome == "process_answers"
+            assert self.breaker.state == "open" or outcome == "allow_probe"
         if outcome in ("abandoned", "trip") or before != self.breaker.state:
             self.probes.clear()
 

@@ -1,4 +1,4 @@
-"""What a backend's socket may bring into the gateway."""
+"""Checks the bound on the size of a backend's answer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ MIB = 1_048_576
 
 @asynccontextmanager
 async def endless(head: bytes, chunk: bytes) -> AsyncIterator[tuple[str, list[int]]]:
-    """A server whose answers never end: its URL, and how many bytes it could send."""
+    """Runs a server whose answers never end. Yields its URL and the number of bytes it has sent."""
     sent = [0]
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -50,6 +50,6 @@ async def test_an_answer_without_end_is_broken_off(head: bytes, chunk: bytes, mo
         async with endless(head, chunk) as (url, sent), asyncio.timeout(5.0):
             with pytest.raises(httpx.ReadError, match="more than 1048576 bytes"):
                 await transport.handle_async_request(httpx.Request("GET", url))
-            assert sent[0] < 16 * MIB  # what was in the sockets on the way is among it
+            assert sent[0] < 16 * MIB  # includes what the sockets buffered
     finally:
         await transport.aclose()

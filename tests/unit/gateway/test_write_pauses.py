@@ -1,4 +1,4 @@
-"""A pause of writes waits for those in work, holds new ones back, and ends by itself."""
+"""Checks that a pause waits for running writes, holds back new ones, and ends by itself."""
 
 import asyncio
 

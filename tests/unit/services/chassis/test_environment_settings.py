@@ -2,11 +2,11 @@
 
 import pytest
 
-from gateway.settings import Settings as GatewaySettings
+from gateway.settings import GatewaySettings
 from services.chassis.environment import BadSettings, read_or_exit, read_settings
 from services.chassis.settings import ServiceSettings
 from services.dense.settings import Settings as DenseSettings
-from services.lexical.settings import Settings as LexicalSettings
+from services.lexical.settings import LexicalSettings
 from services.reranker.settings import Settings as RerankerSettings
 
 

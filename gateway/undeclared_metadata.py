@@ -1,16 +1,18 @@
-"""Which metadata of a batch the collection does not declare: it is kept, but nobody can filter by it."""
+"""Finds metadata fields of a batch that the collection does not declare: they are stored, but not filterable."""
 
 from collections.abc import Iterable, Sequence
 
 from services.contracts.collections import CollectionState
 from services.contracts.documents import Document
 
-# A report stays small whatever is sent: 256 documents may bring a field of their own each.
+# Bounds the report: each of 256 documents may have fields of its own.
 MOST_NAMES = 32
 
 
-def undeclared(documents: Sequence[Document], generation: str, states: Iterable[CollectionState]) -> tuple[str, ...]:
-    """The first names, in their order, that `generation` declares in none of the `states`; at most MOST_NAMES."""
+def undeclared_fields(
+    documents: Sequence[Document], generation: str, states: Iterable[CollectionState]
+) -> tuple[str, ...]:
+    """Returns, sorted, the first MOST_NAMES field names that no state of `generation` declares."""
     declarations = [state.declaration.metadata for state in states if state.generation == generation]
     if not declarations:
         return ()
