@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from gateway.catalog import Catalog
-from gateway.settings import DEFAULT_BACKENDS, Settings
+from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
 
 # By name: the fingerprint, and the first digits of the SHA-256 of the answer of GET /v1/pipelines/{name}.
 SERVED = {
@@ -19,7 +19,7 @@ SERVED = {
 
 @pytest.fixture
 def catalog() -> Catalog:
-    return Catalog(Settings().pipelines, DEFAULT_BACKENDS, inline=True)
+    return Catalog(GatewaySettings().pipelines, DEFAULT_BACKENDS, inline=True)
 
 
 def test_every_pipeline_that_ships_is_pinned(catalog: Catalog) -> None:
