@@ -1,43 +1,41 @@
-"""Token ids of passages met before, by what they say: the same documents are candidates of many queries."""
+"""LRU cache of passages' token ids, bounded by bytes: the same documents are candidates of many queries."""
 
 import hashlib
 import threading
 from array import array
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from cachetools import LRUCache
 
 Tokenise = Callable[[Sequence[str]], list[list[int]]]
 
-# An entry's share of the dictionary, its key and the head of its array, in bytes (CPython 3.11, 64 bits).
-ENTRY_BYTES = 240
+# An entry's share of the cache's three dictionaries, its key and the head of its array, in bytes (CPython 3.11, 64
+# bits).
+ENTRY_BYTES = 345
 
 
 class PassageIds:
-    """At most `most_bytes` of ids; who was not asked for longest goes first. Safe to use from several threads.
+    """Keeps at most `most_bytes` of ids; the least recently used go first. Safe to use from several threads.
 
     Ids are kept up to `most_ids` a passage: what a model cuts off anyway is not worth keeping.
     """
 
     def __init__(self, tokenise: Tokenise, most_bytes: int, most_ids: int) -> None:
         self._tokenise = tokenise
-        self._most_bytes = most_bytes
         self._most_ids = most_ids
-        self._kept: OrderedDict[bytes, array[int]] = OrderedDict()
-        self._bytes = 0
+        self._kept: LRUCache[bytes, array[int]] = LRUCache(most_bytes, getsizeof=_size)
         self._lock = threading.Lock()
 
     @property
     def used_bytes(self) -> int:
-        """How many bytes are in use, as reckoned here."""
-        return self._bytes
+        """Bytes in use, as computed here."""
+        return int(self._kept.currsize)
 
     def of(self, passages: Sequence[str]) -> list[list[int]]:
-        """The first `most_ids` ids of each passage, as tokenising afresh gives them."""
+        """Returns the first `most_ids` ids of each passage, as tokenising afresh gives them."""
         keys = [_key(passage) for passage in passages]
         with self._lock:
-            known = {key: self._kept[key] for key in keys if key in self._kept}
-            for key in known:
-                self._kept.move_to_end(key)
+            known = {key: ids for key in keys if (ids := self._kept.get(key)) is not None}
         # Tokenised outside the lock: other threads need not wait for it.
         missing = {key: passage for key, passage in zip(keys, passages, strict=True) if key not in known}
         if missing:
@@ -47,15 +45,11 @@ class PassageIds:
             self._keep(fresh)
         return [known[key].tolist() for key in keys]
 
-    def _keep(self, fresh: dict[bytes, "array[int]"]) -> None:
+    def _keep(self, fresh: Mapping[bytes, "array[int]"]) -> None:
         with self._lock:
             for key, ids in fresh.items():
-                if key not in self._kept:
+                if _size(ids) <= self._kept.maxsize:
                     self._kept[key] = ids
-                    self._bytes += _size(ids)
-            while self._bytes > self._most_bytes:
-                _, ids = self._kept.popitem(last=False)
-                self._bytes -= _size(ids)
 
 
 def _key(passage: str) -> bytes:
