@@ -6,15 +6,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from services.chassis.deadlines import Deadline
+from services.chassis.reply_reserve import FOR_A_SEARCH, WRITING_S_PER_HIT
 
-# Reserved for fusing, writing the answer and a busy event loop: a tenth of the deadline, at least one time slice of a
-# busy scheduler, at most a quarter second.
-RESERVE_SHARE = 0.1
-LEAST_RESERVE_S = 0.01
-MOST_RESERVE_S = 0.25
-# Time to build and send one hit, so that re-ranking does not make the answer late: twice the 6 ms measured for 1,000
-# hits on two shared cores.
-WRITING_S_PER_HIT = 12e-6
 # No call gets less than this: the connection alone would use it up.
 LEAST_CALL_S = 0.005
 
@@ -29,7 +22,7 @@ class Budget:
     @classmethod
     def within(cls, deadline: Deadline) -> Self:
         """Returns the budget of a deadline: the deadline less a reserve."""
-        return cls(deadline.at - min(MOST_RESERVE_S, max(LEAST_RESERVE_S, RESERVE_SHARE * deadline.remaining_s)))
+        return cls(FOR_A_SEARCH.before(deadline).at)
 
     def share_s(self, own: float, later: float, hits: int = 0, calls: int = 1) -> float:
         """Returns the seconds for a stage of weight `own`, before stages of weight `later` and writing `hits` hits.

@@ -4,10 +4,10 @@ from fastapi import APIRouter
 
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline
+from services.chassis.reply_reserve import FOR_SCORES
 from services.chassis.telemetry import timed
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.reranker.scorer import Scorer
-from services.reranker.way_back import answer_by
 
 
 def score_router(scorer: Scorer) -> APIRouter:
@@ -19,7 +19,7 @@ def score_router(scorer: Scorer) -> APIRouter:
         with timed("score"):
             scores: tuple[float | None, ...]
             if asked.partial:
-                scores = await scorer.score_until(asked.query, asked.passages, answer_by(current_deadline()))
+                scores = await scorer.score_until(asked.query, asked.passages, FOR_SCORES.before(current_deadline()))
             else:
                 scores = await scorer.score(asked.query, asked.passages, current_deadline())
         return ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=scores)

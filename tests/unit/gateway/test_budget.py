@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-from gateway.budget import LEAST_CALL_S, LEAST_RESERVE_S, MOST_RESERVE_S, WRITING_S_PER_HIT, Budget
+from gateway.budget import LEAST_CALL_S, Budget
 from services.chassis.deadlines import Deadline
+from services.chassis.reply_reserve import FOR_A_SEARCH, WRITING_S_PER_HIT
 
 
 def with_left(seconds: float) -> Budget:
@@ -13,7 +14,9 @@ def with_left(seconds: float) -> Budget:
     return Budget(seconds, clock=lambda: 0.0)
 
 
-@pytest.mark.parametrize(("left_s", "reserve_s"), [(0.05, LEAST_RESERVE_S), (1.0, 0.1), (60.0, MOST_RESERVE_S)])
+@pytest.mark.parametrize(
+    ("left_s", "reserve_s"), [(0.05, FOR_A_SEARCH.least_s), (1.0, 0.1), (60.0, FOR_A_SEARCH.most_s)]
+)
 def test_the_stages_end_before_the_deadline_by_a_tenth_of_it_within_bounds(left_s: float, reserve_s: float) -> None:
     deadline = Deadline(time.monotonic() + left_s)
     assert deadline.at - Budget.within(deadline).ends_at == pytest.approx(reserve_s, rel=0.1)
