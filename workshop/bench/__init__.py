@@ -1,1 +1,1 @@
-"""Measurements of the re-ranker against its peers and against the machine. No service imports it; it is in no image."""
+"""Measures the re-ranker against its peers and against the machine. No service imports it; it is in no image."""

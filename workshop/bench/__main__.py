@@ -1,6 +1,6 @@
-"""`make bench-rerank`: ours against the libraries that people use, on one graph and the same lists, in one run.
+"""`make bench-rerank`: compares our re-ranker with other libraries on one graph and the same candidate lists.
 
-Exit status 1 when a contender's scores are not ours: then its cost is of something else, and no ratio of it is kept.
+Exit status 1 when a contender's scores differ from ours: its cost is then of other work, and its ratio is left out.
 """
 
 import argparse
@@ -14,59 +14,59 @@ from pathlib import Path
 from services.inference.profiles import GRAPH, MODELS_FILE, ROOT, ModelError, load_cross_encoder
 from services.reranker.settings import Settings
 from workshop.bench import sgemm
-from workshop.bench.analysis import HTTP, OURS, SESSION, conclusions
-from workshop.bench.candidate_lists import Drawing, described, made_lists
+from workshop.bench.analysis import HTTP, OURS, SESSION, analyse
+from workshop.bench.candidate_lists import ListSampling, list_statistics, make_lists
 from workshop.bench.contender import ContenderError
-from workshop.bench.contender_setup import PEER_NAMES, Served, open_ours, open_peer
-from workshop.bench.plain_model import make_plain, models_file
-from workshop.bench.report import REPORT, Model, Report, made, write
-from workshop.bench.rounds import Plan, run
-from workshop.bench.table import table
+from workshop.bench.contender_setup import PEER_NAMES, ServedModel, open_ours, open_peer
+from workshop.bench.plain_model import make_plain_model, write_models_file
+from workshop.bench.report import REPORT, BenchModel, BenchReport, made, write_report
+from workshop.bench.rounds import RoundPlan, run_rounds
+from workshop.bench.table import render_table
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The command line, and where things lie."""
+class BenchArguments:
+    """Options of the command line, and the directories and files of a run."""
 
     model: str
     max_tokens: int | None
-    served: Served
-    int8: Served | None
+    served: ServedModel
+    int8: ServedModel | None
     peers: tuple[str, ...]
     rounds: int
-    drawing: Drawing
+    drawing: ListSampling
     models: Path = ROOT / ".models"
     cache: Path = ROOT / ".cache" / "bench-rerank"
     output: Path = REPORT
 
 
 def main() -> int:
-    """The exit status."""
+    """Runs the bench, writes the report and prints its table; returns the exit status."""
     asked = _parsed()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # who ends this process ends the contenders
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # unwinds, so that the contenders end as well
     try:
         report = bench(asked)
     except (ContenderError, ModelError) as error:
         sys.stderr.write(f"bench-rerank: {error}\n")
         return 1
-    write(report, asked.output)
-    sys.stdout.write(f"\n{table(report)}\n\n{asked.output}\n")
+    write_report(report, asked.output)
+    sys.stdout.write(f"\n{render_table(report)}\n\n{asked.output}\n")
     return 1 if report.unequal else 0
 
 
-def bench(asked: Asked) -> Report:
-    """Makes the lists and the plain model, opens everybody, runs the rounds. Raises ContenderError, ModelError."""
+def bench(asked: BenchArguments) -> BenchReport:
+    """Makes the lists and the plain model, opens the contenders, runs the rounds. Raises ContenderError, ModelError."""
     begun = made()
     profile = load_cross_encoder(MODELS_FILE, asked.model)
-    plain = make_plain(profile, asked.models / asked.model, asked.cache, asked.max_tokens or profile.max_tokens)
-    sets, left_out = made_lists(asked.drawing, plain)
+    plain = make_plain_model(profile, asked.models / asked.model, asked.cache, asked.max_tokens or profile.max_tokens)
+    sets, left_out = make_lists(asked.drawing, plain)
     no_int8 = why_no_int8(asked.int8)
     int8 = None if no_int8 else asked.int8
-    # What the service serves has the limit of everybody here, not its own.
+    # The served models get the token limit of all contenders, not their own.
     names = dict.fromkeys(one.model for one in (asked.served, int8) if one is not None)
     served = [load_cross_encoder(MODELS_FILE, name) for name in names]
     limit = {"max_tokens": plain.profile.max_tokens}
-    limited = models_file(asked.cache / "served.yaml", *(one.model_copy(update=limit) for one in served))
+    limited = write_models_file(asked.cache / "served.yaml", *(one.model_copy(update=limit) for one in served))
     log = asked.cache / "contenders.log"
     with ExitStack() as stack:
         contenders = open_ours(plain, limited, asked.models, asked.served, int8, log)
@@ -80,29 +80,29 @@ def bench(asked: Asked) -> Report:
             else:
                 stack.callback(contenders[name].close)
         peers = [name for name in asked.peers if name in contenders]
-        plan = Plan(asked.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION}, os.cpu_count() or 1)
-        measured = run(plan, contenders, sgemm.measured, _say)
+        plan = RoundPlan(asked.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION}, os.cpu_count() or 1)
+        measured = run_rounds(plan, contenders, sgemm.measure_gflops, _say)
         about = {name: dict(contender.about) for name, contender in contenders.items()}
-    report = Report(
+    report = BenchReport(
         made=begun,
-        model=Model(
+        model=BenchModel(
             name=asked.model,
             sha256=plain.profile.files[GRAPH],
             source_sha256=plain.source_sha256,
             max_tokens=plain.profile.max_tokens,
         ),
-        sets={name: described(lists, plain) for name, lists in sets.items()},
+        sets={name: list_statistics(lists, plain) for name, lists in sets.items()},
         left_out=left_out,
         contenders=about,
         largest_difference=dict(measured.differences),
         sgemm_gflops=measured.sgemm_gflops,
         turns=measured.turns,
     )
-    return conclusions(report, asked.served.model, None if int8 is None else int8.name, no_int8)
+    return analyse(report, asked.served.model, None if int8 is None else int8.name, no_int8)
 
 
-def why_no_int8(asked: Served | None) -> str | None:
-    """Why there is no ratio of int8, or None. Raises ModelError when the model named is not in models.yaml."""
+def why_no_int8(asked: ServedModel | None) -> str | None:
+    """Returns why there is no int8 ratio, or None. Raises ModelError when models.yaml lacks the model."""
     if asked is None:
         return "no int8 model was named (--int8 MODEL[@ENGINE])."
     precision = load_cross_encoder(MODELS_FILE, asked.model).precision
@@ -116,16 +116,16 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def _parsed() -> Asked:
+def _parsed() -> BenchArguments:
     served = Settings()
     parser = argparse.ArgumentParser(prog="bench-rerank")
-    parser.add_argument("--model", default="minilm-l6-ce-v4", help="of models.yaml; made plain fp32 for everybody")
-    parser.add_argument("--max-tokens", type=int, help="of a pair, for everybody; the model's own when not given")
+    parser.add_argument("--model", default="minilm-l6-ce-v4", help="of models.yaml; made plain fp32 for all contenders")
+    parser.add_argument("--max-tokens", type=int, help="of a pair, for all contenders; default: the model's own")
     parser.add_argument(
-        "--int8", type=Served.parse, metavar="MODEL[@ENGINE]", help="ours in int8, as a model of models.yaml"
+        "--int8", type=ServedModel.parse, metavar="MODEL[@ENGINE]", help="ours in int8, as a model of models.yaml"
     )
     parser.add_argument(
-        "--served", type=Served.parse, default=Served(served.model, served.engine), metavar="MODEL[@ENGINE]"
+        "--served", type=ServedModel.parse, default=ServedModel(served.model, served.engine), metavar="MODEL[@ENGINE]"
     )
     parser.add_argument("--peers", nargs="*", default=list(PEER_NAMES), choices=list(PEER_NAMES))
     parser.add_argument("--rounds", type=int, default=5)
@@ -134,14 +134,14 @@ def _parsed() -> Asked:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=REPORT)
     given = parser.parse_args()
-    return Asked(
+    return BenchArguments(
         model=given.model,
         max_tokens=given.max_tokens,
         served=given.served,
         int8=given.int8,
         peers=tuple(given.peers),
         rounds=given.rounds,
-        drawing=Drawing(given.lists, given.pairs, given.seed),
+        drawing=ListSampling(given.lists, given.pairs, given.seed),
         output=given.output,
     )
 

@@ -1,74 +1,80 @@
-"""From turns to what they say. Pure: values in, values out; every ratio is of turns of the same round."""
+"""Computes ratios, floor and HTTP share from turns. Pure; every ratio is of turns of the same round."""
 
 from collections.abc import Callable, Sequence
 
-from workshop.bench.ratios import Interval, interval, paired
-from workshop.bench.report import Cost, Floor, Http, Int8, Report, Turn
+from workshop.bench.ratios import Interval, bootstrap_interval, paired_ratio
+from workshop.bench.report import BenchReport, BenchTurn, ComputeFloor, CostRatio, HttpShare, Int8Comparison
 
-# The contenders of ours; every other name is a peer's.
+# Our own contenders; every other name is a peer's.
 OURS, INT8, SESSION, HTTP = "ours", "ours-int8", "session", "http"
 
-# sentence-transformers' default: what batches in arrival order pad is a figure of a set of lists.
-USUAL_BATCH = 32
+# sentence-transformers' default; the padding of such batches in arrival order is reported for each set.
+DEFAULT_BATCH = 32
 
 
-def conclusions(report: Report, served: str, int8: str | None, no_int8: str | None) -> Report:
-    """The report with all that follows from its turns. Nothing is said of who gave other scores than it should.
+def analyse(report: BenchReport, served: str, int8: str | None, no_int8: str | None) -> BenchReport:
+    """Returns the report with every section that follows from its turns; contenders with unequal scores are left out.
 
-    `int8` names the model that took part as INT8; where none did, `no_int8` says why.
+    `int8` names the model that took part as INT8; when none did, `no_int8` says why.
     """
     turns, sets = report.turns, list(report.sets)
     peers = [name for name in report.largest_difference if name != HTTP and name not in report.unequal]
-    ratios: dict[str, dict[str, Cost] | Interval | None] = {
-        peer: {name: cost(turns, peer, OURS, name) for name in sets} for peer in peers
+    ratios: dict[str, dict[str, CostRatio] | Interval | None] = {
+        peer: {name: cost_ratio(turns, peer, OURS, name) for name in sets} for peer in peers
     }
     if int8 is None:
-        ratios["int8_over_fp32"], quantised = None, Int8(served=None, reason=no_int8)
+        ratios["int8_over_fp32"], quantised = None, Int8Comparison(served=None, reason=no_int8)
     else:
-        ratios["int8_over_fp32"] = over_all_sets(turns, OURS, INT8)
-        quantised = Int8(served=int8, reason=None, by_set={name: cost(turns, OURS, INT8, name) for name in sets})
+        ratios["int8_over_fp32"] = cpu_ratio_over_all_sets(turns, OURS, INT8)
+        quantised = Int8Comparison(
+            served=int8, reason=None, by_set={name: cost_ratio(turns, OURS, INT8, name) for name in sets}
+        )
     return report.model_copy(
         update={
             "ratios": ratios,
             "int8": quantised,
-            "floor": floor(report),
+            "floor": compute_floor(report),
             "http": None if HTTP in report.unequal else http_share(turns, served, sets),
         }
     )
 
 
-def cost(turns: Sequence[Turn], above: str, below: str, set_name: str) -> Cost:
-    """CPU and wall seconds of `above` over those of `below`."""
-    return Cost(cpu=_ratio(turns, above, below, set_name, _cpu_s), wall=_ratio(turns, above, below, set_name, _wall_s))
+def cost_ratio(turns: Sequence[BenchTurn], above: str, below: str, set_name: str) -> CostRatio:
+    """Divides CPU and wall seconds of `above` by those of `below`."""
+    return CostRatio(
+        cpu=_ratio(turns, above, below, set_name, _cpu_s), wall=_ratio(turns, above, below, set_name, _wall_s)
+    )
 
 
-def over_all_sets(turns: Sequence[Turn], above: str, below: str) -> Interval:
-    """CPU seconds of `above` over those of `below`, all sets of a round together."""
-    return paired(*(list(_by_round(turns, each, None, _cpu_s).values()) for each in (above, below)))
+def cpu_ratio_over_all_sets(turns: Sequence[BenchTurn], above: str, below: str) -> Interval:
+    """Divides CPU seconds of `above` by those of `below`, all sets of a round together."""
+    return paired_ratio(*(list(_by_round(turns, each, None, _cpu_s).values()) for each in (above, below)))
 
 
-def http_share(turns: Sequence[Turn], model: str, sets: Sequence[str]) -> Http:
-    """What is left of the session's pairs a second on the way through HTTP."""
-    return Http(
+def http_share(turns: Sequence[BenchTurn], model: str, sets: Sequence[str]) -> HttpShare:
+    """Returns pairs a second over HTTP as a share of the bare session's."""
+    return HttpShare(
         model=model,
         share={name: _ratio(turns, SESSION, HTTP, name, _wall_s) for name in sets},
         cpu={name: _ratio(turns, HTTP, SESSION, name, _cpu_s) for name in sets},
     )
 
 
-def floor(report: Report) -> Floor:
-    """Ours in fp32 against matrix products in the same rounds."""
+def compute_floor(report: BenchReport) -> ComputeFloor:
+    """Compares ours in fp32 with matrix products of the same rounds."""
     cores, rates = report.made.machine.cores, report.sgemm_gflops
-    best = interval(rates).median
+    best = bootstrap_interval(rates).median
     pairs_per_s, by_wall, by_cpu = {}, {}, {}
     for name, about in report.sets.items():
         pairs = about.lists * about.pairs
         wall_s, cpu_s = (list(_by_round(report.turns, OURS, name, of).values()) for of in (_wall_s, _cpu_s))
         work = pairs * about.gflop_per_pair
-        pairs_per_s[name] = interval([pairs / each for each in wall_s])
-        by_wall[name] = interval([work / each / (rate * cores) for each, rate in zip(wall_s, rates, strict=True)])
-        by_cpu[name] = interval([work / each / rate for each, rate in zip(cpu_s, rates, strict=True)])
-    return Floor(
+        pairs_per_s[name] = bootstrap_interval([pairs / each for each in wall_s])
+        by_wall[name] = bootstrap_interval(
+            [work / each / (rate * cores) for each, rate in zip(wall_s, rates, strict=True)]
+        )
+        by_cpu[name] = bootstrap_interval([work / each / rate for each, rate in zip(cpu_s, rates, strict=True)])
+    return ComputeFloor(
         sgemm_gflops=best,
         floor_pairs_per_s={name: best * cores / about.gflop_per_pair for name, about in report.sets.items()},
         pairs_per_s=pairs_per_s,
@@ -77,8 +83,8 @@ def floor(report: Report) -> Floor:
     )
 
 
-def padding(lengths: Sequence[Sequence[int]], rows: int = USUAL_BATCH) -> float:
-    """Tokens computed over real ones when each list is cut into batches of `rows` as it comes. One sequence a list."""
+def padding_ratio(lengths: Sequence[Sequence[int]], rows: int = DEFAULT_BATCH) -> float:
+    """Divides padded tokens by real ones for batches of `rows` in arrival order. `lengths`: one sequence a list."""
     padded = sum(
         len(batch) * max(batch)
         for of_list in lengths
@@ -87,28 +93,30 @@ def padding(lengths: Sequence[Sequence[int]], rows: int = USUAL_BATCH) -> float:
     return padded / sum(map(sum, lengths))
 
 
-def difference(scores: Sequence[Sequence[float]], reference: Sequence[Sequence[float]]) -> float:
-    """The largest |difference| of two contenders' scores. Raises ValueError when they are not equally many."""
+def score_difference(scores: Sequence[Sequence[float]], reference: Sequence[Sequence[float]]) -> float:
+    """Returns the largest |difference| of two contenders' scores. Raises ValueError when their numbers differ."""
     pairs = [pair for both in zip(scores, reference, strict=True) for pair in zip(*both, strict=True)]
     return max(abs(one - other) for one, other in pairs)
 
 
-def _cpu_s(turn: Turn) -> float:
+def _cpu_s(turn: BenchTurn) -> float:
     return sum(turn.cpu_s)
 
 
-def _wall_s(turn: Turn) -> float:
+def _wall_s(turn: BenchTurn) -> float:
     return sum(turn.wall_s)
 
 
-def _ratio(turns: Sequence[Turn], above: str, below: str, set_name: str, of: Callable[[Turn], float]) -> Interval:
-    return paired(*(list(_by_round(turns, each, set_name, of).values()) for each in (above, below)))
+def _ratio(
+    turns: Sequence[BenchTurn], above: str, below: str, set_name: str, of: Callable[[BenchTurn], float]
+) -> Interval:
+    return paired_ratio(*(list(_by_round(turns, each, set_name, of).values()) for each in (above, below)))
 
 
 def _by_round(
-    turns: Sequence[Turn], contender: str, set_name: str | None, of: Callable[[Turn], float]
+    turns: Sequence[BenchTurn], contender: str, set_name: str | None, of: Callable[[BenchTurn], float]
 ) -> dict[int, float]:
-    """The sum of `of` in each round, in the order of the rounds, over one set or all."""
+    """Sums `of` for each round, in round order, over one set or all (None)."""
     sums: dict[int, float] = {}
     for turn in turns:
         if turn.contender == contender and set_name in (None, turn.set):

@@ -1,7 +1,7 @@
-"""The candidate lists that every contender scores: SciFact as BM25 finds it, and two mixes of lengths.
+"""Makes the candidate lists that every contender scores: BM25 results of SciFact, and two mixes of lengths.
 
-`short` and `mixed` are made on the spot: words of our own collection, read in place, up to drawn numbers of tokens. How
-long they are matters, what they say does not. Everything follows from the seed.
+`short` and `mixed` are words of our own collection, cut to drawn numbers of tokens: cost depends on length, not on
+content. Everything follows from the seed.
 """
 
 import json
@@ -17,15 +17,15 @@ import numpy as np
 
 from services.inference.profiles import CONFIG, ROOT, TOKENIZER
 from services.inference.tokens import Tokens
-from workshop.bench.analysis import padding
-from workshop.bench.plain_model import Plain, gflop_per_pair
-from workshop.bench.report import Lists
+from workshop.bench.analysis import padding_ratio
+from workshop.bench.plain_model import PlainModel, gflop_per_pair
+from workshop.bench.report import ListStatistics
 
-WORKSHOP = ROOT / "evaluator" / "collections" / "bicycle-workshop"
+BICYCLE_WORKSHOP = ROOT / "evaluator" / "collections" / "bicycle-workshop"
 SCIFACT = ROOT.parent / "shared" / "datasets" / "scifact"
 
-# Tokens of a pair, log-normal: mean and sigma. With 0.35 the lists of `short` pad to 1.8 times in batches of 32.
-SHAPES: dict[str, tuple[float, float]] = {"short": (80.0, 0.35), "mixed": (137.0, 0.8)}
+# Tokens of a pair, log-normal: mean and sigma. With 0.35 batches of 32 pad the lists of `short` to 1.8 times.
+PAIR_TOKENS: dict[str, tuple[float, float]] = {"short": (80.0, 0.35), "mixed": (137.0, 0.8)}
 FEWEST_TOKENS = 16
 K1, B = 0.9, 0.4
 
@@ -39,51 +39,51 @@ class CandidateList:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
-    """How many lists of each set, how many pairs of each list, and the seed of whatever is drawn."""
+class ListSampling:
+    """Lists a set, pairs a list, and the seed of every draw."""
 
     lists: int
     pairs: int
     seed: int
 
 
-def made_lists(drawing: Drawing, plain: Plain) -> tuple[dict[str, list[CandidateList]], dict[str, str]]:
-    """Every set by its name, and those that cannot be made with the reason."""
+def make_lists(drawing: ListSampling, plain: PlainModel) -> tuple[dict[str, list[CandidateList]], dict[str, str]]:
+    """Makes every set; returns (lists by set, reason by set that cannot be made)."""
     tokens = Tokens(plain.folder / TOKENIZER, plain.profile.max_tokens)
-    sets = {name: drawn(name, drawing, plain.profile.max_tokens, tokens) for name in SHAPES}
+    sets = {name: draw_lists(name, drawing, plain.profile.max_tokens, tokens) for name in PAIR_TOKENS}
     if not SCIFACT.is_dir():
         return sets, {"scifact": "../shared/datasets/scifact is not here, so no lists were made of it."}
-    # Between the two others, as the issue names them.
-    return {"short": sets["short"], "scifact": scifact(SCIFACT, drawing), "mixed": sets["mixed"]}, {}
+    # In the order in which reports show them.
+    return {"short": sets["short"], "scifact": scifact_lists(SCIFACT, drawing), "mixed": sets["mixed"]}, {}
 
 
-def described(lists: Sequence[CandidateList], plain: Plain) -> Lists:
-    """The numbers of tokens, as the model gets them, and the work that they are."""
+def list_statistics(lists: Sequence[CandidateList], plain: PlainModel) -> ListStatistics:
+    """Counts tokens as the model gets them, their padding and the work they need."""
     tokens = Tokens(plain.folder / TOKENIZER, plain.profile.max_tokens)
     lengths = []
     for each in lists:
         first, *others = tokens.ids([each.query, *each.passages])
         lengths.append([len(tokens.pair(first, ids).ids) for ids in others])
     flat = [length for of_list in lengths for length in of_list]
-    return Lists(
+    return ListStatistics(
         lists=len(lists),
         pairs=len(lengths[0]),
         mean_tokens=float(np.mean(flat)),
         p95_tokens=float(np.percentile(flat, 95)),
         most_tokens=max(flat),
-        padding=padding(lengths),
+        padding=padding_ratio(lengths),
         gflop_per_pair=float(np.mean([gflop_per_pair(plain.folder / CONFIG, length) for length in flat])),
     )
 
 
-def drawn(name: str, drawing: Drawing, most_tokens: int, tokens: Tokens) -> list[CandidateList]:
-    """Lists whose pairs have log-normal numbers of tokens, about SHAPES[name], at most `most_tokens`."""
-    mean, sigma = SHAPES[name]
-    random = np.random.default_rng([drawing.seed, list(SHAPES).index(name)])
-    words = words_of(WORKSHOP / "corpus.jsonl")
+def draw_lists(name: str, drawing: ListSampling, most_tokens: int, tokens: Tokens) -> list[CandidateList]:
+    """Draws lists whose pairs have log-normal numbers of tokens, about PAIR_TOKENS[name], at most `most_tokens`."""
+    mean, sigma = PAIR_TOKENS[name]
+    random = np.random.default_rng([drawing.seed, list(PAIR_TOKENS).index(name)])
+    words = words_of(BICYCLE_WORKSHOP / "corpus.jsonl")
     sizes = [len(ids) for ids in tokens.ids(words)]
     stream = cycle(range(len(words)))
-    queries = islice(cycle(_texts(WORKSHOP / "queries.jsonl").values()), drawing.lists)
+    queries = islice(cycle(_texts(BICYCLE_WORKSHOP / "queries.jsonl").values()), drawing.lists)
     made = []
     for query in queries:
         own = len(tokens.pair(tokens.ids([query])[0], []).ids)
@@ -100,8 +100,8 @@ def drawn(name: str, drawing: Drawing, most_tokens: int, tokens: Tokens) -> list
     return made
 
 
-def scifact(directory: Path, drawing: Drawing) -> list[CandidateList]:
-    """The BM25 top of a seeded sample of SciFact's test queries, best first. Raises OSError when it is not there."""
+def scifact_lists(directory: Path, drawing: ListSampling) -> list[CandidateList]:
+    """Returns the BM25 top of a seeded sample of SciFact's test queries, best first. Raises OSError without it."""
     documents = list(_documents(directory / "corpus.jsonl").values())
     queries = _texts(directory / "queries.jsonl")
     rows = (directory / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]
@@ -115,7 +115,7 @@ def scifact(directory: Path, drawing: Drawing) -> list[CandidateList]:
 
 
 class Bm25:
-    """The textbook's BM25 over lower-case words: enough to get candidates as long as a first stage's are."""
+    """Ranks by textbook BM25 over lower-case words: its candidates are as long as a first stage's."""
 
     def __init__(self, documents: Sequence[str]) -> None:
         counted = [Counter(_lower(each)) for each in documents]
@@ -127,7 +127,7 @@ class Bm25:
                 self._postings.setdefault(word, []).append((place, times))
 
     def top(self, query: str, depth: int) -> list[int]:
-        """The places of the best documents, best first; equal scores by place."""
+        """Returns the places of the best documents, best first; equal scores by place."""
         scores = np.zeros(len(self._norms))
         for word in _lower(query):
             postings = self._postings.get(word, [])
@@ -138,12 +138,12 @@ class Bm25:
 
 
 def words_of(corpus: Path) -> list[str]:
-    """Every word of a collection, in its order."""
+    """Returns every word of a collection, in order."""
     return [word for text in _documents(corpus).values() for word in text.split()]
 
 
 def _documents(corpus: Path) -> dict[str, str]:
-    """`<title> <text>` by id."""
+    """Reads `<title> <text>` by id."""
     return {line["_id"]: f"{line.get('title', '')} {line['text']}" for line in _lines(corpus)}
 
 

@@ -1,4 +1,7 @@
-"""What takes part in the bench: something that scores whole lists and says what each of them cost."""
+"""The port of a contender, which scores lists and reports their cost, and its adapter for a worker process.
+
+Knows neither the libraries (peer.py) nor which contenders a run has (contender_setup.py).
+"""
 
 import json
 import os
@@ -14,8 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 from services.contracts.base import Wire
 from workshop.bench.candidate_lists import CandidateList
 
-# The slowest peer needs some 10 s for a hundred long pairs on two cores; a busy machine may make it tenfold.
-PATIENCE_S = 900.0
+# The slowest peer needs some 10 s for a hundred long pairs on two cores, ten times that on a busy machine.
+ANSWER_TIMEOUT_S = 900.0
 # Set for our own processes; a peer gets its own defaults.
 _OURS = ("TOKENIZERS_PARALLELISM", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -24,8 +27,8 @@ class ContenderError(Exception):
     """A contender cannot open the model, ended or did not answer; the message is one sentence."""
 
 
-class Answer(Wire):
-    """One entry a list: its scores, the CPU seconds of all threads, the wall seconds. Line format of peer.py."""
+class ContenderScores(Wire):
+    """Scores of lists, one entry a list, with CPU seconds of all threads and wall seconds. Line format of peer.py."""
 
     scores: tuple[tuple[float, ...], ...]
     cpu_s: tuple[float, ...]
@@ -37,32 +40,32 @@ class Contender(Protocol):
 
     @property
     def about(self) -> Mapping[str, str]:
-        """Versions, threads, and how it is told the limit of tokens."""
+        """Versions, threads, and how the contender is told the token limit."""
         ...
 
-    def score(self, lists: Sequence[CandidateList]) -> Answer:
-        """Raises ContenderError."""
+    def score(self, lists: Sequence[CandidateList]) -> ContenderScores:
+        """Returns scores and cost of each list. Raises ContenderError."""
         ...
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the contender and frees its resources."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """How a contender is started."""
+class ContenderCommand:
+    """Arguments and environment that a contender's process is started with."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
     library_defaults: bool = False  # without the thread settings of our own Makefile
 
 
-class Worker:
-    """A contender in a process of its own that speaks the lines of peer.py."""
+class ContenderProcess:
+    """Runs a contender in a process of its own, which speaks the lines of peer.py."""
 
-    def __init__(self, command: Command, log: Path) -> None:
-        """Starts it and waits until its model is open. Raises ContenderError with the reason it gave."""
+    def __init__(self, command: ContenderCommand, log: Path) -> None:
+        """Starts the process and waits until its model is open. Raises ContenderError with the process's reason."""
         inherited = {
             name: value for name, value in os.environ.items() if not (command.library_defaults and name in _OURS)
         }
@@ -84,19 +87,19 @@ class Worker:
             self.close()
             raise
 
-    def score(self, lists: Sequence[CandidateList]) -> Answer:
+    def score(self, lists: Sequence[CandidateList]) -> ContenderScores:
         """See Contender."""
         asked = {"lists": [{"query": each.query, "passages": each.passages} for each in lists]}
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(asked).encode() + b"\n")
             self._process.stdin.flush()
-            return Answer.model_validate_json(self._line())
+            return ContenderScores.model_validate_json(self._line())
         except (BrokenPipeError, ValidationError) as error:
             raise ContenderError(f"It gave no scores; {self._log} says why.") from error
 
     def close(self) -> None:
-        """Ends the process: its input ends, and it is killed when that is not enough."""
+        """Closes the process's input, and kills it when it does not end within 10 s."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -108,9 +111,9 @@ class Worker:
 
     def _line(self) -> bytes:
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE_S)
+        ready, _, _ = select.select([self._process.stdout], [], [], ANSWER_TIMEOUT_S)
         line = self._process.stdout.readline() if ready else b""
         if not line:
-            what = "ended" if ready else f"was silent for {PATIENCE_S:.0f} s"
+            what = "ended" if ready else f"was silent for {ANSWER_TIMEOUT_S:.0f} s"
             raise ContenderError(f"It {what}; {self._log} says why.")
         return line

@@ -1,4 +1,4 @@
-"""Who takes part: opens ours and the peers as long-lived processes, each with what makes its scores comparable."""
+"""Opens the contenders as long-lived processes: ours and the peers, with comparable settings. Measures nothing."""
 
 import sys
 from collections.abc import Mapping
@@ -8,27 +8,27 @@ from typing import Self
 
 from services.inference.profiles import ROOT
 from workshop.bench.analysis import HTTP, INT8, OURS, SESSION
-from workshop.bench.contender import Command, Contender, ContenderError, Worker
-from workshop.bench.plain_model import PLAIN, Plain
-from workshop.bench.service_process import Service
+from workshop.bench.contender import Contender, ContenderCommand, ContenderError, ContenderProcess
+from workshop.bench.plain_model import PLAIN, PlainModel
+from workshop.bench.service_process import ServiceProcess
 
 PEERS = ROOT / ".cache" / "peers-venv"
-# By the name in the report: the name that peer.py knows, and what comes first on its import path.
+# By name in the report: the peer's name in peer.py, and a directory to put first on its import path.
 PEER_NAMES: Mapping[str, tuple[str, Path | None]] = {
     "sentence-transformers-onnx": ("sentence-transformers-onnx", None),
-    # Up to 5.3 it batched in arrival order; who has not upgraded has this one.
+    # The last release that batches in arrival order; many installations still have it.
     "sentence-transformers-5.3-onnx": ("sentence-transformers-onnx", PEERS / "unsorted"),
     "sentence-transformers-torch": ("sentence-transformers-torch", None),
     "fastembed": ("fastembed", None),
     "flashrank": ("flashrank", None),
 }
-# No contender may remember what it scored a round before.
-_FORGETFUL = {"RERANKER_PASSAGE_CACHE_MB": "0", "RERANKER_SCORE_CACHE_MB": "0"}
+# Without caches: a repeated round must cost as much as the first.
+_CACHES_OFF = {"RERANKER_PASSAGE_CACHE_MB": "0", "RERANKER_SCORE_CACHE_MB": "0"}
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedModel:
     """A model of models.yaml and the engine that runs it."""
 
     model: str
@@ -36,7 +36,7 @@ class Served:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From `model` or `model@engine`."""
+        """Parses `model` or `model@engine`."""
         model, _, engine = text.partition("@")
         return cls(model, engine or "onnxruntime")
 
@@ -47,31 +47,30 @@ class Served:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The settings of a service that serves it."""
-        return {"RERANKER_MODEL": self.model, "RERANKER_ENGINE": self.engine, **_FORGETFUL}
+        """Environment of a service that serves this model."""
+        return {"RERANKER_MODEL": self.model, "RERANKER_ENGINE": self.engine, **_CACHES_OFF}
 
 
 def open_ours(
-    plain: Plain, limited: Path, models: Path, served: Served, int8: Served | None, log: Path
+    plain: PlainModel, limited: Path, models: Path, served: ServedModel, int8: ServedModel | None, log: Path
 ) -> dict[str, Contender]:
-    """The plain model through our code, and what the service serves from `models`: its session alone, and over HTTP.
+    """Opens the plain model in our scorer, and the served models of `models` as bare session and over HTTP.
 
-    `limited` is a models.yaml in which the served models have the limit of tokens of the plain one.
-
+    `limited` is a models.yaml in which the served models have the token limit of the plain one.
     Raises ContenderError.
     """
     directory = {"RERANKER_MODELS": str(models)}
-    plainly = Served(PLAIN).environment | {"RERANKER_MODELS": str(plain.folder.parent)}
-    opened: dict[str, Contender] = {OURS: _ours("scorer", plain.models_file, plainly, log)}
+    plainly = ServedModel(PLAIN).environment | {"RERANKER_MODELS": str(plain.folder.parent)}
+    opened: dict[str, Contender] = {OURS: _open_our_process("scorer", plain.models_file, plainly, log)}
     if int8 is not None:
-        opened[INT8] = _ours("scorer", limited, int8.environment | directory, log)
-    opened[SESSION] = _ours("session", limited, served.environment | directory, log)
-    opened[HTTP] = Service(limited, served.environment | directory, log)
+        opened[INT8] = _open_our_process("scorer", limited, int8.environment | directory, log)
+    opened[SESSION] = _open_our_process("session", limited, served.environment | directory, log)
+    opened[HTTP] = ServiceProcess(limited, served.environment | directory, log)
     return opened
 
 
-def open_peer(name: str, plain: Plain, log: Path) -> Worker:
-    """One of PEER_NAMES on the plain model, with its own defaults for everything else. Raises ContenderError."""
+def open_peer(name: str, plain: PlainModel, log: Path) -> ContenderProcess:
+    """Opens one of PEER_NAMES on the plain model, with the library's defaults otherwise. Raises ContenderError."""
     peer, first = PEER_NAMES[name]
     if peer.endswith("-torch") and plain.torch is not None:
         raise ContenderError(plain.torch)
@@ -79,12 +78,12 @@ def open_peer(name: str, plain: Plain, log: Path) -> Worker:
     if not python.exists():
         raise ContenderError(f"{PEERS} is not there; `make bench-rerank` sets it up.")
     script = Path(__file__).with_name("peer.py")
-    # -P: what lies beside the script is ours, and must not be imported in a library's place.
+    # -P: keeps our modules beside the script from being imported in place of a library's.
     arguments = [str(python), "-P", str(script), peer, str(plain.folder), str(plain.profile.max_tokens)]
     environment = _OFFLINE if first is None else _OFFLINE | {"PYTHONPATH": str(first)}
-    return Worker(Command(arguments, environment, library_defaults=True), log)
+    return ContenderProcess(ContenderCommand(arguments, environment, library_defaults=True), log)
 
 
-def _ours(what: str, models_file: Path, environment: Mapping[str, str], log: Path) -> Worker:
+def _open_our_process(what: str, models_file: Path, environment: Mapping[str, str], log: Path) -> ContenderProcess:
     arguments = [sys.executable, "-m", "workshop.bench.ours", what, str(models_file)]
-    return Worker(Command(arguments, environment), log)
+    return ContenderProcess(ContenderCommand(arguments, environment), log)

@@ -1,8 +1,8 @@
-"""`python -m workshop.bench.fairness`: what a large client costs a small one, over HTTP, on a running service.
+"""`python -m workshop.bench.fairness`: measures how a large client slows a small one on a running service.
 
-One client asks for 10 candidates at a time; in every other spell a second one sends requests of 1,000 candidates back
-to back. The ratio of the small one's p95 with and without the large one, spell by spell, so that whatever else the
-machine does meets both. Exit status 1 when the median of the ratios is above 2.
+The small client sends 10 candidates a request. In every other spell a second client sends requests of 1,000 candidates
+back to back. Each round gives the ratio of the small client's p95 with and without the large one, so that foreign load
+affects both alike. Exit status 1 when the median ratio is above 2.
 """
 
 import argparse
@@ -27,15 +27,15 @@ SMALL, LARGE = 10, 1_000
 MOST_RATIO = 2.0
 
 
-class Client:
-    """One connection to the service. Raises OSError when the service is not there, ValueError when it refuses."""
+class ScoreClient:
+    """Holds one connection to the service."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=MOST_MS / 1000)
 
     def score(self, body: bytes) -> float:
-        """Seconds from the request to the last byte of the answer."""
+        """Returns seconds from request to last byte. Raises OSError without a service, ValueError when it refuses."""
         headers = {"content-type": "application/json", "cache-control": "no-store", DEADLINE_HEADER: str(MOST_MS)}
         started = time.perf_counter()
         self._connection.request("POST", "/v1/score", body, headers)
@@ -46,25 +46,25 @@ class Client:
         return time.perf_counter() - started
 
     def close(self) -> None:
-        """Hangs up, from any thread; what it had asked for is dropped over there."""
+        """Closes the connection, from any thread; the service then drops the request in flight."""
         if self._connection.sock is not None:
-            with suppress(OSError):  # hung up over there already
+            with suppress(OSError):  # the service has closed it already
                 self._connection.sock.shutdown(socket.SHUT_RDWR)
 
 
-class Giant:
-    """A client of its own thread that never pauses, within a `with`. `answered` counts its requests."""
+class LargeClient:
+    """Sends large requests back to back from a thread, within a `with`. `answered` counts them."""
 
     def __init__(self, url: str, bodies: Sequence[bytes]) -> None:
-        self._client, self._bodies = Client(url), bodies
+        self._client, self._bodies = ScoreClient(url), bodies
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._ask, daemon=True)
         self.answered = 0
         self.failed: Exception | None = None
 
-    def __enter__(self) -> "Giant":
+    def __enter__(self) -> "LargeClient":
         self._thread.start()
-        time.sleep(1.0)  # until its tokens are made and its micro-batches run
+        time.sleep(1.0)  # until the request is tokenised and its micro-batches run
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -85,8 +85,8 @@ class Giant:
             self.answered += 1
 
 
-def bodies(count: int, candidates: int, mean_words: int, seed: int) -> list[bytes]:
-    """Requests over runs of words of our own collection, log-normal in length."""
+def request_bodies(count: int, candidates: int, mean_words: int, seed: int) -> list[bytes]:
+    """Returns request bodies whose passages are runs of words of our collection, log-normal in length."""
     dice, words = random.Random(seed), words_of(CORPUS)
 
     def passage() -> str:
@@ -101,21 +101,21 @@ def bodies(count: int, candidates: int, mean_words: int, seed: int) -> list[byte
 
 
 def p95(seconds: Sequence[float]) -> float:
-    """The nearest-rank 95th percentile."""
+    """Returns the nearest-rank 95th percentile."""
     return sorted(seconds)[-(-len(seconds) * 95 // 100) - 1]
 
 
 def main() -> int:
-    """The exit status."""
+    """Runs the rounds and prints the ratios; returns the exit status."""
     asked = _parsed()
-    small = bodies(asked.requests, SMALL, asked.words, seed=1)
-    large = bodies(3, LARGE, asked.words, seed=2)
-    client = Client(asked.url)
+    small = request_bodies(asked.requests, SMALL, asked.words, seed=1)
+    large = request_bodies(3, LARGE, asked.words, seed=2)
+    client = ScoreClient(asked.url)
     ratios: list[float] = []
     try:
         for number in range(1, asked.rounds + 1):
             alone = [client.score(body) for body in small]
-            with Giant(asked.url, large):
+            with LargeClient(asked.url, large):
                 beside = [client.score(body) for body in small]
             ratios.append(p95(beside) / p95(alone))
             sys.stdout.write(
@@ -132,20 +132,20 @@ def main() -> int:
     return 1 if median > MOST_RATIO else 0
 
 
-class _Asked(argparse.Namespace):
+class _FairnessArguments(argparse.Namespace):
     url: str
     rounds: int
     requests: int
     words: int
 
 
-def _parsed() -> _Asked:
+def _parsed() -> _FairnessArguments:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8003", help="a running re-ranker")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=40, help="of the small client, in each spell")
     parser.add_argument("--words", type=int, default=60, help="words of a passage, about")
-    return parser.parse_args(namespace=_Asked())
+    return parser.parse_args(namespace=_FairnessArguments())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Ours as a contender: `python -m workshop.bench.ours {scorer,session} MODELS_FILE`, settings by RERANKER_*.
+"""Runs our re-ranker as a contender: `python -m workshop.bench.ours {scorer,session} MODELS_FILE`, settings RERANKER_*.
 
-`scorer` is what the service's own composition root opens: tokeniser, batches, workers. `session` is the most that this
-engine gives here: rows made beforehand, off the clock, and only their batches run.
+`scorer` is opened by the service's composition root: tokeniser, batches, workers. `session` is the upper bound of the
+engine: rows are tokenised off the clock, and only their batches are timed.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from workshop.bench.peer import Prepare, serve, whole
 
 
 def scorer(settings: Settings) -> tuple[Prepare, dict[str, str]]:
-    """The scorer that the service would serve, without HTTP."""
+    """Opens the scorer that the service would serve, without HTTP."""
     opened, runner = open_scorer(settings), asyncio.Runner()
 
     def score(query: str, passages: Sequence[str]) -> Sequence[float]:
@@ -36,7 +36,7 @@ def scorer(settings: Settings) -> tuple[Prepare, dict[str, str]]:
 
 
 def session(settings: Settings) -> tuple[Prepare, dict[str, str]]:
-    """The graph alone, on as many threads as the service has, in the batches that the service forms."""
+    """Opens the graph alone, on the service's number of threads and in the batches that it forms."""
     profile, folder = load_cross_encoder(profiles.MODELS_FILE, settings.model), settings.models / settings.model
     threads = settings.threads or available_cores()
     graph = Session(profile, folder, Runtime(settings.engine, settings.device, settings.arithmetic, threads))

@@ -1,8 +1,8 @@
-"""One peer as a long-lived process: JSON lines in, scores and their cost out.
+"""Runs one peer as a long-lived process: reads lists as JSON lines, writes scores and their cost.
 
 It runs in the peers' own environment (peers.txt), so it imports nothing of this repository. `serve` knows no peer; the
-functions below it open one each, with the library's own defaults except for what makes the scores comparable: the same
-files, at most --max-tokens tokens a pair, raw logits.
+functions below it open one each, with the library's defaults except where scores must be comparable: the same files,
+at most `max_tokens` tokens a pair, raw logits.
 
 In:  {"lists": [{"query": "...", "passages": ["...", ...]}, ...]}
 Out: first {"about": {...}} or {"refused": "sentence"}; then a line per line in:
@@ -20,22 +20,22 @@ from functools import partial
 from importlib.metadata import version
 
 Score = Callable[[str, Sequence[str]], Sequence[float]]
-# What is called with a query and its passages off the clock, and what of it is then called on the clock.
+# Called with a query and its passages off the clock; returns the call that is timed.
 Prepare = Callable[[str, Sequence[str]], Callable[[], Sequence[float]]]
 
 
 def whole(score: Score) -> Prepare:
-    """All of `score` on the clock, tokenising included."""
+    """Returns a Prepare that times all of `score`, tokenising included."""
     return lambda query, passages: partial(score, query, passages)
 
 
 def serve(open_scorer: Callable[[], tuple[Prepare, dict[str, str]]]) -> None:
-    """Answers until standard input ends. What the libraries print goes to standard error."""
+    """Answers until standard input ends. Sends the libraries' own prints to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
         prepare, about = open_scorer()
-    except Exception as error:  # whatever keeps a peer from opening the model is the reader's to know
+    except Exception as error:  # any reason why a peer cannot open the model belongs into the report
         answers.write(json.dumps({"refused": f"{type(error).__name__}: {' '.join(str(error).split())}"}) + "\n")
         answers.flush()
         return
@@ -55,13 +55,13 @@ def serve(open_scorer: Callable[[], tuple[Prepare, dict[str, str]]]) -> None:
 
 
 def used_cpu_s() -> float:
-    """CPU seconds of this process, all its threads, and of its children that have ended."""
+    """Returns CPU seconds of this process with all threads, and of its ended children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def sentence_transformers(backend: str, folder: str, max_tokens: int) -> tuple[Prepare, dict[str, str]]:
-    """CrossEncoder; `max_length` is its own argument. Its sigmoid is switched off by an identity."""
+    """Opens CrossEncoder; `max_length` is its token limit. An identity replaces its sigmoid."""
     import torch  # type: ignore[import-not-found,unused-ignore]  # only in the peers' environment
     from sentence_transformers import CrossEncoder  # type: ignore[import-not-found,unused-ignore]  # as above
 
@@ -81,7 +81,7 @@ def sentence_transformers(backend: str, folder: str, max_tokens: int) -> tuple[P
 
 
 def fastembed(folder: str, max_tokens: int) -> tuple[Prepare, dict[str, str]]:
-    """TextCrossEncoder over a custom model; its token limit is `model_max_length` of tokenizer_config.json."""
+    """Opens TextCrossEncoder on a custom model; its token limit is `model_max_length` of tokenizer_config.json."""
     from fastembed.common.model_description import (  # type: ignore[import-not-found,unused-ignore]  # as above
         ModelSource,
     )
@@ -102,7 +102,7 @@ def fastembed(folder: str, max_tokens: int) -> tuple[Prepare, dict[str, str]]:
 
 
 def flashrank(folder: str, max_tokens: int) -> tuple[Prepare, dict[str, str]]:
-    """Ranker over a folder of its cache. It always applies a sigmoid, so its session is listened to for the logits."""
+    """Opens Ranker on a folder of its cache. It always applies a sigmoid; a wrapped session keeps the logits."""
     from flashrank import Ranker, RerankRequest  # type: ignore[import-not-found,unused-ignore]  # as above
     from flashrank.Config import model_file_map  # type: ignore[import-not-found,unused-ignore]  # as above
 
@@ -110,21 +110,21 @@ def flashrank(folder: str, max_tokens: int) -> tuple[Prepare, dict[str, str]]:
     model_file_map[name] = "model.onnx"  # it opens only names of this table
     ranker = Ranker(model_name=name, cache_dir=cache, max_length=max_tokens)
     run = ranker.session.run
-    heard: list[Sequence[float]] = []
+    logits: list[Sequence[float]] = []
 
-    class Listening:
-        """The session, with the logits of the last call kept: in the order of the passages, before the sigmoid."""
+    class LogitRecorder:
+        """Wraps the session and keeps the logits of the last call, in passage order, before the sigmoid."""
 
         def run(self, names: object, feed: object) -> object:
             outputs = run(names, feed)
-            heard[:] = [outputs[0][:, 0]]
+            logits[:] = [outputs[0][:, 0]]
             return outputs
 
-    ranker.session = Listening()
+    ranker.session = LogitRecorder()
 
     def score(query: str, passages: Sequence[str]) -> Sequence[float]:
         ranker.rerank(RerankRequest(query=query, passages=[{"text": passage} for passage in passages]))
-        return heard[0]
+        return logits[0]
 
     about = {"max_tokens": "Ranker(max_length=)", "threads": "ONNX Runtime's default, all cores"}
     return whole(score), {**about, **_versions("flashrank")}

@@ -1,8 +1,8 @@
-"""The one model that everybody in the bench gets: a plain fp32 graph, in a folder that every library can open.
+"""Makes the model that every contender gets: a plain fp32 graph, in a folder that every library can open.
 
-Our served files hold int8 weights that are computed with in fp32; no peer is asked to know how. Dequantised once, the
-same numbers are an ordinary fp32 graph. The torch backend cannot read a graph, so its weights are named and written
-beside it; that they are the same is what the bench's comparison of the scores shows.
+Our served files store weights as int8 and compute in fp32, which peers need not support: dequantised once, the same
+numbers are an ordinary fp32 graph. The torch backend cannot read a graph, so its weights are written beside it as a
+checkpoint; the bench's comparison of scores shows that they are the same.
 """
 
 import json
@@ -27,12 +27,12 @@ from services.inference.profiles import (
     DirectorySource,
     ModelError,
 )
-from workshop.training.quantise import with_plain_weights
-from workshop.training.weights import weights_of
+from workshop.training.quantise import with_fp32_weights
+from workshop.training.weights import read_weights
 
 # The name of the model in the models.yaml of the bench, and of its folder.
 PLAIN = "plain"
-# What the peers read beside the graph, the tokenizer and the configuration.
+# Special tokens, which the peers read beside graph, tokenizer and configuration.
 _SPECIAL = {
     "unk_token": "[UNK]",
     "sep_token": "[SEP]",
@@ -45,8 +45,8 @@ Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
-    """Where it lies: `folder` for the peers, `models_file` and `folder.parent` for ours."""
+class PlainModel:
+    """Files of the plain model: `folder` for the peers, `models_file` and `folder.parent` for ours."""
 
     profile: CrossEncoderProfile
     folder: Path
@@ -55,7 +55,7 @@ class Plain:
     torch: str | None  # None, or why there is no checkpoint for the torch backend
 
 
-def make_plain(profile: CrossEncoderProfile, source: Path, directory: Path, max_tokens: int) -> Plain:
+def make_plain_model(profile: CrossEncoderProfile, source: Path, directory: Path, max_tokens: int) -> PlainModel:
     """Writes `directory`/models.yaml and `directory`/plain from the model in `source`; takes below a second or two.
 
     fastembed needs model.onnx, config.json, tokenizer.json and tokenizer_config.json (whose `model_max_length` is its
@@ -75,7 +75,7 @@ def make_plain(profile: CrossEncoderProfile, source: Path, directory: Path, max_
     _write(folder / "special_tokens_map.json", _SPECIAL)
     missing = None
     try:
-        save_file(checkpoint(folder / GRAPH), folder / CHECKPOINT, metadata={"format": "pt"})
+        save_file(torch_checkpoint(folder / GRAPH), folder / CHECKPOINT, metadata={"format": "pt"})
     except ModelError as error:
         missing = str(error)
     files = {name: file_sha256(folder / name) for name in (GRAPH, CONFIG, TOKENIZER)}
@@ -90,35 +90,35 @@ def make_plain(profile: CrossEncoderProfile, source: Path, directory: Path, max_
             "sources": (DirectorySource(kind="directory", path=str(folder)),),
         }
     )
-    return Plain(plain, folder, models_file(directory / "models.yaml", plain), profile.files[GRAPH], missing)
+    return PlainModel(plain, folder, write_models_file(directory / "models.yaml", plain), profile.files[GRAPH], missing)
 
 
-def models_file(path: Path, *profiles: CrossEncoderProfile) -> Path:
-    """`path`, written as a models.yaml with these models."""
+def write_models_file(path: Path, *profiles: CrossEncoderProfile) -> Path:
+    """Writes a models.yaml with these models; returns `path`."""
     listed = [profile.model_dump(mode="json") for profile in profiles]
     path.write_text(yaml.safe_dump({"models": listed}, sort_keys=False), encoding="utf-8")
     return path
 
 
 def dequantised(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with every weight in the fp32 it stands for. Raises ModelError when it computes in int8."""
+    """Returns the model with fp32 weights. Raises ModelError when it computes in int8."""
     if any(node.op_type.startswith(("QuantizeLinear", "DynamicQuantize", "QLinear")) for node in model.graph.node):
         raise ModelError("This graph quantises its activations, so it has no fp32 equal: choose its fp32 sister.")
-    return with_plain_weights(model)
+    return with_fp32_weights(model)
 
 
-def checkpoint(graph_file: Path) -> dict[str, Array]:
-    """The weights under the names of transformers' BertForSequenceClassification. Raises ModelError when it is none."""
-    weights = weights_of(graph_file)
+def torch_checkpoint(graph_file: Path) -> dict[str, Array]:
+    """Reads the weights by their names in transformers' BertForSequenceClassification. Raises ModelError otherwise."""
+    weights = read_weights(graph_file)
     if "classifier.weight" not in weights or "embeddings.word_embeddings.weight" not in weights:
         raise ModelError("The weights do not have the names of a BERT classifier, so torch cannot be given them.")
     return {name if name.startswith("classifier") else f"bert.{name}": value for name, value in weights.items()}
 
 
 def gflop_per_pair(config_file: Path, tokens: int) -> float:
-    """Multiplications and additions that one pair of `tokens` tokens needs, in 10^9.
+    """Counts the multiplications and additions of one pair of `tokens` tokens, in 10^9.
 
-    Of the last layer only what the score is made of: the keys and values of all tokens, the rest of the first.
+    Of the last layer only what the score needs: keys and values of all tokens, the rest of the first token.
     """
     config = json.loads(config_file.read_bytes())
     layers, hidden, inner = (config[name] for name in ("num_hidden_layers", "hidden_size", "intermediate_size"))

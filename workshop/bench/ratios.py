@@ -1,4 +1,4 @@
-"""Paired ratios of repeated measurements, and the order in which contenders take turns. Pure."""
+"""Computes paired ratios of repeated measurements, and the order of contenders in a round. Pure."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -15,7 +15,7 @@ RESAMPLES = 10_000
 class Interval(Wire):
     """The median of one ratio a round, and the bootstrap 95 % interval of that median over the rounds.
 
-    With five rounds the interval is close to the smallest and the largest round: it claims no more than that.
+    With five rounds the interval is close to the smallest and the largest round.
     """
 
     median: float
@@ -23,8 +23,8 @@ class Interval(Wire):
     high: float
 
 
-def interval(values: Sequence[float], seed: int = 0) -> Interval:
-    """The percentile bootstrap of the median, resampling whole rounds (samples within one are not independent)."""
+def bootstrap_interval(values: Sequence[float], seed: int = 0) -> Interval:
+    """Computes the percentile bootstrap of the median over whole rounds (samples within one are not independent)."""
     if not values:
         raise ValueError("an interval needs at least one round")
     rounds = np.asarray(values, dtype=np.float64)
@@ -33,15 +33,15 @@ def interval(values: Sequence[float], seed: int = 0) -> Interval:
     return Interval(median=float(np.median(rounds)), low=float(low), high=float(high))
 
 
-def paired(numerators: Sequence[float], denominators: Sequence[float]) -> Interval:
-    """The interval of numerator / denominator, each pair measured in the same round."""
-    return interval([above / below for above, below in zip(numerators, denominators, strict=True)])
+def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Interval:
+    """Returns the interval of numerator / denominator, each pair measured in the same round."""
+    return bootstrap_interval([above / below for above, below in zip(numerators, denominators, strict=True)])
 
 
-def order_of(contenders: Sequence[T], round_number: int) -> list[T]:
-    """Who runs when: rotated by one every second round and turned round in between (ABBA).
+def turn_order(contenders: Sequence[T], round_number: int) -> list[T]:
+    """Returns the contenders rotated by one every second round, and reversed in between (ABBA).
 
-    A machine that slows down, or speeds up, during the run then favours nobody.
+    A machine that slows down or speeds up during the run then favours no contender.
     """
     by = (round_number // 2) % max(1, len(contenders))
     turned = [*contenders[by:], *contenders[:by]]

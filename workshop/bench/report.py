@@ -1,4 +1,4 @@
-"""The file of the bench, `.runs/bench-rerank.json`: what was measured, on what, and every raw number. Version 1."""
+"""Models, reads and writes `.runs/bench-rerank.json`: results, environment and every raw number. Version 1."""
 
 import os
 import platform
@@ -17,14 +17,14 @@ from services.inference.cores import available_cores
 from services.inference.profiles import ROOT
 from workshop.bench.ratios import Interval
 
-# Two fp32 runs of one graph differ by the order of their additions, not by more.
+# Two fp32 runs of one graph differ by the order of additions alone.
 MOST_DIFFERENCE = 1e-5
 
 REPORT = ROOT / ".runs" / "bench-rerank.json"
 
 
 class ReportError(Exception):
-    """The file on disk is no report; the message says what to do."""
+    """The file on disk is not a report; the message says what to do."""
 
 
 class Machine(Wire):
@@ -48,7 +48,7 @@ class Made(Wire):
     machine: Machine
 
 
-class Model(Wire):
+class BenchModel(Wire):
     """The graph that every contender of `ratios` got."""
 
     name: str
@@ -57,8 +57,8 @@ class Model(Wire):
     max_tokens: Count
 
 
-class Lists(Wire):
-    """One set of candidate lists. `padding`: computed over real tokens, for batches of 32 in the order given."""
+class ListStatistics(Wire):
+    """Sizes of one set of candidate lists. `padding`: padded over real tokens, for batches of 32 in arrival order."""
 
     lists: Count
     pairs: Count
@@ -69,8 +69,8 @@ class Lists(Wire):
     gflop_per_pair: float
 
 
-class Turn(Wire):
-    """One contender over all lists of one set, once. One entry a list."""
+class BenchTurn(Wire):
+    """Cost of one contender over all lists of one set in one round. One entry a list."""
 
     round: Count
     set: str
@@ -81,24 +81,24 @@ class Turn(Wire):
     quiet: bool  # foreign at most load.FOREIGN_LIMIT
 
 
-class Cost(Wire):
+class CostRatio(Wire):
     """Ratios of CPU seconds and of wall time. Of a peer: its cost over ours."""
 
     cpu: Interval
     wall: Interval
 
 
-class Floor(Wire):
-    """Ours against what the cores can do at most."""
+class ComputeFloor(Wire):
+    """Throughput of ours against the upper bound of the cores."""
 
     sgemm_gflops: float  # of one thread per CPU second; median over the rounds
     floor_pairs_per_s: dict[str, float]  # by set, all cores
     pairs_per_s: dict[str, Interval]  # by set, wall time
     share_by_wall: dict[str, Interval]
-    share_by_cpu: dict[str, Interval]  # FLOP per CPU second over sgemm's: foreign load hardly touches it
+    share_by_cpu: dict[str, Interval]  # FLOP per CPU second over sgemm's: hardly affected by foreign load
 
 
-class Http(Wire):
+class HttpShare(Wire):
     """Pairs a second of the service, from request to answer, over those of its session alone."""
 
     model: str
@@ -106,15 +106,15 @@ class Http(Wire):
     cpu: dict[str, Interval]  # CPU seconds of the service over those of the session's process
 
 
-class Int8(Wire):
-    """Ours in fp32 over ours in int8, by set; or why there is none."""
+class Int8Comparison(Wire):
+    """Cost of ours in fp32 over ours in int8, by set; or the reason why there is none."""
 
     served: str | None  # model@engine
     reason: str | None
-    by_set: dict[str, Cost] = {}
+    by_set: dict[str, CostRatio] = {}
 
 
-class Memory(Wire):
+class MemoryFigures(Wire):
     """Resident bytes of the service, before, during and after (memory.py)."""
 
     served: str  # model@engine
@@ -130,30 +130,30 @@ class Memory(Wire):
     growth: float  # last over first, minus 1
 
 
-class Report(Wire):
-    """Sections are empty until the command that fills them has run."""
+class BenchReport(Wire):
+    """The whole file. A section stays empty until the command that fills it has run."""
 
     version: Literal[1] = 1
     made: Made
-    model: Model | None = None
-    sets: dict[str, Lists] = {}
+    model: BenchModel | None = None
+    sets: dict[str, ListStatistics] = {}
     left_out: dict[str, str] = {}  # sets and peers that could not take part, and why
     contenders: dict[str, dict[str, str]] = {}
     largest_difference: dict[str, float] = {}  # by contender: of any score to ours in fp32
-    ratios: dict[str, dict[str, Cost] | Interval | None] = Field(
+    ratios: dict[str, dict[str, CostRatio] | Interval | None] = Field(
         default={},
         description="by peer and set; `int8_over_fp32` is one interval of CPU seconds over all sets, or null",
     )
-    floor: Floor | None = None
-    http: Http | None = None
-    int8: Int8 | None = None
+    floor: ComputeFloor | None = None
+    http: HttpShare | None = None
+    int8: Int8Comparison | None = None
     sgemm_gflops: tuple[float, ...] = ()  # of one thread per CPU second, one a round
-    turns: tuple[Turn, ...] = ()
-    memory: Memory | None = None
+    turns: tuple[BenchTurn, ...] = ()
+    memory: MemoryFigures | None = None
 
     @property
     def unequal(self) -> dict[str, float]:
-        """The contenders whose scores are not those that they should equal, and by how much."""
+        """Contenders whose scores differ from the reference, with the largest difference."""
         return {name: found for name, found in self.largest_difference.items() if not found < MOST_DIFFERENCE}
 
 
@@ -176,18 +176,18 @@ def made() -> Made:
     )
 
 
-def read(path: Path) -> Report | None:
-    """The report that is there, if any. Raises ReportError when what is there is none."""
+def read_report(path: Path) -> BenchReport | None:
+    """Reads the report; None when there is no file. Raises ReportError when the file is not a report."""
     try:
-        return Report.model_validate_json(path.read_bytes())
+        return BenchReport.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError as error:
         raise ReportError(f"{path} is no report of this version: remove it and run `make bench-rerank`.") from error
 
 
-def write(report: Report, path: Path) -> None:
-    """Whole or not at all."""
+def write_report(report: BenchReport, path: Path) -> None:
+    """Writes the report atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".new")
     scratch.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")

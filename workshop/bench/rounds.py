@@ -1,34 +1,34 @@
-"""Rounds: every contender scores the same lists once a round, in an order that turns. Knows no contender."""
+"""Runs rounds: every contender scores the same lists once a round, in changing order. Opens no contender."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from workshop.bench.analysis import difference
+from workshop.bench.analysis import score_difference
 from workshop.bench.candidate_lists import CandidateList
 from workshop.bench.contender import Contender
-from workshop.bench.foreign_load import FOREIGN_LIMIT, foreign, moment
-from workshop.bench.ratios import order_of
-from workshop.bench.report import Turn
+from workshop.bench.foreign_load import FOREIGN_LIMIT, foreign_share, read_cpu
+from workshop.bench.ratios import turn_order
+from workshop.bench.report import BenchTurn
 
-# Threads that spin for a while after their last call must not do so on the next one's account.
+# Threads that spin after a call must not cost the next contender CPU time.
 PAUSE_S = 0.3
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """`differences`: the largest one of any score, by contender, to the one that `equals` names for it."""
+class RoundResults:
+    """`differences`: by contender, the largest difference of a score from the reference that `equals` names."""
 
-    turns: tuple[Turn, ...]
+    turns: tuple[BenchTurn, ...]
     sgemm_gflops: tuple[float, ...]  # one a round
     differences: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be run. `equals`: by contender, whose scores its own must equal."""
+class RoundPlan:
+    """Rounds to run. `equals`: the reference contender of each contender, whose scores it must equal."""
 
     rounds: int
     sets: Mapping[str, Sequence[CandidateList]]
@@ -36,25 +36,27 @@ class Plan:
     cores: int  # of the machine: /proc/stat counts them all
 
 
-def run(plan: Plan, contenders: Mapping[str, Contender], probe: Callable[[], float], say: Say) -> Measured:
-    """All rounds, after one list each that does not count. `probe` measures the machine once a round."""
+def run_rounds(
+    plan: RoundPlan, contenders: Mapping[str, Contender], probe: Callable[[], float], say: Say
+) -> RoundResults:
+    """Runs all rounds after one uncounted list each. `probe` measures the machine once a round, in GFLOP/s a core."""
     for contender in contenders.values():
         contender.score([next(iter(plan.sets.values()))[0]])
-    turns: list[Turn] = []
+    turns: list[BenchTurn] = []
     rates: list[float] = []
     differences: dict[str, float] = {}
     for number in range(plan.rounds):
         rates.append(probe())
         for set_name, lists in plan.sets.items():
             scores = {}
-            for name in order_of(list(contenders), number):
+            for name in turn_order(list(contenders), number):
                 time.sleep(PAUSE_S)
-                before = moment()
+                before = read_cpu()
                 answer = contenders[name].score(lists)
-                others = foreign(before, moment(), plan.cores)
+                others = foreign_share(before, read_cpu(), plan.cores)
                 scores[name] = answer.scores
                 turns.append(
-                    Turn(
+                    BenchTurn(
                         round=number,
                         set=set_name,
                         contender=name,
@@ -69,6 +71,6 @@ def run(plan: Plan, contenders: Mapping[str, Contender], probe: Callable[[], flo
                     f"CPU {sum(answer.cpu_s):7.2f} s, wall {sum(answer.wall_s):7.2f} s, others {others:4.0%}"
                 )
             for name, reference in plan.equals.items():
-                found = difference(scores[name], scores[reference])
+                found = score_difference(scores[name], scores[reference])
                 differences[name] = max(found, differences.get(name, 0.0))
-    return Measured(tuple(turns), tuple(rates), differences)
+    return RoundResults(tuple(turns), tuple(rates), differences)

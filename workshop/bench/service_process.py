@@ -1,4 +1,4 @@
-"""The service as a process of its own on a free port, and a client that is cheaper than what it measures.
+"""Starts the service as a process on a free port, and calls it with a client cheaper than what it measures.
 
 `python -m workshop.bench.service_process MODELS_FILE` is the service with another models.yaml than the repository's.
 """
@@ -21,16 +21,16 @@ from services.contracts.rerank import ScoreAnswer
 from services.inference import profiles
 from services.inference.profiles import ROOT
 from workshop.bench.candidate_lists import CandidateList
-from workshop.bench.contender import PATIENCE_S, Answer, ContenderError
+from workshop.bench.contender import ANSWER_TIMEOUT_S, ContenderError, ContenderScores
 
 HOST = "127.0.0.1"
 
 
-class Service:
-    """A contender over HTTP: CPU seconds are the service's, wall seconds those from the request to the last byte."""
+class ServiceProcess:
+    """Runs the service as a contender over HTTP: its CPU seconds, and wall seconds from request to last byte."""
 
     def __init__(self, models_file: Path, environment: Mapping[str, str], log: Path) -> None:
-        """Starts it and waits until it is ready. Raises ContenderError when it ends instead."""
+        """Starts the service and waits until it is ready. Raises ContenderError when it ends instead."""
         self._log = log
         with socket.socket() as held:
             held.bind((HOST, 0))
@@ -43,7 +43,7 @@ class Service:
                 stdout=output,
                 stderr=output,
             )
-        self._connection = http.client.HTTPConnection(HOST, port, timeout=PATIENCE_S)
+        self._connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_TIMEOUT_S)
         self.about = {"engine": environment.get("RERANKER_ENGINE", "onnxruntime"), "transport": "HTTP, one connection"}
         try:
             self._wait()
@@ -53,13 +53,13 @@ class Service:
 
     @property
     def rss_bytes(self) -> int:
-        """Resident memory of the service and of whatever it started."""
+        """Resident memory of the service and all its child processes."""
         return sum(int(each.memory_info().rss) for each in (self._process, *self._process.children(recursive=True)))
 
-    def score(self, lists: Sequence[CandidateList]) -> Answer:
+    def score(self, lists: Sequence[CandidateList]) -> ContenderScores:
         """See Contender."""
         scores, cpu_s, wall_s = [], [], []
-        # Off the clock, and afresh: the service hangs up on who was silent for longer than its keep-alive.
+        # Reconnects off the clock: the service closes connections that were idle beyond its keep-alive.
         self._connection.close()
         self._connection.connect()
         for each in lists:
@@ -69,10 +69,10 @@ class Service:
             wall_s.append(time.perf_counter() - wall)
             cpu_s.append(self._cpu_s() - cpu)
             scores.append(_scores(answer))
-        return Answer(scores=tuple(scores), cpu_s=tuple(cpu_s), wall_s=tuple(wall_s))
+        return ContenderScores(scores=tuple(scores), cpu_s=tuple(cpu_s), wall_s=tuple(wall_s))
 
     def close(self) -> None:
-        """SIGTERM, and SIGKILL when that is not enough."""
+        """Sends SIGTERM, and SIGKILL after 15 s."""
         self._connection.close()
         self._process.terminate()
         try:
@@ -82,7 +82,7 @@ class Service:
             self._process.wait()
 
     def _wait(self) -> None:
-        ends_at = time.monotonic() + PATIENCE_S
+        ends_at = time.monotonic() + ANSWER_TIMEOUT_S
         while True:
             try:
                 self._ask("GET", "/readyz", b"")
@@ -115,7 +115,7 @@ def _scores(content: bytes) -> tuple[float, ...]:
     try:
         answer = ScoreAnswer.model_validate_json(content)
     except ValidationError as error:
-        raise ContenderError(f"The service's answer is no ScoreAnswer: {error}.") from error
+        raise ContenderError(f"The service's answer is not a ScoreAnswer: {error}.") from error
     scores = tuple(score for score in answer.scores if score is not None)
     if len(scores) != len(answer.scores):
         raise ContenderError("The service left pairs unscored, though it was not asked for a part.")

@@ -1,6 +1,6 @@
-"""What one core can do: `python -m workshop.bench.sgemm` prints GFLOP per CPU second of fp32 matrix products.
+"""Measures one core: `python -m workshop.bench.sgemm` prints GFLOP per CPU second of fp32 matrix products.
 
-Its own process, because numpy's library reads its number of threads when it is loaded.
+Runs in its own process, because numpy's BLAS reads its number of threads when it is loaded.
 """
 
 import os
@@ -14,8 +14,8 @@ SIZE = 1024
 SECONDS = 0.5
 
 
-def measured() -> float:
-    """GFLOP per CPU second of one thread, in a process of its own; takes about a second."""
+def measure_gflops() -> float:
+    """Returns GFLOP per CPU second of one thread, measured in a process of its own; takes about a second."""
     one_thread = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
     done = subprocess.run(
         [sys.executable, "-m", __name__],
@@ -29,7 +29,7 @@ def measured() -> float:
 
 
 def main() -> None:
-    """Multiplies until the time is up, after one product to load everything."""
+    """Multiplies for SECONDS after one warm-up product, and prints the rate."""
     import numpy as np
 
     left, right = np.random.default_rng(0).standard_normal((2, SIZE, SIZE), dtype=np.float32)

@@ -1,13 +1,13 @@
-"""The report for people: text that reads as Markdown and on a terminal alike."""
+"""Renders the report as text that reads as Markdown and on a terminal alike. Computes nothing."""
 
 from collections.abc import Sequence
 
 from workshop.bench.ratios import Interval
-from workshop.bench.report import Memory, Report
+from workshop.bench.report import BenchReport, MemoryFigures
 
 
-def table(report: Report) -> str:
-    """Everything that was measured, with its spread."""
+def render_table(report: BenchReport) -> str:
+    """Renders every section of the report, with its spread."""
     made, model = report.made, report.model
     rounds = len({turn.round for turn in report.turns})
     parts = [
@@ -47,8 +47,8 @@ def table(report: Report) -> str:
     return "\n\n".join(parts)
 
 
-def memory_lines(memory: Memory) -> str:
-    """The memory section."""
+def memory_lines(memory: MemoryFigures) -> str:
+    """Renders the memory section."""
     mib = 1 / 2**20
     return "\n".join(
         (
@@ -62,7 +62,7 @@ def memory_lines(memory: Memory) -> str:
     )
 
 
-def _sets(report: Report) -> list[list[str]]:
+def _sets(report: BenchReport) -> list[list[str]]:
     return [
         [
             name,
@@ -74,7 +74,7 @@ def _sets(report: Report) -> list[list[str]]:
     ]
 
 
-def _int8(report: Report) -> str:
+def _int8(report: BenchReport) -> str:
     assert report.int8 is not None
     if report.int8.reason is not None:
         return f"int8: {report.int8.reason}"
@@ -85,7 +85,7 @@ def _int8(report: Report) -> str:
     return _aligned([[head, "CPU seconds", "wall"], *rows, ["all together", _span(total), ""]])
 
 
-def _floor(report: Report) -> str:
+def _floor(report: BenchReport) -> str:
     floor = report.floor
     assert floor is not None
     rows = [

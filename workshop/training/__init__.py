@@ -1,1 +1,1 @@
-"""Trains our cross-encoder: reads pairs, mines candidates, learns, exports, weighs. In no image; extra `training`."""
+"""Trains our cross-encoder: mines candidates, trains, exports, quantises, chooses its weight. Extra `training`."""

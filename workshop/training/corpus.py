@@ -1,7 +1,7 @@
-"""The training files as one corpus: passages, labelled queries, queries cut out of passages, and short queries.
+"""Reads the training files as one corpus: passages, labelled queries, queries cut out of passages, short queries.
 
-It owns what may be learned from: the two files that are in-domain with test collections are never read, and
-the split into what is trained on and what is held out, which depends on the query's text alone.
+Owns which files are read (never the two that are in-domain with test collections) and the split into training and
+held-out queries, which depends on the query's text alone. Mining and sampling are left to mine.py and groups.py.
 """
 
 import gzip
@@ -16,8 +16,8 @@ from typing import TypedDict
 
 from workshop.training.short_queries import Topics
 
-# Queries taken of each file, and of its passages the number that serve as sources of unlabelled queries. The files of
-# science and medicine weigh most; reviews (research use only) and lower-cased single sentences are left out.
+# Labelled queries taken of each file. Files of science and medicine weigh most; reviews (research use only) and
+# lower-cased single sentences are left out.
 LABELLED = {
     "scitldr": 5000,
     "pubmedqa": 1000,
@@ -32,18 +32,19 @@ LABELLED = {
     "musique_sample": 237,
     "mtrag_govt": 517,
 }
+# Passages of each file that an unlabelled query is cut out of.
 CUT_FROM = {"scitldr": 2000, "pubmedqa": 1000, "covidqa": 1000, "medquad": 2000, "nq_qed": 500}
-# Short queries: topics of so many passages, and so many of the labelled questions without their common words.
+# Short queries: topics of this many passages, and this many labelled questions without their common words.
 TOPICS_FROM = {"scitldr": 800, "pubmedqa": 1000, "covidqa": 1200, "medquad": 2000, "nq_qed": 800}
 SHORTENED = {"medquad": 800, "covidqa": 700, "nq_qed": 700, "selqa": 300, "nq_open_oracle": 300}
-# Held out by query for choosing the model and its weight; files with fewer distinct queries are trained on whole.
+# Held out by query for choosing the model and its weight. Smaller files are trained on whole.
 HELD_OUT = ("scitldr", "pubmedqa", "covidqa", "medquad", "nq_qed", "selqa")
 HELD_OUT_SHARE = 0.06
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
-class Pair(TypedDict):
+class TrainingPair(TypedDict):
     """One line of a training file."""
 
     query: str
@@ -72,7 +73,7 @@ class Corpus:
 
 
 def read_corpus(folder: Path, seed: int) -> Corpus:
-    """The corpus of ../shared/training with `seed` deciding what is drawn; raises OSError when a file is missing."""
+    """Reads the corpus of ../shared/training; `seed` decides every draw. Raises OSError when a file is missing."""
     draw = random.Random(seed)
     places: dict[str, int] = {}
     relevant: dict[tuple[str, str], set[int]] = {}
@@ -87,7 +88,7 @@ def read_corpus(folder: Path, seed: int) -> Corpus:
                 places.setdefault(negative, len(places))
     passages = tuple(places)
     questions = [
-        Question(query, file, frozenset(found), held_out=file in HELD_OUT and _share(query) < HELD_OUT_SHARE)
+        Question(query, file, frozenset(found), held_out=file in HELD_OUT and _hash_fraction(query) < HELD_OUT_SHARE)
         for (file, query), found in relevant.items()
     ]
     for file, number in CUT_FROM.items():
@@ -96,15 +97,15 @@ def read_corpus(folder: Path, seed: int) -> Corpus:
             sentences = [part for part in _SENTENCE.split(passages[place]) if 6 <= len(part.split()) <= 40]
             if sentences:
                 questions.append(Question(draw.choice(sentences), file, frozenset(), cut_from=place))
-    return Corpus(passages, (*questions, *short_ones(passages, questions, sources, draw)))
+    return Corpus(passages, (*questions, *short_questions(passages, questions, sources, draw)))
 
 
-def short_ones(
+def short_questions(
     passages: Sequence[str], questions: Sequence[Question], sources: Mapping[str, list[int]], draw: random.Random
 ) -> Iterator[Question]:
-    """Short queries: topics of passages, without a label, and shortened questions, with the question's own.
+    """Yields short queries: topics of passages (unlabelled), and shortened questions with the whole question's label.
 
-    A shortened question is held out when the whole one is; of the topics, the usual share is.
+    A shortened question is held out when the whole one is; topics are held out by the usual share.
     """
     topics = Topics(passages)
     for file, number in TOPICS_FROM.items():
@@ -112,7 +113,7 @@ def short_ones(
         for place in draw.sample(distinct, min(number, len(distinct))):
             text = topics.of_passage(passages[place], draw)
             if text is not None:
-                yield Question(text, file, frozenset(), held_out=_share(text) < HELD_OUT_SHARE, short=True)
+                yield Question(text, file, frozenset(), held_out=_hash_fraction(text) < HELD_OUT_SHARE, short=True)
     for file, number in SHORTENED.items():
         whole = [question for question in questions if question.file == file and question.relevant]
         for question in draw.sample(whole, min(number, len(whole))):
@@ -121,12 +122,12 @@ def short_ones(
                 yield replace(question, text=text, short=True)
 
 
-def _rows(path: Path) -> Iterator[Pair]:
+def _rows(path: Path) -> Iterator[TrainingPair]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             yield json.loads(line)
 
 
-def _share(text: str) -> float:
-    """A number in [0, 1) that depends on the text alone, so a question is held out in every run or in none."""
+def _hash_fraction(text: str) -> float:
+    """Hashes a text to [0, 1), so that a question is held out in every run or in none."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64

@@ -1,7 +1,6 @@
-"""What a pupil comes close to: the teachers' cosines and BM25 as one distribution over a question's candidates.
+"""Fits the distillation target: the teachers' cosines and BM25 as one distribution over a question's candidates.
 
-The teachers know what a passage is about, BM25 which words it has, and the sum of both orders held-out questions
-better than either (DECISIONS 47). How much each counts is read off the labels.
+Their weighted sum orders held-out questions better than either part (DECISIONS 47). Shares are fitted on the labels.
 """
 
 import random
@@ -11,27 +10,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from workshop.training.mined_questions import Line
+from workshop.training.mined_questions import MinedQuestion
 
 Float64 = NDArray[np.float64]
-# Labelled questions of each file that the fit looks at: no file counts for its size.
+# Labelled questions of each file in the fit, so that no file counts for its size.
 FITTED_ON = 300
 ROUNDS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What each teacher's cosine and the z-score of BM25 add to a candidate's logit, in the order of `features`."""
+class DistillationTarget:
+    """Shares of each teacher's cosine and BM25's z-score in a candidate's logit, in the order of `features`."""
 
     shares: tuple[float, ...]
 
-    def logits(self, line: Line) -> Float64:
+    def logits(self, line: MinedQuestion) -> Float64:
         logits: Float64 = features(line) @ np.array(self.shares)
         return logits
 
 
-def features(line: Line) -> Float64:
-    """[candidates, teachers + 1]: the cosines, then BM25's z-score; what BM25 did not find counts as its last."""
+def features(line: MinedQuestion) -> Float64:
+    """Returns [candidates, teachers + 1]: cosines, then BM25's z-score (its last for candidates not found)."""
     found = [score for score in line["bm25"] if score is not None]
     last = min(found, default=0.0)
     scores = np.array([last if score is None else score for score in line["bm25"]])
@@ -40,10 +39,10 @@ def features(line: Line) -> Float64:
     return np.stack([*(np.array(of) for of in line["teachers"]), lexical], axis=1)
 
 
-def fitted(lines: Sequence[Line]) -> Target:
-    """The shares that make the labels of these questions likeliest: a conditional logit (McFadden 1973).
+def fit_target(lines: Sequence[MinedQuestion]) -> DistillationTarget:
+    """Fits a conditional logit to the labels by maximum likelihood (McFadden 1973).
 
-    Newton's method, a step halved while it overshoots; of several relevant passages the probabilities are summed.
+    Newton's method, halving a step that overshoots; the probabilities of several relevant passages are summed.
     Raises ValueError when no line has a label.
     """
     by_file: dict[str, list[tuple[Float64, list[int]]]] = {}
@@ -72,11 +71,11 @@ def fitted(lines: Sequence[Line]) -> Target:
             break
         shares = shares + step
         best = _likelihood(labelled, shares)
-    return Target(tuple(float(share) for share in shares))
+    return DistillationTarget(tuple(float(share) for share in shares))
 
 
 def _likelihood(labelled: Sequence[tuple[Float64, list[int]]], shares: Float64) -> float:
-    """The logarithm of how likely the labels are."""
+    """Returns the log likelihood of the labels."""
     return sum(float(np.log(_softmax(values @ shares)[relevant].sum() + 1e-300)) for values, relevant in labelled)
 
 

@@ -1,6 +1,6 @@
-"""`python -m workshop.training.export`: trained weights to a folder that the re-ranker serves, in fp32.
+"""`python -m workshop.training.export`: writes trained weights, averaged, as an fp32 model folder.
 
-`quantise` makes of it what ships.
+The int8 model that ships is made of it by quantise.py.
 """
 
 import argparse
@@ -14,11 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file
 
 from deploy.models.bert_graph import BertConfig, bert_model
-from workshop.training.weights import Weights, weights_of
+from workshop.training.weights import Weights, read_weights
 
 
-def cross_encoder(weights: Weights) -> onnx.ModelProto:
-    """The graph of a BERT with pooler and classifier: `logits`, fp32 [batch, 1]."""
+def cross_encoder_graph(weights: Weights) -> onnx.ModelProto:
+    """Builds the graph of a BERT with pooler and classifier; its output is `logits`, fp32 [batch, 1]."""
     layers = 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer."))
     config = BertConfig(
         architectures=("BertModel",),
@@ -59,7 +59,7 @@ def main() -> None:
     chosen = parser.parse_args()
     read = [_read(path) for path in chosen.weights]
     weights = {name: np.stack([one[name] for one in read]).mean(axis=0, dtype=np.float32) for name in read[0]}
-    model = cross_encoder(weights)
+    model = cross_encoder_graph(weights)
     onnx.checker.check_model(model)
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
@@ -69,7 +69,7 @@ def main() -> None:
 
 def _read(path: Path) -> Weights:
     if path.suffix == ".onnx":
-        return weights_of(path)
+        return read_weights(path)
     return {name.removeprefix("bert."): value for name, value in load_file(path).items()}
 
 

@@ -1,4 +1,4 @@
-"""Lines of groups.jsonl to what one step learns from: which candidates, which label, which target."""
+"""Samples training groups from mined questions: which candidates, which label, which target."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from workshop.training.distillation_target import Target
-from workshop.training.mined_questions import Line
+from workshop.training.distillation_target import DistillationTarget
+from workshop.training.mined_questions import MinedQuestion
 
-# A candidate that a teacher puts this close to the positive may well be relevant: no label is claimed for it.
-TOO_CLOSE = 0.95
+# A candidate whose cosine is above this share of the positive's may be relevant: it gets no label.
+DOUBTFUL_ABOVE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """One question with some of its candidates.
 
-    `label` is the place of the positive among them (None: nothing is known, the target alone speaks), `doubtful` the
-    places left out of the loss on the label, `target` the distribution over the candidates to come close to.
+    `label` is the place of the positive among them (None: unlabelled, the loss is on the target alone), `doubtful` the
+    places left out of the label loss, `target` the distribution over the candidates to learn.
     """
 
     query: str
@@ -29,18 +29,20 @@ class Group:
     target: NDArray[np.float32]
 
 
-def epoch(lines: Sequence[Line], size: int, target: Target, draw: random.Random) -> Iterator[Group]:
-    """One group of `size` from every line, in random order; those with too few candidates are passed over."""
+def epoch(
+    lines: Sequence[MinedQuestion], size: int, target: DistillationTarget, draw: random.Random
+) -> Iterator[Group]:
+    """Yields one group of `size` from every line, in random order; skips lines with too few candidates."""
     order = list(range(len(lines)))
     draw.shuffle(order)
     for place in order:
-        made = drawn(lines[place], size, target, draw)
+        made = sample_group(lines[place], size, target, draw)
         if made is not None:
             yield made
 
 
-def drawn(line: Line, size: int, target: Target, draw: random.Random) -> Group | None:
-    """`size` candidates of one line: half from the head of BM25, the rest from the best of the target and the tail."""
+def sample_group(line: MinedQuestion, size: int, target: DistillationTarget, draw: random.Random) -> Group | None:
+    """Samples `size` candidates: half from the head of BM25, the rest from the best of the target and the tail."""
     relevant = [place for place, one in enumerate(line["candidates"]) if one in set(line["relevant"])]
     others = [place for place in range(len(line["candidates"])) if place not in set(relevant)]
     found = {place: score for place, score in enumerate(line["bm25"]) if score is not None}
@@ -63,7 +65,7 @@ def drawn(line: Line, size: int, target: Target, draw: random.Random) -> Group |
         doubtful = tuple(
             place
             for place, one in enumerate(chosen)
-            if place and any(of[one] > TOO_CLOSE * of[positive] for of in line["teachers"][1:])
+            if place and any(of[one] > DOUBTFUL_ABOVE * of[positive] for of in line["teachers"][1:])
         )
     odds = np.exp(logits[chosen] - logits[chosen].max())
     return Group(

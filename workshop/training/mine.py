@@ -1,7 +1,7 @@
-"""`python -m workshop.training.mine`: questions to lists of candidates, with what the teachers think of each.
+"""`python -m workshop.training.mine`: finds candidates of every question, with the scores of BM25 and the teachers.
 
-Candidates come from our own stacks: BM25 of the lexical service (its embedded engine, in process) and the exact
-nearest passages of each teacher. Written to `--work`: passages.json and groups.jsonl, one question a line.
+Candidates come from BM25 (the lexical service's embedded engine, in process) and the exact nearest passages of each
+teacher. Writes passages.json and groups.jsonl, one question a line, into `--work`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ COLLECTION = "training@1"
 
 
 async def bm25(corpus: Corpus, directory: Path) -> list[list[tuple[int, float]]]:
-    """For each question the best DEPTH (place, score) of BM25 over all passages, best first."""
+    """Returns for each question BM25's best DEPTH (place, score) over all passages, best first."""
     app = build_app(LexicalSettings(directory=directory))
     transport = httpx.ASGITransport(app=app)
     async with (
@@ -52,7 +52,7 @@ async def bm25(corpus: Corpus, directory: Path) -> list[list[tuple[int, float]]]
 
 
 def vectors(teacher: Teacher, corpus: Corpus, file: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The unit vectors of (questions, passages); those of passages are kept in `file` for a second run."""
+    """Returns unit vectors of (questions, passages); `file` caches those of the passages."""
     if not file.exists():
         np.savez(file, passages=teacher.passages(corpus.passages))
     passages = np.load(file)["passages"]
@@ -88,7 +88,7 @@ def group(
     lexical: Sequence[tuple[int, float]],
     embedded: Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]],
 ) -> dict[str, object]:
-    """One question as a line of groups.jsonl: candidates with their BM25 score (or null) and each teacher's cosine."""
+    """Returns a line of groups.jsonl: candidates with their BM25 score (or null) and each teacher's cosine."""
     cosines = [passages @ questions[place] for questions, passages in embedded]
     nearest = [np.argpartition(-of, NEAREST)[:NEAREST].tolist() for of in cosines]
     scores = dict(lexical)

@@ -1,4 +1,4 @@
-"""The network that learns, and how pairs go through it."""
+"""Builds the torch network and runs pairs through it. Losses and updates are left to train.py."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +9,13 @@ from torch import Tensor
 from transformers import BertConfig, BertForSequenceClassification
 
 from workshop.training.groups import Group
-from workshop.training.weights import weights_of
+from workshop.training.weights import read_weights
 
 PADDED_TOKENS = 3072
 
 
 def model_from(graph: Path, layers: int) -> BertForSequenceClassification:
-    """The network with the weights of an ONNX file; a pooler or a classifier that it lacks starts afresh."""
+    """Loads the network from an ONNX file; a missing pooler or classifier is initialised at random."""
     config = BertConfig(
         vocab_size=30522, hidden_size=384, num_hidden_layers=layers, num_attention_heads=12, intermediate_size=1536,
         max_position_embeddings=512, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=1,
@@ -24,7 +24,7 @@ def model_from(graph: Path, layers: int) -> BertForSequenceClassification:
     model = BertForSequenceClassification(config)
     found = {
         (name if name.startswith("classifier") else f"bert.{name}"): torch.from_numpy(value.copy())
-        for name, value in weights_of(graph).items()
+        for name, value in read_weights(graph).items()
     }
     missing, unexpected = model.load_state_dict(found, strict=False)
     fresh = [name for name in missing if "pooler" not in name and "classifier" not in name]
@@ -35,8 +35,8 @@ def model_from(graph: Path, layers: int) -> BertForSequenceClassification:
     return model
 
 
-class Scorer:
-    """Pairs to logits, in length-sorted micro-batches."""
+class GroupScorer:
+    """Scores groups in length-sorted micro-batches."""
 
     def __init__(self, model: BertForSequenceClassification, tokenizer: Tokenizer, passages: Sequence[str]) -> None:
         self.model = model
@@ -45,7 +45,7 @@ class Scorer:
         self._passages = passages
 
     def __call__(self, groups: Sequence[Group], max_tokens: int) -> list[Tensor]:
-        """One tensor of logits a group."""
+        """Returns one tensor of logits a group."""
         rows = self._rows(groups, max_tokens)
         order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids))
         outputs: dict[int, Tensor] = {}
@@ -61,8 +61,8 @@ class Scorer:
         flat = torch.stack([outputs[place] for place in range(len(rows))])
         return list(flat.split([len(group.candidates) for group in groups]))
 
-    def one_by_one(self, groups: Sequence[Group], max_tokens: int) -> None:
-        """Runs every pair alone, for what can be seen of it on the way."""
+    def score_each_alone(self, groups: Sequence[Group], max_tokens: int) -> None:
+        """Runs every pair alone, without padding, so that hooks see real tokens only."""
         for row in self._rows(groups, max_tokens):
             self._forward([row])
 

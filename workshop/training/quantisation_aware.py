@@ -1,7 +1,7 @@
-"""The last steps of a run with the rounding of static int8: the weights learn to live with what quantise.py will do.
+"""Quantisation-aware training for the last steps of a run, with the same scales as quantise.py.
 
-Forward, activations and matrices are rounded; backward, the rounding counts as if it were not there (quantisation-aware
-training, arXiv 1712.05877, section 3). The scales are found once, when it begins, and stay.
+The forward pass rounds activations and matrices; the backward pass ignores the rounding (straight-through estimator,
+arXiv 1712.05877, section 3). The scales are calibrated once, at the start, and stay.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,34 +13,34 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertForSequenceClassification
 
-from workshop.training.smoothing import Range, steps
+from workshop.training.smoothing import ActivationRange, quantise_activation
 
 
-def round_products(model: BertForSequenceClassification, look: Callable[[], object]) -> None:
-    """Every product that quantise.py computes in int8 is rounded like it from here on.
+def add_fake_quantisation(model: BertForSequenceClassification, run_calibration: Callable[[], object]) -> None:
+    """Replaces every product that quantise.py computes in int8 by its fake-quantised one.
 
-    `look` runs the model on the pairs that the scales are found on, one by one, so that nothing is padded.
+    `run_calibration` runs the model on the calibration pairs one by one, so that nothing is padded.
     """
     groups = list(_products(model))
-    seen = [Range.none(linears[0].in_features) for linears in groups]
+    seen = [ActivationRange.empty(linears[0].in_features) for linears in groups]
 
     def watch(place: int, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        seen[place] = seen[place].joined(inputs[0].detach().float().cpu().numpy())
+        seen[place] = seen[place].widened(inputs[0].detach().float().cpu().numpy())
 
     hooks = [linears[0].register_forward_pre_hook(partial(watch, place)) for place, linears in enumerate(groups)]
     with torch.inference_mode():
-        look()
+        run_calibration()
     for hook in hooks:
         hook.remove()
     for linears, found in zip(groups, seen, strict=True):
-        chosen = steps(found, [linear.weight.detach().float().cpu().numpy().T for linear in linears])
+        chosen = quantise_activation(found, [linear.weight.detach().float().cpu().numpy().T for linear in linears])
         for linear in linears:
             factors = torch.from_numpy(np.ascontiguousarray(chosen.factors)).to(linear.weight)
-            linear.forward = partial(_rounded, linear, factors, float(chosen.scale), chosen.zero)
+            linear.forward = partial(_fake_quantised, linear, factors, float(chosen.scale), chosen.zero)
 
 
 def _products(model: BertForSequenceClassification) -> Iterator[list[nn.Linear]]:
-    """The linear layers, those together that read the same activation."""
+    """Yields the linear layers, grouped by the activation that they read."""
     for layer in model.bert.encoder.layer:
         own = layer.attention.self
         yield [own.query, own.key, own.value]
@@ -49,8 +49,8 @@ def _products(model: BertForSequenceClassification) -> Iterator[list[nn.Linear]]
         yield [layer.output.dense]
 
 
-def _rounded(linear: nn.Linear, factors: Tensor, scale: float, zero: int, values: Tensor) -> Tensor:
-    """In steps, which are whole numbers that bf16 holds exactly."""
+def _fake_quantised(linear: nn.Linear, factors: Tensor, scale: float, zero: int, values: Tensor) -> Tensor:
+    """Computes the product in quantisation steps: whole numbers, which bf16 holds exactly."""
     near = torch.fake_quantize_per_tensor_affine(values.float() / factors, scale, zero, 0, 255) / scale
     matrix = linear.weight * factors
     spans = matrix.detach().abs().amax(dim=1).clamp_min(1e-8) / 127

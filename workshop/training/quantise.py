@@ -1,10 +1,12 @@
-"""`python -m workshop.training.quantise`: a cross-encoder in int8, its scores independent of batch-mates.
+"""`python -m workshop.training.quantise`: quantises a cross-encoder; a score never depends on the rest of its batch.
 
-`--precision int8-weights`: matrices and tables are stored as int8, a quarter of the size, and computed with in fp32.
+`--precision int8-weights`: stores matrices and tables as int8, a quarter of the size, and computes in fp32.
 
-`--precision int8-static`: every product with a weight matrix is computed in int8: weights with one scale a column,
-activations with one scale for good, found on training pairs. What runs in ONNX Runtime and OpenVINO alike is plain
-QuantizeLinear/DequantizeLinear. Attention, normalisation, gelu, pooler and classifier stay fp32.
+`--precision int8-static`: computes every product with a weight matrix in int8: weights with one scale a column,
+activations with one fixed scale, calibrated on training pairs. Plain QuantizeLinear/DequantizeLinear runs in ONNX
+Runtime and OpenVINO alike. Attention, normalisation, gelu, pooler and classifier stay fp32.
+
+Suffixes of tensor names (`.near`, `.evening`) are part of the file whose sha256 models.yaml pins: do not rename them.
 """
 
 import argparse
@@ -24,32 +26,38 @@ from services.inference.digests import file_sha256
 from services.inference.profiles import CONFIG, GRAPH, TOKENIZER
 from services.inference.tokens import Row, Tokens
 from workshop.training.corpus import read_corpus
-from workshop.training.smoothing import STORAGE_MIGRATION, Range, Values, evening, steps
+from workshop.training.smoothing import (
+    STORAGE_MIGRATION,
+    ActivationRange,
+    Values,
+    quantise_activation,
+    smoothing_factors,
+)
 
 Constants = dict[str, Values]
 
-# Below this size a table of embeddings is not worth a scale.
+# Smaller tables of embeddings stay fp32: they save too little.
 SMALLEST = 100_000
 
 
-def quantised(model: onnx.ModelProto, rows: Sequence[Row]) -> onnx.ModelProto:
-    """The graph in static int8, with activation scales from `rows`; it starts fp32."""
-    return _with_int8_products(model, ranges(model, rows))
+def to_static_int8(model: onnx.ModelProto, rows: Sequence[Row]) -> onnx.ModelProto:
+    """Quantises an fp32 graph to static int8, with activation scales calibrated on `rows`."""
+    return _with_int8_products(model, activation_ranges(model, rows))
 
 
-def stored(model: onnx.ModelProto, rows: Sequence[Row]) -> onnx.ModelProto:
-    """The graph with int8 weights, each matrix evened out by the activations that `rows` bring to it; it starts fp32.
+def to_int8_storage(model: onnx.ModelProto, rows: Sequence[Row]) -> onnx.ModelProto:
+    """Stores the weights of an fp32 graph as int8, each matrix smoothed by its activations over `rows`.
 
-    A column has one scale, and where a few channels are far stronger than the others an error of theirs counts most.
+    A column has one scale, so errors of a few much stronger channels would dominate without smoothing.
     """
-    seen, constants = ranges(model, rows), _constants(model.graph)
+    seen, constants = activation_ranges(model, rows), _constants(model.graph)
     matrices: dict[str, list[str]] = {}
     for node in _products(model.graph, constants):
         if node.input[0] in seen:
             matrices.setdefault(node.input[0], []).append(node.input[1])
     nodes: list[onnx.NodeProto] = []
     for activation, names in matrices.items():
-        factors = evening(seen[activation], [constants[name] for name in names], STORAGE_MIGRATION)
+        factors = smoothing_factors(seen[activation], [constants[name] for name in names], STORAGE_MIGRATION)
         for name in names:
             constants[name] = constants[name] * factors[:, None]
             nodes.append(_int8_matrix(name, constants))
@@ -63,8 +71,8 @@ def stored(model: onnx.ModelProto, rows: Sequence[Row]) -> onnx.ModelProto:
     return _rebuilt(model, [*nodes, *model.graph.node], constants)
 
 
-def with_plain_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The graph with whatever is computed of stored weights replaced by the fp32 values that it gives."""
+def with_fp32_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Folds dequantisation of stored weights: returns the graph with fp32 weights."""
     constants = _constants(model.graph)
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
@@ -77,26 +85,26 @@ def with_plain_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return _rebuilt(model, nodes, constants)
 
 
-def ranges(model: onnx.ModelProto, rows: Sequence[Row]) -> dict[str, Range]:
-    """The range of every activation that meets a weight matrix, over `rows` one by one (so that none is padded)."""
+def activation_ranges(model: onnx.ModelProto, rows: Sequence[Row]) -> dict[str, ActivationRange]:
+    """Measures the range of every activation that meets a weight matrix, one row at a time (without padding)."""
     names = sorted({node.input[0] for node in _products(model.graph, _constants(model.graph))})
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
     watched.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
     session = ort.InferenceSession(watched.SerializeToString(), providers=["CPUExecutionProvider"])
     inputs = {value.name for value in session.get_inputs()}
-    found: dict[str, Range] = {}
+    found: dict[str, ActivationRange] = {}
     for row in tqdm(rows, desc="calibrate", unit="pair"):
         feed = {"input_ids": row.ids, "token_type_ids": row.types, "attention_mask": [1] * len(row.ids)}
         given = {name: np.array([values], dtype=np.int64) for name, values in feed.items() if name in inputs}
         for name, values in zip(names, session.run(names, given), strict=True):
-            if values.ndim == 3:  # one row a token; what is pooled is too little work to be worth an error
-                found[name] = found.get(name, Range.none(values.shape[2])).joined(values)
+            if values.ndim == 3:  # one row a token; pooled values are too little work to quantise
+                found[name] = found.get(name, ActivationRange.empty(values.shape[2])).widened(values)
     return found
 
 
 def calibration_rows(training: Path, tokens: Tokens, number: int, seed: int) -> list[Row]:
-    """Questions of the training files with a relevant passage or any other, in turn, cut as the model will see them."""
+    """Draws questions with a relevant passage or a random one, in turn, truncated as the model will see them."""
     corpus = read_corpus(training, seed)
     draw = random.Random(seed)
     asked = draw.sample([question for question in corpus.questions if question.relevant], number)
@@ -108,7 +116,7 @@ def calibration_rows(training: Path, tokens: Tokens, number: int, seed: int) -> 
     return [tokens.pair(query, passage) for query, passage in pairs]
 
 
-def _with_int8_products(model: onnx.ModelProto, seen: Mapping[str, Range]) -> onnx.ModelProto:
+def _with_int8_products(model: onnx.ModelProto, seen: Mapping[str, ActivationRange]) -> onnx.ModelProto:
     constants = _constants(model.graph)
     products = [node for node in _products(model.graph, constants) if node.input[0] in seen]
     matrices: dict[str, list[str]] = {}
@@ -135,9 +143,11 @@ def _with_int8_products(model: onnx.ModelProto, seen: Mapping[str, Range]) -> on
     return _rebuilt(model, nodes, {name: values for name, values in constants.items() if name in used})
 
 
-def _int8_activation(name: str, matrices: Sequence[str], seen: Range, constants: Constants) -> Iterator[onnx.NodeProto]:
-    """Rounds to 256 steps, after evening out the channels where that is needed: `matrices` then take the factors."""
-    chosen = steps(seen, [constants[matrix] for matrix in matrices])
+def _int8_activation(
+    name: str, matrices: Sequence[str], seen: ActivationRange, constants: Constants
+) -> Iterator[onnx.NodeProto]:
+    """Yields the nodes that quantise an activation to 256 steps; smoothing multiplies `matrices` by the factors."""
+    chosen = quantise_activation(seen, [constants[matrix] for matrix in matrices])
     constants[f"{name}.scale"] = np.array(chosen.scale, dtype=np.float32)
     constants[f"{name}.zero"] = np.array(chosen.zero, dtype=np.uint8)
     rounding = [f"{name}.scale", f"{name}.zero"]
@@ -153,7 +163,7 @@ def _int8_activation(name: str, matrices: Sequence[str], seen: Range, constants:
 
 
 def _int8_matrix(name: str, constants: Constants) -> onnx.NodeProto:
-    """[in, out], one scale a column; symmetric, so that the products need no correction for a zero point."""
+    """Quantises a matrix [in, out] by column; symmetric, so that products need no zero-point correction."""
     values = constants[name]
     scale = np.maximum(np.abs(values).max(axis=0), 1e-8).astype(np.float32) / 127
     constants[f"{name}.int8"] = np.rint(values / scale).astype(np.int8)
@@ -163,7 +173,7 @@ def _int8_matrix(name: str, constants: Constants) -> onnx.NodeProto:
 
 
 def _int8_rows(name: str, constants: Constants) -> onnx.NodeProto:
-    """A table of embeddings, or a Gemm's [out, in]: one scale a row."""
+    """Quantises a table of embeddings, or a Gemm's [out, in], by row."""
     values = constants.pop(name)
     scale = np.maximum(np.abs(values).max(axis=1), 1e-8).astype(np.float32) / 127
     constants[f"{name}.int8"] = np.rint(values / scale[:, None]).astype(np.int8)
@@ -172,7 +182,7 @@ def _int8_rows(name: str, constants: Constants) -> onnx.NodeProto:
 
 
 def _int8_table(node: onnx.NodeProto, constants: Constants) -> Iterator[onnx.NodeProto]:
-    """Gathers int8 rows and their scales, and multiplies: DequantizeLinear would do the whole table in every call."""
+    """Yields nodes that gather int8 rows and scales: DequantizeLinear would convert the whole table in every call."""
     table, ids, out = node.input[0], node.input[1], node.output[0]
     values = constants[table]
     scale = np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-8).astype(np.float32) / 127
@@ -191,7 +201,7 @@ def _is_table(node: onnx.NodeProto, constants: Mapping[str, Values]) -> bool:
 
 
 def _products(graph: onnx.GraphProto, constants: Mapping[str, Values]) -> list[onnx.NodeProto]:
-    """The products of an activation and a weight matrix."""
+    """Returns the products of an activation and a weight matrix."""
     return [
         node
         for node in graph.node
@@ -234,20 +244,20 @@ def _rebuilt(
 
 
 def main() -> None:
-    """The command line; it ends with the lines that models.yaml needs."""
+    """Runs the command line; prints the lines for models.yaml at the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, help="a folder with model.onnx in fp32")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the int8 model")
     parser.add_argument("--precision", choices=("int8-weights", "int8-static"), required=True)
     parser.add_argument("--training", type=Path, required=True, help="the folder of the training files")
-    parser.add_argument("--pairs", type=int, default=400, help="training pairs that the scales are found on")
+    parser.add_argument("--pairs", type=int, default=400, help="training pairs for calibration")
     parser.add_argument("--max-tokens", type=int, default=256, help="as in models.yaml")
     parser.add_argument("--seed", type=int, default=7)
     chosen = parser.parse_args()
     tokens = Tokens(chosen.model / TOKENIZER, chosen.max_tokens)
     rows = calibration_rows(chosen.training, tokens, chosen.pairs, chosen.seed)
-    make = {"int8-weights": stored, "int8-static": quantised}[chosen.precision]
-    model = make(with_plain_weights(onnx.load(chosen.model / GRAPH)), rows)
+    make = {"int8-weights": to_int8_storage, "int8-static": to_static_int8}[chosen.precision]
+    model = make(with_fp32_weights(onnx.load(chosen.model / GRAPH)), rows)
     onnx.checker.check_model(model)
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / GRAPH).write_bytes(model.SerializeToString(deterministic=True))

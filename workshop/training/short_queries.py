@@ -1,6 +1,6 @@
-"""Queries as people type them: a few words of a passage or of a question, where the training files ask in sentences.
+"""Makes short queries, as people type them, from passages and questions; the training files ask in sentences.
 
-Which words carry a topic is read off the passages: a word that many of them use carries none.
+Words carry a topic when few passages use them (document frequency).
 """
 
 import random
@@ -9,25 +9,25 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 _WORD = re.compile(r"\w+(?:[-'’]\w+)*")
-# Words of more passages than this share say nothing of what one of them is about; words of fewer than the number
-# name something that no other passage could be ranked by. A topic comes up more than once in its passage.
+# A word in more than COMMON_SHARE of the passages carries no topic; one in fewer than RARE passages ranks no other
+# passage. A topic occurs at least TIMES in its passage.
 COMMON_SHARE = 0.05
 RARE = 3
 TIMES = 2
-# How many words a query has: as web and site searches have, two more often than any other.
+# Numbers of words of a query and their frequencies, as in web and site search: two are most common.
 LENGTHS, SHARES = (1, 2, 3, 4), (3, 5, 3, 1)
 LONGEST_QUESTION = 5
 
 
 class Topics:
-    """Cuts short queries out of texts; owns the count of passages that each word stands in."""
+    """Cuts short queries out of texts; owns the document frequency of each word."""
 
     def __init__(self, passages: Sequence[str]) -> None:
         self._passages = Counter(word for passage in passages for word in set(_lowered(passage)))
         self._most = COMMON_SHARE * len(passages)
 
     def of_passage(self, passage: str, draw: random.Random) -> str | None:
-        """One to four neighbouring words that carry a topic; None when the passage has none."""
+        """Draws one to four neighbouring words that carry a topic; None when the passage has none."""
         length = draw.choices(LENGTHS, SHARES)[0]
         times = Counter(_lowered(passage))
         stretches = [
@@ -37,13 +37,13 @@ class Topics:
         return " ".join(draw.choice(topics)) if topics else None
 
     def of_question(self, question: str) -> str | None:
-        """The question's words that carry a topic, in their order; None when they are all of it, none, or many."""
+        """Returns the question's topic words, in order; None when they are all its words, none, or too many."""
         words = _WORD.findall(question)
         kept = [word for word in words if self._passages[word.lower()] <= self._most]
         return " ".join(kept) if 0 < len(kept) <= LONGEST_QUESTION and len(kept) < len(words) else None
 
     def _runs(self, passage: str) -> list[list[str]]:
-        """The stretches between common words, rare ones and punctuation."""
+        """Returns the runs of topic words between common words, rare words and punctuation."""
         runs: list[list[str]] = [[]]
         end = 0
         for found in _WORD.finditer(passage):

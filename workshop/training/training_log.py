@@ -1,4 +1,4 @@
-"""What a person follows of a run: a progress bar, log.jsonl, and figures on held-out groups."""
+"""Reports the progress of a run: a progress bar, log.jsonl, and figures on held-out groups."""
 
 import argparse
 import itertools
@@ -12,17 +12,17 @@ import torch
 from torch.nn import functional
 from tqdm import tqdm
 
-from workshop.training.distillation_target import Target
+from workshop.training.distillation_target import DistillationTarget
 from workshop.training.groups import Group, epoch
-from workshop.training.mined_questions import read_lines
-from workshop.training.network import Scorer
+from workshop.training.mined_questions import read_questions
+from workshop.training.network import GroupScorer
 
-# Held-out questions of each kind, whole and short, that a check looks at.
+# Held-out questions of each kind, whole and short, in every check.
 CHECKED = 96
 
 
-def held_out_figures(scorer: Scorer, groups: Sequence[Group], max_tokens: int) -> dict[str, float]:
-    """Mean reciprocal rank of the positive, where there is one, and mean divergence from the target."""
+def held_out_figures(scorer: GroupScorer, groups: Sequence[Group], max_tokens: int) -> dict[str, float]:
+    """Computes the mean reciprocal rank of the positives and the mean KL divergence from the target."""
     ranks, divergences = [], []
     for chunk in (groups[at : at + 16] for at in range(0, len(groups), 16)):
         with torch.inference_mode():
@@ -35,23 +35,23 @@ def held_out_figures(scorer: Scorer, groups: Sequence[Group], max_tokens: int) -
     return {"mrr": round(sum(ranks) / len(ranks), 4), "divergence": round(sum(divergences) / len(divergences), 4)}
 
 
-class Watch:
-    """What a person follows: a progress bar, log.jsonl, and figures on held-out groups."""
+class TrainingLog:
+    """Owns the progress bar and log.jsonl of a run."""
 
-    def __init__(self, chosen: argparse.Namespace, scorer: Scorer, target: Target) -> None:
+    def __init__(self, chosen: argparse.Namespace, scorer: GroupScorer, target: DistillationTarget) -> None:
         self._groups = {
             kind: _checked(chosen, target, short=short) for kind, short in (("whole", False), ("short", True))
         }
         self._scorer = scorer
         self._max_tokens = chosen.max_tokens
-        self._log = (chosen.out / "log.jsonl").open("a")
+        self._file = (chosen.out / "log.jsonl").open("a")
         self._bar = tqdm(total=chosen.pairs // chosen.step, unit="step", file=sys.stdout, mininterval=30)
         self._losses: list[float] = []
         self._clock = time.monotonic()
 
-    def note(self, **figures: object) -> None:
-        self._log.write(json.dumps(figures) + "\n")
-        self._log.flush()
+    def write(self, **figures: object) -> None:
+        self._file.write(json.dumps(figures) + "\n")
+        self._file.flush()
 
     def step(self, step: int, loss: float) -> None:
         self._losses.append(loss)
@@ -59,14 +59,14 @@ class Watch:
         if step % 25 == 0:
             recent = self._losses[-25:]
             seconds = round(time.monotonic() - self._clock, 1)
-            self.note(step=step, loss=round(sum(recent) / len(recent), 4), seconds=seconds)
+            self.write(step=step, loss=round(sum(recent) / len(recent), 4), seconds=seconds)
 
     def check(self, step: int) -> None:
         for kind, groups in self._groups.items():
-            self.note(step=step, questions=kind, **held_out_figures(self._scorer, groups, self._max_tokens))
+            self.write(step=step, questions=kind, **held_out_figures(self._scorer, groups, self._max_tokens))
 
 
-def _checked(chosen: argparse.Namespace, target: Target, *, short: bool) -> list[Group]:
-    """The held-out groups of one kind that every check looks at, the same for every run."""
-    lines = read_lines(chosen.work / "groups.jsonl", held_out=True, short=short)
+def _checked(chosen: argparse.Namespace, target: DistillationTarget, *, short: bool) -> list[Group]:
+    """Returns the held-out groups of one kind, the same in every check and run."""
+    lines = read_questions(chosen.work / "groups.jsonl", held_out=True, short=short)
     return list(itertools.islice(epoch(lines, chosen.group, target, random.Random(1)), CHECKED))

@@ -1,9 +1,8 @@
-"""`python -m workshop.training.weigh --model DIR`: how much of a model to mix in, on held-out questions.
+"""`python -m workshop.training.weigh --model DIR`: chooses the model's rerank weight on held-out questions.
 
-Every held-out question keeps its first-stage list over the whole training corpus, of BM25 or of BM25 and dense fused
-by z-scores; the model re-orders the head of it at each weight, as the rerank stage of the gateway does
-(z-scores of both, per query). The mean of the files' nDCG@10 decides, so that no file counts for its size. No test
-collection is read.
+The first stage of a question is its list over the whole training corpus, from BM25 or from BM25 and dense fused by
+z-scores. The model re-orders its head at each weight, as the gateway's rerank stage does (z-scores of both, per query).
+The mean of the files' nDCG@10 decides, so that no file counts for its size. No test collection is read.
 """
 
 import argparse
@@ -22,26 +21,26 @@ from services.inference.digests import file_sha256
 from services.inference.model import Engine
 from services.inference.profiles import CrossEncoderProfile
 from services.inference.score import PairScorer
-from workshop.training.mined_questions import Line, read_lines
+from workshop.training.mined_questions import MinedQuestion, read_questions
 
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(21))
 
 
-def z(values: Sequence[float]) -> NDArray[np.float64]:
-    """(x - mean) / standard deviation; zeros when all are equal."""
+def z_scores(values: Sequence[float]) -> NDArray[np.float64]:
+    """Returns (x - mean) / standard deviation; zeros when all values are equal."""
     array = np.asarray(values, dtype=np.float64)
     spread = array.std()
     return (array - array.mean()) / spread if spread > 0 else np.zeros_like(array)
 
 
 def ndcg(order: Sequence[int], relevant: set[int], depth: int = 10) -> float:
-    """Binary nDCG@depth of a list of passages."""
+    """Computes binary nDCG@depth of a list of passages."""
     gain = sum(1 / math.log2(rank + 1) for rank, one in enumerate(order[:depth], start=1) if one in relevant)
     return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(depth, len(relevant)) + 1))
 
 
-def first_stage(line: Line, kind: str) -> list[tuple[float, int]]:
-    """(score, passage) of the first stage, best first: `bm25`, or `hybrid` as `gateway/pipelines/hybrid-rerank.yaml`.
+def first_stage(line: MinedQuestion, kind: str) -> list[tuple[float, int]]:
+    """Returns (score, passage), best first: `bm25`, or `hybrid` as in `gateway/pipelines/hybrid-rerank.yaml`.
 
     The dense leg is all-MiniLM-L6-v2, the last of the teachers, over the candidates: exact for its 30 nearest.
     """
@@ -51,8 +50,8 @@ def first_stage(line: Line, kind: str) -> list[tuple[float, int]]:
     dense = list(zip(line["teachers"][-1], line["candidates"], strict=True))
     fused = dict.fromkeys(line["candidates"], 0.0)
     for leg in (lexical, dense):
-        values = dict(zip((one for _, one in leg), z([score for score, _ in leg]).tolist(), strict=True))
-        least = min(values.values(), default=0.0)  # of whoever is absent from the leg
+        values = dict(zip((one for _, one in leg), z_scores([score for score, _ in leg]).tolist(), strict=True))
+        least = min(values.values(), default=0.0)  # of a passage missing from the leg
         for one in fused:
             fused[one] += values.get(one, least)
     return best_first([(score, one) for one, score in fused.items()])
@@ -62,16 +61,16 @@ def best_first(scored: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
     return sorted(scored, key=lambda pair: (-pair[0], pair[1]))
 
 
-async def gains(
-    scorer: PairScorer, lines: Sequence[Line], passages: Sequence[str], depth: int, first: str
+async def gains_by_weight(
+    scorer: PairScorer, lines: Sequence[MinedQuestion], passages: Sequence[str], depth: int, first: str
 ) -> NDArray[np.float64]:
-    """nDCG@10 [questions, weights]; weight 0 is the first stage alone."""
+    """Computes nDCG@10 [questions, weights]; weight 0 is the first stage alone."""
     table = np.zeros((len(lines), len(WEIGHTS)))
     for row, line in zip(table, tqdm(lines, unit="query", mininterval=5), strict=True):
         ranked = first_stage(line, first)
         head = [one for _, one in ranked[:depth]]
-        before = z([score for score, _ in ranked[:depth]])
-        own = z([float(score) for score in await scorer.score(line["query"], [passages[one] for one in head])])
+        before = z_scores([score for score, _ in ranked[:depth]])
+        own = z_scores([float(score) for score in await scorer.score(line["query"], [passages[one] for one in head])])
         for place, weight in enumerate(WEIGHTS):
             order = np.argsort(-(weight * own + (1 - weight) * before), kind="stable")
             row[place] = ndcg([head[at] for at in order], set(line["relevant"]))
@@ -79,10 +78,10 @@ async def gains(
 
 
 def best_weights(tables: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
-    """The best weight, and the lowest that is within one standard error of it, of one table of gains a file.
+    """Returns the best weight and the lowest within one standard error; one table [questions, weights] a file.
 
-    The lower one leaves more to the first stage at no loss that these questions can tell (the rule of one standard
-    error, Breiman et al. 1984): they come from the files that the model has learned from, which flatters it.
+    The lower one is safer (one-standard-error rule, Breiman et al. 1984): the questions come from files that the model
+    was trained on, which favours it.
     """
     mean = np.mean([table.mean(axis=0) for table in tables], axis=0)
     best = int(mean.argmax())
@@ -92,7 +91,7 @@ def best_weights(tables: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
     return WEIGHTS[best], WEIGHTS[safe]
 
 
-def by_weight(values: NDArray[np.float64]) -> str:
+def gains_as_json(values: NDArray[np.float64]) -> str:
     return json.dumps({f"{weight:g}": round(float(value), 4) for weight, value in zip(WEIGHTS, values, strict=True)})
 
 
@@ -110,24 +109,24 @@ def main() -> None:
     parser.add_argument("--precision", choices=("fp32", "int8-weights", "int8-static"), default="int8-weights")
     chosen = parser.parse_args()
     passages = json.loads((chosen.work / "passages.json").read_text())
-    by_file: dict[str, list[Line]] = {}
+    by_file: dict[str, list[MinedQuestion]] = {}
     for kind in ("whole", "short") if chosen.questions == "all" else (chosen.questions,):
-        for line in read_lines(chosen.work / "groups.jsonl", held_out=True, short=kind == "short"):
+        for line in read_questions(chosen.work / "groups.jsonl", held_out=True, short=kind == "short"):
             if line["relevant"]:
                 by_file.setdefault(f"{line['file']}, {kind}", []).append(line)
     scorer = PairScorer(_profile(chosen.model, chosen.max_tokens, chosen.precision), chosen.model, Engine())
     tables = []
     for file, lines in sorted(by_file.items()):
         sample = random.Random(1).sample(lines, min(chosen.queries, len(lines)))
-        tables.append(asyncio.run(gains(scorer, sample, passages, chosen.depth, chosen.first)))
-        print(file, len(sample), by_weight(tables[-1].mean(axis=0)), flush=True)
-    print("mean", by_weight(np.mean([table.mean(axis=0) for table in tables], axis=0)))
+        tables.append(asyncio.run(gains_by_weight(scorer, sample, passages, chosen.depth, chosen.first)))
+        print(file, len(sample), gains_as_json(tables[-1].mean(axis=0)), flush=True)
+    print("mean", gains_as_json(np.mean([table.mean(axis=0) for table in tables], axis=0)))
     best, safe = best_weights(tables)
     print(f"best weight {best:g}, the lowest within one standard error of it {safe:g}")
 
 
 def _profile(folder: Path, max_tokens: int, precision: str) -> CrossEncoderProfile:
-    """A models.yaml entry for a folder that has none yet."""
+    """Builds a models.yaml entry for a folder that has none."""
     return CrossEncoderProfile.model_validate(
         {
             "name": folder.name,

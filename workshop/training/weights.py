@@ -1,4 +1,4 @@
-"""The weights inside an ONNX file of a BERT, by their names in transformers: where a training run starts from."""
+"""Reads the weights of a BERT from an ONNX file, by their names in transformers."""
 
 from pathlib import Path
 
@@ -10,18 +10,18 @@ from onnx import numpy_helper
 Weights = dict[str, NDArray[np.float32]]
 
 
-def weights_of(graph_file: Path) -> Weights:
-    """fp32 tensors, linear ones as [out, in]; weights kept as int8 with a scale are multiplied out.
+def read_weights(graph_file: Path) -> Weights:
+    """Returns fp32 tensors, linear ones as [out, in]; int8 weights are dequantised.
 
-    Reads the graphs of deploy/models/bert_graph.py and the exports of transformers by torch, whose linear
-    weights have lost their names: there the name of the node that uses one tells.
+    Reads the graphs of deploy/models/bert_graph.py and torch's exports of transformers, whose linear weights have lost
+    their names: these are taken from the node that uses them.
     """
     graph = onnx.load(graph_file).graph
     tensors = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
     for node in graph.node:
         if node.op_type == "DequantizeLinear":
             axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
-            tensors[node.output[0]] = _multiplied_out(tensors[node.input[0]], tensors[node.input[1]], axis)
+            tensors[node.output[0]] = _dequantised(tensors[node.input[0]], tensors[node.input[1]], axis)
         elif node.op_type == "Mul" and all(name in tensors for name in node.input):
             tensors[node.output[0]] = tensors[node.input[0]] * tensors[node.input[1]]
     weights: Weights = {}
@@ -39,14 +39,17 @@ def weights_of(graph_file: Path) -> Weights:
     return weights
 
 
-def _multiplied_out(values: NDArray[np.int8], scale: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
+def _dequantised(values: NDArray[np.int8], scale: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
     shape = [1] * values.ndim
     shape[axis] = -1
     return values.astype(np.float32) * scale.reshape(shape)
 
 
 def _of_node(name: str) -> str:
-    """`/m/bert/encoder/layer.0/attention/self/query/MatMul` names `encoder.layer.0.attention.self.query.weight`."""
+    """Returns a node's weight name:
+
+    `/m/bert/encoder/layer.0/attention/self/query/MatMul` names `encoder.layer.0.attention.self.query.weight`.
+    """
     return name.removeprefix("/m/").removesuffix("/MatMul").replace("/", ".") + ".weight"
 
 

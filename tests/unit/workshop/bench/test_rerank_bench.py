@@ -15,35 +15,35 @@ from safetensors.numpy import load_file
 from services.inference.profiles import CHECKPOINT, CONFIG, MODELS_FILE, TOKENIZER, ModelError, load_cross_encoder
 from services.inference.tokens import Tokens
 from tests.support.models import CROSS_ENCODER, fetched
-from workshop.bench.__main__ import Asked, bench, why_no_int8
-from workshop.bench.analysis import HTTP, INT8, OURS, SESSION, conclusions, difference, padding
-from workshop.bench.candidate_lists import SCIFACT, SHAPES, Bm25, Drawing, drawn
-from workshop.bench.contender_setup import Served
-from workshop.bench.foreign_load import Moment, foreign
-from workshop.bench.memory import Load, Texts, measure
-from workshop.bench.plain_model import dequantised, make_plain
-from workshop.bench.ratios import interval, order_of, paired
-from workshop.bench.report import Lists, Report, ReportError, Turn, made, read, write
-from workshop.bench.service_process import Service
-from workshop.bench.table import memory_lines, table
+from workshop.bench.__main__ import BenchArguments, bench, why_no_int8
+from workshop.bench.analysis import HTTP, INT8, OURS, SESSION, analyse, padding_ratio, score_difference
+from workshop.bench.candidate_lists import PAIR_TOKENS, SCIFACT, Bm25, ListSampling, draw_lists
+from workshop.bench.contender_setup import ServedModel
+from workshop.bench.foreign_load import CpuReading, foreign_share
+from workshop.bench.memory import MemoryLoad, PairTexts, measure_memory
+from workshop.bench.plain_model import dequantised, make_plain_model
+from workshop.bench.ratios import bootstrap_interval, paired_ratio, turn_order
+from workshop.bench.report import BenchReport, BenchTurn, ListStatistics, ReportError, made, read_report, write_report
+from workshop.bench.service_process import ServiceProcess
+from workshop.bench.table import memory_lines, render_table
 
-SET = Lists(lists=1, pairs=10, mean_tokens=80, p95_tokens=90, most_tokens=99, padding=1.5, gflop_per_pair=2.0)
+SET = ListStatistics(lists=1, pairs=10, mean_tokens=80, p95_tokens=90, most_tokens=99, padding=1.5, gflop_per_pair=2.0)
 
 
-def turn(number: int, contender: str, cpu_s: float, wall_s: float) -> Turn:
-    return Turn(
+def turn(number: int, contender: str, cpu_s: float, wall_s: float) -> BenchTurn:
+    return BenchTurn(
         round=number, set="short", contender=contender, cpu_s=(cpu_s,), wall_s=(wall_s,), foreign=0.0, quiet=True
     )
 
 
 @pytest.fixture
-def measured() -> Report:
+def measured() -> BenchReport:
     """Three rounds in which a peer costs 2, 3 and 4 times ours, and int8 a half."""
     turns = []
     for number, times in enumerate((2.0, 3.0, 4.0)):
         turns += [turn(number, OURS, 1.0, 0.5), turn(number, "peer", times, times), turn(number, INT8, 0.5, 0.25)]
         turns += [turn(number, SESSION, 1.0, 0.45), turn(number, HTTP, 1.0, 0.5)]
-    return Report(
+    return BenchReport(
         made=made(),
         sets={"short": SET},
         largest_difference={"peer": 1e-6, HTTP: 0.0},
@@ -53,45 +53,45 @@ def measured() -> Report:
 
 
 def test_the_interval_of_equal_rounds_is_a_point_and_of_others_lies_within_them():
-    assert interval([2.0] * 5).model_dump() == {"median": 2.0, "low": 2.0, "high": 2.0}
-    found = interval([1.0, 2.0, 3.0, 4.0, 10.0])
+    assert bootstrap_interval([2.0] * 5).model_dump() == {"median": 2.0, "low": 2.0, "high": 2.0}
+    found = bootstrap_interval([1.0, 2.0, 3.0, 4.0, 10.0])
     assert found.median == 3.0
     assert 1.0 <= found.low < 3.0 < found.high <= 10.0
-    assert found == interval([1.0, 2.0, 3.0, 4.0, 10.0])
+    assert found == bootstrap_interval([1.0, 2.0, 3.0, 4.0, 10.0])
 
 
 def test_ratios_are_taken_within_a_round():
-    assert paired([2.0, 20.0, 200.0], [1.0, 10.0, 100.0]).high == 2.0
+    assert paired_ratio([2.0, 20.0, 200.0], [1.0, 10.0, 100.0]).high == 2.0
     with pytest.raises(ValueError, match="zip"):
-        paired([1.0], [1.0, 2.0])
+        paired_ratio([1.0], [1.0, 2.0])
 
 
 def test_every_contender_runs_once_a_round_and_each_order_is_followed_by_its_reverse():
-    orders = [order_of("abc", number) for number in range(6)]
+    orders = [turn_order("abc", number) for number in range(6)]
     assert all(sorted(order) == ["a", "b", "c"] for order in orders)
     assert all(first == second[::-1] for first, second in list(pairwise(orders))[::2])
     assert {order[0] for order in orders} == {"a", "b", "c"}
 
 
 def test_load_is_foreign_when_it_is_not_our_own():
-    before = Moment(wall_s=10.0, busy_s=100.0, own_s=5.0)
-    assert foreign(before, Moment(wall_s=12.0, busy_s=103.0, own_s=7.0), cores=2) == 0.25
-    assert foreign(before, Moment(wall_s=12.0, busy_s=102.0, own_s=7.1), cores=2) == 0.0
+    before = CpuReading(wall_s=10.0, busy_s=100.0, own_s=5.0)
+    assert foreign_share(before, CpuReading(wall_s=12.0, busy_s=103.0, own_s=7.0), cores=2) == 0.25
+    assert foreign_share(before, CpuReading(wall_s=12.0, busy_s=102.0, own_s=7.1), cores=2) == 0.0
 
 
 def test_padding_is_counted_a_batch_in_the_order_given():
-    assert padding([[10, 10, 10, 10]], rows=2) == 1.0
-    assert padding([[10, 30, 10, 30]], rows=2) == 1.5
+    assert padding_ratio([[10, 10, 10, 10]], rows=2) == 1.0
+    assert padding_ratio([[10, 30, 10, 30]], rows=2) == 1.5
 
 
 def test_a_missing_score_is_no_equal_score():
-    assert difference([[1.0, 2.0]], [[1.0, 2.5]]) == 0.5
+    assert score_difference([[1.0, 2.0]], [[1.0, 2.5]]) == 0.5
     with pytest.raises(ValueError, match="zip"):
-        difference([[1.0]], [[1.0, 2.0]])
+        score_difference([[1.0]], [[1.0, 2.0]])
 
 
 def test_what_follows_from_the_turns_is_where_readers_look_for_it(measured):
-    dumped = conclusions(measured, "served", "small@onnxruntime", None).model_dump()
+    dumped = analyse(measured, "served", "small@onnxruntime", None).model_dump()
     assert dumped["ratios"]["peer"]["short"]["cpu"]["median"] == 3.0
     assert dumped["ratios"]["peer"]["short"]["wall"]["median"] == 6.0
     assert dumped["ratios"]["int8_over_fp32"]["median"] == 2.0
@@ -102,41 +102,43 @@ def test_what_follows_from_the_turns_is_where_readers_look_for_it(measured):
 
 def test_nothing_is_said_of_the_cost_of_other_scores(measured):
     wrong = measured.model_copy(update={"largest_difference": {"peer": 1e-4, HTTP: 1.0}})
-    found = conclusions(wrong, "served", None, "no reason")
+    found = analyse(wrong, "served", None, "no reason")
     assert found.ratios == {"int8_over_fp32": None}
     assert found.http is None
-    assert "the scores of peer are off by 1.0e-04" in table(found)
+    assert "the scores of peer are off by 1.0e-04" in render_table(found)
 
 
 def test_without_an_int8_model_the_report_says_why(measured):
-    found = conclusions(measured, "served", None, why_no_int8(Served(CROSS_ENCODER)))
+    found = analyse(measured, "served", None, why_no_int8(ServedModel(CROSS_ENCODER)))
     assert found.ratios["int8_over_fp32"] is None
-    assert "declares int8-weights" in table(found)
+    assert "declares int8-weights" in render_table(found)
 
 
 def test_the_file_is_read_back_as_it_was_written_and_another_version_is_refused(measured, tmp_path):
     path = tmp_path / "runs" / "bench.json"
-    assert read(path) is None
-    report = conclusions(measured, "served", "small@onnxruntime", None)
-    write(report, path)
-    assert read(path) == report
+    assert read_report(path) is None
+    report = analyse(measured, "served", "small@onnxruntime", None)
+    write_report(report, path)
+    assert read_report(path) == report
     with pytest.raises(ValidationError):
-        Report.model_validate(report.model_dump() | {"version": 2})
+        BenchReport.model_validate(report.model_dump() | {"version": 2})
     path.write_text("{}")
     with pytest.raises(ReportError, match="make bench-rerank"):
-        read(path)
+        read_report(path)
 
 
 def test_a_drawn_list_has_the_lengths_that_it_was_drawn_with():
     tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, 512)
-    for name, (mean, _) in SHAPES.items():
-        lists = drawn(name, Drawing(2, 200, 0), 512, tokens)
+    for name, (mean, _) in PAIR_TOKENS.items():
+        lists = draw_lists(name, ListSampling(2, 200, 0), 512, tokens)
         lengths = [
             len(tokens.pair(*tokens.ids([each.query, passage])).ids) for each in lists for passage in each.passages
         ]
         assert np.mean(lengths) == pytest.approx(mean, rel=0.12)
         assert max(lengths) <= 512
-    assert drawn("short", Drawing(1, 3, 0), 512, tokens) == drawn("short", Drawing(1, 3, 0), 512, tokens)
+    assert draw_lists("short", ListSampling(1, 3, 0), 512, tokens) == draw_lists(
+        "short", ListSampling(1, 3, 0), 512, tokens
+    )
 
 
 def test_bm25_finds_the_rare_word_first():
@@ -174,7 +176,7 @@ def test_a_dequantised_graph_gives_what_its_own_nodes_give():
 
 def test_torch_is_given_every_weight_by_its_name_in_transformers(tmp_path):
     folder = fetched(CROSS_ENCODER)
-    plain = make_plain(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), folder, tmp_path, 64)
+    plain = make_plain_model(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), folder, tmp_path, 64)
     assert plain.torch is None
     found = load_file(plain.folder / CHECKPOINT)
     parts = ("intermediate.dense", "output.dense")
@@ -187,34 +189,38 @@ def test_torch_is_given_every_weight_by_its_name_in_transformers(tmp_path):
 
 def test_a_small_run_with_ours_alone_measures_session_http_and_floor(tmp_path: Path):
     fetched(CROSS_ENCODER)
-    asked = Asked(
+    arguments = BenchArguments(
         model=CROSS_ENCODER,
         max_tokens=64,
-        served=Served(CROSS_ENCODER),
+        served=ServedModel(CROSS_ENCODER),
         int8=None,
         peers=(),
         rounds=1,
-        drawing=Drawing(1, 4, 0),
+        drawing=ListSampling(1, 4, 0),
         cache=tmp_path,
         output=tmp_path / "report.json",
     )
-    report = bench(asked)
+    report = bench(arguments)
     assert list(report.sets) == (["short", "scifact", "mixed"] if SCIFACT.is_dir() else ["short", "mixed"])
     assert len(report.turns) == len(report.sets) * 3
     assert all(share.median > 0 for share in report.http.share.values())
     assert all(0 < share.median < 2 for share in report.floor.share_by_cpu.values())
     assert report.largest_difference == {HTTP: pytest.approx(0.0, abs=1e-6)}
-    write(report, asked.output)
-    assert read(asked.output) == report
+    write_report(report, arguments.output)
+    assert read_report(arguments.output) == report
 
 
 def test_memory_is_that_of_the_process_that_serves(tmp_path: Path):
     folder = fetched(CROSS_ENCODER)
     most = load_cross_encoder(MODELS_FILE, CROSS_ENCODER).max_tokens
-    served = Served(CROSS_ENCODER)
-    service = Service(MODELS_FILE, served.environment | {"RERANKER_MODELS": str(folder.parent)}, tmp_path / "log")
+    served = ServedModel(CROSS_ENCODER)
+    service = ServiceProcess(
+        MODELS_FILE, served.environment | {"RERANKER_MODELS": str(folder.parent)}, tmp_path / "log"
+    )
     try:
-        memory = measure(service, served, Texts(folder / TOKENIZER, most), Load(most, 2, 3, within_s=0.5))
+        memory = measure_memory(
+            service, served, PairTexts(folder / TOKENIZER, most), MemoryLoad(most, 2, 3, within_s=0.5)
+        )
     finally:
         service.close()
     assert memory.before > 50e6  # the weights alone are more

@@ -17,8 +17,8 @@ from services.inference.session import Runtime, Session
 from services.inference.tokens import Tokens
 from tests.support.models import CROSS_ENCODER, fetched
 from workshop.training.corpus import LABELLED
-from workshop.training.quantise import calibration_rows, quantised, stored, with_plain_weights
-from workshop.training.weights import weights_of
+from workshop.training.quantise import calibration_rows, to_int8_storage, to_static_int8, with_fp32_weights
+from workshop.training.weights import read_weights
 
 QUERY = "why does my chain slip"
 TEXTS = [
@@ -43,14 +43,14 @@ def rows(limit=64):
 @pytest.fixture(scope="module")
 def original():
     """Our own model, in fp32."""
-    return with_plain_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH))
+    return with_fp32_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH))
 
 
 @pytest.fixture(scope="module")
 def folder(original, tmp_path_factory):
     """The folder of the quantised model."""
     path = tmp_path_factory.mktemp("int8")
-    (path / GRAPH).write_bytes(quantised(original, rows()).SerializeToString(deterministic=True))
+    (path / GRAPH).write_bytes(to_static_int8(original, rows()).SerializeToString(deterministic=True))
     for name in (TOKENIZER, "config.json"):
         (path / name).write_bytes((fetched(CROSS_ENCODER) / name).read_bytes())
     return path
@@ -98,10 +98,10 @@ def exact_scores():
 
 
 def test_int8_storage_keeps_scores_and_every_weight_and_is_read_back(original, tmp_path):
-    model = stored(original, rows())
+    model = to_int8_storage(original, rows())
     (tmp_path / GRAPH).write_bytes(model.SerializeToString())
     (tmp_path / "plain.onnx").write_bytes(original.SerializeToString())
-    kept, exact = weights_of(tmp_path / GRAPH), weights_of(tmp_path / "plain.onnx")
+    kept, exact = read_weights(tmp_path / GRAPH), read_weights(tmp_path / "plain.onnx")
     assert kept.keys() == exact.keys()
     for name, value in exact.items():
         assert np.abs(kept[name] - value).mean() <= np.abs(value).max() / 100, name
@@ -134,7 +134,7 @@ def test_every_product_with_a_weight_matrix_is_in_int8_and_the_file_is_small(fol
 
 
 def test_the_same_rows_give_the_same_bytes(original, folder):
-    again = quantised(original, rows()).SerializeToString(deterministic=True)
+    again = to_static_int8(original, rows()).SerializeToString(deterministic=True)
     assert again == (folder / GRAPH).read_bytes()
 
 

@@ -13,19 +13,19 @@ import pytest
 from services.inference.profiles import GRAPH, MODELS_FILE
 from tests.support.models import CROSS_ENCODER
 from workshop.training.corpus import LABELLED, read_corpus
-from workshop.training.distillation_target import Target, features, fitted
-from workshop.training.export import cross_encoder
-from workshop.training.groups import drawn, epoch
-from workshop.training.mined_questions import Line
+from workshop.training.distillation_target import DistillationTarget, features, fit_target
+from workshop.training.export import cross_encoder_graph
+from workshop.training.groups import epoch, sample_group
+from workshop.training.mined_questions import MinedQuestion
 from workshop.training.short_queries import Topics
-from workshop.training.weigh import WEIGHTS, best_weights, first_stage, ndcg, z
-from workshop.training.weights import Weights, weights_of
+from workshop.training.weigh import WEIGHTS, best_weights, first_stage, ndcg, z_scores
+from workshop.training.weights import Weights, read_weights
 
-TARGET = Target((17.0, 4.0, 0.5))
+TARGET = DistillationTarget((17.0, 4.0, 0.5))
 COMMITTED = MODELS_FILE.parent / CROSS_ENCODER / GRAPH
 
 
-def line(candidates: int = 60, relevant: tuple[int, ...] = (3,)) -> Line:
+def line(candidates: int = 60, relevant: tuple[int, ...] = (3,)) -> MinedQuestion:
     draw = random.Random(candidates)
     return {
         "query": "why do brakes squeal",
@@ -114,7 +114,7 @@ def test_a_missing_training_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_group_holds_its_positive_first_and_each_candidate_once() -> None:
-    group = drawn(line(), 8, TARGET, random.Random(1))
+    group = sample_group(line(), 8, TARGET, random.Random(1))
     assert group is not None
     assert group.candidates[0] == 3
     assert len(set(group.candidates)) == 8
@@ -122,7 +122,7 @@ def test_a_group_holds_its_positive_first_and_each_candidate_once() -> None:
 
 
 def test_a_group_without_a_relevant_passage_has_no_label() -> None:
-    group = drawn(line(relevant=()), 8, TARGET, random.Random(1))
+    group = sample_group(line(relevant=()), 8, TARGET, random.Random(1))
     assert group is not None
     assert group.label is None
     assert len(group.candidates) == 8
@@ -130,7 +130,7 @@ def test_a_group_without_a_relevant_passage_has_no_label() -> None:
 
 def test_the_target_is_a_distribution_that_follows_the_teachers_and_bm25() -> None:
     asked = line()
-    group = drawn(asked, 8, TARGET, random.Random(1))
+    group = sample_group(asked, 8, TARGET, random.Random(1))
     assert group is not None
     assert group.target.sum() == pytest.approx(1)
     summed = (features(asked) @ np.array(TARGET.shares))[list(group.candidates)]
@@ -149,14 +149,14 @@ def test_the_shares_of_the_target_are_read_off_the_labels(teller: int) -> None:
     asked = [line(candidates) for candidates in range(41, 101)]
     for one in asked:
         one["relevant"] = [int(features(one)[:, teller].argmax())]
-    shares = np.array(fitted(asked).shares) * np.std(features(asked[0]), axis=0)
+    shares = np.array(fit_target(asked).shares) * np.std(features(asked[0]), axis=0)
     assert int(shares.argmax()) == teller
     assert shares[teller] > 5 * np.abs(np.delete(shares, teller)).max()
 
 
 def test_questions_without_labels_leave_the_target_unknown() -> None:
     with pytest.raises(ValueError, match="No question has a label"):
-        fitted([line(relevant=())])
+        fit_target([line(relevant=())])
 
 
 def test_a_question_with_too_few_candidates_is_passed_over() -> None:
@@ -164,8 +164,8 @@ def test_a_question_with_too_few_candidates_is_passed_over() -> None:
 
 
 def test_weights_survive_the_way_into_a_graph_and_out_again() -> None:
-    weights = weights_of(COMMITTED)
-    again = weights_of_model(cross_encoder(weights))
+    weights = read_weights(COMMITTED)
+    again = weights_of_model(cross_encoder_graph(weights))
     assert again.keys() == weights.keys()
     for name, value in weights.items():
         np.testing.assert_array_equal(again[name], value)
@@ -176,7 +176,7 @@ def weights_of_model(model: onnx.ModelProto) -> Weights:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / GRAPH
         file.write_bytes(model.SerializeToString())
-        return weights_of(file)
+        return read_weights(file)
 
 
 def test_ndcg_counts_a_relevant_passage_by_its_rank() -> None:
@@ -197,8 +197,8 @@ def test_a_hybrid_list_is_bm25_and_dense_fused_by_z_scores() -> None:
 
 
 def test_z_scores_of_equal_values_are_zero() -> None:
-    assert list(z([2.0, 2.0])) == [0.0, 0.0]
-    assert z([1.0, 3.0]) == pytest.approx([-1.0, 1.0])
+    assert list(z_scores([2.0, 2.0])) == [0.0, 0.0]
+    assert z_scores([1.0, 3.0]) == pytest.approx([-1.0, 1.0])
 
 
 def test_the_safe_weight_is_the_lowest_that_cannot_be_told_from_the_best() -> None:
