@@ -15,9 +15,9 @@ from services.chassis.rendering import Wordings
 from services.contracts.health import Check
 from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router
+from services.dense.encoder import DenseEncoder
 from services.dense.settings import Settings
 from services.storage.write_order import WriteOrder
-from services.vectorservice.encoder import Encoder
 from services.vectorservice.routes import collection_router, document_router
 from services.vectorstore.store import VectorStore
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 WORDINGS: Wordings = {"/v1/embeddings": vendor_errors.openai, "/embed": vendor_errors.tei}
 
 
-def open_encoder(settings: Settings) -> Encoder:
+def open_encoder(settings: Settings) -> DenseEncoder:
     """The encoder that the settings name. Raises ModelError in one sentence."""
     match settings.encoder:
         case "hashing":

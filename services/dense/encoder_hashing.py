@@ -9,17 +9,17 @@ import numpy as np
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
+from services.dense.encoder import Role, Vectors
 from services.inference.words import word_count, words_of
-from services.vectorservice.encoder import Role, Vectors
-from services.vectorstore.store import Vector
+from services.vectorstore.representation import Dense, DenseVector
 
 DIMENSION = 256  # as many as a byte of the hash can name; stands in the stamp too
 
 
 class HashingEncoder:
-    """Promises what Encoder promises. A text without words becomes the zero vector, equally far from everything."""
+    """Promises what DenseEncoder promises. A text without words becomes the zero vector."""
 
-    dimension = DIMENSION
+    representation = Dense(DIMENSION)
     max_tokens = 8_192
     stamp: Mapping[str, str] = {
         "model": "hashing",
@@ -28,7 +28,7 @@ class HashingEncoder:
         "schema": "1",
     }
 
-    async def encode_query(self, text: str, deadline: Deadline) -> Vector:
+    async def encode_query(self, text: str, deadline: Deadline) -> DenseVector:
         """The query's words."""
         _in_time(deadline)
         return _vector(text)
@@ -52,7 +52,7 @@ def _in_time(deadline: Deadline) -> None:
         raise DeadlineExceeded("The deadline passed before encoding began; send a larger X-Deadline-Ms.")
 
 
-def _vector(text: str) -> Vector:
+def _vector(text: str) -> DenseVector:
     vector = np.zeros(DIMENSION, dtype=np.float32)
     for word in islice(words_of(text), HashingEncoder.max_tokens):
         bucket, sign = blake2b(word.encode(), digest_size=2).digest()

@@ -6,27 +6,27 @@ from pathlib import Path
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded, Overloaded, Unavailable
+from services.dense.encoder import Role, Vectors
 from services.inference.embed import TextEncoder
 from services.inference.model import Engine
 from services.inference.profiles import TOKENIZER, EncoderProfile
 from services.inference.session import Arithmetic
 from services.inference.workers import DeadlinePassed, WorkersClosed
 from services.inference.workers import Overloaded as WorkersOverloaded
-from services.vectorservice.encoder import Role, Vectors
-from services.vectorstore.store import Vector
+from services.vectorstore.representation import Dense, DenseVector
 
 
 class OnnxEncoder:
-    """Owns the session and its workers. Promises what Encoder promises."""
+    """Owns the session and its workers. Promises what DenseEncoder promises."""
 
     def __init__(self, profile: EncoderProfile, folder: Path, engine: Engine) -> None:
         """Opens the model (blocking, below a second). Raises ModelError in one sentence."""
         self._texts = TextEncoder(profile, folder, engine)
-        self.dimension = profile.dimension
+        self.representation = Dense(profile.dimension)
         self.max_tokens = profile.max_tokens
         self.stamp = stamp_of(profile, self._texts.weights_sha256, engine.arithmetic)
 
-    async def encode_query(self, text: str, deadline: Deadline) -> Vector:
+    async def encode_query(self, text: str, deadline: Deadline) -> DenseVector:
         """With the model's query prefix; its turn comes before that of passages."""
         with _worker_errors():
             return await self._texts.encode_query(text, deadline.at)

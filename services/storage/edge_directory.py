@@ -198,7 +198,9 @@ class EdgeDirectory:
             records: dict[Path, Record] = {}
             for folder in folders:
                 try:
-                    records[folder] = read_record(folder)
+                    record = read_record(folder)
+                    self._shape.check(record)
+                    records[folder] = record
                 except (ValueError, OSError) as error:
                     self._set_aside(folder.name, str(error))
             damages = edge_work.damages(

@@ -23,13 +23,15 @@ _POINTERS = TypeAdapter(dict[Name, Generation])
 class Record(BaseModel):
     """A generation's collection.json. `shard` names the folder beside it that is current; `finished` that it is indexed
     as far as it gets and unchanged since, with so many `documents` (None: not counted then). Defaults are those of
-    records that were written before the fields were there."""
+    records that were written before the fields were there. `representation` says what its vectors are where `dimension`
+    alone does not: it is the engine's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     layout: int = LAYOUT
     generation: Generation
     dimension: int = 1
+    representation: dict[str, str | int] | None = None
     stamp: dict[str, str]
     declaration: CollectionDeclaration
     shard: Annotated[str, Field(pattern=r"^shard(-[1-9][0-9]*)?$")] = "shard"

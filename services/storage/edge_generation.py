@@ -36,11 +36,15 @@ COPIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the shards of an engine are like. A graph is built from `graph_bytes` of vectors (None: never)."""
+    """What the shards of an engine are like, and the points from which an index may be built (None: never).
+
+    `check` raises ValueError, in words that can be shown, for a record that the engine cannot read.
+    """
 
     config: Callable[[Record], edge.EdgeConfig]
     indexes: Callable[[Record], Sequence[edge.UpdateOperation]]
-    graph_bytes: int | None = None
+    points_to_index: Callable[[Record], int] | None = None
+    check: Callable[[Record], object] = lambda record: None
 
 
 def read_record(folder: Path) -> Record:
@@ -220,8 +224,8 @@ class EdgeGeneration:
             await self._run(self._shard.flush)
             await self._idle()
             points = (await self._run(self._shard.info)).points_count
-            has_graph = shape.graph_bytes is not None and points * self.record.dimension * 4 >= shape.graph_bytes
-            if has_graph or self._deleted >= VACUUM_FROM:
+            to_index = None if shape.points_to_index is None else shape.points_to_index(self.record)
+            if (to_index is not None and points >= to_index) or self._deleted >= VACUUM_FROM:
                 await self._optimise(shape)
             documents = await self._run(lambda: self._shard.count(edge.CountRequest(exact=True)))
             await self._run(lambda: self._keep(finished=True, documents=documents))

@@ -19,7 +19,8 @@ from services.storage.fields import FieldValue, fields_of
 from services.storage.write_order import Turn, Write, WriteOrder, overtaken
 from services.vectorservice.collections import opened
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.store import Made, Point, StoredPoint, Vector, VectorStore
+from services.vectorstore.representation import Vector
+from services.vectorstore.store import Made, Point, StoredPoint, VectorStore
 
 # Encoded and stored together: when a deadline cuts a batch off, what was encoded before is not encoded again.
 TOGETHER = 64

@@ -32,7 +32,7 @@ def collection_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -
     async def begin(
         generation: Generation, declaration: CollectionDeclaration, build: OfBuild = None
     ) -> CollectionState:
-        made = Made(generation, encoder.dimension, encoder.stamp, declaration, build)
+        made = Made(generation, encoder.representation, encoder.stamp, declaration, build)
         return await order.change(generation, lambda: collections.begin(store, made))
 
     @routes.get("/v1/collections/{generation}")

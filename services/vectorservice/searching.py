@@ -15,7 +15,7 @@ async def search(
 ) -> RetrievalAnswer:
     """Encodes the query and finds the `top` nearest; refuses presets, which are lexical."""
     if asked.preset is not None:
-        raise BadInput("preset: lexical presets mean nothing to a dense backend; leave it out.")
+        raise BadInput("preset: lexical presets mean nothing to a vector backend; leave it out.")
     made = await opened(store, encoder, generation)
     where = requirements_of(asked.filter, made.declaration.metadata)
     with timed("encode"):

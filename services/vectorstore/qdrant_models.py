@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from qdrant_client import models
 
@@ -11,7 +10,9 @@ from services.contracts.collections import CollectionDeclaration
 from services.contracts.retrieval import RetrievedHit
 from services.storage.fields import Exists, OneOf, Requirement, Within
 from services.storage.identity import point_id
-from services.vectorstore.store import Made, Point, StoredPoint, checked
+from services.vectorstore.qdrant_vectors import qdrant_vector, vector_of
+from services.vectorstore.representation import Dense, Representation, as_data, checked, of_data
+from services.vectorstore.store import Made, Point, StoredPoint
 
 # Bumped when the payload or the metadata changes its layout; another number is not opened.
 LAYOUT = "1"
@@ -31,7 +32,9 @@ class _Kept(BaseModel):
     layout: Literal["1"]
     # Of the service that made it; None in those made before this was kept, which are told apart by their names alone.
     prefix: str | None = None
-    dimension: int
+    # One of the two: the dimension alone for dense vectors by dot product, as ever; the representation of all others.
+    dimension: int | None = None
+    representation: dict[str, str | int] | None = None
     stamp: dict[str, str]
     declaration: str
     build: str | None = None
@@ -39,10 +42,15 @@ class _Kept(BaseModel):
 
 def metadata_of(made: Made, prefix: str) -> dict[str, object]:
     """What is kept with a collection, on the server (which has collection metadata from 1.16 on)."""
+    match made.representation:
+        case Dense(dimension=dimension, distance="dot"):
+            vectors: dict[str, object] = {"dimension": dimension}
+        case representation:
+            vectors = {"representation": as_data(representation)}
     return {
         "layout": LAYOUT,
         "prefix": prefix,
-        "dimension": made.dimension,
+        **vectors,
         "stamp": dict(made.stamp),
         "declaration": made.declaration.model_dump_json(),
         "build": made.build,
@@ -53,12 +61,13 @@ def made_of(generation: str, info: models.CollectionInfo, prefix: str) -> Made |
     """What a collection was made of; None when it is not ours, or made by a release whose layout we cannot read."""
     try:
         kept = _Kept.model_validate(info.config.metadata)
+        representation = Dense(kept.dimension) if kept.dimension is not None else of_data(kept.representation or {})
         declaration = CollectionDeclaration.model_validate_json(kept.declaration, extra="ignore")
     except ValidationError:
         return None
     if kept.prefix not in (None, prefix):
         return None
-    return Made(generation, kept.dimension, kept.stamp, declaration, kept.build)
+    return Made(generation, representation, kept.stamp, declaration, kept.build)
 
 
 def published_at_of(info: models.CollectionInfo) -> float | None:
@@ -67,11 +76,11 @@ def published_at_of(info: models.CollectionInfo) -> float | None:
     return None if at is None else float(at)
 
 
-def point_struct(point: Point, dimension: int) -> models.PointStruct:
+def point_struct(point: Point, representation: Representation) -> models.PointStruct:
     """A point with everything about its document in the payload."""
     return models.PointStruct(
         id=str(point_id(point.id)),
-        vector=checked(point.vector, dimension).tolist(),
+        vector=qdrant_vector(checked(point.vector, representation)),
         payload={
             "id": point.id,
             "content": point.content_hash,
@@ -81,10 +90,10 @@ def point_struct(point: Point, dimension: int) -> models.PointStruct:
     )
 
 
-def stored_point(record: models.Record, *, vectors: bool) -> tuple[str, StoredPoint]:
+def stored_point(record: models.Record, representation: Representation, *, vectors: bool) -> tuple[str, StoredPoint]:
     """The caller's id and what is held under it."""
     payload = record.payload or {}
-    vector = np.asarray(record.vector, dtype=np.float32) if vectors else None
+    vector = vector_of(record.vector, representation) if vectors else None
     return payload["id"], StoredPoint(payload["content"], payload["passage"], vector)
 
 

@@ -4,29 +4,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from services.chassis.errors import BadInput
+from services.chassis.errors import StampMismatch
 from services.contracts.collections import CollectionDeclaration, Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
 from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, Requirement
 from services.storage.stamps import refuse_other_declaration, refuse_other_stamp
-
-Vector = NDArray[np.float32]
+from services.vectorstore.representation import Representation, Vector
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a generation is made of. `stamp` is all that decides its vectors; it holds `dimension` too.
+    """What a generation is made of. `stamp` is all that decides its vectors, `representation` what they are.
 
     `build` marks whose build it is; None belongs to nobody, and asks for none.
     """
 
     generation: str
-    dimension: int
+    representation: Representation
     stamp: Mapping[str, str]
     declaration: CollectionDeclaration
     build: str | None = None
@@ -42,7 +38,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A document as a store keeps it: the caller's id, fp32 [dimension], two hashes, and the declared fields."""
+    """A document as a store keeps it: the caller's id, a vector, two hashes, and the declared fields."""
 
     id: str
     vector: Vector
@@ -62,7 +58,7 @@ class StoredPoint:
 
 @dataclass(frozen=True, slots=True)
 class VectorQuery:
-    """The `top` nearest of those that meet all of `where`, without `exclude_ids`; `exact` scans every vector."""
+    """The `top` best of those that meet all of `where`, without `exclude_ids`; VectorStore says what `exact` is."""
 
     vector: Vector
     top: int
@@ -72,15 +68,20 @@ class VectorQuery:
 
 
 class VectorStore(Protocol):
-    """Keeps vectors by generation (`name@N`) and finds the nearest by dot product.
+    """Keeps vectors by generation (`name@N`) and finds the best for a query.
 
+    - The representation of a generation decides the score: dot product or cosine (dense), inner product (sparse),
+      MaxSim (multi-vector).
+    - A search of dense or multi-vectors is approximate once they are indexed; `exact` scores every document. A search
+      of sparse vectors is exact always; it finds only documents that have a term of the query, and may leave out those
+      that score exactly 0.
     - Ids are the caller's; whatever the engine calls a point stays inside.
     - Adding again under an id replaces; deleting what is not there is no error.
     - An acknowledged change is seen by the next search, and survives the end of the process, however abrupt.
     - Hits come best first, equal scores by ascending id, also at the cut, as long as at most `ties.MOST_EXTRA`
       documents tie with the last place (an approximate search orders those that it found).
-    - Vectors come back bit by bit as they were given. A vector that is not finite or has another dimension is
-      refused (BadInput), on the way in and as a query.
+    - Vectors come back bit by bit as they were given, by cosine scaled to length 1, which changes no copy again. A
+      vector that is not finite or is none of the representation is refused (BadInput), on the way in and as a query.
     - A generation that is not there raises UnknownCollection. What was made with another stamp or declaration is
       never opened for `create` (StampMismatch), nor is what belongs to another build (BuildConflict).
     - At most one generation of a name is published; a newly made one is not.
@@ -166,18 +167,6 @@ class VectorStore(Protocol):
         ...
 
 
-def checked(vector: Vector, dimension: int) -> Vector:
-    """The vector as fp32 [dimension]. Raises BadInput for another shape and for NaN and infinities.
-
-    Qdrant answers a NaN query with no hits at all and no error.
-    """
-    if vector.shape != (dimension,):
-        raise BadInput(f"A vector of shape {vector.shape} does not fit a collection of {dimension} dimensions.")
-    if not np.isfinite(vector).all():
-        raise BadInput("The vector has components that are not finite numbers.")
-    return np.ascontiguousarray(vector, dtype=np.float32)
-
-
 def beam(limit: int) -> int:
     """How many candidates an approximate search keeps for `limit` hits.
 
@@ -187,7 +176,12 @@ def beam(limit: int) -> int:
 
 
 def refuse_another(there: Made, wanted: Made) -> None:
-    """Raises StampMismatch when stamp or declaration differ; BuildConflict when the build does."""
+    """Raises StampMismatch when stamp, representation or declaration differ; BuildConflict when the build does."""
     refuse_other_stamp(there.generation, there.stamp, wanted.stamp)
+    if there.representation != wanted.representation:
+        raise StampMismatch(
+            f"{there.generation} holds vectors of {there.representation} and is asked for with those of "
+            f"{wanted.representation}; begin a new generation."
+        )
     refuse_other_declaration(there.generation, there.declaration, wanted.declaration)
     refuse_other_build(there.generation, there.build, wanted.build)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import qdrant_edge as edge
 
 from services.contracts.collections import Unusable
@@ -12,32 +11,26 @@ from services.contracts.retrieval import RetrievedHit
 from services.storage.edge_directory import ENGINE, USUAL, EdgeDirectory, Limits
 from services.storage.edge_fields import edge_filter, field_indexes
 from services.storage.edge_files import Record
-from services.storage.edge_generation import SEARCH_THREADS, Shape
+from services.storage.edge_generation import Shape
 from services.storage.identity import point_id
 from services.storage.ties import settled
-from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked, refuse_another
-
-# Kilobytes of vectors in a segment from which it gets an HNSW graph: 667 vectors of 384 dimensions.
-INDEXING_THRESHOLD_KB = 1_000
-
-
-def config(record: Record) -> edge.EdgeConfig:
-    """How a shard keeps vectors of the record's dimension."""
-    return edge.EdgeConfig(
-        # Dot, not Cosine: Cosine would normalise again on the way in, and copies would drift by a bit.
-        vectors=edge.EdgeVectorParams(size=record.dimension, distance=edge.Distance.Dot),
-        # With the default full_scan_threshold (10 MB) a graph is built and then not used below 6,800 vectors:
-        # `indexed` would promise an approximate search that is none.
-        hnsw_config=edge.HnswIndexConfig(m=16, ef_construct=128, full_scan_threshold=INDEXING_THRESHOLD_KB),
-        optimizers=edge.EdgeOptimizersConfig(indexing_threshold=INDEXING_THRESHOLD_KB),
-        max_search_threads=SEARCH_THREADS,
-    )
-
+from services.vectorstore.edge_vectors import (
+    edge_vector,
+    kept_representation,
+    nearest,
+    points_to_index,
+    representation_of,
+    shard_config,
+    vector_of,
+)
+from services.vectorstore.representation import Representation, checked
+from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, refuse_another
 
 SHAPE = Shape(
-    config=config,
+    config=shard_config,
     indexes=lambda record: field_indexes(record.declaration.metadata),
-    graph_bytes=INDEXING_THRESHOLD_KB * 1_000,
+    points_to_index=points_to_index,
+    check=representation_of,
 )
 
 
@@ -65,9 +58,11 @@ class EdgeStore:
 
     async def create(self, made: Made) -> None:
         """A folder, its record written last."""
+        dimension, representation = kept_representation(made.representation)
         wanted = Record(
             generation=made.generation,
-            dimension=made.dimension,
+            dimension=dimension,
+            representation=representation,
             stamp=dict(made.stamp),
             declaration=made.declaration,
             shard="shard-1",
@@ -87,15 +82,17 @@ class EdgeStore:
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
         """By UUIDv5 of the ids."""
+        opened = self._held.held(generation)
+        representation = representation_of(opened.record)
         points: list[edge.PointId] = [point_id(one) for one in ids]
-        found = await self._held.held(generation).read(
+        found = await opened.read(
             lambda shard: shard.retrieve(points, with_payload=["id", "content", "passage"], with_vector=vectors)
         )
         return {
             record.payload["id"]: StoredPoint(
                 content_hash=record.payload["content"],
                 passage_hash=record.payload["passage"],
-                vector=np.asarray(record.vector, dtype=np.float32) if vectors else None,
+                vector=vector_of(record.vector, representation) if vectors else None,
             )
             for record in found
             if record.payload is not None
@@ -104,7 +101,8 @@ class EdgeStore:
     async def upsert(self, generation: str, points: Sequence[Point]) -> None:
         """One batch into the write-ahead log."""
         opened = self._held.held(generation)
-        batch = [_point(point, opened.record.dimension) for point in points]
+        representation = representation_of(opened.record)
+        batch = [_point(point, representation) for point in points]
         await opened.write(lambda shard: shard.update(edge.UpdateOperation.upsert_points(batch)))
 
     async def delete(self, generation: str, ids: Sequence[str]) -> int:
@@ -123,9 +121,9 @@ class EdgeStore:
         return present
 
     async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
-        """Nearest by dot product, ties settled."""
+        """The best by the representation's score, ties settled."""
         opened = self._held.held(generation)
-        vector = edge.Query.Nearest(checked(query.vector, opened.record.dimension).tolist())
+        vector = nearest(checked(query.vector, representation_of(opened.record)))
         where = edge_filter(query.where, query.exclude_ids)
 
         async def fetch(limit: int) -> Sequence[RetrievedHit]:
@@ -165,17 +163,17 @@ class EdgeStore:
 
 
 def _made(record: Record) -> Made:
-    return Made(record.generation, record.dimension, record.stamp, record.declaration, record.build)
+    return Made(record.generation, representation_of(record), record.stamp, record.declaration, record.build)
 
 
-def _point(point: Point, dimension: int) -> edge.Point:
+def _point(point: Point, representation: Representation) -> edge.Point:
     payload = {
         "id": point.id,
         "content": point.content_hash,
         "passage": point.passage_hash,
         "fields": {field: list(values) for field, values in point.fields.items()},
     }
-    return edge.Point(point_id(point.id), checked(point.vector, dimension).tolist(), payload)
+    return edge.Point(point_id(point.id), edge_vector(checked(point.vector, representation)), payload)
 
 
 def _hits(points: Sequence[edge.ScoredPoint]) -> list[RetrievedHit]:

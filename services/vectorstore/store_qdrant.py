@@ -16,13 +16,14 @@ from services.chassis.errors import (
     UpstreamFailed,
 )
 from services.contracts.collections import Unusable
-from services.contracts.generations import in_order, is_generation, name_of
+from services.contracts.generations import in_order, is_generation
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
 from services.storage.content_digest import ContentDigest
 from services.storage.identity import point_id
 from services.storage.quotas import USUAL_MOST, refuse_one_more
 from services.storage.ties import settled
+from services.vectorstore.qdrant_aliases import QdrantAliases
 from services.vectorstore.qdrant_connection import QdrantConnection, QdrantServer, client_of
 from services.vectorstore.qdrant_errors import unknown
 from services.vectorstore.qdrant_models import (
@@ -36,7 +37,9 @@ from services.vectorstore.qdrant_models import (
     published_at_of,
     stored_point,
 )
-from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, checked, refuse_another
+from services.vectorstore.qdrant_vectors import nearest, vectors_config
+from services.vectorstore.representation import checked
+from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, refuse_another
 
 # Kilobytes of vectors in a segment from which it gets an HNSW graph, and from which the graph is used.
 INDEXING_THRESHOLD_KB = 1_000
@@ -54,6 +57,7 @@ class QdrantStore:
         self._connection = QdrantConnection(client)
         self._client = client
         self._prefix = prefix
+        self._aliases = QdrantAliases(self._connection, prefix)
         self._most_generations = most_generations
         self._made: dict[str, tuple[float, Made]] = {}
 
@@ -75,7 +79,7 @@ class QdrantStore:
         """Collections under our prefix that are named like generations, and that a service with our prefix made."""
         async with self._within("any"):
             answer = await self._client.get_collections()
-        names = (one.name.removeprefix(self._prefix) for one in answer.collections if self._under_prefix(one.name))
+        names = (one.name.removeprefix(self._prefix) for one in answer.collections if one.name.startswith(self._prefix))
         ours: list[str] = []
         for name in names:
             if is_generation(name):
@@ -102,8 +106,7 @@ class QdrantStore:
                 if not await self._client.collection_exists(collection):
                     await self._client.create_collection(
                         collection,
-                        # Dot, not Cosine: Cosine would normalise again on the way in, and copies drift by a bit.
-                        vectors_config=models.VectorParams(size=made.dimension, distance=models.Distance.DOT),
+                        **vectors_config(made.representation),
                         hnsw_config=HNSW,
                         optimizers_config=OPTIMIZERS,
                         metadata=metadata_of(made, self._prefix),
@@ -145,7 +148,7 @@ class QdrantStore:
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
         """By UUIDv5 of the ids."""
-        await self.made(generation)
+        representation = (await self.made(generation)).representation
         async with self._within(generation) as seconds:
             records = await self._client.retrieve(
                 self._collection(generation),
@@ -154,12 +157,12 @@ class QdrantStore:
                 with_vectors=vectors,
                 timeout=seconds,
             )
-        return dict(stored_point(record, vectors=vectors) for record in records)
+        return dict(stored_point(record, representation, vectors=vectors) for record in records)
 
     async def upsert(self, generation: str, points: Sequence[Point]) -> None:
         """Returns when the server has applied it (`wait`), so that the next search sees it."""
-        dimension = (await self.made(generation)).dimension
-        batch = [point_struct(point, dimension) for point in points]
+        representation = (await self.made(generation)).representation
+        batch = [point_struct(point, representation) for point in points]
         async with self._within(generation) as seconds:
             stop = await self._connection.write_timeout(seconds)
             await self._client.upsert(self._collection(generation), batch, wait=True, timeout=stop)
@@ -177,8 +180,8 @@ class QdrantStore:
         return len(present)
 
     async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
-        """Nearest by dot product, ties settled; the id is all that is read of the payload."""
-        vector = checked(query.vector, (await self.made(generation)).dimension).tolist()
+        """The best by the representation's score, ties settled; the id is all that is read of the payload."""
+        vector = nearest(checked(query.vector, (await self.made(generation)).representation))
         where = filter_of(query.where, query.exclude_ids)
 
         async def fetch(limit: int) -> Sequence[RetrievedHit]:
@@ -186,7 +189,7 @@ class QdrantStore:
             async with self._within(generation) as seconds:
                 answer = await self._client.query_points(
                     self._collection(generation),
-                    query=vector,
+                    **vector,
                     query_filter=where,
                     search_params=params,
                     limit=limit,
@@ -222,37 +225,23 @@ class QdrantStore:
         Raises Conflict when a collection of others has the alias.
         """
         await self.made(generation)
-        alias = f"{self._prefix}{name_of(generation)}"
-        moves: list[models.AliasOperations] = [
-            models.CreateAliasOperation(
-                create_alias=models.CreateAlias(collection_name=self._collection(generation), alias_name=alias)
-            )
-        ]
-        holder = (await self._aliases()).get(alias)
+        holder = await self._aliases.holder(generation)
         if holder == self._collection(generation) and await self.published_at(generation) is not None:
             return
-        if holder is not None:
-            if holder not in map(self._collection, await self.generations()):
-                raise Conflict(
-                    f"The alias {alias} is on the collection {holder}, which is not ours; remove it there, or set "
-                    "another DENSE_PREFIX."
-                )
-            moves.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
+        if holder is not None and holder not in map(self._collection, await self.generations()):
+            raise Conflict(
+                f"The alias {self._aliases.alias(generation)} is on the collection {holder}, which is not ours; remove "
+                "it there, or set another DENSE_PREFIX."
+            )
         async with self._within(generation) as seconds:
             await self._client.update_collection(
                 self._collection(generation), metadata={PUBLISHED_AT: time.time()}, timeout=seconds
             )
-        async with self._within(generation) as seconds:
-            await self._client.update_collection_aliases(moves, timeout=seconds)
+        await self._aliases.move(generation, holder)
 
     async def published(self) -> Mapping[str, str]:
         """From the aliases."""
-        found = {
-            alias.removeprefix(self._prefix): collection.removeprefix(self._prefix)
-            for alias, collection in (await self._aliases()).items()
-            if self._under_prefix(alias) and self._under_prefix(collection)
-        }
-        return {name: generation for name, generation in found.items() if name_of(generation) == name}
+        return await self._aliases.published()
 
     async def published_at(self, generation: str) -> float | None:
         """From the collection's metadata."""
@@ -295,15 +284,6 @@ class QdrantStore:
 
     def _collection(self, generation: str) -> str:
         return f"{self._prefix}{generation}"
-
-    async def _aliases(self) -> dict[str, str]:
-        """Every alias on the server, and its collection."""
-        async with self._within("any"):
-            answer = await self._client.get_aliases()
-        return {one.alias_name: one.collection_name for one in answer.aliases}
-
-    def _under_prefix(self, name: str) -> bool:
-        return name.startswith(self._prefix)
 
     @asynccontextmanager
     async def _within(self, generation: str) -> AsyncIterator[int]:

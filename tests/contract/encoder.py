@@ -1,4 +1,4 @@
-"""The promises of services/vectorservice/encoder.py, as tests that every encoder must pass."""
+"""The promises of services/dense/encoder.py, as tests that every encoder must pass."""
 
 import asyncio
 import random
@@ -8,58 +8,58 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.vectorservice.encoder import Encoder
+from services.dense.encoder import DenseEncoder
 from tests.support.passages import LONG, PASSAGES, QUERY, a_turning_loop, soon
 
 
 class EncoderSuite:
     """A subclass gives the `encoder` fixture."""
 
-    async def test_a_query_is_one_fp32_vector_and_passages_one_row_each(self, encoder: Encoder) -> None:
+    async def test_a_query_is_one_fp32_vector_and_passages_one_row_each(self, encoder: DenseEncoder) -> None:
         query = await encoder.encode_query(QUERY, soon())
         passages = await encoder.encode_passages(PASSAGES, soon())
-        assert (query.shape, query.dtype) == ((encoder.dimension,), np.float32)
-        assert (passages.shape, passages.dtype) == ((len(PASSAGES), encoder.dimension), np.float32)
+        assert (query.shape, query.dtype) == ((encoder.representation.dimension,), np.float32)
+        assert (passages.shape, passages.dtype) == ((len(PASSAGES), encoder.representation.dimension), np.float32)
         assert np.isfinite(query).all()
         assert np.isfinite(passages).all()
 
-    async def test_no_passages_are_no_rows(self, encoder: Encoder) -> None:
-        assert (await encoder.encode_passages((), soon())).shape == (0, encoder.dimension)
+    async def test_no_passages_are_no_rows(self, encoder: DenseEncoder) -> None:
+        assert (await encoder.encode_passages((), soon())).shape == (0, encoder.representation.dimension)
 
-    async def test_what_answers_the_query_is_nearer_than_what_does_not(self, encoder: Encoder) -> None:
+    async def test_what_answers_the_query_is_nearer_than_what_does_not(self, encoder: DenseEncoder) -> None:
         query = await encoder.encode_query(QUERY, soon())
         scores = await encoder.encode_passages(PASSAGES[:2], soon()) @ query
         assert scores[0] > scores[1]
 
-    async def test_a_vector_does_not_depend_on_the_texts_beside_it(self, encoder: Encoder) -> None:
+    async def test_a_vector_does_not_depend_on_the_texts_beside_it(self, encoder: DenseEncoder) -> None:
         together = dict(zip(PASSAGES, await encoder.encode_passages(PASSAGES, soon()), strict=True))
         some = random.Random(1).sample(PASSAGES, 3)
         for passage, vector in zip(some, await encoder.encode_passages(some, soon()), strict=True):
             assert vector == pytest.approx(together[passage], abs=1e-6)
 
-    async def test_the_length_of_a_text_is_that_before_it_is_cut(self, encoder: Encoder) -> None:
+    async def test_the_length_of_a_text_is_that_before_it_is_cut(self, encoder: DenseEncoder) -> None:
         lengths = await encoder.lengths(PASSAGES, "passage", soon())
         assert lengths[3] >= 400 > lengths[0] > lengths[1] > lengths[2] >= 0
         assert encoder.max_tokens > 0
 
-    async def test_the_loop_turns_while_eight_megabytes_are_encoded_and_measured(self, encoder: Encoder) -> None:
+    async def test_the_loop_turns_while_eight_megabytes_are_encoded_and_measured(self, encoder: DenseEncoder) -> None:
         async with a_turning_loop():
             assert len(await encoder.encode_passages(LONG, soon())) == len(LONG)
         async with a_turning_loop():
             assert min(await encoder.lengths(LONG, "passage", soon())) > 300_000
 
-    async def test_a_passed_deadline_ends_the_work(self, encoder: Encoder) -> None:
+    async def test_a_passed_deadline_ends_the_work(self, encoder: DenseEncoder) -> None:
         with pytest.raises(DeadlineExceeded):
             await encoder.encode_passages(PASSAGES, Deadline.after_ms(0))
         with pytest.raises(DeadlineExceeded):
             await encoder.encode_query(QUERY, Deadline.after_ms(0))
 
-    async def test_queries_and_passages_may_come_together(self, encoder: Encoder) -> None:
+    async def test_queries_and_passages_may_come_together(self, encoder: DenseEncoder) -> None:
         alone = await encoder.encode_query(QUERY, soon())
         _, query = await asyncio.gather(encoder.encode_passages(PASSAGES, soon()), encoder.encode_query(QUERY, soon()))
         assert query == pytest.approx(alone, abs=1e-6)
 
-    async def test_the_stamp_names_the_model_and_its_dimension(self, encoder: Encoder) -> None:
+    async def test_the_stamp_names_the_model_and_its_dimension(self, encoder: DenseEncoder) -> None:
         assert encoder.stamp["model"]
         assert encoder.stamp["weights_sha256"]
-        assert encoder.stamp["dimension"] == str(encoder.dimension)
+        assert encoder.stamp["dimension"] == str(encoder.representation.dimension)

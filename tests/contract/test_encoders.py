@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from services.dense.app import open_encoder
+from services.dense.encoder import DenseEncoder
 from services.dense.encoder_hashing import HashingEncoder
 from services.dense.encoder_onnx import stamp_of
 from services.dense.settings import Settings
 from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
-from services.vectorservice.encoder import Encoder
 from tests.contract.encoder import EncoderSuite
 from tests.support.models import ENCODER, fetched
 from tests.support.passages import PASSAGES, QUERY, soon
@@ -20,7 +20,7 @@ from tests.support.passages import PASSAGES, QUERY, soon
 
 class TestHashing(EncoderSuite):
     @pytest.fixture
-    def encoder(self) -> Encoder:
+    def encoder(self) -> DenseEncoder:
         return HashingEncoder()
 
 
@@ -31,7 +31,7 @@ def models() -> Path:
 
 
 @pytest.fixture
-async def onnx(models: Path) -> AsyncIterator[Encoder]:
+async def onnx(models: Path) -> AsyncIterator[DenseEncoder]:
     encoder = open_encoder(Settings(models=models))
     yield encoder
     await encoder.close()
@@ -39,19 +39,19 @@ async def onnx(models: Path) -> AsyncIterator[Encoder]:
 
 class TestOnnx(EncoderSuite):
     @pytest.fixture
-    def encoder(self, onnx: Encoder) -> Encoder:
+    def encoder(self, onnx: DenseEncoder) -> DenseEncoder:
         return onnx
 
 
 class TestOpenVino(EncoderSuite):
     @pytest.fixture
-    async def encoder(self, models: Path) -> AsyncIterator[Encoder]:
+    async def encoder(self, models: Path) -> AsyncIterator[DenseEncoder]:
         encoder = open_encoder(Settings(models=models, engine="openvino"))
         yield encoder
         await encoder.close()
 
 
-async def test_a_query_does_not_wait_for_the_passages_before_it(onnx: Encoder) -> None:
+async def test_a_query_does_not_wait_for_the_passages_before_it(onnx: DenseEncoder) -> None:
     start = time.perf_counter()
     passages = asyncio.create_task(onnx.encode_passages(PASSAGES * 12, soon()))
     await asyncio.sleep(0.05)

@@ -10,8 +10,9 @@ from qdrant_client import AsyncQdrantClient
 from services.chassis.errors import Unavailable, UpstreamFailed
 from services.vectorstore import qdrant_version
 from services.vectorstore.store_qdrant import QdrantStore
-from tests.contract.vector_store import MADE, VectorStoreSuite, axis, point
+from tests.contract.vector_store import VectorStoreSuite
 from tests.support.qdrant_double import qdrant_double
+from tests.support.vectors import MADE, axis, point
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 

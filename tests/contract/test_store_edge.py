@@ -1,6 +1,7 @@
 """The Edge store keeps the promises of VectorStore, and those of a directory on disk."""
 
 import asyncio
+import json
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -13,12 +14,14 @@ import pytest
 
 from services.chassis.errors import Unavailable
 from services.contracts.collections import CollectionDeclaration
+from services.vectorstore.representation import Dense, MultiVector
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_edge import EdgeStore
-from tests.contract.vector_store import MADE, VectorStoreSuite, axis, point, random_points
+from tests.contract.vector_store import VectorStoreSuite
+from tests.support.vectors import COSINE, MADE, SAMPLES, Sample, axis, drawn, point, random_points, same, unit_rows
 
 ROOT = Path(__file__).resolve().parents[2]
-WIDE = replace(MADE, generation="wide@1", dimension=384, declaration=CollectionDeclaration())
+WIDE = replace(MADE, generation="wide@1", representation=Dense(384), declaration=CollectionDeclaration())
 
 
 @asynccontextmanager
@@ -51,6 +54,84 @@ async def test_everything_is_there_after_closing_and_opening(tmp_path: Path) -> 
         assert [hit.id for hit in await store.search("notes@1", VectorQuery(axis(1.0), top=10))] == ["a"]
 
 
+@pytest.mark.parametrize("sample", [*SAMPLES.values(), COSINE], ids=[*SAMPLES, "cosine"])
+async def test_every_representation_survives_finishing_and_opening_again(tmp_path: Path, sample: Sample) -> None:
+    points, query = drawn(sample, 3_000), drawn(sample, 9)[8].vector
+    async with opened(tmp_path) as store:
+        await store.create(sample.made)
+        await store.upsert("notes@1", points)
+        before = await store.search("notes@1", VectorQuery(query, top=30, exact=True))
+        held = await store.stored("notes@1", [one.id for one in points], vectors=True)
+        await store.delete("notes@1", [one.id for one in points[1_500:]])
+        await store.upsert("notes@1", points[1_500:])
+        await store.finish("notes@1")
+    async with opened(tmp_path) as store:
+        assert await store.made("notes@1") == sample.made
+        assert await store.search("notes@1", VectorQuery(query, top=30, exact=True)) == before
+        again = await store.stored("notes@1", [one.id for one in points], vectors=True)
+        for one, kept in held.items():
+            copy = again[one].vector
+            assert kept.vector is not None
+            assert copy is not None
+            assert same(kept.vector, copy)
+
+
+# A generation's collection.json as it was written before there were other vectors than dense ones by dot product.
+EARLIER = """{
+ "layout": 1,
+ "generation": "notes@1",
+ "dimension": 8,
+ "stamp": {
+  "model": "unit",
+  "dimension": "8"
+ },
+ "declaration": {
+  "presets": [
+   "beir"
+  ],
+  "metadata": {
+   "topic": "keyword",
+   "year": "number",
+   "day": "date"
+  }
+ },
+ "shard": "shard-1",
+ "finished": false,
+ "documents": null,
+ "build": null,
+ "published_at": null
+}"""
+
+
+async def test_dense_generations_of_earlier_releases_open_unchanged(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.create(MADE)
+        await store.upsert("notes@1", [point("a", axis(1.0))])
+    record = tmp_path / "notes@1" / "collection.json"
+    written = json.loads(record.read_text())
+    assert {key: written[key] for key in json.loads(EARLIER)} == json.loads(EARLIER)
+    record.write_text(EARLIER)
+    async with opened(tmp_path) as store:
+        assert await store.unusable() == ()
+        assert await store.made("notes@1") == MADE
+        await store.create(MADE)
+        hits = await store.search("notes@1", VectorQuery(axis(1.0), top=10))
+        assert [(hit.id, hit.score) for hit in hits] == [("a", 1.0)]
+
+
+async def test_a_representation_of_a_later_release_is_set_aside_and_the_others_serve(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.create(SAMPLES["sparse"].made)
+        await store.create(replace(MADE, generation="notes@2"))
+    record = tmp_path / "notes@1" / "collection.json"
+    record.write_text(record.read_text().replace('"sparse"', '"tensor"'))
+    async with opened(tmp_path) as store:
+        assert await store.generations() == ("notes@2",)
+        unusable = await store.unusable()
+        assert [one.generation for one in unusable] == ["notes@1"]
+        assert "does not know its representation {'kind': 'tensor'}" in unusable[0].reason
+
+
 async def test_a_second_process_is_told_in_one_sentence(tmp_path: Path) -> None:
     async with opened(tmp_path):
         with pytest.raises(Unavailable, match=r"is in use by another process; stop that one or name another"):
@@ -61,7 +142,7 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from services.vectorstore.store_edge import EdgeStore
-from tests.contract.vector_store import MADE, random_points
+from tests.support.vectors import MADE, random_points
 async def write():
     store = EdgeStore(Path(sys.argv[1]))
     await store.create(MADE)
@@ -112,6 +193,20 @@ async def test_searches_and_the_event_loop_go_on_while_the_index_is_built(wide: 
         longest, answers = max(longest, clock() - start), answers + 1
     assert answers > 5
     assert longest < 0.5
+
+
+async def test_finish_gives_multi_vectors_an_approximate_index(store: EdgeStore) -> None:
+    made = SAMPLES["multi-vector"].made
+    random = np.random.default_rng(5)
+    await store.create(replace(made, representation=MultiVector(128)))
+    await store.upsert("notes@1", [point(str(one), unit_rows(random, 16, 128)) for one in range(400)])
+    before = await store.counts("notes@1")
+    await store.finish("notes@1")
+    after = await store.counts("notes@1")
+    assert (before.indexed, after.documents, after.indexed) == (0, 400, 400)
+    wanted = unit_rows(random, 8, 128)
+    exact = await store.search("notes@1", VectorQuery(wanted, top=10, exact=True))
+    assert await store.search("notes@1", VectorQuery(wanted, top=10)) == exact
 
 
 async def test_a_finish_cut_off_by_its_deadline_goes_on(wide: EdgeStore) -> None:

@@ -32,8 +32,9 @@ from services.vectorstore.qdrant_connection import QdrantServer
 from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
-from tests.contract.vector_store import MADE, VectorStoreSuite, axis
+from tests.contract.vector_store import VectorStoreSuite
 from tests.support.qdrant_double import qdrant_double
+from tests.support.vectors import MADE, axis
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Payload indexes have no effect", "ignore:Api key is used with an insec", "ignore:Local mode performs exact"

@@ -11,7 +11,7 @@ from services.vectorservice.collections import states
 from services.vectorstore.qdrant_models import metadata_of
 from services.vectorstore.store import Point, VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
-from tests.contract.vector_store import MADE, axis
+from tests.support.vectors import MADE, axis
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 
@@ -22,6 +22,7 @@ FOREIGN = {
     "dense.other@1": {"team": "theirs"},
     "dense.broken@1": {"layout": "1", "dimension": "many", "stamp": 7, "declaration": "{"},
     "dense.later@1": {"layout": "2"},
+    "dense.unknown@1": {"layout": "1", "stamp": {}, "declaration": "{}", "representation": {"kind": "tensor"}},
 }
 
 
@@ -42,7 +43,7 @@ async def test_collections_of_others_are_not_listed_and_the_listing_stands(share
     assert [state.generation for state in (await states(store)).collections] == ["notes@1"]
 
 
-@pytest.mark.parametrize("taken", ["theirs@1", "other@1", "broken@1", "later@1"])
+@pytest.mark.parametrize("taken", ["theirs@1", "other@1", "broken@1", "later@1", "unknown@1"])
 async def test_a_collection_of_others_is_neither_read_nor_written_nor_removed(
     shared: AsyncQdrantClient, taken: str
 ) -> None:
@@ -99,6 +100,20 @@ async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
         await store.create(made[2])
     await store.drop("notes@2")
     await store.create(made[2])
+
+
+async def test_dense_collections_of_earlier_releases_open_unchanged() -> None:
+    client = AsyncQdrantClient(location=":memory:")
+    kept = {
+        "layout": "1", "prefix": "dense.", "dimension": 8, "stamp": {"model": "unit", "dimension": "8"},
+        "declaration": MADE.declaration.model_dump_json(), "build": None,
+    }  # fmt: skip
+    assert metadata_of(MADE, "dense.") == kept
+    await client.create_collection("dense.notes@1", vectors_config=VECTORS, metadata=kept)
+    store = QdrantStore(client, prefix="dense.")
+    await store.create(MADE)
+    assert await store.made("notes@1") == MADE
+    await client.close()
 
 
 async def test_what_was_made_before_collections_named_their_prefix_stays_usable() -> None:

@@ -13,32 +13,23 @@ from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import MetadataValue
 from services.contracts.filters import Condition, Filter
 from services.storage.content_digest import ContentDigest
-from services.storage.fields import fields_of, requirements_of
-from services.vectorstore.store import Made, Point, Vector, VectorQuery, VectorStore
+from services.storage.fields import requirements_of
+from services.vectorstore.representation import MultiVector, SparseVector
+from services.vectorstore.store import VectorQuery, VectorStore
+from tests.support.vectors import (
+    COSINE,
+    DECLARED,
+    SAMPLES,
+    SPARSE,
+    Sample,
+    axis,
+    drawn,
+    point,
+    same,
+    sparse,
+)
 
-DIMENSION = 8
-DECLARED = CollectionDeclaration(metadata={"topic": "keyword", "year": "number", "day": "date"})
-MADE = Made("notes@1", DIMENSION, {"model": "unit", "dimension": "8"}, DECLARED)
-
-
-def axis(*weights: float) -> Vector:
-    """A vector with these first components, the others 0."""
-    return np.array([*weights, *[0.0] * (DIMENSION - len(weights))], dtype=np.float32)
-
-
-def point(document_id: str, vector: Vector, metadata: Mapping[str, MetadataValue] | None = None) -> Point:
-    return Point(
-        document_id, vector, f"content of {document_id}", f"passage of {document_id}",
-        fields_of(metadata or {}, DECLARED.metadata),
-    )  # fmt: skip
-
-
-def random_points(count: int, dimension: int = DIMENSION) -> list[Point]:
-    vectors = np.random.default_rng(7).standard_normal((count, dimension)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return [point(f"d{place:05d}", vector) for place, vector in enumerate(vectors)]
-
-
+SCORED = {**SAMPLES, "cosine": COSINE}
 FILED: Mapping[str, Mapping[str, MetadataValue]] = {
     "a": {"topic": "brakes", "year": 2019, "day": "2024-05-31"},
     "b": {"topic": ("brakes", "wheels"), "year": 2020.5, "day": "2024-05-31T23:59:59Z"},
@@ -69,16 +60,20 @@ FILTERS: Sequence[tuple[str, Sequence[Condition], str]] = (
 
 
 class VectorStoreSuite:
-    """Subclass it with a `store` fixture that gives an empty, open store."""
+    """Subclass it with a `store` fixture that gives an empty, open store. Every promise holds for every sample."""
+
+    @pytest.fixture(params=SAMPLES)
+    def sample(self, request: pytest.FixtureRequest) -> Sample:
+        return SAMPLES[request.param]
 
     @pytest.fixture
-    async def notes(self, store: VectorStore) -> VectorStore:
-        await store.create(MADE)
+    async def notes(self, store: VectorStore, sample: Sample) -> VectorStore:
+        await store.create(sample.made)
         return store
 
     @pytest.fixture
-    async def filed(self, notes: VectorStore) -> VectorStore:
-        await notes.upsert("notes@1", [point(one, axis(1.0), metadata) for one, metadata in FILED.items()])
+    async def filed(self, notes: VectorStore, sample: Sample) -> VectorStore:
+        await notes.upsert("notes@1", [point(one, sample.axis(1.0), metadata) for one, metadata in FILED.items()])
         return notes
 
     async def found(self, store: VectorStore, query: VectorQuery) -> list[str]:
@@ -88,140 +83,183 @@ class VectorStoreSuite:
         assert (await store.ready()).ok
         assert "qdrant" in store.engine
 
-    async def test_the_nearest_come_first_with_their_dot_product(self, notes: VectorStore) -> None:
-        await notes.upsert("notes@1", [point("far", axis(0.0, 1.0)), point("near", axis(0.6, 0.8))])
-        hits = await notes.search("notes@1", VectorQuery(axis(1.0), top=10))
-        assert [(hit.id, round(hit.score, 6)) for hit in hits] == [("near", 0.6), ("far", 0.0)]
+    async def test_the_best_come_first_with_their_score(self, notes: VectorStore, sample: Sample) -> None:
+        await notes.upsert("notes@1", [point("far", sample.axis(0.5, 1.0)), point("near", sample.axis(0.6, 0.8))])
+        hits = await notes.search("notes@1", VectorQuery(sample.axis(1.0), top=10))
+        assert [(hit.id, round(hit.score, 6)) for hit in hits] == [("near", 0.6), ("far", 0.5)]
 
-    async def test_an_empty_generation_answers_with_nothing(self, notes: VectorStore) -> None:
-        assert await notes.search("notes@1", VectorQuery(axis(1.0), top=10)) == ()
+    async def test_an_empty_generation_answers_with_nothing(self, notes: VectorStore, sample: Sample) -> None:
+        assert await notes.search("notes@1", VectorQuery(sample.axis(1.0), top=10)) == ()
 
-    async def test_ids_are_the_callers(self, notes: VectorStore) -> None:
+    async def test_ids_are_the_callers(self, notes: VectorStore, sample: Sample) -> None:
         ids = ["1", "01", "a/b c", "ü", "x" * 512, "6f1b0a36-3c0d-4f6e-9f0c-6f1a9a1f6c53"]
-        await notes.upsert("notes@1", [point(one, axis(1.0)) for one in ids])
-        assert await self.found(notes, VectorQuery(axis(1.0), top=10)) == sorted(ids)
+        await notes.upsert("notes@1", [point(one, sample.axis(1.0)) for one in ids])
+        assert await self.found(notes, VectorQuery(sample.axis(1.0), top=10)) == sorted(ids)
         assert set(await notes.stored("notes@1", ids, vectors=False)) == set(ids)
 
-    async def test_adding_again_replaces(self, notes: VectorStore) -> None:
-        for vector in (axis(1.0), axis(0.5)):
+    async def test_adding_again_replaces(self, notes: VectorStore, sample: Sample) -> None:
+        for vector in (sample.axis(1.0), sample.axis(0.5)):
             await notes.upsert("notes@1", [point("a", vector)])
-        hits = await notes.search("notes@1", VectorQuery(axis(1.0), top=10))
+        hits = await notes.search("notes@1", VectorQuery(sample.axis(1.0), top=10))
         assert [(hit.id, hit.score) for hit in hits] == [("a", 0.5)]
         assert (await notes.counts("notes@1")).documents == 1
 
-    async def test_fields_are_replaced_with_the_rest(self, filed: VectorStore) -> None:
-        await filed.upsert("notes@1", [point("a", axis(1.0), {"topic": "wheels"})])
+    async def test_fields_are_replaced_with_the_rest(self, filed: VectorStore, sample: Sample) -> None:
+        await filed.upsert("notes@1", [point("a", sample.axis(1.0), {"topic": "wheels"})])
         with_year = requirements_of(Filter(all=(Condition(field="year", op="eq", value=2019),)), DECLARED.metadata)
-        assert await self.found(filed, VectorQuery(axis(1.0), top=10, where=with_year)) == []
+        assert await self.found(filed, VectorQuery(sample.axis(1.0), top=10, where=with_year)) == []
 
-    async def test_deleting_counts_what_was_there(self, notes: VectorStore) -> None:
-        await notes.upsert("notes@1", [point("a", axis(1.0)), point("b", axis(1.0))])
+    async def test_deleting_counts_what_was_there(self, notes: VectorStore, sample: Sample) -> None:
+        await notes.upsert("notes@1", [point("a", sample.axis(1.0)), point("b", sample.axis(1.0))])
         assert await notes.delete("notes@1", ["a", "never"]) == 1
         assert await notes.delete("notes@1", ["a"]) == 0
-        assert await self.found(notes, VectorQuery(axis(1.0), top=10)) == ["b"]
+        assert await self.found(notes, VectorQuery(sample.axis(1.0), top=10)) == ["b"]
 
-    async def test_equal_scores_are_in_ascending_order_of_id(self, notes: VectorStore) -> None:
+    async def test_equal_scores_are_in_ascending_order_of_id(self, notes: VectorStore, sample: Sample) -> None:
         ids = [f"{number:02d}" for number in range(20)]
-        await notes.upsert("notes@1", [point(one, axis(1.0)) for one in reversed(ids)])
-        assert await self.found(notes, VectorQuery(axis(1.0), top=20)) == ids
+        await notes.upsert("notes@1", [point(one, sample.axis(1.0)) for one in reversed(ids)])
+        assert await self.found(notes, VectorQuery(sample.axis(1.0), top=20)) == ids
 
     @pytest.mark.parametrize("exact", [True, False])
-    async def test_equal_scores_are_in_order_at_the_cut_too(self, notes: VectorStore, exact: bool) -> None:
+    async def test_equal_scores_are_in_order_at_the_cut_too(
+        self, notes: VectorStore, sample: Sample, exact: bool
+    ) -> None:
         ids = [f"{number:03d}" for number in range(150)]
-        await notes.upsert("notes@1", [point("first", axis(1.0, 1.0)), *(point(one, axis(1.0)) for one in ids[::-1])])
-        query = VectorQuery(axis(1.0, 1.0), top=4, exact=exact)
+        await notes.upsert(
+            "notes@1", [point("first", sample.axis(1.0, 1.0)), *(point(one, sample.axis(1.0)) for one in ids[::-1])]
+        )
+        query = VectorQuery(sample.axis(1.0, 1.0), top=4, exact=exact)
         assert await self.found(notes, query) == ["first", "000", "001", "002"]
 
-    async def test_a_smaller_top_is_the_beginning_of_a_larger_one(self, notes: VectorStore) -> None:
-        await notes.upsert("notes@1", random_points(300))
-        query = VectorQuery(random_points(1)[0].vector, top=200, exact=True)
+    async def test_a_smaller_top_is_the_beginning_of_a_larger_one(self, notes: VectorStore, sample: Sample) -> None:
+        await notes.upsert("notes@1", drawn(sample, 300))
+        query = VectorQuery(drawn(sample, 1)[0].vector, top=200, exact=True)
         whole = await self.found(notes, query)
         assert await self.found(notes, replace(query, top=7)) == whole[:7]
 
-    async def test_exact_search_agrees_with_numpy(self, notes: VectorStore) -> None:
-        points = random_points(500)
+    @pytest.mark.parametrize("sample", SCORED.values(), ids=SCORED)
+    async def test_exact_search_agrees_with_numpy(self, notes: VectorStore, sample: Sample) -> None:
+        points = drawn(sample, 500)
         await notes.upsert("notes@1", points)
-        wanted = np.random.default_rng(1).standard_normal(DIMENSION).astype(np.float32)
-        scores = {one.id: float(one.vector @ wanted) for one in points}
-        hits = await notes.search("notes@1", VectorQuery(wanted, top=50, exact=True))
-        assert [hit.id for hit in hits] == sorted(scores, key=lambda one: (-scores[one], one))[:50]
-        assert [hit.score for hit in hits] == pytest.approx([scores[hit.id] for hit in hits], abs=1e-5)
+        for _ in range(2):
+            for seed in range(3):
+                wanted = sample.random(np.random.default_rng(seed))
+                scored = {one.id: sample.score(wanted, one.vector) for one in points}
+                scores = {one: score for one, score in scored.items() if score is not None}
+                hits = await notes.search("notes@1", VectorQuery(wanted, top=50, exact=True))
+                assert [hit.id for hit in hits] == sorted(scores, key=lambda one: (-scores[one], one))[:50]
+                assert [hit.score for hit in hits] == pytest.approx([scores[hit.id] for hit in hits], abs=1e-5)
+            await notes.finish("notes@1")
 
-    async def test_excluded_ids_leave_room_for_others(self, notes: VectorStore) -> None:
-        await notes.upsert("notes@1", [point(one, axis(1.0)) for one in "abcde"])
-        query = VectorQuery(axis(1.0), top=3, exclude_ids=("a", "c", "never"))
+    @pytest.mark.parametrize("sample", [SPARSE], ids=["sparse"])
+    async def test_a_sparse_search_finds_those_that_share_a_term_and_no_others(
+        self, notes: VectorStore, sample: Sample
+    ) -> None:
+        held = {"shares": sparse((3, 2.0), (9, 1.0)), "less": sparse((3, -1.0)), "other": sparse((8, 5.0)),
+                "empty": sparse(), "last": sparse((2**32 - 1, 1.5))}  # fmt: skip
+        await notes.upsert("notes@1", [point(one, vector) for one, vector in held.items()])
+        query = VectorQuery(sparse((3, 0.5), (7, 1.0), (2**32 - 1, 1.0)), top=10)
+        hits = await notes.search("notes@1", query)
+        assert [(hit.id, hit.score) for hit in hits] == [("last", 1.5), ("shares", 1.0), ("less", -0.5)]
+        assert await self.found(notes, VectorQuery(sparse(), top=10)) == []
+        assert (await notes.counts("notes@1")).documents == 5
+        vector = (await notes.stored("notes@1", ["empty"], vectors=True))["empty"].vector
+        assert vector is not None
+        assert same(SparseVector(np.empty(0, np.uint32), np.empty(0, np.float32)), vector)
+
+    @pytest.mark.parametrize("sample", [COSINE], ids=["cosine"])
+    async def test_by_cosine_length_counts_for_nothing_and_copies_drift_by_nothing(
+        self, notes: VectorStore, sample: Sample
+    ) -> None:
+        await notes.upsert("notes@1", [point("long", axis(6.0, 8.0)), point("zero", axis()), *drawn(sample, 20)])
+        hits = await notes.search("notes@1", VectorQuery(axis(0.3, 0.4), top=1))
+        assert [(hit.id, round(hit.score, 6)) for hit in hits] == [("long", 1.0)]
+        ids = ["long", "zero", *(one.id for one in drawn(sample, 20))]
+        await notes.create(replace(sample.made, generation="notes@2"))
+        first = await notes.stored("notes@1", ids, vectors=True)
+        copies = [point(one, held.vector) for one, held in first.items() if held.vector is not None]
+        await notes.upsert("notes@2", copies)
+        second = await notes.stored("notes@2", ids, vectors=True)
+        assert len(copies) == 22
+        assert all(same(copy.vector, second[copy.id].vector) for copy in copies)
+
+    async def test_excluded_ids_leave_room_for_others(self, notes: VectorStore, sample: Sample) -> None:
+        await notes.upsert("notes@1", [point(one, sample.axis(1.0)) for one in "abcde"])
+        query = VectorQuery(sample.axis(1.0), top=3, exclude_ids=("a", "c", "never"))
         assert await self.found(notes, query) == ["b", "d", "e"]
 
     @pytest.mark.parametrize(("conditions", "expected"), [f[1:] for f in FILTERS], ids=[f[0] for f in FILTERS])
     async def test_filters_mean_the_same_everywhere(
-        self, filed: VectorStore, conditions: Sequence[Condition], expected: str
+        self, filed: VectorStore, sample: Sample, conditions: Sequence[Condition], expected: str
     ) -> None:
         where = requirements_of(Filter(all=tuple(conditions)), DECLARED.metadata)
-        assert "".join(await self.found(filed, VectorQuery(axis(1.0), top=10, where=where))) == expected
+        assert "".join(await self.found(filed, VectorQuery(sample.axis(1.0), top=10, where=where))) == expected
 
-    async def test_a_filter_and_excluded_ids_hold_together(self, filed: VectorStore) -> None:
+    async def test_a_filter_and_excluded_ids_hold_together(self, filed: VectorStore, sample: Sample) -> None:
         where = requirements_of(Filter(all=(Condition(field="topic", op="eq", value="brakes"),)), DECLARED.metadata)
-        query = VectorQuery(axis(1.0), top=10, where=where, exclude_ids=("a",))
+        query = VectorQuery(sample.axis(1.0), top=10, where=where, exclude_ids=("a",))
         assert await self.found(filed, query) == ["b"]
 
-    async def test_vectors_come_back_bit_by_bit(self, notes: VectorStore) -> None:
-        given = random_points(5)
+    async def test_vectors_come_back_bit_by_bit(self, notes: VectorStore, sample: Sample) -> None:
+        given = drawn(sample, 20)
         await notes.upsert("notes@1", given)
         held = await notes.stored("notes@1", [one.id for one in given], vectors=True)
         for one in given:
             vector = held[one.id].vector
             assert vector is not None
-            assert vector.dtype == np.float32
-            assert np.array_equal(vector, one.vector)
+            assert same(one.vector, vector)
 
-    async def test_hashes_are_kept_and_absent_ids_are_absent(self, notes: VectorStore) -> None:
-        await notes.upsert("notes@1", [point("a", axis(1.0))])
+    async def test_hashes_are_kept_and_absent_ids_are_absent(self, notes: VectorStore, sample: Sample) -> None:
+        await notes.upsert("notes@1", [point("a", sample.axis(1.0))])
         held = await notes.stored("notes@1", ["a", "b"], vectors=False)
         assert {one: (held[one].content_hash, held[one].passage_hash) for one in held} == {
             "a": ("content of a", "passage of a")
         }
 
-    @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-    async def test_vectors_that_are_not_finite_are_refused(self, notes: VectorStore, value: float) -> None:
-        with pytest.raises(BadInput, match="finite"):
-            await notes.search("notes@1", VectorQuery(axis(value), top=10))
-        with pytest.raises(BadInput, match="finite"):
-            await notes.upsert("notes@1", [point("a", axis(value))])
+    async def test_what_is_no_vector_of_the_representation_is_refused(self, notes: VectorStore, sample: Sample) -> None:
+        for wrong, said in sample.wrong:
+            with pytest.raises(BadInput, match=said):
+                await notes.search("notes@1", VectorQuery(wrong, top=10))
+            with pytest.raises(BadInput, match=said):
+                await notes.upsert("notes@1", [point("a", wrong)])
+        assert (await notes.counts("notes@1")).documents == 0
 
-    async def test_another_dimension_is_refused(self, notes: VectorStore) -> None:
-        with pytest.raises(BadInput, match="8 dimensions"):
-            await notes.search("notes@1", VectorQuery(np.ones(7, dtype=np.float32), top=10))
-        with pytest.raises(BadInput, match="8 dimensions"):
-            await notes.upsert("notes@1", [point("a", np.ones(9, dtype=np.float32))])
-
-    async def test_what_a_generation_was_made_of_is_kept(self, notes: VectorStore) -> None:
-        assert await notes.made("notes@1") == MADE
+    async def test_what_a_generation_was_made_of_is_kept(self, notes: VectorStore, sample: Sample) -> None:
+        assert await notes.made("notes@1") == sample.made
         assert await notes.generations() == ("notes@1",)
 
-    async def test_creating_again_changes_nothing(self, notes: VectorStore) -> None:
-        await notes.upsert("notes@1", [point("a", axis(1.0))])
-        await notes.create(MADE)
+    async def test_creating_again_changes_nothing(self, notes: VectorStore, sample: Sample) -> None:
+        await notes.upsert("notes@1", [point("a", sample.axis(1.0))])
+        await notes.create(sample.made)
         assert (await notes.counts("notes@1")).documents == 1
 
-    async def test_another_stamp_is_refused_and_both_are_named(self, notes: VectorStore) -> None:
+    async def test_another_stamp_is_refused_and_both_are_named(self, notes: VectorStore, sample: Sample) -> None:
         with pytest.raises(StampMismatch, match=r"model=unit.*model=other"):
-            await notes.create(replace(MADE, stamp={**MADE.stamp, "model": "other"}))
+            await notes.create(replace(sample.made, stamp={**sample.made.stamp, "model": "other"}))
 
-    async def test_another_declaration_is_refused_and_both_are_named(self, notes: VectorStore) -> None:
+    async def test_another_representation_is_refused_and_both_are_named(
+        self, notes: VectorStore, sample: Sample
+    ) -> None:
+        with pytest.raises(StampMismatch, match=r"Dense|Sparse|MultiVector.*dimension=16"):
+            await notes.create(replace(sample.made, representation=MultiVector(16)))
+
+    async def test_another_declaration_is_refused_and_both_are_named(self, notes: VectorStore, sample: Sample) -> None:
         with pytest.raises(StampMismatch, match=r'"topic":"keyword".*"metadata":\{\}'):
-            await notes.create(replace(MADE, declaration=CollectionDeclaration()))
+            await notes.create(replace(sample.made, declaration=CollectionDeclaration()))
 
-    async def test_another_build_is_refused_and_the_same_goes_on(self, store: VectorStore) -> None:
-        mine = replace(MADE, build="0123456789abcdef")
+    async def test_another_build_is_refused_and_the_same_goes_on(self, store: VectorStore, sample: Sample) -> None:
+        mine = replace(sample.made, build="0123456789abcdef")
         await store.create(mine)
         await store.create(mine)
-        await store.create(MADE)
+        await store.create(sample.made)
         assert (await store.made("notes@1")).build == "0123456789abcdef"
         with pytest.raises(BuildConflict, match="notes@1 belongs to another build"):
-            await store.create(replace(MADE, build="fedcba9876543210"))
+            await store.create(replace(sample.made, build="fedcba9876543210"))
 
-    async def test_the_time_of_publishing_is_kept_when_another_takes_the_place(self, notes: VectorStore) -> None:
-        await notes.create(replace(MADE, generation="notes@2"))
+    async def test_the_time_of_publishing_is_kept_when_another_takes_the_place(
+        self, notes: VectorStore, sample: Sample
+    ) -> None:
+        await notes.create(replace(sample.made, generation="notes@2"))
         assert await notes.published_at("notes@1") is None
         before = time.time()
         await notes.publish("notes@1")
@@ -235,9 +273,11 @@ class VectorStoreSuite:
         await notes.publish("notes@1")
         assert (await notes.published_at("notes@1") or 0) > first
 
-    async def test_equal_documents_have_equal_digests_in_whatever_order_they_came(self, notes: VectorStore) -> None:
-        await notes.create(replace(MADE, generation="notes@2"))
-        points = random_points(1_200)
+    async def test_equal_documents_have_equal_digests_in_whatever_order_they_came(
+        self, notes: VectorStore, sample: Sample
+    ) -> None:
+        await notes.create(replace(sample.made, generation="notes@2"))
+        points = drawn(sample, 1_200)
         await notes.upsert("notes@1", points)
         await notes.upsert("notes@2", points[::-1])
         expected = ContentDigest()
@@ -248,55 +288,55 @@ class VectorStoreSuite:
         await notes.delete("notes@1", [points[7].id])
         assert await notes.digest("notes@1") != expected.hexdigest()
 
-    async def test_what_is_not_there_is_unknown(self, store: VectorStore) -> None:
-        query = VectorQuery(axis(1.0), top=1)
+    async def test_what_is_not_there_is_unknown(self, store: VectorStore, sample: Sample) -> None:
+        query = VectorQuery(sample.axis(1.0), top=1)
         for call in (
             store.made("none@1"), store.counts("none@1"), store.stored("none@1", ["a"], vectors=False),
-            store.upsert("none@1", [point("a", axis(1.0))]), store.delete("none@1", ["a"]),
+            store.upsert("none@1", [point("a", sample.axis(1.0))]), store.delete("none@1", ["a"]),
             store.search("none@1", query), store.finish("none@1"), store.publish("none@1"), store.drop("none@1"),
             store.published_at("none@1"), store.digest("none@1"),
         ):  # fmt: skip
             with pytest.raises(UnknownCollection, match="none@1"):
                 await call
 
-    async def test_generations_are_apart_and_listed_in_order(self, notes: VectorStore) -> None:
+    async def test_generations_are_apart_and_listed_in_order(self, notes: VectorStore, sample: Sample) -> None:
         for generation in ("notes@10", "notes@2", "alone@1"):
-            await notes.create(replace(MADE, generation=generation))
-        await notes.upsert("notes@2", [point("a", axis(1.0))])
-        assert await self.found(notes, VectorQuery(axis(1.0), top=10)) == []
+            await notes.create(replace(sample.made, generation=generation))
+        await notes.upsert("notes@2", [point("a", sample.axis(1.0))])
+        assert await self.found(notes, VectorQuery(sample.axis(1.0), top=10)) == []
         assert await notes.generations() == ("alone@1", "notes@1", "notes@2", "notes@10")
 
-    async def test_one_generation_of_a_name_is_published(self, notes: VectorStore) -> None:
+    async def test_one_generation_of_a_name_is_published(self, notes: VectorStore, sample: Sample) -> None:
         for generation in ("notes@2", "other@1"):
-            await notes.create(replace(MADE, generation=generation))
+            await notes.create(replace(sample.made, generation=generation))
         assert await notes.published() == {}
         for generation in ("notes@1", "other@1", "notes@2", "notes@2"):
             await notes.publish(generation)
         assert await notes.published() == {"notes": "notes@2", "other": "other@1"}
 
-    async def test_a_dropped_generation_is_gone_and_may_come_again(self, notes: VectorStore) -> None:
-        await notes.upsert("notes@1", [point("a", axis(1.0))])
+    async def test_a_dropped_generation_is_gone_and_may_come_again(self, notes: VectorStore, sample: Sample) -> None:
+        await notes.upsert("notes@1", [point("a", sample.axis(1.0))])
         await notes.publish("notes@1")
         await notes.drop("notes@1")
         assert await notes.generations() == ()
         assert await notes.published() == {}
         with pytest.raises(UnknownCollection):
-            await notes.search("notes@1", VectorQuery(axis(1.0), top=10))
+            await notes.search("notes@1", VectorQuery(sample.axis(1.0), top=10))
         other = CollectionDeclaration(metadata={"other": "number"})
-        await notes.create(replace(MADE, declaration=other))
+        await notes.create(replace(sample.made, declaration=other))
         assert (await notes.counts("notes@1")).documents == 0
         assert (await notes.made("notes@1")).declaration == other
 
-    async def test_finish_can_be_called_at_any_time_and_twice(self, notes: VectorStore) -> None:
+    async def test_finish_can_be_called_at_any_time_and_twice(self, notes: VectorStore, sample: Sample) -> None:
         await notes.finish("notes@1")
-        await notes.upsert("notes@1", [point("a", axis(1.0))])
+        await notes.upsert("notes@1", [point("a", sample.axis(1.0))])
         await notes.finish("notes@1")
         await notes.finish("notes@1")
-        assert await self.found(notes, VectorQuery(axis(1.0), top=10)) == ["a"]
+        assert await self.found(notes, VectorQuery(sample.axis(1.0), top=10)) == ["a"]
 
-    async def test_it_can_be_searched_and_written_from_many_tasks(self, notes: VectorStore) -> None:
-        points = random_points(200)
+    async def test_it_can_be_searched_and_written_from_many_tasks(self, notes: VectorStore, sample: Sample) -> None:
+        points = drawn(sample, 200)
         writes = [notes.upsert("notes@1", points[start : start + 20]) for start in range(0, 200, 20)]
-        searches = [notes.search("notes@1", VectorQuery(axis(1.0), top=5)) for _ in range(20)]
+        searches = [notes.search("notes@1", VectorQuery(sample.axis(1.0), top=5)) for _ in range(20)]
         await asyncio.gather(*writes, *searches)
         assert (await notes.counts("notes@1")).documents == 200

@@ -75,7 +75,14 @@ def qdrant_double(key: str | None = None, version: str = VERSION) -> FastAPI:
 
     @app.put("/collections/{name}")
     async def create(name: str, wanted: models.CreateCollection) -> JSONResponse:
-        return result(await engine.create_collection(name, vectors_config=wanted.vectors, metadata=wanted.metadata))
+        return result(
+            await engine.create_collection(
+                name,
+                vectors_config=wanted.vectors or {},
+                sparse_vectors_config=wanted.sparse_vectors,
+                metadata=wanted.metadata,
+            )
+        )
 
     @app.patch("/collections/{name}")
     async def change(name: str, wanted: models.UpdateCollection) -> JSONResponse:
@@ -117,7 +124,7 @@ def qdrant_double(key: str | None = None, version: str = VERSION) -> FastAPI:
     async def query(name: str, wanted: models.QueryRequest) -> JSONResponse:
         return result(
             await engine.query_points(
-                name, wanted.query, query_filter=wanted.filter, limit=wanted.limit or 10,
+                name, wanted.query, using=wanted.using, query_filter=wanted.filter, limit=wanted.limit or 10,
                 with_payload=wanted.with_payload or False,
             )
         )  # fmt: skip

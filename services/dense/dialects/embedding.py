@@ -11,7 +11,7 @@ from services.chassis.errors import BadInput
 from services.chassis.telemetry import timed
 from services.contracts.base import Text
 from services.contracts.lists import Items
-from services.vectorservice.encoder import Encoder, Role, Vectors
+from services.dense.encoder import DenseEncoder, Role, Vectors
 
 
 def _as_texts(value: object) -> object:
@@ -29,18 +29,19 @@ def _as_texts(value: object) -> object:
 Texts = Annotated[tuple[Text, ...], Items(1, 2_048), BeforeValidator(_as_texts)]
 
 
-def served_model(encoder: Encoder) -> str:
+def served_model(encoder: DenseEncoder) -> str:
     """The model's name and the first 12 digits of its weights' sha256, as `name@hash`."""
     return f"{encoder.stamp['model']}@{encoder.stamp['weights_sha256'][:12]}"
 
 
-def check_dimensions(asked: int | None, encoder: Encoder) -> None:
+def check_dimensions(asked: int | None, encoder: DenseEncoder) -> None:
     """Raises BadInput for another dimension than the model's own: nothing here was trained to be cut short."""
-    if asked is not None and asked != encoder.dimension:
-        raise BadInput(f"dimensions: this model gives {encoder.dimension}; send that, or leave it out.")
+    given = encoder.representation.dimension
+    if asked is not None and asked != given:
+        raise BadInput(f"dimensions: this model gives {given}; send that, or leave it out.")
 
 
-async def embedded(encoder: Encoder, texts: Sequence[str], role: Role) -> Vectors:
+async def embedded(encoder: DenseEncoder, texts: Sequence[str], role: Role) -> Vectors:
     """One row a text, in their order. Queries go one after the other, so that those of searches have their turn."""
     with timed("encode"):
         if role == "passage":
@@ -48,7 +49,7 @@ async def embedded(encoder: Encoder, texts: Sequence[str], role: Role) -> Vector
         return np.stack([await encoder.encode_query(text, current_deadline()) for text in texts])
 
 
-async def lengths(encoder: Encoder, texts: Sequence[str], role: Role) -> tuple[int, ...]:
+async def lengths(encoder: DenseEncoder, texts: Sequence[str], role: Role) -> tuple[int, ...]:
     """Tokens of each text, before anything is cut."""
     with timed("count"):
         return await encoder.lengths(texts, role, current_deadline())

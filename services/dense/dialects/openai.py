@@ -12,7 +12,7 @@ from services.chassis.served_model import MODEL_HEADER, check_asked
 from services.chassis.vendor_errors import OpenAIError
 from services.contracts.base import Count, Wire
 from services.dense.dialects.embedding import Texts, check_dimensions, embedded, lengths, served_model
-from services.vectorservice.encoder import Encoder, Role, Vectors
+from services.dense.encoder import DenseEncoder, Role, Vectors
 
 # How many texts were longer than the model reads, and were cut at their end: OpenAI's answer has no place for it.
 TRUNCATED_HEADER = "x-truncated-inputs"
@@ -54,7 +54,7 @@ class EmbeddingsAnswer(Wire):
     usage: Usage
 
 
-def openai_router(encoder: Encoder) -> APIRouter:
+def openai_router(encoder: DenseEncoder) -> APIRouter:
     """`POST /v1/embeddings`."""
     routes = router(OpenAIError)
 

@@ -12,7 +12,7 @@ from services.chassis.served_model import MODEL_HEADER
 from services.chassis.vendor_errors import TeiError
 from services.contracts.base import Wire
 from services.dense.dialects.embedding import Texts, check_dimensions, embedded, lengths, served_model
-from services.vectorservice.encoder import Encoder, Role, Vectors
+from services.dense.encoder import DenseEncoder, Role, Vectors
 
 
 class EmbedRequest(Wire):
@@ -29,7 +29,7 @@ class EmbedRequest(Wire):
     dimensions: int | None = None
 
 
-def tei_router(encoder: Encoder) -> APIRouter:
+def tei_router(encoder: DenseEncoder) -> APIRouter:
     """`POST /embed`."""
     routes = router(TeiError)
 
@@ -51,7 +51,7 @@ def tei_router(encoder: Encoder) -> APIRouter:
     return routes
 
 
-async def _refuse_long(encoder: Encoder, asked: EmbedRequest, role: Role) -> None:
+async def _refuse_long(encoder: DenseEncoder, asked: EmbedRequest, role: Role) -> None:
     """Raises what TEI answers with its 413."""
     for place, length in enumerate(await lengths(encoder, asked.inputs, role)):
         if length > encoder.max_tokens:

@@ -1,0 +1,148 @@
+"""What the vectors of a generation are: dense, sparse or multi-vector. Owns the types, their values and their checks.
+
+Engines map them to their own words (edge_vectors, qdrant_vectors).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter
+
+from services.chassis.errors import BadInput
+
+# Of one multi-vector, tokens times dimension: a Qdrant server refuses 1,048,576 and more with 422.
+MOST_COMPONENTS = 1_048_575
+# Qdrant keeps term numbers in 32 bits.
+MOST_TERM = 2**32 - 1
+# A squared length that differs from 1 by at most this is one: a vector scaled once is not changed by scaling again.
+_UNIT = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """One fp32 vector [dimension] a text; scored by dot product, or by cosine (vectors are scaled to length 1)."""
+
+    dimension: Annotated[int, Field(ge=1)]
+    distance: Literal["dot", "cosine"] = "dot"
+    kind: Literal["dense"] = "dense"
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """Weights of the terms that a text has; scored by inner product."""
+
+    kind: Literal["sparse"] = "sparse"
+
+
+@dataclass(frozen=True, slots=True)
+class MultiVector:
+    """One fp32 vector [dimension] for each token of a text, [tokens, dimension]; scored by MaxSim.
+
+    MaxSim adds, over the query's tokens, the largest dot product with any token of the document.
+    """
+
+    dimension: Annotated[int, Field(ge=1)]
+    kind: Literal["multi-vector"] = "multi-vector"
+
+
+Representation = Dense | Sparse | MultiVector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseVector:
+    """Term numbers [terms], ascending and distinct, and the weight of each, fp32 [terms]; no terms is allowed."""
+
+    terms: NDArray[np.integer]
+    weights: NDArray[np.float32]
+
+
+DenseVector = NDArray[np.float32]  # [dimension]
+TokenVectors = NDArray[np.float32]  # [tokens, dimension]
+Vector = DenseVector | TokenVectors | SparseVector
+
+_REPRESENTATION: TypeAdapter[Representation] = TypeAdapter(Annotated[Representation, Field(discriminator="kind")])
+
+
+def as_data(representation: Representation) -> dict[str, str | int]:
+    """The representation as it is kept with a generation, for example `{"kind": "multi-vector", "dimension": 128}`."""
+    return dict(_REPRESENTATION.dump_python(representation))
+
+
+def of_data(data: Mapping[str, object]) -> Representation:
+    """The representation that `as_data` wrote. Raises ValueError (pydantic's) for anything else."""
+    return _REPRESENTATION.validate_python(data)
+
+
+def checked(vector: Vector, representation: Representation) -> Vector:
+    """The vector as stores keep it. Raises BadInput where it is none of this representation.
+
+    Refused are other shapes, NaN and infinities (Qdrant answers a NaN query with no hits and no error), terms that
+    are not ascending, distinct and in 32 bits, a multi-vector without tokens or with more than MOST_COMPONENTS.
+    """
+    match representation:
+        case Dense():
+            return _dense(vector, representation)
+        case Sparse():
+            return _sparse(vector)
+        case MultiVector():
+            return _multi_vector(vector, representation)
+        case _:
+            assert_never(representation)
+
+
+def _dense(vector: Vector, dense: Dense) -> DenseVector:
+    if isinstance(vector, SparseVector) or vector.shape != (dense.dimension,):
+        raise BadInput(f"A vector of {_shape(vector)} does not fit a collection of {dense.dimension} dimensions.")
+    kept = _finite(vector)
+    return _unit(kept) if dense.distance == "cosine" else kept
+
+
+def _sparse(vector: Vector) -> SparseVector:
+    if not isinstance(vector, SparseVector):
+        raise BadInput(f"A vector of {_shape(vector)} does not fit a collection of sparse vectors.")
+    terms = vector.terms
+    if terms.ndim != 1 or vector.weights.shape != terms.shape:
+        raise BadInput(f"{terms.shape} term numbers do not fit {vector.weights.shape} weights; send one weight a term.")
+    if terms.size and not (
+        np.issubdtype(terms.dtype, np.integer)
+        and terms[0] >= 0
+        and terms[-1] <= MOST_TERM
+        and (terms[1:] > terms[:-1]).all()
+    ):
+        raise BadInput(f"Term numbers must be distinct, ascending whole numbers from 0 to {MOST_TERM}.")
+    return SparseVector(terms.astype(np.uint32), _finite(vector.weights))
+
+
+def _multi_vector(vector: Vector, multi: MultiVector) -> TokenVectors:
+    if isinstance(vector, SparseVector) or vector.ndim != 2 or vector.shape[1] != multi.dimension:
+        raise BadInput(
+            f"A vector of {_shape(vector)} does not fit a collection of multi-vectors of {multi.dimension} dimensions."
+        )
+    if not 1 <= vector.shape[0] <= MOST_COMPONENTS // multi.dimension:
+        raise BadInput(
+            f"A multi-vector of {multi.dimension} dimensions has 1 to {MOST_COMPONENTS // multi.dimension} tokens, "
+            f"not {vector.shape[0]}."
+        )
+    return _finite(vector)
+
+
+def _finite(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+    if not np.isfinite(numbers).all():
+        raise BadInput("The vector has components that are not finite numbers.")
+    return np.ascontiguousarray(numbers, dtype=np.float32)
+
+
+def _unit(vector: DenseVector) -> DenseVector:
+    """Scaled to length 1; the zero vector stays as it is."""
+    squared = float(np.square(vector, dtype=np.float64).sum())
+    if squared == 0.0 or abs(squared - 1.0) <= _UNIT:
+        return vector
+    scaled: DenseVector = (vector / np.sqrt(squared)).astype(np.float32)
+    return scaled
+
+
+def _shape(vector: Vector) -> str:
+    return f"{vector.terms.size} terms" if isinstance(vector, SparseVector) else f"shape {vector.shape}"

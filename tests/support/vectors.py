@@ -1,0 +1,174 @@
+"""Vectors of every representation, and NumPy's score of two of them: what the suite of the stores compares with."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from services.contracts.collections import CollectionDeclaration
+from services.contracts.documents import MetadataValue
+from services.storage.fields import fields_of
+from services.vectorstore.representation import (
+    Dense,
+    DenseVector,
+    MultiVector,
+    Representation,
+    Sparse,
+    SparseVector,
+    TokenVectors,
+    Vector,
+)
+from services.vectorstore.store import Made, Point
+
+DIMENSION = 8
+TERMS = 60
+DECLARED = CollectionDeclaration(metadata={"topic": "keyword", "year": "number", "day": "date"})
+MADE = Made("notes@1", Dense(DIMENSION), {"model": "unit", "dimension": "8"}, DECLARED)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One representation.
+
+    `axis` gives a vector with these first components, so that two of them score their dot product; `random` draws one;
+    `score` is NumPy's, None where a search does not find the document; `wrong` are refused, each with the words.
+    """
+
+    made: Made
+    axis: Callable[..., Vector]
+    random: Callable[[np.random.Generator], Vector]
+    score: Callable[[Vector, Vector], float | None]
+    wrong: Sequence[tuple[Vector, str]]
+
+
+def axis(*weights: float) -> DenseVector:
+    """A dense vector with these first components, the others 0."""
+    return np.array([*weights, *[0.0] * (DIMENSION - len(weights))], dtype=np.float32)
+
+
+def unit_rows(random: np.random.Generator, rows: int, dimension: int = DIMENSION) -> TokenVectors:
+    """Random rows of length 1."""
+    drawn = random.standard_normal((rows, dimension)).astype(np.float32)
+    rows_of_one: TokenVectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return rows_of_one
+
+
+def sparse(*weights: tuple[int, float]) -> SparseVector:
+    """A sparse vector of these terms and weights."""
+    return SparseVector(
+        np.array([term for term, _ in weights], dtype=np.int64), np.array([one for _, one in weights], dtype=np.float32)
+    )
+
+
+def same(given: Vector, held: Vector) -> bool:
+    """Whether two vectors are equal bit by bit."""
+    if isinstance(given, SparseVector) and isinstance(held, SparseVector):
+        return np.array_equal(given.terms, held.terms) and same(given.weights, held.weights)
+    if isinstance(given, SparseVector) or isinstance(held, SparseVector):
+        return False
+    return held.dtype == np.float32 and np.array_equal(given, held)
+
+
+def _of(representation: Representation) -> Made:
+    return Made("notes@1", representation, {"model": "unit"}, DECLARED)
+
+
+def _dot(one: Vector, other: Vector) -> float:
+    assert not isinstance(one, SparseVector)
+    assert not isinstance(other, SparseVector)
+    return float(one @ other)
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    assert not isinstance(one, SparseVector)
+    assert not isinstance(other, SparseVector)
+    return _dot(one, other) / float(np.linalg.norm(one) * np.linalg.norm(other))
+
+
+def _sparse_axis(*weights: float) -> SparseVector:
+    return sparse(*((term, weight) for term, weight in enumerate(weights) if weight))
+
+
+def _random_sparse(random: np.random.Generator) -> SparseVector:
+    terms = np.sort(random.choice(TERMS, random.integers(0, 12), replace=False))
+    return SparseVector(terms, random.standard_normal(terms.size).astype(np.float32))
+
+
+def _inner(one: Vector, other: Vector) -> float | None:
+    assert isinstance(one, SparseVector)
+    assert isinstance(other, SparseVector)
+    common, left, right = np.intersect1d(one.terms, other.terms, return_indices=True)
+    return float(one.weights[left] @ other.weights[right]) if common.size else None
+
+
+def _max_sim(query: Vector, document: Vector) -> float:
+    assert not isinstance(query, SparseVector)
+    assert not isinstance(document, SparseVector)
+    return float((query @ document.T).max(axis=1).sum())
+
+
+_NAN, _INFINITY = float("nan"), float("inf")
+_SEVEN, _NINE = np.ones(7, dtype=np.float32), np.ones(9, dtype=np.float32)
+
+DENSE = Sample(
+    made=MADE,
+    axis=axis,
+    random=lambda random: unit_rows(random, 1)[0],
+    score=_dot,
+    wrong=(
+        (axis(_NAN), "finite"), (axis(_INFINITY), "finite"), (_SEVEN, "8 dimensions"), (_NINE, "8 dimensions"),
+        (sparse((0, 1.0)), "8 dimensions"),
+    ),
+)  # fmt: skip
+COSINE = Sample(
+    made=_of(Dense(DIMENSION, "cosine")),
+    axis=axis,
+    random=lambda random: random.standard_normal(DIMENSION).astype(np.float32),
+    score=_cosine,
+    wrong=DENSE.wrong,
+)
+SPARSE = Sample(
+    made=_of(Sparse()),
+    axis=_sparse_axis,
+    random=_random_sparse,
+    score=_inner,
+    wrong=(
+        (sparse((0, _NAN)), "finite"), (sparse((0, -_INFINITY)), "finite"), (axis(1.0), "sparse"),
+        (sparse((3, 1.0), (3, 1.0)), "distinct, ascending"), (sparse((3, 1.0), (2, 1.0)), "distinct, ascending"),
+        (sparse((-1, 1.0)), "from 0"), (sparse((2**32, 1.0)), "4294967295"),
+        (SparseVector(np.array([1, 2]), np.ones(1, dtype=np.float32)), "one weight a term"),
+        (SparseVector(np.array([0.5]), np.ones(1, dtype=np.float32)), "whole numbers"),
+    ),
+)  # fmt: skip
+MULTI_VECTOR = Sample(
+    made=_of(MultiVector(DIMENSION)),
+    axis=lambda *weights: axis(*weights).reshape(1, DIMENSION),
+    random=lambda random: unit_rows(random, int(random.integers(1, 6))),
+    score=_max_sim,
+    wrong=(
+        (axis(_NAN).reshape(1, 8), "finite"), (axis(1.0), "8 dimensions"), (_NINE.reshape(1, 9), "8 dimensions"),
+        (np.ones((0, 8), dtype=np.float32), "1 to 131071 tokens"), (sparse((0, 1.0)), "8 dimensions"),
+        (np.ones((131_072, 8), dtype=np.float32), "1 to 131071 tokens"),
+    ),
+)  # fmt: skip
+SAMPLES = {"dense": DENSE, "sparse": SPARSE, "multi-vector": MULTI_VECTOR}
+
+
+def point(document_id: str, vector: Vector, metadata: Mapping[str, MetadataValue] | None = None) -> Point:
+    """A point with the declared fields of its metadata."""
+    return Point(
+        document_id, vector, f"content of {document_id}", f"passage of {document_id}",
+        fields_of(metadata or {}, DECLARED.metadata),
+    )  # fmt: skip
+
+
+def random_points(count: int, dimension: int = DIMENSION) -> list[Point]:
+    """Dense points with vectors of length 1."""
+    vectors = unit_rows(np.random.default_rng(7), count, dimension)
+    return [point(f"d{place:05d}", vector) for place, vector in enumerate(vectors)]
+
+
+def drawn(sample: Sample, count: int) -> list[Point]:
+    """Points with random vectors of a representation."""
+    random = np.random.default_rng(7)
+    return [point(f"d{place:05d}", sample.random(random)) for place in range(count)]
