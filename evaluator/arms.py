@@ -1,6 +1,7 @@
 """The arms of an experiment: each pipeline as it will be asked for, with its lexical preset set where one is named."""
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from evaluator.client import GatewayClient
 from evaluator.errors import EvaluationError
@@ -43,12 +44,13 @@ def with_preset(pipeline: Pipeline, preset: str, lexical: frozenset[str]) -> Pip
         match stage:
             case Fuse():
                 return stage.model_copy(update={"inputs": tuple(changed(source) for source in stage.inputs)})
-            case Retrieve() if stage.backend in lexical:
-                return stage.model_copy(update={"preset": preset})
-        return stage
+            case Retrieve():
+                return stage.model_copy(update={"preset": preset}) if stage.backend in lexical else stage
+            case _:
+                assert_never(stage)
 
     stages = tuple(changed(stage) if isinstance(stage, Retrieve | Fuse) else stage for stage in pipeline.stages)
-    return pipeline.model_copy(update={"stages": stages})
+    return Pipeline(name=pipeline.name, description=pipeline.description, stages=stages)
 
 
 def _serves(view: CollectionView, lexical: frozenset[str], preset: str) -> None:

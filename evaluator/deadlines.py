@@ -17,7 +17,7 @@ from evaluator.progress import progress
 from evaluator.quality import means, measure
 from evaluator.rank import choose, interleaved
 from services.contracts.base import Count, Wire
-from services.contracts.pipelines import Rerank, walk
+from services.contracts.pipelines import Rerank
 from services.contracts.query import SearchAnswer, SearchRequest
 
 METRIC = "nDCG@10"
@@ -118,7 +118,7 @@ def at_deadline(
     given = {query: timed for query, timed in answers.items() if isinstance(timed, TimedAnswer)}
     in_time = {query: timed.answer for query, timed in given.items() if timed.latency_ms <= deadline_ms}
     rankings = {query: tuple(hit.id for hit in answer.hits) for query, answer in in_time.items()}
-    reranks = {item.id: item.stage.top for item in walk(arm.pipeline) if isinstance(item.stage, Rerank)}
+    reranks = {item.id: item.stage.top for item in arm.pipeline.identified if isinstance(item.stage, Rerank)}
     return AtDeadline(
         deadline_ms=deadline_ms,
         queries=len(queries),

@@ -19,7 +19,6 @@ from services.contracts.pipelines import (
     PipelineView,
     Rerank,
     Retrieve,
-    walk,
 )
 from services.contracts.validation_messages import validation_message
 
@@ -140,7 +139,7 @@ def parse(text: str) -> Pipeline:
 
 def check(pipeline: Pipeline, backends: Mapping[str, BackendAddress]) -> None:
     """Raises PipelineError unless every stage names a backend of a fitting family and the whole is bounded."""
-    stages = list(walk(pipeline))
+    stages = list(pipeline.identified)
     families = {name: FAMILIES[backend.family] for name, backend in backends.items()}
     for kind, most in ((Retrieve, MOST_RETRIEVES), (Rerank, MOST_RERANKS)):
         count = sum(isinstance(item.stage, kind) for item in stages)

@@ -12,7 +12,7 @@ from services.chassis.errors import Unavailable
 from services.chassis.instruments import Instruments
 from services.chassis.telemetry import record_ms, request_id
 from services.contracts.documents import Document
-from services.contracts.pipelines import Pipeline, walk
+from services.contracts.pipelines import Pipeline
 from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StagePlace
 from services.ranking.fusion import Ranking
 
@@ -61,7 +61,7 @@ class Executor:
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)
 
     def _record(self, walked: Walk, pipeline: Pipeline, *, named: bool) -> None:
-        kinds = {item.id: item.stage.kind for item in walk(pipeline)}
+        kinds = {item.id: item.stage.kind for item in pipeline.identified}
         for stage, ms in walked.timings_ms.items():
             # Metrics are labelled with these: ids that callers make up would be labels without end.
             record_ms(stage if named else kinds.get(stage, stage), ms)

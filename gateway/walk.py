@@ -15,7 +15,7 @@ from gateway.texts import Texts, fitting
 from services.chassis.errors import AnswerTooLarge, BadInput, DeadlineExceeded, ProblemError, Unavailable
 from services.contracts.documents import Document
 from services.contracts.generations import name_of
-from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, Pipeline, Rerank, Retrieve, walk
+from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, LaterStage, Pipeline, Rerank, Retrieve, SourceStage
 from services.contracts.query import Degradation, Reason, SearchRequest
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalRequest
@@ -60,7 +60,7 @@ class Walk:
 
     async def run(self) -> Ranking:
         """The final ranking, at most as long as the request's `top`."""
-        stages = list(walk(self._pipeline))
+        stages = list(self._pipeline.identified)
         after = [item for item in stages if isinstance(item.stage, Rerank | Cut)]
         rerankings = sum(isinstance(item.stage, Rerank) for item in after)
         outcomes = await self._retrieve_all(stages, later=self._later(rerankings))
@@ -104,7 +104,7 @@ class Walk:
     # Retrieval: every retrieve of the pipeline at once, wherever in the fusions it stands.
 
     async def _retrieve_all(
-        self, stages: Sequence[IdentifiedStage], later: float
+        self, stages: Sequence[IdentifiedStage[SourceStage | LaterStage]], later: float
     ) -> dict[str, Ranking | BackendFailed]:
         legs = [(item.id, item.stage) for item in stages if isinstance(item.stage, Retrieve)]
         try:
@@ -155,7 +155,9 @@ class Walk:
 
     # Fusion: pure, inputs before the stage that fuses them.
 
-    def _fused(self, stages: Sequence[IdentifiedStage], outcomes: dict[str, Ranking | BackendFailed]) -> Ranking:
+    def _fused(
+        self, stages: Sequence[IdentifiedStage[SourceStage | LaterStage]], outcomes: dict[str, Ranking | BackendFailed]
+    ) -> Ranking:
         stack: list[Leg | None] = []
         for item in stages:
             match item.stage:

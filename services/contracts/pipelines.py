@@ -3,9 +3,10 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, assert_never, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from services.contracts.base import Depth, Name, Number, Weight, Wire
 from services.contracts.lists import Items
@@ -80,16 +81,53 @@ class Cut(Wire):
     top: Depth
 
 
-Source = Annotated[Retrieve | Fuse, Field(discriminator="kind")]
-Stage = Annotated[Retrieve | Fuse | Rerank | Cut, Field(discriminator="kind")]
+SourceStage = Retrieve | Fuse
+LaterStage = Rerank | Cut
+Source = Annotated[SourceStage, Field(discriminator="kind")]
+Stage = Annotated[SourceStage | LaterStage, Field(discriminator="kind")]
+STAGE_MODELS: tuple[type[Wire], ...] = (*get_args(SourceStage), *get_args(LaterStage))
+
+AnyStage = TypeVar("AnyStage", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class IdentifiedStage(Generic[AnyStage]):
+    """A stage with the id by which timings and degradations refer to it; `inputs` are those of a fuse."""
+
+    id: str
+    stage: AnyStage
+    inputs: tuple["IdentifiedStage[SourceStage]", ...] = ()
+
+    def inputs_first(self) -> Iterator["IdentifiedStage[SourceStage | AnyStage]"]:
+        """Yields the inputs at every depth, each before its fuse, then this stage."""
+        for one in self.inputs:
+            yield from one.inputs_first()
+        yield self
+
+
+@dataclass(frozen=True, slots=True)
+class IdentifiedStages:
+    """The stages of a pipeline with their ids."""
+
+    source: IdentifiedStage[SourceStage]
+    later: tuple[IdentifiedStage[LaterStage], ...]
+
+    def __iter__(self) -> Iterator[IdentifiedStage[SourceStage | LaterStage]]:
+        """Yields every stage; inputs come before their fuse."""
+        yield from self.source.inputs_first()
+        yield from self.later
 
 
 class Pipeline(Wire):
-    """A source (retrieve or fuse), then any number of rerank and cut stages. Stage ids are unique."""
+    """A source (retrieve or fuse), then any number of rerank and cut stages. Stage ids are unique.
+
+    Build a changed pipeline anew: `model_copy` validates nothing and keeps the identified stages of the old one.
+    """
 
     name: Name
     description: str = ""
     stages: Annotated[tuple[Stage, ...], Items(1, 16)]
+    _identified: IdentifiedStages = PrivateAttr()
 
     @model_validator(mode="before")
     @classmethod
@@ -101,12 +139,16 @@ class Pipeline(Wire):
 
     @model_validator(mode="after")
     def _shape(self) -> Self:
-        if not isinstance(self.stages[0], Retrieve | Fuse):
+        source = self.stages[0]
+        if not isinstance(source, SourceStage):
             raise ValueError("stages: the first must be of kind retrieve or fuse")
-        for stage in self.stages[1:]:
-            if isinstance(stage, Retrieve | Fuse):
+        later: list[IdentifiedStage[LaterStage]] = []
+        for place, stage in enumerate(self.stages[1:], start=2):
+            if isinstance(stage, SourceStage):
                 raise ValueError("stages: retrieve and fuse stand first; to combine them, make them inputs of a fuse")
-        ids = [identified.id for identified in walk(self)]
+            later.append(IdentifiedStage(_id(stage, str(place)), stage))
+        self._identified = IdentifiedStages(_identified(source, "1"), tuple(later))
+        ids = [one.id for one in self._identified]
         if len(set(ids)) < len(ids):
             twice = sorted(name for name, count in Counter(ids).items() if count > 1)
             raise ValueError(f"stages: ids must be unique, these are not: {', '.join(twice)}")
@@ -115,30 +157,30 @@ class Pipeline(Wire):
         return self
 
     @property
+    def identified(self) -> IdentifiedStages:
+        """The stages with their ids: given, or their kind and place (`rerank-2`, `retrieve-1.1`)."""
+        return self._identified
+
+    @property
     def fingerprint(self) -> str:
         """12 hexadecimal digits that change whenever what the pipeline does changes (name and description do not)."""
         content = self.model_dump_json(exclude={"name", "description"})
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
-class IdentifiedStage(Wire):
-    """A stage with the id by which timings and degradations refer to it."""
-
-    id: str
-    stage: Stage
-
-
-def walk(pipeline: Pipeline) -> Iterator[IdentifiedStage]:
-    """Yields every stage with its id: given, or its kind and place (`rerank-2`). Inputs come before their fuse."""
-    for place, stage in enumerate(pipeline.stages, start=1):
-        yield from _walk(stage, str(place))
+def _identified(stage: SourceStage, place: str) -> IdentifiedStage[SourceStage]:
+    match stage:
+        case Retrieve():
+            return IdentifiedStage(_id(stage, place), stage)
+        case Fuse(inputs=inputs):
+            below = tuple(_identified(one, f"{place}.{number}") for number, one in enumerate(inputs, start=1))
+            return IdentifiedStage(_id(stage, place), stage, below)
+        case _:
+            assert_never(stage)
 
 
-def _walk(stage: Retrieve | Fuse | Rerank | Cut, place: str) -> Iterator[IdentifiedStage]:
-    if isinstance(stage, Fuse):
-        for number, source in enumerate(stage.inputs, start=1):
-            yield from _walk(source, f"{place}.{number}")
-    yield IdentifiedStage(id=stage.id or f"{stage.kind}-{place}", stage=stage)
+def _id(stage: SourceStage | LaterStage, place: str) -> str:
+    return stage.id or f"{stage.kind}-{place}"
 
 
 def _check_size(stages: object) -> None:

@@ -8,7 +8,7 @@ from services.contracts.base import Count, Depth, Name, QueryText, Wire
 from services.contracts.documents import Included, MetadataValue
 from services.contracts.filters import Filter
 from services.contracts.lists import Items
-from services.contracts.pipelines import Pipeline, Retrieve, walk
+from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.retrieval import ExcludedIds
 
 Reason = Literal["timeout", "unreachable", "overloaded", "refused", "failed", "deadline", "no_document_store"]
@@ -40,7 +40,7 @@ class SearchRequest(Wire):
     @model_validator(mode="after")
     def _affordable(self) -> Self:
         if isinstance(self.pipeline, Pipeline):
-            retrieves = sum(isinstance(item.stage, Retrieve) for item in walk(self.pipeline))
+            retrieves = sum(isinstance(item.stage, Retrieve) for item in self.pipeline.identified)
             if retrieves * len(self.query) > MOST_ANALYSED:
                 raise ValueError(
                     f"pipeline: {retrieves} retrieves of a query of {len(self.query)} characters; their product may be"

@@ -58,6 +58,7 @@ def test_a_preset_is_set_in_lexical_retrieves_only() -> None:
     changed = with_preset(PIPELINE, "anserini-flat", frozenset({"words"}))
     assert [source.preset for source in changed.stages[0].inputs] == ["anserini-flat", None]
     assert changed.fingerprint != PIPELINE.fingerprint
+    assert [one.stage for one in changed.identified][-1] == changed.stages[-1]
     assert with_preset(PIPELINE, "anserini-flat", frozenset()) == PIPELINE
 
 
