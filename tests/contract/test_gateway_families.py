@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from gateway import families
 from gateway.families import Family
-from gateway.settings import Settings
+from gateway.settings import GatewaySettings
 from services.contracts.documents import Document
 from tests.support.backends import DOCUMENTS, Stack, Store, opened_stack, trigrams
 
@@ -95,5 +95,5 @@ async def test_the_row_decides_options_and_least_score(monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("row")
 def test_settings_tell_the_families_of_the_table(backends: object, told: str) -> None:
     with pytest.raises(ValidationError) as fault:
-        Settings.model_validate({"backends": backends})
+        GatewaySettings.model_validate({"backends": backends})
     assert told in str(fault.value)
