@@ -20,7 +20,7 @@ from gateway.write_pauses import WritePauses
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
-from services.chassis.supervised import Supervisor
+from services.chassis.background_tasks import Supervisor
 from services.contracts.health import Check
 
 

@@ -10,7 +10,7 @@ from gateway.exchange import Call
 from gateway.families import FAMILIES
 from gateway.settings import BackendAddress
 from gateway.sockets import Endpoints
-from services.chassis.supervised import Supervisor
+from services.chassis.background_tasks import Supervisor
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (
     DeleteReport,

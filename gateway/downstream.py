@@ -10,7 +10,7 @@ from gateway.replicas import Replica, Replicas
 from gateway.resilience import RetryBudget, State, backoff_s
 from gateway.settings import BackendAddress
 from gateway.sockets import CONNECTIONS, Endpoints
-from services.chassis.supervised import Supervisor
+from services.chassis.background_tasks import Supervisor
 
 # As many calls as one failing replica can lose at once.
 MOST_RETRIES = CONNECTIONS / 2

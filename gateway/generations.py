@@ -13,7 +13,7 @@ from gateway.downstream import Backend
 from gateway.failures import BackendFailed
 from gateway.history import History
 from services.chassis.errors import Unavailable, UnknownCollection
-from services.chassis.supervised import Supervisor
+from services.chassis.background_tasks import Supervisor
 from services.contracts.collections import BackendState, CollectionState, CollectionView, Unusable
 from services.contracts.generations import name_of
 

@@ -14,7 +14,7 @@ from gateway.exchange import LIVENESS, Call, Parse, Peer, Value, exchange
 from gateway.failures import BackendFailed
 from gateway.resilience import Breaker, Probation, State
 from gateway.sockets import Endpoints
-from services.chassis.supervised import Supervisor
+from services.chassis.background_tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from services.chassis.errors import BodyTooLarge, ClientGone, Overloaded, ProblemError, RequestTimeout, UnsupportedMedia
 from services.chassis.instruments import Instruments
 from services.chassis.json_shape import parse_json
-from services.chassis.memory import MemoryAtRest
+from services.chassis.heap_trimming import MemoryAtRest
 
 # A body may take so long (our own loop may have stood still for a second or two), and what it needs at this rate.
 GRACE_S = 5.0

@@ -13,7 +13,7 @@ from gateway.exchange import Call
 from gateway.settings import BackendAddress
 from gateway.sockets import FixedEndpoints, SocketTransport
 from services.chassis.instruments import Instruments
-from services.chassis.supervised import Supervisor
+from services.chassis.background_tasks import Supervisor
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 
 SLOTS = 10

@@ -11,7 +11,7 @@ from gateway.failures import BackendFailed
 from gateway.settings import BackendAddress
 from gateway.sockets import ConnectionLost, FixedEndpoints
 from services.chassis.instruments import Instruments
-from services.chassis.supervised import Supervisor
+from services.chassis.background_tasks import Supervisor
 
 LOST = ConnectionLost("lost")
 UNSENT = httpx.ConnectError("refused")

@@ -11,7 +11,7 @@ from gateway.exchange import Call, Peer
 from gateway.failures import BackendFailed
 from gateway.replicas import CONSECUTIVE_FAILURES, Replica
 from services.chassis.instruments import Instruments
-from services.chassis.supervised import Supervisor
+from services.chassis.background_tasks import Supervisor
 
 SEARCH = Call("POST", "/v1/collections/c@1/search", 1.0, reads=True)
 

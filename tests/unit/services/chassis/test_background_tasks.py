@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from services.chassis.instruments import Instruments
-from services.chassis.supervised import Supervisor
+from services.chassis.background_tasks import Supervisor
 
 
 class Work:
