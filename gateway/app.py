@@ -18,9 +18,9 @@ from gateway.settings import BackendAddress, GatewaySettings
 from gateway.sockets import SocketEndpoints
 from gateway.write_pauses import WritePauses
 from services.chassis.app import create_app
+from services.chassis.background_tasks import Supervisor
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
-from services.chassis.background_tasks import Supervisor
 from services.contracts.health import Check
 
 

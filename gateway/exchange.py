@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from gateway.failures import BackendFailed
 from gateway.sockets import Probe
-from services.chassis.caching import NO_STORE, fresh_wanted
+from services.chassis.caching import NO_STORE, no_store_requested
 from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.errors import InsufficientStorage
 from services.chassis.telemetry import REQUEST_ID_HEADER, request_id
@@ -74,7 +74,7 @@ async def exchange(
 
 def _request(peer: Peer, call: Call, timeout_s: float) -> httpx.Request:
     headers = {DEADLINE_HEADER: str(max(1, int(timeout_s * 1000))), REQUEST_ID_HEADER: request_id()}
-    if fresh_wanted():
+    if no_store_requested():
         headers["cache-control"] = NO_STORE
     content: bytes | None = None
     if call.body is not None:

@@ -12,8 +12,8 @@ from gateway.backends import Backends
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed
 from gateway.history import History
-from services.chassis.errors import Unavailable, UnknownCollection
 from services.chassis.background_tasks import Supervisor
+from services.chassis.errors import Unavailable, UnknownCollection
 from services.contracts.collections import BackendState, CollectionState, CollectionView, Unusable
 from services.contracts.generations import name_of
 

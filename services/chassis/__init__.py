@@ -1,1 +1,1 @@
-"""What every process needs to be a good citizen: errors, deadlines, limits, probes, logs, telemetry, serving."""
+"""Owns what every process needs: errors, deadlines, limits, probes, logs, telemetry, serving. Knows no service."""

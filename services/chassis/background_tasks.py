@@ -1,4 +1,4 @@
-"""Background tasks whose death is seen: counted, logged, and followed by a restart."""
+"""Runs background tasks and restarts those that die; each death is counted and logged."""
 
 import asyncio
 import logging
@@ -32,16 +32,16 @@ class Supervisor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def start(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        """Runs `work` until it returns. When it raises, it is run again after a pause, for as long as it takes.
+        """Starts a task that runs `work` until it returns. Runs it again after a pause each time it raises.
 
-        `name` is a label of the metric `background_task_deaths_total`, so there must be few of them.
+        `name` is a label value of the metric `background_task_deaths_total`, so there must be few of them.
         """
-        task = asyncio.create_task(self._keep(name, work), name=name)
+        task = asyncio.create_task(self._run_forever(name, work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_forever(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
                 await work()
@@ -50,7 +50,7 @@ class Supervisor:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
-                # Nobody cancelled this task: the work let a CancelledError of something else escape.
+                # This task was not cancelled: the CancelledError of another task escaped from `work`.
                 logger.exception("background task died", extra={"task": name})
             except Exception:
                 logger.exception("background task died", extra={"task": name})

@@ -1,4 +1,4 @@
-"""Request bodies: bounded in size, pace and sum while they stream, JSON only, and watched for callers who hang up."""
+"""Reads request bodies: bounds size, pace and total memory, accepts only JSON, cancels the work on a disconnect."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,52 +11,52 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.chassis.errors import BodyTooLarge, ClientGone, Overloaded, ProblemError, RequestTimeout, UnsupportedMedia
+from services.chassis.heap_trimming import HeapTrimmer
 from services.chassis.instruments import Instruments
 from services.chassis.json_shape import parse_json
-from services.chassis.heap_trimming import MemoryAtRest
 
-# A body may take so long (our own loop may have stood still for a second or two), and what it needs at this rate.
+# Seconds that a body may take (our own event loop may have stalled for one or two), plus its size at this rate.
 GRACE_S = 5.0
 LEAST_BYTES_S = 32_768
-# Bodies of requests in work or waiting take so much memory in all, those of a page and less not counted: searches
-# must not wait for batches.
-MOST_HELD_BYTES = 64_000_000
+# Most memory of all bodies in work or waiting. The first 64 KiB of each are not counted, so that searches are not
+# refused because of batches.
+MOST_TOTAL_BYTES = 64_000_000
 UNCOUNTED_BYTES = 65_536
 
 
 class BodyMiddleware:
-    """Reads the body within its bounds, refuses what is not JSON, and cancels the work when the caller hangs up."""
+    """Reads the body within its bounds, refuses other types than JSON, and cancels the work on a disconnect."""
 
     def __init__(self, app: ASGIApp, *, most_bytes: int, instruments: Instruments) -> None:
         self.app = app
         self.most_bytes = most_bytes
         self._instruments = instruments
-        self._held_bytes = 0
-        self._memory = MemoryAtRest()
+        self._counted_bytes = 0
+        self._trimmer = HeapTrimmer()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        declared = headers.get("content-length", "0").strip()  # blanks after it belong to nobody (RFC 9112, 5)
+        declared = headers.get("content-length", "0").strip()  # trailing blanks are not part of it (RFC 9112, 5)
         if not declared.isdigit() or int(declared) > self.most_bytes:
             raise self._too_large()
-        held = Held()
+        counted = CountedBytes()
         try:
-            body = await self._in_time(receive, held)
+            body = await self._read_in_time(receive, counted)
             if body:
                 _check_media(headers)
-            await _until_hung_up(self.app, scope, body, receive, send)
+            await _run_until_disconnect(self.app, scope, body, receive, send)
         finally:
-            self._held_bytes -= held.size
-            if held.size:
-                self._memory.after_a_large_body()
+            self._counted_bytes -= counted.size
+            if counted.size:
+                self._trimmer.schedule()
 
-    async def _in_time(self, receive: Receive, held: "Held") -> bytes:
+    async def _read_in_time(self, receive: Receive, counted: "CountedBytes") -> bytes:
         try:
             async with asyncio.timeout(GRACE_S) as bound:
-                return await self._read(receive, held, bound)
+                return await self._read(receive, counted, bound)
         except TimeoutError as error:
             if not bound.expired():
                 raise
@@ -64,7 +64,7 @@ class BodyMiddleware:
                 f"The body came too slowly; send it at {LEAST_BYTES_S // 1024} KB a second or more.", closes=True
             ) from error
 
-    async def _read(self, receive: Receive, held: "Held", bound: asyncio.Timeout) -> bytes:
+    async def _read(self, receive: Receive, counted: "CountedBytes", bound: asyncio.Timeout) -> bytes:
         started = asyncio.get_running_loop().time()
         chunks: list[bytes] = []
         size = 0
@@ -76,27 +76,27 @@ class BodyMiddleware:
             size += len(chunk)
             if size > self.most_bytes:
                 raise self._too_large()
-            self._hold(held, size)
+            self._count(counted, size)
             chunks.append(chunk)
             if not message.get("more_body", False):
                 return b"".join(chunks)
             bound.reschedule(started + GRACE_S + size / LEAST_BYTES_S)
 
-    def _hold(self, held: "Held", size: int) -> None:
-        more = max(0, size - UNCOUNTED_BYTES) - held.size
-        if self._held_bytes + more > MOST_HELD_BYTES:
+    def _count(self, counted: "CountedBytes", size: int) -> None:
+        more = max(0, size - UNCOUNTED_BYTES) - counted.size
+        if self._counted_bytes + more > MOST_TOTAL_BYTES:
             self._instruments.rejected.inc()
             raise Overloaded("Too many large bodies are being worked on; send this again, or smaller batches.")
-        held.size += more
-        self._held_bytes += more
+        counted.size += more
+        self._counted_bytes += more
 
     def _too_large(self) -> BodyTooLarge:
         return BodyTooLarge(f"A body may have at most {self.most_bytes} bytes; send smaller batches.")
 
 
 @dataclass(slots=True)
-class Held:
-    """What one body takes of the sum."""
+class CountedBytes:
+    """The bytes of one body that count towards the total."""
 
     size: int = 0
 
@@ -109,8 +109,8 @@ def _check_media(headers: Headers) -> None:
         raise UnsupportedMedia("Send the body uncompressed, without Content-Encoding.")
 
 
-async def _until_hung_up(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-    """Runs the app; Starlette does not stop a handler whose caller has gone, so we cancel it."""
+async def _run_until_disconnect(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    """Runs the app and cancels it when the caller disconnects, which Starlette does not do."""
     handler = asyncio.current_task()
     assert handler is not None
     gone = asyncio.Event()
@@ -150,19 +150,19 @@ async def _until_hung_up(app: ASGIApp, scope: Scope, body: bytes, receive: Recei
 
 
 class JsonRequest(Request):
-    """A request whose JSON is bounded before it is parsed; lone surrogates reach validation."""
+    """A request whose JSON is bounded before it is parsed. Lone surrogates are left to validation."""
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             body = await self.body()
             self._json = parse_json(body)
             if len(body) > UNCOUNTED_BYTES:
-                await asyncio.sleep(0)  # both parsing and validating take up to 0.1 s: others have their turn between
+                await asyncio.sleep(0)  # parsing and validating take up to 0.1 s each: other requests run in between
         return self._json
 
 
 class JsonRoute(APIRoute):
-    """The route class of all our routers."""
+    """The route class of all routers: parses bodies as JsonRequest does."""
 
     def get_route_handler(self) -> Any:  # the return type is FastAPI's own
         handle = super().get_route_handler()

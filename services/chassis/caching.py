@@ -1,4 +1,4 @@
-"""Caches of results as callers see them: who wants fresh results gets them, and every answer says what was cached."""
+"""Owns caching on the wire: reads `Cache-Control: no-store`, and reports cache hits. Does not store results."""
 
 from contextvars import ContextVar
 
@@ -10,24 +10,24 @@ from services.chassis.instruments import Instruments
 CACHED_HEADER = "x-cached-results"
 NO_STORE = "no-store"
 
-_fresh: ContextVar[bool] = ContextVar("fresh", default=False)
-_looked_up: ContextVar[list[tuple[int, int]] | None] = ContextVar("looked_up", default=None)
+_no_store: ContextVar[bool] = ContextVar("fresh", default=False)
+_lookups: ContextVar[list[tuple[int, int]] | None] = ContextVar("looked_up", default=None)
 
 
-def fresh_wanted() -> bool:
-    """Whether the request being served says `Cache-Control: no-store`."""
-    return _fresh.get()
+def no_store_requested() -> bool:
+    """Returns whether the current request has `Cache-Control: no-store`."""
+    return _no_store.get()
 
 
-def looked_up(hits: int, of: int) -> None:
-    """Tells the caller of the request being served that `hits` of `of` results came from a cache."""
-    lookups = _looked_up.get()
+def record_lookups(hits: int, of: int) -> None:
+    """Records for the current request that `hits` of `of` results came from a cache."""
+    lookups = _lookups.get()
     if lookups is not None:
         lookups.append((hits, of))
 
 
 class CachingMiddleware:
-    """Reads Cache-Control; writes `X-Cached-Results: <hits>/<of>` where a cache was asked, and counts both."""
+    """Reads Cache-Control; writes `X-Cached-Results: <hits>/<of>` if a cache was used, and counts hits and misses."""
 
     def __init__(self, app: ASGIApp, *, instruments: Instruments) -> None:
         self.app = app
@@ -38,9 +38,9 @@ class CachingMiddleware:
             await self.app(scope, receive, send)
             return
         directives = Headers(scope=scope).get("cache-control", "").lower().split(",")
-        _fresh.set(NO_STORE in (directive.strip() for directive in directives))
+        _no_store.set(NO_STORE in (directive.strip() for directive in directives))
         lookups: list[tuple[int, int]] = []
-        _looked_up.set(lookups)
+        _lookups.set(lookups)
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start" and lookups:

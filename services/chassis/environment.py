@@ -1,4 +1,4 @@
-"""Reads a process's settings from its environment, and says by the variable's name what is wrong with one."""
+"""Reads a process's settings from its environment, and names the variable in every error."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ Settings = TypeVar("Settings", bound=ServiceSettings)
 
 
 class BadSettings(ValueError):
-    """The environment sets something that cannot be; one line a fault, which names the variable."""
+    """Invalid settings in the environment. One line for each fault, naming the variable."""
 
 
 def read_settings(settings: type[Settings]) -> Settings:
@@ -39,12 +39,12 @@ def read_or_exit(settings: type[Settings]) -> Settings:
 
 
 def variables(settings: type[ServiceSettings]) -> Iterator[str]:
-    """The environment variables that a process reads."""
+    """Returns the environment variables that a process reads."""
     return (variable(settings, name) for name in settings.model_fields)
 
 
 def variable(settings: type[ServiceSettings], field: str) -> str:
-    """The environment variable of a field: its alias, or the prefix and its name."""
+    """Returns the environment variable of a field: its alias, or the prefix and its name."""
     alias = settings.model_fields[field].validation_alias
     return alias if isinstance(alias, str) else f"{settings.model_config.get('env_prefix', '')}{field}".upper()
 

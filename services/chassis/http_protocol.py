@@ -1,6 +1,6 @@
-"""HTTP/1.1 as uvicorn speaks it on httptools, with bounds on everything before an app sees the request.
+"""Adds bounds to uvicorn's HTTP/1.1 protocol on httptools, enforced before an app sees the request.
 
-httptools itself bounds nothing: it keeps a header of 200 MB, and copies all of it at each piece that arrives.
+httptools itself bounds nothing: it keeps a header of 200 MB, and copies all of it with each piece that arrives.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from services.chassis.telemetry import PROBES, REQUEST_ID_HEADER, assign_request
 
 
 class TooManyPipelined(Exception):
-    """More requests at once than are taken; those before are answered, then the connection is closed."""
+    """Too many pipelined requests. Those before are answered, then the connection is closed."""
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """One connection. What does not fit its bounds is answered with a problem where that is possible, and closed."""
+    """One connection. A request outside its bounds is answered with a problem if possible; then it is closed."""
 
     def __init__(
         self,
@@ -36,82 +36,82 @@ class BoundedHttp(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         assert isinstance(server_state, Connections)
-        self._all = server_state
+        self._owner = server_state
         self._bounds = server_state.bounds
         self._awaits: Literal["head", "body", "nothing"] = "nothing"
         self._head_bytes = 0
-        # Bytes since anything was made of them. They are in the parser: half a header, trailers, extensions of chunks.
+        # Bytes that the parser has buffered without a callback: half a header, trailers, extensions of chunks.
         self._unparsed = 0
-        self._deaf = False
+        self._ignores_input = False
 
-    # What Connections asks of us.
+    # Called by Connections.
 
     @property
     def closing(self) -> bool:
-        """Whether it is closed once everything is written."""
+        """Whether it closes once everything is written."""
         return self.transport.is_closing()
 
     def close(self) -> None:
         """Closes it once everything is written."""
-        self._deaf = True
+        self._ignores_input = True
         self.transport.close()
 
     def abort(self) -> None:
         """Closes it now."""
-        self._deaf = True
+        self._ignores_input = True
         self.transport.abort()
 
     def refuse(self, error: ProblemError) -> None:
-        """Answers what is being asked with a problem, and closes."""
-        self._all.refused(error.kind)
-        self._deaf = True
+        """Answers the current request with a problem, and closes."""
+        self._owner.count_ended(error.kind)
+        self._ignores_input = True
         cycle = self.cycle
         working = cycle is not None and not cycle.response_complete
         if working and self._awaits != "body":
-            # A later request of several at once: what was asked before is answered first, and nothing after it.
+            # A later one of several pipelined requests: those before it are answered, none after it.
             cycle.keep_alive = False
             return
         if self._awaits == "nothing" and not self._unparsed:
-            self.transport.close()  # it has asked nothing
+            self.transport.close()  # there is no request to answer
             return
         if cycle is not None and self._awaits == "body":
             if cycle.response_started:
-                self.transport.abort()  # an answer is under way or sent: another one would be read as part of it
+                self.transport.abort()  # an answer has begun: a second one would be read as part of it
                 return
             cycle.disconnected = True
             cycle.message_event.set()
-        response = contextvars.copy_context().run(_identified, error)
+        response = contextvars.copy_context().run(_with_request_id, error)
         head = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]
         lines = [STATUS_LINE[response.status_code], *(b"%s: %s\r\n" % header for header in head), b"\r\n"]
         self.transport.write(b"".join([*lines, bytes(response.body)]))
         if self.transport.can_write_eof():
             self.transport.write_eof()
             self.flow.resume_reading()
-            self._all.lingers(self, self.loop.time())
+            self._owner.linger(self, self.loop.time())
         else:
             self.transport.close()
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        if not self._all.admit(self, self.loop.time()):
-            self.app = _only_probes(self.app)
+        if not self._owner.admit(self, self.loop.time()):
+            self.app = _probes_only(self.app)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._all.forget(self)
+        self._owner.forget(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._ignores_input:
             return
-        self._all.woke(self, self.loop.time())
+        self._owner.on_data(self, self.loop.time())
         self._unparsed += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Another protocol was offered and not taken, as callers of HTTP/2 do: served as it is, and the last one.
-            self._deaf = True
+            # An upgrade was offered and not taken (HTTP/2 clients do this): serve the request, then close.
+            self._ignores_input = True
             self.cycle.keep_alive = False
         except httptools.HttpParserError as error:
             self._refuse_unparsed(error)
@@ -121,13 +121,13 @@ class BoundedHttp(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._all.unread(self, self.transport.get_write_buffer_size(), self.loop.time())
+        self._owner.add_unread(self, self.transport.get_write_buffer_size(), self.loop.time())
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._all.read(self)
+        self._owner.remove_unread(self)
 
-    # What the parser calls.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -145,7 +145,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > self._bounds.head_bytes:
             raise self._head_too_large()
-        if self._awaits == "head":  # what trails a body is no header: nobody asks for it
+        if self._awaits == "head":  # trailers of a body are dropped: no route uses them
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -156,7 +156,7 @@ class BoundedHttp(HttpToolsProtocol):
             raise TooManyPipelined
         super().on_headers_complete()
         self._awaits = "body"
-        self._all.asked(self)
+        self._owner.on_head_complete(self)
 
     def on_body(self, body: bytes) -> None:
         self._unparsed = 0
@@ -166,10 +166,10 @@ class BoundedHttp(HttpToolsProtocol):
         self._unparsed = 0
         self._awaits = "nothing"
         super().on_message_complete()
-        if self.cycle.response_complete:  # it was answered, refused most often, before it was all there
-            self._all.rests(self, self.loop.time())
+        if self.cycle.response_complete:  # it was answered, usually refused, before it had fully arrived
+            self._owner.mark_idle(self, self.loop.time())
 
-    # What an answered request calls.
+    # Called by an answered request.
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -180,15 +180,15 @@ class BoundedHttp(HttpToolsProtocol):
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
         elif self._awaits == "nothing":
-            self._all.rests(self, self.loop.time())
+            self._owner.mark_idle(self, self.loop.time())
         else:
-            self._all.asks(self, self.loop.time())
+            self._owner.mark_asking(self, self.loop.time())
 
     def _check_upgrade(self) -> None:
         names = {name for name, _ in self.headers}
         if self._get_upgrade() == b"websocket":
             raise Malformed("There are no websockets here; send plain HTTP/1.1 requests.")
-        # The parser leaves out the body of such a request, so that the app would see an empty one.
+        # The parser drops the body of such a request, so the app would see an empty one.
         if names & {b"content-length", b"transfer-encoding"}:
             raise Malformed("Send this without the header Upgrade: HTTP/1.1 is all that is spoken here.")
 
@@ -197,8 +197,8 @@ class BoundedHttp(HttpToolsProtocol):
             case ProblemError() as cause:
                 self.refuse(cause)
             case TooManyPipelined():
-                self._deaf = True
-                self._all.refused("pipelined")
+                self._ignores_input = True
+                self._owner.count_ended("pipelined")
                 self.cycle.keep_alive = False
             case _:
                 self.refuse(Malformed("This is not a request of HTTP/1.1."))
@@ -208,15 +208,15 @@ class BoundedHttp(HttpToolsProtocol):
         return HeadTooLarge(f"Send at most {bounds.headers} headers, {bounds.head_bytes} bytes in all.")
 
 
-def _identified(error: ProblemError) -> Response:
+def _with_request_id(error: ProblemError) -> Response:
     identity = assign_request_id("")
     response = render(error)
     response.headers[REQUEST_ID_HEADER] = identity
     return response
 
 
-def _only_probes(app: ASGIApp) -> ASGIApp:
-    """The app of a connection above the bound."""
+def _probes_only(app: ASGIApp) -> ASGIApp:
+    """Returns an app that serves only probes, for a connection above the bound."""
     refusal = Unavailable("There are too many connections; keep fewer, and try again.", retry_after_s=1)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The metrics of a process, one row each, in a registry of its own (tests run many apps in one process)."""
+"""Owns the metrics of a process, in a registry of their own (tests run many apps in one process)."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class Instruments:
-    """Counters, gauges and histograms, labelled with what has few values (never ids, queries or collections)."""
+    """Counters, gauges and histograms. Labels have few values: never ids, queries or collections."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -43,12 +43,12 @@ class Instruments:
         )
 
     def observe(self, method: str, route: str, status: int, seconds: float, timings_ms: Mapping[str, float]) -> None:
-        """One answered request."""
+        """Records one answered request."""
         self.requests.labels(method, route, str(status)).inc()
         self.request_seconds.labels(method, route).observe(seconds)
         for stage, ms in timings_ms.items():
             self.stage_seconds.labels(stage).observe(ms / 1000)
 
     def exposition(self) -> bytes:
-        """All of it in Prometheus' text format."""
+        """Returns all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -1,6 +1,6 @@
-"""Parses JSON whose shape is bounded first: 8 MB hold millions of values, and these take gigabytes once parsed.
+"""Parses JSON after bounding its shape: 8 MB can hold millions of values, which take gigabytes once parsed.
 
-Looks at bytes with what Python does at the speed of C. What is left to the parser is small enough for the event loop.
+The checks use bytes methods that run in C. What passes them is small enough to parse on the event loop.
 """
 
 import json
@@ -16,9 +16,9 @@ MOST_VALUES = 100_000
 MOST_KEYS = 1_000
 MOST_DIGITS = 40
 
-# Brackets become steps down and up, everything else is left out.
+# Opening brackets become +1, closing ones -1; all other bytes are dropped.
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-# To drop all other bytes takes 1 ns a byte, whatever they are; bytes.count takes 30 for each that it finds.
+# translate takes 1 ns a byte, whatever it drops; bytes.count takes 30 ns for each byte found.
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _NO_OPENING = bytes(set(range(256)) - set(b"[{"))
 _NO_COUNTED = bytes(set(range(256)) - set(b"[{,"))
@@ -26,7 +26,7 @@ _NO_QUOTES = bytes(set(range(256)) - set(b'"'))
 
 
 def parse_json(body: bytes) -> Any:
-    """The value of a JSON text in UTF-8. Raises Malformed or BadInput, which say what is wrong with it."""
+    """Parses a JSON text in UTF-8. Raises Malformed or BadInput, which say what is wrong with it."""
     _check_shape(body)
     try:
         return _DECODER.decode(body.decode())
@@ -37,9 +37,9 @@ def parse_json(body: bytes) -> Any:
 
 
 def _check_shape(body: bytes) -> None:
-    # Each value but the first of its list or object follows a comma; a list or an object is a value itself.
+    # Every value but the first of its list or object follows a comma, and a list or object is itself a value.
     counted = len(body.translate(None, _NO_COUNTED))
-    # A text has brackets and commas too: only where these are many what stands in quotes is told from the rest.
+    # Strings contain brackets and commas too. They are removed only if the counts are high.
     if counted <= DEEPEST:
         return
     opening = len(body.translate(None, _NO_OPENING))
@@ -56,7 +56,7 @@ def _check_shape(body: bytes) -> None:
 
 
 def _outside_quotes(body: bytes) -> bytes:
-    """The text without its strings. Without pairs of backslashes every quote that has one before it is in a string."""
+    """Returns the text without its strings. Without escaped backslashes and quotes, every quote is a delimiter."""
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(plain.split(b'"')[::2])
 
@@ -69,20 +69,20 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _whole(text: str) -> int:
-    if len(text) > MOST_DIGITS:  # an int takes quadratic time in its digits, and nothing here counts so far
+def _parse_int(text: str) -> int:
+    if len(text) > MOST_DIGITS:  # parsing an int takes quadratic time in its digits
         raise Malformed(f"A number has more than {MOST_DIGITS} digits.")
     return int(text)
 
 
-def _finite(text: str) -> float:
+def _parse_float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise BadInput(f"A number is beyond what 64 bits can hold: {text[:20]}.")
     return number
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MOST_KEYS:
         raise BadInput(f"An object has more than {MOST_KEYS:,} keys.")
     made = dict(pairs)
@@ -94,5 +94,5 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_whole, parse_float=_finite, parse_constant=_refuse_constant
+    object_pairs_hook=_build_object, parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse_constant
 )

@@ -1,4 +1,4 @@
-"""JSON logs, one object a line, each with the id of the request that it belongs to."""
+"""Writes logs as JSON, one object a line, each with the id of its request."""
 
 import logging
 import sys
@@ -12,7 +12,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class JsonFormatter(logging.Formatter):
-    """`time, level, service, logger, message, request_id`, what was passed as `extra`, and `error` with its trace."""
+    """Formats `time, level, service, logger, message, request_id`, the `extra` fields, and `error` with its trace."""
 
     def __init__(self, service: str) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logs(service: str, level: str) -> None:
-    """Sends everything to standard output as JSON; the chatter of HTTP clients stays out below warnings."""
+    """Sends all logs to standard output as JSON; those of HTTP clients only from warnings up."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter(service))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,4 +1,4 @@
-"""The routes by which a process is watched: alive, ready, and its metrics."""
+"""Owns the routes for monitoring a process: liveness, readiness and metrics."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ Readiness = Callable[[], Awaitable[tuple[Check, ...]]]
 
 @dataclass(slots=True)
 class Lifecycle:
-    """Set on SIGTERM: readiness fails first, so that callers turn away before the door closes."""
+    """Whether the process drains. Set on SIGTERM: readiness fails first, so that callers leave before it closes."""
 
     draining: bool = False
 
 
 def probe_router(service: str, lifecycle: Lifecycle, readiness: Readiness, instruments: Instruments) -> APIRouter:
-    """/livez answers while the event loop turns and asks nobody; /readyz runs the service's own checks."""
+    """Returns the probes' routes. /livez answers while the event loop runs; /readyz runs the service's own checks."""
     router = APIRouter(tags=["probes"])
 
     @router.get("/livez")

@@ -13,7 +13,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from services.chassis.connections import Bounds, Connections, allow_files
+from services.chassis.connections import ConnectionBounds, Connections, raise_file_limit
 from services.chassis.http_protocol import BoundedHttp
 from services.chassis.logs import configure_logs
 from services.chassis.settings import ServiceSettings
@@ -24,9 +24,11 @@ logger = logging.getLogger(__name__)
 class DrainingServer(uvicorn.Server):
     """Bounds its connections; on SIGTERM fails /readyz, waits `drain_s` for callers to turn away, lets work end."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, drain_s: float, bounds: Bounds | None = None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: FastAPI, drain_s: float, bounds: ConnectionBounds | None = None
+    ) -> None:
         super().__init__(config)
-        self.server_state: Connections = Connections(bounds or Bounds(), app.state.instruments)
+        self.server_state: Connections = Connections(bounds or ConnectionBounds(), app.state.instruments)
         self._lifecycle = app.state.lifecycle
         self._drain_s = drain_s
         self.opened = AsyncExitStack()
@@ -34,7 +36,7 @@ class DrainingServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Uvicorn calls it ten times a second; once of these the connections are looked at."""
         if counter % 10 == 0:
-            self.server_state.look(asyncio.get_running_loop().time())
+            self.server_state.enforce_bounds(asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -56,7 +58,7 @@ class DrainingServer(uvicorn.Server):
 def serve(service: str, app: FastAPI, settings: ServiceSettings) -> None:
     """Serves until a signal ends it. A port in use or a failed start ends the process with status 1 or 3."""
     configure_logs(service, settings.log_level)
-    allow_files(settings.max_connections)
+    raise_file_limit(settings.max_connections)
     server = server_of(app, settings)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(opened_and_served(app, server))
@@ -64,7 +66,7 @@ def serve(service: str, app: FastAPI, settings: ServiceSettings) -> None:
         sys.exit(3)
 
 
-def server_of(app: FastAPI, settings: ServiceSettings, bounds: Bounds | None = None) -> DrainingServer:
+def server_of(app: FastAPI, settings: ServiceSettings, bounds: ConnectionBounds | None = None) -> DrainingServer:
     """The server that a process runs; `bounds` of a connection are the default ones when not given."""
     config = uvicorn.Config(
         app,
@@ -78,7 +80,7 @@ def server_of(app: FastAPI, settings: ServiceSettings, bounds: Bounds | None = N
         timeout_graceful_shutdown=settings.grace_s,
         lifespan="off",  # entered below, where a failure to open is ours to tell
     )
-    return DrainingServer(config, app, settings.drain_s, bounds or Bounds(most=settings.max_connections))
+    return DrainingServer(config, app, settings.drain_s, bounds or ConnectionBounds(most=settings.max_connections))
 
 
 async def opened_and_served(app: FastAPI, server: DrainingServer) -> None:

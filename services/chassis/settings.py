@@ -1,18 +1,18 @@
-"""The settings that every process has. Each process subclasses with its own prefix and its own additions."""
+"""Owns the settings that every process has. Each process subclasses them with a prefix and additions of its own."""
 
 from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-# Looks at collections have slots of their own: few and short.
+# Slots for reading the state of collections, which is rare and quick.
 CONTROL_SLOTS = 8
 
 
 class ServiceSettings(BaseSettings):
-    """Read once, in `__main__`, from the environment; passed down from there."""
+    """Settings of a process, read once from the environment in `__main__` and passed down."""
 
-    # A variable that is set but empty, as compose files and copies of .env.example leave them, means: not given.
+    # A variable that is set but empty, as in compose files and copies of .env.example, counts as not set.
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
@@ -35,10 +35,10 @@ class ServiceSettings(BaseSettings):
 
     @property
     def write_slots(self) -> int:
-        """Writes to collections that are worked on at once, beside everything else."""
+        """Writes to collections that run at once, besides other requests."""
         return max(1, self.max_in_flight // 2)
 
     @property
     def most_at_once(self) -> int:
-        """Requests that may be worked on at once in all: so many connections to a server behind us are of use."""
+        """Requests that run at once in all, and so the number of useful connections to a server behind this one."""
         return self.max_in_flight + self.write_slots + CONTROL_SLOTS

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from services.chassis.caching import fresh_wanted, looked_up
+from services.chassis.caching import no_store_requested, record_lookups
 from services.chassis.deadlines import Deadline
 from services.reranker.score_cache import ScoreCache
 from services.reranker.scorer import Scorer
@@ -24,7 +24,7 @@ class CachedScorer:
 
     async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
         """One score a passage; raises what the inner scorer raises."""
-        if fresh_wanted():
+        if no_store_requested():
             return await self._inner.score(query, passages, deadline)
         keys, known, missing = self._looked_up(query, passages)
         if missing:
@@ -34,7 +34,7 @@ class CachedScorer:
 
     async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
         """One score a passage as far as there is time; what is remembered needs none."""
-        if fresh_wanted():
+        if no_store_requested():
             return await self._inner.score_until(query, passages, deadline)
         keys, known, missing = self._looked_up(query, passages)
         if missing:
@@ -55,7 +55,7 @@ class CachedScorer:
         keys = self._cache.keys(query, passages)
         known = self._cache.known(keys)
         missing = [place for place, score in enumerate(known) if score is None]
-        looked_up(len(known) - len(missing), len(known))
+        record_lookups(len(known) - len(missing), len(known))
         return keys, known, missing
 
     def _learn(

@@ -12,8 +12,8 @@ from gateway.downstream import Backend
 from gateway.exchange import Call
 from gateway.settings import BackendAddress
 from gateway.sockets import FixedEndpoints, SocketTransport
-from services.chassis.instruments import Instruments
 from services.chassis.background_tasks import Supervisor
+from services.chassis.instruments import Instruments
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 
 SLOTS = 10

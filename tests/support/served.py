@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
-from services.chassis.connections import Bounds
+from services.chassis.connections import ConnectionBounds
 from services.chassis.serve import DrainingServer, server_of
 from services.chassis.settings import ServiceSettings
 
@@ -33,7 +33,7 @@ def served(app: FastAPI, within_s: float = 60.0) -> Iterator[str]:
 
 
 @contextmanager
-def bounded(app: FastAPI, bounds: Bounds, within_s: float = 60.0) -> Iterator[DrainingServer]:
+def bounded(app: FastAPI, bounds: ConnectionBounds, within_s: float = 60.0) -> Iterator[DrainingServer]:
     """The server that our processes run, in a thread of its own, with bounds that a test need not wait for."""
     server = server_of(app, ServiceSettings(port=0), bounds)
 

@@ -10,8 +10,8 @@ from gateway.exchange import Call
 from gateway.failures import BackendFailed
 from gateway.settings import BackendAddress
 from gateway.sockets import ConnectionLost, FixedEndpoints
-from services.chassis.instruments import Instruments
 from services.chassis.background_tasks import Supervisor
+from services.chassis.instruments import Instruments
 
 LOST = ConnectionLost("lost")
 UNSENT = httpx.ConnectError("refused")

@@ -10,8 +10,8 @@ import pytest
 from gateway.exchange import Call, Peer
 from gateway.failures import BackendFailed
 from gateway.replicas import CONSECUTIVE_FAILURES, Replica
-from services.chassis.instruments import Instruments
 from services.chassis.background_tasks import Supervisor
+from services.chassis.instruments import Instruments
 
 SEARCH = Call("POST", "/v1/collections/c@1/search", 1.0, reads=True)
 

@@ -1,4 +1,4 @@
-"""Who gets a slot: a request that is all there, of its own lane, whose caller still waits."""
+"""A request gets a slot of its lane once it has fully arrived, and if its caller still waits."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI
 
 from services.chassis import body
 from services.chassis.app import create_app, router
-from services.chassis.connections import Bounds
+from services.chassis.connections import ConnectionBounds
 from services.chassis.instruments import Instruments
 from services.chassis.limits import lane_of
 from services.chassis.probes import Readiness
@@ -24,7 +24,7 @@ from tests.support.served import bounded, port_of
 
 
 class Work:
-    """An app whose work and writes last until they are let go."""
+    """An app whose work and writes last until they are released."""
 
     def __init__(self, **settings: int) -> None:
         self.go = asyncio.Event()
@@ -61,7 +61,7 @@ class Work:
 @contextmanager
 def working(**settings: int) -> Iterator[tuple[Work, DrainingServer]]:
     work = Work(**settings)
-    with bounded(work.app, Bounds()) as server:
+    with bounded(work.app, ConnectionBounds()) as server:
         try:
             yield work, server
         finally:
@@ -100,7 +100,7 @@ def test_uploads_of_a_byte_a_second_hold_no_slot() -> None:
             assert time.monotonic() - started < 1.0
 
 
-def test_a_body_that_dribbles_is_refused_and_its_connection_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_body_is_refused_and_its_connection_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "GRACE_S", 0.3)
     with working() as (_, server), callers(port_of(server), 1) as (caller,):
         caller.send(posted(SIZED, 100))
@@ -112,7 +112,7 @@ def test_a_body_that_dribbles_is_refused_and_its_connection_closed(monkeypatch: 
     assert json.loads(problem)["type"] == "urn:problem:request-timeout"
 
 
-def test_a_body_of_which_nothing_comes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_does_not_arrive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "GRACE_S", 0.3)
     with working() as (_, server), callers(port_of(server), 1) as (caller,):
         assert caller.send(posted(SIZED, 100)).answer()[0] == 408
@@ -129,7 +129,7 @@ def test_a_body_on_a_slow_line_gets_the_time_it_needs(monkeypatch: pytest.Monkey
         assert caller.answer() == (200, b"100000")
 
 
-def test_the_time_of_an_upload_is_part_of_the_deadline() -> None:
+def test_the_time_of_an_upload_counts_towards_the_deadline() -> None:
     with working() as (_, server), callers(port_of(server), 1) as (caller,):
         started = time.monotonic()
         caller.send(posted(SIZED, 100, b"[", "X-Deadline-Ms: 300\r\n"))
@@ -155,7 +155,7 @@ def test_callers_who_hang_up_in_the_queue_leave_it_at_once() -> None:
         assert work.begun == 6
 
 
-def test_callers_who_hang_up_at_the_moment_of_a_search_do_not_keep_it_out() -> None:
+def test_callers_who_hang_up_just_before_a_search_do_not_block_it() -> None:
     with working(max_in_flight=1, max_waiting=5) as (work, server), callers(port_of(server), 2) as (first, living):
         first.send(SEARCH)
         wait_for(lambda: work.begun == 1, within_s=5.0)
@@ -172,8 +172,8 @@ def test_callers_who_hang_up_at_the_moment_of_a_search_do_not_keep_it_out() -> N
         assert [caller.answer()[0] for caller in (first, living)] == [200, 200]
 
 
-def test_large_bodies_are_bounded_in_all_and_small_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "MOST_HELD_BYTES", 1_000_000)
+def test_the_total_of_large_bodies_is_bounded_and_that_of_small_ones_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "MOST_TOTAL_BYTES", 1_000_000)
     large = json.dumps(["a" * 600_000]).encode()
     with working() as (_, server), callers(port_of(server), 3) as (held, other, little):
         held.send(posted(SIZED, len(large), large[:-1]))
@@ -186,7 +186,7 @@ def test_large_bodies_are_bounded_in_all_and_small_ones_are_not(monkeypatch: pyt
         assert other.send(posted(SIZED, len(large), large)).answer()[0] == 200
 
 
-async def test_looks_and_searches_wait_for_no_write() -> None:
+async def test_reading_collections_and_searching_do_not_wait_for_writes() -> None:
     work = Work(max_in_flight=2, max_waiting=40)
     async with connected(work) as client, asyncio.TaskGroup() as tasks:
         for _ in range(40):
@@ -199,7 +199,7 @@ async def test_looks_and_searches_wait_for_no_write() -> None:
         assert (await search).status_code == 200
 
 
-async def test_looks_wait_for_no_work() -> None:
+async def test_reading_collections_does_not_wait_for_work() -> None:
     work = Work(max_in_flight=1, max_waiting=1)
     async with connected(work) as client, asyncio.TaskGroup() as tasks:
         for _ in range(2):

@@ -1,16 +1,16 @@
-"""Background tasks that die are counted, logged and started again; those that end are left in peace."""
+"""Background tasks that die are counted, logged and restarted; those that return are not."""
 
 import asyncio
 import logging
 
 import pytest
 
-from services.chassis.instruments import Instruments
 from services.chassis.background_tasks import Supervisor
+from services.chassis.instruments import Instruments
 
 
 class Work:
-    """Fails `failures` times, then waits until it is let go."""
+    """Fails `failures` times, then waits until it is released."""
 
     def __init__(self, failures: int, error: BaseException) -> None:
         self.failures = failures
@@ -59,7 +59,7 @@ async def test_a_task_that_ends_is_not_started_again() -> None:
 
 
 @pytest.mark.parametrize("failures", [0, 1_000])
-async def test_closing_ends_a_task_at_work_and_one_that_pauses(failures: int) -> None:
+async def test_closing_cancels_a_running_task_and_a_pausing_one(failures: int) -> None:
     work = Work(failures, RuntimeError())
     async with Supervisor(Instruments(), pause_s=3_600.0) as supervisor:
         task = supervisor.start("look", work)

@@ -106,7 +106,7 @@ async def test_bad_input_gets_a_clear_problem(client: httpx.AsyncClient, name: s
     assert problem["request_id"] == answer.headers["x-request-id"]
 
 
-async def test_a_lone_surrogate_is_called_by_its_name(client: httpx.AsyncClient) -> None:
+async def test_a_lone_surrogate_is_named_in_the_error(client: httpx.AsyncClient) -> None:
     body, _ = BAD_BODIES["a lone surrogate in the query"]
     answer = await client.post("/echo", content=body, headers={"content-type": "application/json"})
     assert "lone surrogates" in answer.json()["detail"]
@@ -147,7 +147,7 @@ async def test_a_foreseen_problem_keeps_its_kind_and_leaves_no_traceback(
     assert [record.message for record in caplog.records if record.exc_info or record.levelname == "ERROR"] == []
 
 
-async def test_an_unforeseen_error_keeps_its_inside_to_the_logs(client: httpx.AsyncClient) -> None:
+async def test_details_of_an_unforeseen_error_appear_only_in_the_logs(client: httpx.AsyncClient) -> None:
     answer = await client.get("/broken")
     assert answer.status_code == 500
     assert "secret" not in answer.text
@@ -186,11 +186,11 @@ async def test_the_deadline_shrinks_by_what_was_spent(client: httpx.AsyncClient)
 
 
 @pytest.mark.parametrize("header", ["0", "-5", "1.5", "soon", "120001", "99999999999", ""])
-async def test_a_deadline_that_is_none_is_a_400(client: httpx.AsyncClient, header: str) -> None:
+async def test_a_malformed_deadline_is_a_400(client: httpx.AsyncClient, header: str) -> None:
     assert (await client.get("/sleep", headers={"x-deadline-ms": header})).status_code == 400
 
 
-async def test_a_full_service_says_so_at_once_and_still_lives() -> None:
+async def test_a_full_service_answers_429_at_once_and_stays_live() -> None:
     async with connected(small_app(max_in_flight=1, max_waiting=1)) as client:
         sleeping = [asyncio.create_task(client.get("/sleep")) for _ in range(2)]
         await asyncio.sleep(0.05)
@@ -217,7 +217,7 @@ async def test_metrics_count_by_route_and_status(client: httpx.AsyncClient) -> N
     assert 'stage_seconds_count{stage="work"} 1.0' in text
 
 
-async def test_a_caller_who_hangs_up_ends_the_work() -> None:
+async def test_a_disconnect_cancels_the_work() -> None:
     app = small_app()
     async with app.router.lifespan_context(app):
         messages: asyncio.Queue[dict[str, object]] = asyncio.Queue()
@@ -238,7 +238,7 @@ async def test_a_caller_who_hangs_up_ends_the_work() -> None:
         assert sent[0]["status"] == 499
 
 
-async def test_what_the_start_made_is_not_searched_again_while_requests_wait() -> None:
+async def test_objects_made_at_the_start_are_excluded_from_garbage_collection() -> None:
     frozen = []
 
     class Looking(DrainingServer):
@@ -253,6 +253,6 @@ async def test_what_the_start_made_is_not_searched_again_while_requests_wait() -
     assert frozen[0] > 10_000
 
 
-def test_a_problem_that_quotes_what_no_utf_8_can_carry_is_told_all_the_same() -> None:
+def test_a_problem_that_quotes_a_lone_surrogate_is_rendered() -> None:
     answer = render(BadInput("There is no field 'a\ud800'."))
     assert (answer.status_code, json.loads(bytes(answer.body))["detail"]) == (422, "There is no field 'a?'.")

@@ -1,4 +1,4 @@
-"""What a connection may take, on the server that our processes run, over real sockets."""
+"""Checks the bounds of connections on the server that our processes run, over real sockets."""
 
 import json
 import time
@@ -9,7 +9,7 @@ import pytest
 from fastapi import APIRouter, FastAPI, Request, Response
 
 from services.chassis.app import create_app, router
-from services.chassis.connections import Bounds
+from services.chassis.connections import ConnectionBounds
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.serve import DrainingServer
@@ -19,7 +19,7 @@ from services.contracts.query import SearchRequest
 from tests.support.callers import callers, wait_for
 from tests.support.served import bounded, port_of
 
-SHORT = Bounds(head_s=0.5, idle_s=2.0, unread_grace_s=0.5, unread_bytes_s=100_000_000, linger_s=0.5)
+SHORT = ConnectionBounds(head_s=0.5, idle_s=2.0, unread_grace_s=0.5, unread_bytes_s=100_000_000, linger_s=0.5)
 
 
 def small_app() -> FastAPI:
@@ -82,7 +82,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_does_not_fit_is_answered_with_a_problem_and_closed(port: int, name: str) -> None:
+def test_a_request_outside_the_bounds_is_answered_with_a_problem_and_closed(port: int, name: str) -> None:
     sent, status, kind = REFUSED[name]
     with callers(port, 1) as (caller,):
         head, _, body = caller.send(sent).received().partition(b"\r\n\r\n")
@@ -93,7 +93,7 @@ def test_what_does_not_fit_is_answered_with_a_problem_and_closed(port: int, name
     assert b"connection: close" in head
 
 
-def test_what_fits_is_served_however_it_is_cut(port: int) -> None:
+def test_a_request_within_the_bounds_is_served_however_it_is_split(port: int) -> None:
     asked = b"GET /headers HTTP/1.1\r\nHost: a\r\nB: " + b"b" * 30_000 + b"\r\n\r\n"
     with callers(port, 1) as (caller,):
         for size in (1_000, 10_000, len(asked)):
@@ -102,20 +102,20 @@ def test_what_fits_is_served_however_it_is_cut(port: int) -> None:
             assert (status, len(json.loads(body)["b"])) == (200, 30_000)
 
 
-def test_an_offer_of_another_protocol_is_served_as_it_is(port: int) -> None:
+def test_a_request_that_offers_an_upgrade_is_served_as_http_1_1(port: int) -> None:
     with callers(port, 1) as (caller,):
         caller.send(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
         assert caller.received().startswith(b"HTTP/1.1 200 ")
 
 
-def test_blanks_around_a_length_are_not_part_of_it(port: int) -> None:
+def test_blanks_around_a_content_length_are_ignored(port: int) -> None:
     with callers(port, 1) as (caller,):
         head = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length:  14  \r\n\r\n"
         caller.send(head + b'{"query": "a"}')
         assert caller.answer()[0] == 200
 
 
-def test_who_sends_nothing_is_closed_without_a_word(port: int) -> None:
+def test_a_connection_without_a_request_is_closed_without_an_answer(port: int) -> None:
     with callers(port, 1) as (caller,):
         started = time.monotonic()
         assert caller.received() == b""
@@ -132,7 +132,7 @@ def test_an_idle_connection_is_kept_and_closed_in_the_end(port: int) -> None:
         assert caller.received() == b""
 
 
-def test_a_head_that_dribbles_on_a_kept_connection_is_ended_too(port: int) -> None:
+def test_a_slow_head_on_a_kept_connection_is_ended_too(port: int) -> None:
     with callers(port, 1) as (caller,):
         caller.send(LIVEZ)
         assert caller.answer()[0] == 200
@@ -160,13 +160,13 @@ def test_a_body_that_never_ends_after_its_refusal_does_not_keep_the_connection(p
 
 
 def thrown_away(server: DrainingServer) -> float:
-    """Connections that were ended for an answer that nobody read."""
+    """Returns the number of connections ended because of an unread answer."""
     registry = server.server_state.instruments.registry
     return registry.get_sample_value("http_connections_ended_total", {"reason": "unread-answer"}) or 0.0
 
 
-def test_an_answer_that_is_not_read_is_thrown_away() -> None:
-    impatient = Bounds(unread_grace_s=0.5, unread_bytes_s=100_000_000)
+def test_an_unread_answer_is_dropped() -> None:
+    impatient = ConnectionBounds(unread_grace_s=0.5, unread_bytes_s=100_000_000)
     with bounded(small_app(), impatient) as server, callers(port_of(server), 1) as (caller,):
         caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for(lambda: thrown_away(server) == 1, within_s=5.0)
@@ -175,15 +175,15 @@ def test_an_answer_that_is_not_read_is_thrown_away() -> None:
 
 @pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"], ids=["kept", "closed"])
 def test_an_answer_that_is_read_slowly_enough_arrives_whole(more: bytes) -> None:
-    slow = Bounds(idle_s=0.5, unread_grace_s=0.5, unread_bytes_s=2_000_000)
+    slow = ConnectionBounds(idle_s=0.5, unread_grace_s=0.5, unread_bytes_s=2_000_000)
     with bounded(small_app(), slow) as server, callers(port_of(server), 1) as (caller,):
         caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n" + more + b"\r\n")
         time.sleep(4.0)
         assert len(caller.received()) > 20_000_000
 
 
-def test_answers_that_are_not_read_are_bounded_in_all() -> None:
-    patient = Bounds(unread_bytes=30_000_000)
+def test_the_total_of_unread_answers_is_bounded() -> None:
+    patient = ConnectionBounds(unread_bytes=30_000_000)
     with bounded(small_app(), patient) as server, callers(port_of(server), 4) as made:
         for caller in made:
             caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -191,20 +191,20 @@ def test_answers_that_are_not_read_are_bounded_in_all() -> None:
         wait_for(lambda: len(server.server_state.connections) == 1, within_s=5.0)
 
 
-def test_requests_sent_in_one_go_are_bounded_and_those_before_are_answered(port: int) -> None:
+def test_pipelined_requests_are_bounded_and_those_before_the_bound_are_answered(port: int) -> None:
     with callers(port, 1) as (caller,):
         answers = caller.send(LIVEZ * 5_000).received().count(b"HTTP/1.1 200 ")
     assert 16 <= answers <= 20
 
 
-def test_a_few_requests_in_one_go_are_all_answered(port: int) -> None:
+def test_a_few_pipelined_requests_are_all_answered(port: int) -> None:
     with callers(port, 1) as (caller,):
         caller.send(LIVEZ * 10 + LIVEZ.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         assert caller.received().count(b"HTTP/1.1 200 ") == 11
 
 
-def test_above_the_bound_the_ones_that_ask_nothing_go_first_and_the_served_stay() -> None:
-    with bounded(small_app(), Bounds(most=20)) as server, callers(port_of(server), 1) as (served,):
+def test_above_the_bound_connections_without_a_request_are_closed_first() -> None:
+    with bounded(small_app(), ConnectionBounds(most=20)) as server, callers(port_of(server), 1) as (served,):
         served.send(LIVEZ)
         assert served.answer()[0] == 200
         with callers(port_of(server), 300):
@@ -216,9 +216,9 @@ def test_above_the_bound_the_ones_that_ask_nothing_go_first_and_the_served_stay(
             wait_for(lambda: len(server.server_state.connections) <= 21, within_s=5.0)
 
 
-def test_where_all_are_at_work_a_probe_still_gets_in_and_others_are_told() -> None:
+def test_when_all_connections_are_busy_probes_are_served_and_others_refused() -> None:
     upload = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
-    with bounded(small_app(), Bounds(most=10, reserve=2)) as server, callers(port_of(server), 10) as made:
+    with bounded(small_app(), ConnectionBounds(most=10, reserve=2)) as server, callers(port_of(server), 10) as made:
         for caller in made:
             caller.send(upload)
         wait_for(lambda: len(server.server_state.tasks) == 10, within_s=5.0)
@@ -232,7 +232,7 @@ def test_where_all_are_at_work_a_probe_still_gets_in_and_others_are_told() -> No
             assert "too many connections" in json.loads(body)["detail"]
 
 
-def test_what_trails_a_body_is_no_header(port: int) -> None:
+def test_trailers_of_a_body_are_not_headers(port: int) -> None:
     with callers(port, 1) as (caller,):
         caller.send(
             b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Settings are read from the environment, and a fault is told by the name of the variable."""
+"""Settings are read from the environment, and an error names the variable."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_a_fault_is_one_line_that_names_the_variable(
 @pytest.mark.parametrize(
     ("settings", "name"), [(DenseSettings, "DENSE_THREADS"), (RerankerSettings, "RERANKER_THREADS")]
 )
-def test_a_variable_that_is_set_but_empty_is_not_given(
+def test_a_variable_that_is_set_but_empty_counts_as_not_set(
     monkeypatch: pytest.MonkeyPatch, settings: type[ServiceSettings], name: str
 ) -> None:
     monkeypatch.setenv(name, "")

@@ -1,4 +1,4 @@
-"""JSON is bounded before it is parsed, and every text that is not above a bound is read as Python reads it."""
+"""JSON is bounded before it is parsed; every text within the bounds is parsed as Python parses it."""
 
 import contextlib
 import json
@@ -41,7 +41,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_beyond_a_bound_is_refused_by_name(name: str) -> None:
+def test_json_beyond_a_bound_is_refused_and_the_bound_named(name: str) -> None:
     body, kind, words = REFUSED[name]
     with pytest.raises(kind) as refused:
         parse_json(body)
@@ -49,7 +49,7 @@ def test_what_is_beyond_a_bound_is_refused_by_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_what_stands_in_a_text_does_not_count(name: str) -> None:
+def test_characters_inside_strings_do_not_count(name: str) -> None:
     assert parse_json(TAKEN[name]) == json.loads(TAKEN[name])
 
 
@@ -64,7 +64,7 @@ values = st.recursive(
 
 
 @given(values, st.booleans())
-def test_every_value_is_read_as_python_reads_it(value: object, escaped: bool) -> None:
+def test_every_value_is_parsed_as_python_parses_it(value: object, escaped: bool) -> None:
     # More brackets than levels are allowed, so that strings are told from the rest.
     body = json.dumps([value, [[]] * DEEPEST], ensure_ascii=escaped).encode("utf-8", "surrogatepass")
     try:
@@ -77,7 +77,7 @@ def test_every_value_is_read_as_python_reads_it(value: object, escaped: bool) ->
 @pytest.mark.parametrize(
     "unit", [b"[],", b'"",', b"1,", b"[", b'"', b"{", b":", b"\\", b'\\"', b" ", b'{"a":1},', b"1e9,"]
 )
-def test_no_body_of_8_mb_takes_long_to_be_read_or_refused(unit: bytes) -> None:
+def test_no_body_of_8_mb_takes_long_to_parse_or_refuse(unit: bytes) -> None:
     body = b"[" + unit * (7_900_000 // len(unit)) + b"1]"
     started = time.process_time()
     with contextlib.suppress(BadInput, Malformed):
