@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from deploy.elasticsearch.account import make_directory
-from deploy.elasticsearch.claim import is_claimed, read_record
+from deploy.elasticsearch.data_lock import is_claimed, read_record
 from deploy.elasticsearch.install import ROOT, install
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.elasticsearch.server import say, start_server

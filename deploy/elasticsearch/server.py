@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from deploy.elasticsearch.account import identity, substitute_of
-from deploy.elasticsearch.claim import Record, claim, write_record
 from deploy.elasticsearch.configuration import HOST, Places, configure, environment, lay_out
+from deploy.elasticsearch.data_lock import Record, claim, write_record
 from deploy.elasticsearch.endpoint import Endpoint, is_healthy, new_api_key
 from deploy.elasticsearch.install import Installation, install
 from deploy.elasticsearch.problem import SetupProblem

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from deploy.elasticsearch.install import install
 from deploy.elasticsearch.problem import SetupProblem
-from deploy.local import record, supervision
+from deploy.local import settings_digest, supervision
 from deploy.local.checks import expect_startable, left_in, unknown
 from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
 from deploy.local.footprint import footprints, table, write
 from deploy.local.ports import remember, taken
 from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends, wait_until_ready
-from deploy.local.served import lacking, reread_pipelines
+from deploy.local.running_stack import lacking, reread_pipelines
 from deploy.local.stacks import DEMO, Stack, asked_for, others_up
 
 
@@ -85,7 +85,7 @@ def up() -> int:
         choices = choose(os.environ, stack.directory, own_ports=False, name=stack.name)
         tell_remarks(choices)
         if supervision.pid(stack.directory) is not None:
-            record.expect_same(choices, os.environ, stack)
+            settings_digest.expect_same(choices, os.environ, stack)
             say(f"The stack is up already (`{stack.command('down')}` ends it). {reread_pipelines(choices)}")
         else:
             start(choices, stack)
@@ -99,7 +99,7 @@ def up() -> int:
 def start(choices: Choices, stack: Stack) -> None:
     """Starts a stack and loads the demo's collection; on failure nothing is left running."""
     launch(choices)
-    record.write(choices, os.environ)
+    settings_digest.write(choices, os.environ)
     remember(stack.directory, choices.ports)
     if evaluator(choices, "ingest", "--collection", "demo"):
         supervision.stop(stack.directory)

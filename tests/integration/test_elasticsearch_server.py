@@ -16,7 +16,7 @@ from elasticsearch import AsyncElasticsearch, AuthenticationException, Elasticse
 from elasticsearch.helpers import async_bulk
 
 from deploy.elasticsearch.account import SUBSTITUTES, private_place, server_account, substitute_of
-from deploy.elasticsearch.claim import Record, read_record
+from deploy.elasticsearch.data_lock import Record, read_record
 from deploy.elasticsearch.endpoint import Endpoint
 from deploy.elasticsearch.install import install
 from deploy.elasticsearch.server import running_elasticsearch, temporary_server

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import record
+from deploy.local import settings_digest
 from deploy.local.__main__ import remarks
 from deploy.local.checks import expect_startable, left_in, unknown
 from deploy.local.choices import ROOT, choose
 from deploy.local.ports import DEFAULT_PORTS, remember
 from deploy.local.problem import StackProblem
 from deploy.local.readiness import in_words, wait_for_backends
-from deploy.local.served import load_command
+from deploy.local.running_stack import load_command
 from deploy.local.stacks import Stack, asked_for
 from deploy.local.supervision import configuration, failed_start, pid, processes
 from evaluator.experiment import read_experiment
@@ -282,15 +282,15 @@ def test_a_file_of_settings_that_nobody_has_put_into_the_environment_is_named(tm
 def test_other_settings_than_those_of_the_running_stack_are_refused_by_name(tmp_path: Path) -> None:
     first = {"RERANKER_MODEL": "one", "QDRANT_API_KEY": "hush"}
     choices = choose(first, tmp_path, own_ports=False)
-    record.write(choices, first)
-    record.expect_same(choices, first, Stack(""))
+    settings_digest.write(choices, first)
+    settings_digest.expect_same(choices, first, Stack(""))
     written = (tmp_path / "chosen.json").read_text()
     assert "one" not in json.loads(written).values()
     assert "QDRANT_API_KEY" not in written
     now = {"RERANKER_MODEL": "two", "LEXICAL_DIRECTORY": "a"}
     told = r"\(LEXICAL_DIRECTORY, RERANKER_MODEL\): `make down` first, give it the same ones again, or start a second"
     with pytest.raises(StackProblem, match=told):
-        record.expect_same(choose(now, tmp_path, own_ports=False), now, Stack(""))
+        settings_digest.expect_same(choose(now, tmp_path, own_ports=False), now, Stack(""))
 
 
 def test_a_collection_is_loaded_again_by_the_newest_experiment_that_has_loaded_it(tmp_path: Path) -> None:
