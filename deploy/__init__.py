@@ -1,1 +1,1 @@
-"""How this project is run: models, a real Elasticsearch, every process on one machine, images."""
+"""Runs the project: models, an Elasticsearch without Docker, all processes on one machine, images."""

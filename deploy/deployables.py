@@ -1,4 +1,4 @@
-"""What goes into the image of each deployable: the one table that the Dockerfile, compose, Kubernetes and tests share.
+"""Lists code, dependencies and models of each deployable; shared by Dockerfile, compose, Kubernetes and tests.
 
 Standard library only: it runs in the build stage before anything is installed.
 """
@@ -8,13 +8,13 @@ from typing import Literal
 
 Runtime = Literal["cpu", "gpu", "openvino"]
 
-# The extras that run models; `openvino` stands beside ONNX Runtime, as its setting can be turned back.
+# Extras that run models; `openvino` comes beside ONNX Runtime, so that the engine setting can be changed back.
 _RUNTIMES: dict[Runtime, tuple[str, ...]] = {"cpu": ("cpu",), "gpu": ("gpu",), "openvino": ("cpu", "openvino")}
 
 # Read by a container's health check, so every image has it.
 _PROBE = "deploy/probe.py"
 _SERVICE = ("services/__init__.py", "services/contracts", "services/chassis", _PROBE)
-# What a profile says of a model is read when the service opens it; the weights lie elsewhere.
+# Profiles of models are read when the service starts; weights are not in the code.
 _INFERENCE = ("services/inference", "deploy/models/models.yaml")
 
 _VECTORS = ("services/storage", "services/vectorstore", "services/vectorservice")
@@ -22,7 +22,7 @@ _VECTORS = ("services/storage", "services/vectorstore", "services/vectorservice"
 
 @dataclass(frozen=True, slots=True)
 class Deployable:
-    """One image: its code, its dependencies, its models, and how it is started."""
+    """One image: code, dependencies, models and start command."""
 
     name: str
     module: str
@@ -35,11 +35,11 @@ class Deployable:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What process 1 of its container is."""
+        """Command of process 1 of its container."""
         return ("python", "-m", self.module, *self.arguments)
 
     def extras(self, runtime: Runtime) -> tuple[str, ...]:
-        """The extras of pyproject.toml to install: its own, and what runs models where it has some."""
+        """Returns the extras of pyproject.toml to install: its own, and the model runtime when it has models."""
         return (self.extra, *_RUNTIMES[runtime]) if self.models else (self.extra,)
 
 

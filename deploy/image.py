@@ -1,4 +1,4 @@
-"""`python -m deploy.image STEP ...`: makes the parts of an image; the Dockerfile and the tests run the same steps.
+"""`python -m deploy.image STEP ...`: makes the parts of an image, for the Dockerfile and the tests alike.
 
 Standard library only: it runs in the build stage before anything is installed.
 """
@@ -24,14 +24,14 @@ LOCKS: dict[Runtime, Path] = {
 }
 
 
-def environment(deployable: Deployable, runtime: Runtime, folder: Path) -> None:
+def make_environment(deployable: Deployable, runtime: Runtime, folder: Path) -> None:
     """Makes a virtual environment in `folder` with the deployable's dependencies and nothing else."""
     venv.create(folder, with_pip=False, clear=True, symlinks=True)
     _install(deployable.extras(runtime), LOCKS[runtime], folder)
 
 
-def models(deployable: Deployable, folder: Path) -> None:
-    """Puts the deployable's models, verified, into `folder`, which is made even when there are none."""
+def fetch_models(deployable: Deployable, folder: Path) -> None:
+    """Fetches and verifies the deployable's models into `folder`, which is made even without models."""
     folder.mkdir(parents=True, exist_ok=True)
     if not deployable.models:
         return
@@ -43,8 +43,8 @@ def models(deployable: Deployable, folder: Path) -> None:
         _run([*fetch, *deployable.models])
 
 
-def code(deployable: Deployable, folder: Path) -> None:
-    """Copies what the deployable may import, and no more, into `folder`, readable by any user."""
+def copy_code(deployable: Deployable, folder: Path) -> None:
+    """Copies the code that the deployable may import, and no more, into `folder`."""
     for name in deployable.paths:
         source, target = ROOT / name, folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -56,8 +56,8 @@ def code(deployable: Deployable, folder: Path) -> None:
             raise SystemExit(f"The image of {deployable.name} needs {name}, and there is no such file or folder.")
 
 
-def pinned(name: str) -> str:
-    """The lines of requirements.lock for one distribution, hashes included, as pip reads them."""
+def locked_requirement(name: str) -> str:
+    """Returns the lines of requirements.lock for one distribution, hashes included, as pip reads them."""
     lock = LOCKS["cpu"].read_text(encoding="utf-8")
     found = re.search(rf"^{re.escape(name)}==.*(?:\n .*)*", lock, re.MULTILINE)
     if found is None:
@@ -66,8 +66,8 @@ def pinned(name: str) -> str:
 
 
 def _install(extras: Sequence[str], lock: Path, folder: Path) -> None:
-    # The lock constrains: what pyproject.toml does not ask for under these extras stays out, what it does ask for
-    # comes in the locked version, and a file without a locked hash is refused.
+    # The lock is a constraint: only what pyproject.toml names under these extras is installed, in the locked version;
+    # files without a locked hash are refused.
     uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(folder / "bin" / "python")]
     chosen = [part for extra in extras for part in ("--extra", extra)]
     source = ["--requirements", str(ROOT / "pyproject.toml"), "--constraints", str(lock), "--require-hashes"]
@@ -81,7 +81,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line: one step, for one deployable, into one folder."""
+    """Runs one step for one deployable into one folder."""
     parser = argparse.ArgumentParser(prog="python -m deploy.image", description="Make the parts of an image.")
     steps = parser.add_subparsers(dest="step", required=True)
     for step, text in (
@@ -98,13 +98,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     match chosen.step:
         case "environment":
-            environment(DEPLOYABLES[chosen.deployable], chosen.runtime, chosen.folder)
+            make_environment(DEPLOYABLES[chosen.deployable], chosen.runtime, chosen.folder)
         case "models":
-            models(DEPLOYABLES[chosen.deployable], chosen.folder)
+            fetch_models(DEPLOYABLES[chosen.deployable], chosen.folder)
         case "code":
-            code(DEPLOYABLES[chosen.deployable], chosen.folder)
+            copy_code(DEPLOYABLES[chosen.deployable], chosen.folder)
         case "pin":
-            sys.stdout.write(pinned(chosen.name) + "\n")
+            sys.stdout.write(locked_requirement(chosen.name) + "\n")
 
 
 if __name__ == "__main__":

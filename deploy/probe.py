@@ -11,7 +11,7 @@ SECONDS = 2.0
 
 
 def main(path: str, port: int) -> int:
-    """The exit status for one probe of this machine's own `port`."""
+    """Probes `port` of this machine; returns the exit status."""
     connection = HTTPConnection("127.0.0.1", port, timeout=SECONDS)
     try:
         connection.request("GET", path)

@@ -1,4 +1,4 @@
-"""The command line: install, run (in the foreground), start and stop (in the background)."""
+"""Runs the command line: install, run (in the foreground), start and stop (in the background)."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from deploy.elasticsearch.account import make_directory
-from deploy.elasticsearch.data_lock import is_claimed, read_record
+from deploy.elasticsearch.data_lock import is_locked, read_record
 from deploy.elasticsearch.install import ROOT, install
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.elasticsearch.server import say, start_server
@@ -17,9 +17,9 @@ DATA = ROOT / ".data" / "elasticsearch"
 
 
 def run(data: Path, port: int | None, secured: bool) -> int:
-    """Serves in the foreground until SIGTERM, SIGINT or the end of the server; the server's own status then."""
+    """Serves in the foreground until SIGTERM, SIGINT or the end of the server; returns its exit status."""
     installation = install(say)
-    # SystemExit unwinds to `finally` from wherever we are, the waiting included.
+    # SystemExit unwinds to `finally` from anywhere, also from waiting.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server = start_server(installation, data, port=port, secured=secured)
     try:
@@ -34,14 +34,14 @@ def run(data: Path, port: int | None, secured: bool) -> int:
 
 
 def start(data: Path, port: int | None, secured: bool) -> int:
-    """Starts in the background, or finds that it runs; prints the lines to export."""
+    """Starts in the background unless it runs; prints the lines to export."""
     running = read_record(data)
     if running is None:
         installation = install(say)
         log = make_directory(data, installation.account) / "server.log"
         say(f"Starting Elasticsearch (its output: {log}) ...")
         with log.open("ab") as output:
-            server = start_server(installation, data, port=port, secured=secured, output=output, outlives_us=True)
+            server = start_server(installation, data, port=port, secured=secured, output=output, detached=True)
         try:
             endpoint = server.wait_until_healthy()
         except SetupProblem as problem:
@@ -60,15 +60,15 @@ def start(data: Path, port: int | None, secured: bool) -> int:
 
 
 def stop(data: Path) -> int:
-    """Ends the server of this data directory and waits until it is gone."""
+    """Stops the server of this data directory and waits for its end."""
     running = read_record(data)
     if running is None:
-        if is_claimed(data):
+        if is_locked(data):
             raise SetupProblem(f"The Elasticsearch on {data} is still starting: try again when it is healthy.")
         say(f"No Elasticsearch runs on {data}.")
         return 0
     os.kill(running.pid, signal.SIGTERM)
-    while is_claimed(data):
+    while is_locked(data):
         time.sleep(0.1)
     say(f"Elasticsearch at {running.endpoint.url} has stopped; its data stays in {data}.")
     return 0

@@ -1,4 +1,4 @@
-"""Which user runs the server, and directories that this user can reach. Elasticsearch refuses to run as root."""
+"""Chooses the user that runs the server, and directories that it can reach. Elasticsearch refuses to run as root."""
 
 import hashlib
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from deploy.elasticsearch.problem import SetupProblem
 
-# Used by root alone, for a repository below a directory that others cannot enter (/root, mktemp -d). Not /var/tmp:
-# systems empty that by age, and what a collection holds must survive.
-SUBSTITUTES = Path("/var/lib/retrieval-stack")
+# For root only, when the repository is below a directory that others cannot enter (/root, mktemp -d). Not /var/tmp:
+# systems delete old files there, and collections must survive.
+SUBSTITUTE_ROOT = Path("/var/lib/retrieval-stack")
 _CANDIDATES = ("elasticsearch", "nobody", "daemon")
 _MARKER = "kept-elsewhere"
 
@@ -28,7 +28,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How subprocess is told whom to become; all None means to stay who we are."""
+    """User arguments of subprocess; all None keeps the current user."""
 
     user: int | None = None
     group: int | None = None
@@ -36,12 +36,12 @@ class Identity:
 
 
 def identity(account: Account | None) -> Identity:
-    """The identity of a child that runs as this account, without our supplementary groups."""
+    """Returns the identity of a child that runs as this account, without our supplementary groups."""
     return Identity() if account is None else Identity(account.uid, account.gid, ())
 
 
 def server_account() -> Account | None:
-    """The user to run the server as when we are root; None when we are not: then it runs as ourselves."""
+    """Returns the user to run the server as when we are root; None otherwise: it then runs as the current user."""
     if os.geteuid() != 0:
         return None
     for name in _CANDIDATES:
@@ -58,7 +58,7 @@ def server_account() -> Account | None:
 
 
 def can_read(account: Account, path: Path) -> bool:
-    """Whether this user can read and enter a path. Asked of the kernel: mode bits miss parents, ACLs and mounts."""
+    """Returns whether this user can read and enter a path, by trying: mode bits miss parents, ACLs and mounts."""
     try:
         asked = subprocess.run(
             ["/bin/sh", "-c", 'test -r "$1" && test -x "$1"', "sh", str(path)],
@@ -77,7 +77,7 @@ def can_read(account: Account, path: Path) -> bool:
 
 
 def make_directory(path: Path, account: Account | None) -> Path:
-    """Makes a directory and its parents; as root open to other users, whatever the umask. Returns it."""
+    """Makes a directory and its parents, as root with mode 755 regardless of the umask; returns it."""
     for missing in reversed([p for p in (path, *path.parents) if not p.exists()]):
         missing.mkdir(exist_ok=True)
         if account is not None:
@@ -85,8 +85,8 @@ def make_directory(path: Path, account: Account | None) -> Path:
     return path
 
 
-def own_directory(path: Path, account: Account | None) -> Path:
-    """Makes a directory that belongs, with everything in it, to the server's user and to nobody else."""
+def make_private_directory(path: Path, account: Account | None) -> Path:
+    """Makes a directory that belongs, with its content, to the server's user alone; returns it."""
     path.mkdir(exist_ok=True)
     path.chmod(0o700)
     if account is not None:
@@ -96,27 +96,27 @@ def own_directory(path: Path, account: Account | None) -> Path:
     return path
 
 
-def shared_place(wanted: Path, account: Account | None) -> Path:
-    """The wanted directory, or one for all repositories when the server's user cannot enter that.
+def shared_directory(wanted: Path, account: Account | None) -> Path:
+    """Returns the wanted directory, or one shared by all repositories when the server's user cannot enter it.
 
-    For what is the same whoever asks: a distribution, named by a digest of what it was made from.
+    For content that does not depend on the repository: a distribution, named by a digest of its sources.
     """
     make_directory(wanted, account)
     if account is None or can_read(account, wanted):
         return wanted
-    return make_directory(SUBSTITUTES / wanted.name, account)
+    return make_directory(SUBSTITUTE_ROOT / wanted.name, account)
 
 
-def private_place(wanted: Path, account: Account | None) -> Path:
-    """The wanted directory, or one that stands in for it alone when the server's user cannot enter that.
+def private_directory(wanted: Path, account: Account | None) -> Path:
+    """Returns the wanted directory, or its own substitute when the server's user cannot enter it.
 
-    The wanted one then holds a note of where its content is, and stays in charge: once it was emptied (or removed and
-    made again), its substitute is emptied too.
+    The wanted directory then holds a note of the substitute's path and decides its life: once it was emptied (or
+    removed and made again), the substitute is emptied too.
     """
     make_directory(wanted, account)
     if account is None or can_read(account, wanted):
         return wanted
-    substitute = substitute_of(wanted)
+    substitute = substitute_directory(wanted)
     marker = wanted / _MARKER
     if not marker.exists() and substitute.exists():
         shutil.rmtree(substitute)
@@ -125,6 +125,6 @@ def private_place(wanted: Path, account: Account | None) -> Path:
     return substitute
 
 
-def substitute_of(wanted: Path) -> Path:
-    """Where the content of a directory stands that the server's user cannot enter."""
-    return SUBSTITUTES / "data" / hashlib.sha256(str(wanted.resolve()).encode()).hexdigest()[:16]
+def substitute_directory(wanted: Path) -> Path:
+    """Returns the substitute of a directory that the server's user cannot enter."""
+    return SUBSTITUTE_ROOT / "data" / hashlib.sha256(str(wanted.resolve()).encode()).hexdigest()[:16]

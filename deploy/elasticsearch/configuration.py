@@ -1,4 +1,4 @@
-"""What one server is told: its directories, environment, elasticsearch.yml, jvm.options and log4j2.properties."""
+"""Writes a server's configuration: directories, environment, elasticsearch.yml, jvm.options, log4j2.properties."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.elasticsearch.account import own_directory, private_place
+from deploy.elasticsearch.account import make_private_directory, private_directory
 from deploy.elasticsearch.install import Installation
 
 HOST = "127.0.0.1"
@@ -24,7 +24,7 @@ rootLogger.appenderRef.console.ref = console
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ServerDirectories:
     """The directories of one server. All but `asked` belong to the user that runs it."""
 
     asked: Path
@@ -35,19 +35,21 @@ class Places:
 
     @property
     def ports(self) -> Path:
-        """Where the server writes the address that it listens on."""
+        """File in which the server writes its address."""
         return self.logs / "http.ports"
 
 
-def lay_out(asked: Path, installation: Installation) -> Places:
-    """Makes a server's directories under `asked`, or under what stands in for it (account.private_place)."""
+def make_server_directories(asked: Path, installation: Installation) -> ServerDirectories:
+    """Makes a server's directories under `asked` or its substitute (account.private_directory)."""
     account = installation.account
-    base = private_place(asked, account)
-    return Places(asked, *(own_directory(base / name, account) for name in ("config", "data", "logs", "scratch")))
+    base = private_directory(asked, account)
+    return ServerDirectories(
+        asked, *(make_private_directory(base / name, account) for name in ("config", "data", "logs", "scratch"))
+    )
 
 
-def environment(places: Places, installation: Installation) -> dict[str, str]:
-    """The server's environment. Ours is not passed on: it may hold secrets, and a user's ES_* would change things."""
+def environment(places: ServerDirectories, installation: Installation) -> dict[str, str]:
+    """Returns the server's environment. Ours is not passed on: it may hold secrets and ES_* variables."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(places.scratch),
@@ -57,8 +59,10 @@ def environment(places: Places, installation: Installation) -> dict[str, str]:
     }
 
 
-def configure(places: Places, installation: Installation, port: int | None, extra: dict[str, str | bool]) -> None:
-    """Writes the configuration anew, from the distribution's and ours; `port` None means any free one."""
+def configure(
+    places: ServerDirectories, installation: Installation, port: int | None, extra: dict[str, str | bool]
+) -> None:
+    """Rewrites the configuration from the distribution's and ours; `port` None means any free one."""
     places.ports.unlink(missing_ok=True)
     shutil.rmtree(places.config)
     shutil.copytree(installation.home / "config", places.config)
@@ -67,25 +71,25 @@ def configure(places: Places, installation: Installation, port: int | None, extr
         "discovery.type": "single-node",
         "network.host": HOST,
         "http.port": 0 if port is None else port,
-        "transport.port": 0,  # nobody calls it; the default range would run out beside other servers
+        "transport.port": 0,  # unused; the default range would run out beside other servers
         "node.portsfile": True,
         "path.data": str(places.data),
         "path.logs": str(places.logs),
-        # By default a disk that is 95 % full makes every index read-only: on a developer's machine that is a share of
-        # somebody else's files, not a danger to this server. A disk that is really full still fails its writes.
+        # By default every index becomes read-only on a disk that is 95 % full, which on a developer's machine is mostly
+        # other files. Writes to a full disk still fail.
         "cluster.routing.allocation.disk.threshold_enabled": False,
         **extra,
     }
-    # JSON is YAML, and quotes whatever a path may hold.
+    # JSON is YAML, and quotes any character of a path.
     lines = (f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
     (places.config / "elasticsearch.yml").write_text("".join(lines), encoding="utf-8")
     (places.config / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
     (places.config / "jvm.options").write_text(_jvm_options(places), encoding="utf-8")
-    own_directory(places.config, installation.account)
+    make_private_directory(places.config, installation.account)
 
 
-def _jvm_options(places: Places) -> str:
-    """The distribution's options but its garbage collection log, which it keeps in itself, where we are read only."""
+def _jvm_options(places: ServerDirectories) -> str:
+    """Returns the distribution's options and ours, without its GC log, whose folder is read only."""
     theirs = (places.config / "jvm.options").read_text(encoding="utf-8").splitlines()
     ours = [
         f"-Xms{_HEAP}",

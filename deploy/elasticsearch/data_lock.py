@@ -1,4 +1,4 @@
-"""A data directory's lock and the note of who uses it. The kernel knows who lives: pids are used again."""
+"""Locks a data directory and records the server that uses it. A lock, because pids are reused."""
 
 import fcntl
 import json
@@ -14,20 +14,20 @@ _POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """The server that uses a data directory: the pid is Java's own."""
+class ServerRecord:
+    """The server that uses a data directory; the pid is the JVM's."""
 
     pid: int
     endpoint: Endpoint
 
 
-def claim(data: Path, patience_s: float) -> int:
-    """A descriptor that holds the directory's lock, for the server to inherit: it is held as long as that lives.
+def lock_data_directory(data: Path, timeout_s: float) -> int:
+    """Returns a descriptor that holds the directory's lock; the server inherits it and holds it while it lives.
 
-    A server that is just being stopped is waited for; past `patience_s` SetupProblem is raised.
+    Waits up to `timeout_s` for a server that is stopping, then raises SetupProblem.
     """
     lock = os.open(data / "server.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,8 +44,8 @@ def claim(data: Path, patience_s: float) -> int:
             return lock
 
 
-def is_claimed(data: Path) -> bool:
-    """Whether a server, healthy or not, runs on this data directory."""
+def is_locked(data: Path) -> bool:
+    """Returns whether a server, healthy or not, runs on this data directory."""
     try:
         lock = os.open(data / "server.lock", os.O_RDWR)
     except FileNotFoundError:
@@ -59,8 +59,8 @@ def is_claimed(data: Path) -> bool:
     return False
 
 
-def write_record(data: Path, record: Record) -> None:
-    """Notes a healthy server. Only we can read it: it may hold an API key."""
+def write_record(data: Path, record: ServerRecord) -> None:
+    """Records a healthy server, readable by the current user alone: it may hold an API key."""
     where = record.endpoint
     note = {
         "pid": record.pid,
@@ -73,16 +73,16 @@ def write_record(data: Path, record: Record) -> None:
         json.dump(note, stream)
 
 
-def read_record(data: Path) -> Record | None:
-    """The server that runs on this data directory now, once it has been healthy; None when there is none."""
-    if not is_claimed(data):
+def read_record(data: Path) -> ServerRecord | None:
+    """Returns the server that runs on this data directory, once it has been healthy; else None."""
+    if not is_locked(data):
         return None
     try:
         note = json.loads(_file(data).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     ca_file = None if note["ca_file"] is None else Path(note["ca_file"])
-    return Record(pid=note["pid"], endpoint=Endpoint(note["url"], ca_file, note["api_key"]))
+    return ServerRecord(pid=note["pid"], endpoint=Endpoint(note["url"], ca_file, note["api_key"]))
 
 
 def _file(data: Path) -> Path:

@@ -1,4 +1,4 @@
-"""How a server is reached: its URL, and with security the certificate to trust and the key to send."""
+"""Describes how a server is reached (URL, certificate, API key), and checks its health."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ class Endpoint:
     api_key: str | None = None
 
     def exports(self) -> list[str]:
-        """Lines for a shell, in the names that the lexical service reads."""
+        """Returns shell lines that export the lexical service's settings."""
         lines = [f"export ELASTICSEARCH_URL={self.url}"]
         if self.api_key is not None:
             lines.append(f"export ELASTICSEARCH_API_KEY={self.api_key}")
@@ -32,7 +32,7 @@ class Endpoint:
 
 
 def is_healthy(endpoint: Endpoint, password: str | None) -> bool:
-    """Whether a server answers there and its cluster is green or yellow."""
+    """Returns whether a server answers there with a green or yellow cluster."""
     try:
         return _ask(endpoint, "/_cluster/health", password, None).get("status") in {"green", "yellow"}
     except (OSError, ValueError):  # not listening yet, not authenticating yet, not JSON
@@ -40,7 +40,7 @@ def is_healthy(endpoint: Endpoint, password: str | None) -> bool:
 
 
 def new_api_key(endpoint: Endpoint, password: str) -> str:
-    """An API key with every privilege, made by the user `elastic`, in its encoded form."""
+    """Creates an API key with every privilege as the user `elastic`; returns its encoded form."""
     try:
         return str(_ask(endpoint, "/_security/api_key", password, {"name": "retrieval-stack"})["encoded"])
     except urllib.error.HTTPError as error:
@@ -52,7 +52,7 @@ def _ask(endpoint: Endpoint, path: str, password: str | None, body: dict[str, st
     if password is not None:
         headers["Authorization"] = "Basic " + base64.b64encode(f"elastic:{password}".encode()).decode()
     data = None if body is None else json.dumps(body).encode()
-    # A local address is asked directly, whatever http_proxy says.
+    # Ignores http_proxy: the address is local.
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if endpoint.ca_file is not None:
         context = ssl.create_default_context(cafile=str(endpoint.ca_file))

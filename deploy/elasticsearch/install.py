@@ -1,4 +1,4 @@
-"""Brings the distribution from Maven Central and adds our plugins to it. Owns the cache; starts nothing."""
+"""Fetches the distribution from Maven Central and adds our plugins. Owns the cache; starts nothing."""
 
 import fcntl
 import hashlib
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from deploy.elasticsearch.account import Account, can_read, server_account, shared_place
+from deploy.elasticsearch.account import Account, can_read, server_account, shared_directory
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.elasticsearch.toolchain import Java, find_java, find_maven, require_compiler
 
@@ -36,7 +36,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A distribution that is ready to start: read only, shared by every server that runs from it."""
+    """A distribution that is ready to start; read only, shared by all servers."""
 
     home: Path
     java: Java
@@ -44,16 +44,16 @@ class Installation:
 
 
 def release() -> Release:
-    """What deploy/versions.env asks for."""
+    """Reads the release that deploy/versions.env pins."""
     lines = (_HERE.parent / "versions.env").read_text(encoding="utf-8").splitlines()
     pairs = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     return Release(version=pairs["ELASTICSEARCH_VERSION"], sha256=pairs["ELASTICSEARCH_SHA256"])
 
 
 def install(say: Say, cache: Path = CACHE) -> Installation:
-    """The distribution of deploy/versions.env, fetched and built unless the cache has it.
+    """Returns the distribution of deploy/versions.env, fetched and built unless it is cached.
 
-    Takes seconds to a few minutes the first time (97 MB) and under a second afterwards. Two callers do not collide.
+    Takes seconds to a few minutes the first time (97 MB) and under a second afterwards. Concurrent calls are safe.
     Raises SetupProblem when Java, Maven or the network is missing.
     """
     java = find_java(os.environ)
@@ -65,20 +65,20 @@ def install(say: Say, cache: Path = CACHE) -> Installation:
             "nothing was started."
         )
     wanted = release()
-    place = shared_place(cache, account)
+    place = shared_directory(cache, account)
     home = place / f"{wanted.version}-{_digest(wanted)}"
-    # A distribution appears by one rename, so one that is there is whole.
+    # A distribution appears by one rename, so an existing one is complete.
     if not home.exists():
         require_compiler(java)
         maven = find_maven(os.environ)
-        with _only_one(place, say):
+        with _install_lock(place, say):
             if not home.exists():
                 _build(home, wanted, java, maven, say)
     return Installation(home=home, java=java, account=account)
 
 
 def _digest(wanted: Release) -> str:
-    """Eight hex digits that change with anything an installation is made from."""
+    """Hashes everything that an installation is made from to eight hex digits."""
     digest = hashlib.sha256(wanted.sha256.encode())
     for source in (_HERE / "pom.xml", *(file for plugin in _PLUGINS for file in sorted(plugin.iterdir()))):
         digest.update(source.read_bytes())
@@ -86,8 +86,8 @@ def _digest(wanted: Release) -> str:
 
 
 @contextmanager
-def _only_one(place: Path, say: Say) -> Iterator[None]:
-    """Holds the cache's lock, which the kernel frees when its holder dies; waits for another holder."""
+def _install_lock(place: Path, say: Say) -> Iterator[None]:
+    """Holds the cache's lock, waiting for another holder; the kernel frees it when its holder dies."""
     with (place / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -112,7 +112,7 @@ def _build(home: Path, wanted: Release, java: Java, maven: Path, say: Say) -> No
 
 
 def _fetch(building: Path, wanted: Release, maven: Path, log: Path, say: Say) -> Path:
-    """The distribution's zip, in `building`, checked against the pinned sha256."""
+    """Fetches the distribution's zip into `building` and checks its sha256."""
     say(f"Fetching Elasticsearch {wanted.version} from Maven Central (97 MB, once) ...")
     command = [str(maven), "--batch-mode", "--no-transfer-progress", "--strict-checksums", "--file", "pom.xml"]
     command += [f"-Delasticsearch.version={wanted.version}", f"-Dtarget={building}", "generate-resources"]
@@ -152,7 +152,7 @@ def _fetch(building: Path, wanted: Release, maven: Path, log: Path, say: Say) ->
 
 
 def _unpack(archive: Path, building: Path) -> Path:
-    """The unpacked distribution, readable by every user whatever the umask, with the modes of the zip."""
+    """Unpacks the distribution with the modes of the zip, regardless of the umask; returns its folder."""
     with zipfile.ZipFile(archive) as content:
         for entry in content.infolist():
             path = Path(content.extract(entry, building))

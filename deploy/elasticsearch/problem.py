@@ -1,5 +1,5 @@
-"""The one error of this folder: something that the person at the terminal has to bring or decide."""
+"""Owns the error of this folder."""
 
 
 class SetupProblem(Exception):
-    """One sentence that says what is missing or in the way and what to do about it. Nothing was left running."""
+    """A condition that the user must resolve; the message is one sentence that says how. Nothing was left running."""

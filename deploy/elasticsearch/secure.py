@@ -1,4 +1,4 @@
-"""TLS and a password for one server: a certificate that signs itself, made by the JDK's own keytool."""
+"""Sets up TLS and a password for one server, with a self-signed certificate made by the JDK's keytool."""
 
 import secrets
 import shutil
@@ -6,8 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.elasticsearch.account import identity, own_directory
-from deploy.elasticsearch.configuration import Places, environment
+from deploy.elasticsearch.account import identity, make_private_directory
+from deploy.elasticsearch.configuration import ServerDirectories, environment
 from deploy.elasticsearch.install import Installation
 from deploy.elasticsearch.problem import SetupProblem
 
@@ -22,15 +22,15 @@ _TEN_YEARS = "3650"
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What a client needs: the certificate to trust and the password of the user `elastic` (new at every start)."""
+    """Certificate that a client must trust, and the password of the user `elastic` (new at every start)."""
 
     ca_file: Path
     password: str
 
 
-def secure(places: Places, installation: Installation) -> Security:
-    """Gives a configured server (configuration.configure) its certificate, the same at every start, and a password."""
-    kept = own_directory(places.config.parent / "tls", installation.account)
+def secure(places: ServerDirectories, installation: Installation) -> Security:
+    """Adds a certificate (the same at every start) and a new password to a configured server."""
+    kept = make_private_directory(places.config.parent / "tls", installation.account)
     ca_file = places.asked / "ca.pem"
     password_file = kept / "password"
     store = kept / "http.p12"
@@ -43,9 +43,9 @@ def secure(places: Places, installation: Installation) -> Security:
         _run([*keytool, "-genkeypair", *key, "-ext", names, "-ext", "bc:c=ca:true"])
         _run([*keytool, "-exportcert", "-rfc", "-file", str(ca_file)])
         ca_file.chmod(0o644)
-    # Elasticsearch reads files below its configuration only.
+    # Elasticsearch reads files only below its configuration.
     shutil.copytree(kept, places.config / "tls", ignore=shutil.ignore_patterns("password"))
-    own_directory(places.config, installation.account)
+    make_private_directory(places.config, installation.account)
     password = secrets.token_urlsafe(24)
     store_password = password_file.read_text(encoding="utf-8")
     _keystore(places, installation, ["create"], "")
@@ -58,8 +58,8 @@ def secure(places: Places, installation: Installation) -> Security:
     return Security(ca_file=ca_file, password=password)
 
 
-def _keystore(places: Places, installation: Installation, words: list[str], given: str) -> None:
-    """Elasticsearch's own tool for its secrets, run as the user that the server runs as."""
+def _keystore(places: ServerDirectories, installation: Installation, words: list[str], given: str) -> None:
+    """Runs elasticsearch-keystore as the server's user, with `given` on standard input."""
     command = [str(installation.home / "bin" / "elasticsearch-keystore"), *words]
     who = identity(installation.account)
     result = subprocess.run(

@@ -1,4 +1,4 @@
-"""One Elasticsearch process: started as an unprivileged user, watched until it is healthy, stopped by its own pid."""
+"""Starts one Elasticsearch as an unprivileged user, waits until it is healthy, stops it by its pid."""
 
 import ctypes
 import os
@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from deploy.elasticsearch.account import identity, substitute_of
-from deploy.elasticsearch.configuration import HOST, Places, configure, environment, lay_out
-from deploy.elasticsearch.data_lock import Record, claim, write_record
+from deploy.elasticsearch.account import identity, substitute_directory
+from deploy.elasticsearch.configuration import HOST, ServerDirectories, configure, environment, make_server_directories
+from deploy.elasticsearch.data_lock import ServerRecord, lock_data_directory, write_record
 from deploy.elasticsearch.endpoint import Endpoint, is_healthy, new_api_key
 from deploy.elasticsearch.install import Installation, install
 from deploy.elasticsearch.problem import SetupProblem
@@ -24,15 +24,15 @@ from deploy.elasticsearch.secure import SETTINGS, Security, secure
 
 # Ten seconds on a quiet machine; tests share two cores with others.
 _HEALTHY_WITHIN_S = 180.0
-# It closes its indices first; past this it is killed, and recovers from its own log at the next start.
+# It closes its indices first; after this it is killed, and recovers from its translog at the next start.
 _STOPPED_WITHIN_S = 30.0
 _POLL_S = 0.2
 
 
 class ElasticsearchServer:
-    """A started server. Owns the process; the pid is Java's own."""
+    """Owns the process of a started server; the pid is the JVM's."""
 
-    def __init__(self, process: subprocess.Popen[bytes], places: Places, security: Security | None) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], places: ServerDirectories, security: Security | None) -> None:
         self._process = process
         self._places = places
         self._security = security
@@ -42,7 +42,7 @@ class ElasticsearchServer:
         return self._process.pid
 
     def wait_until_healthy(self) -> Endpoint:
-        """Where the server is, once its cluster is green or yellow. Raises SetupProblem when it ends or takes long."""
+        """Waits for a green or yellow cluster; returns its endpoint. Raises SetupProblem at its end or a timeout."""
         deadline = time.monotonic() + _HEALTHY_WITHIN_S
         password = None if self._security is None else self._security.password
         while time.monotonic() < deadline:
@@ -55,7 +55,7 @@ class ElasticsearchServer:
             if endpoint is not None and is_healthy(endpoint, password):
                 if password is not None:
                     endpoint = Endpoint(endpoint.url, endpoint.ca_file, new_api_key(endpoint, password))
-                write_record(self._places.asked, Record(pid=self.pid, endpoint=endpoint))
+                write_record(self._places.asked, ServerRecord(pid=self.pid, endpoint=endpoint))
                 return endpoint
             time.sleep(_POLL_S)
         raise SetupProblem(
@@ -63,11 +63,11 @@ class ElasticsearchServer:
         )
 
     def wait(self) -> int:
-        """Waits until the process ends; its exit status."""
+        """Waits until the process ends; returns its exit status."""
         return self._process.wait()
 
     def stop(self) -> None:
-        """Ends the process and waits for it. The server's own JVM is a child that ends when this one does."""
+        """Ends the process and waits for it. The server's JVM is its child and ends with it."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -77,7 +77,7 @@ class ElasticsearchServer:
                 self._process.wait()
 
     def _listening(self) -> Endpoint | None:
-        """The address from the file that the server writes when it listens; None before."""
+        """Reads the address from the file that the server writes when it listens; None before."""
         try:
             lines = self._places.ports.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
@@ -97,18 +97,18 @@ def start_server(
     port: int | None = None,
     secured: bool = False,
     output: IO[bytes] | None = None,
-    outlives_us: bool = False,
+    detached: bool = False,
 ) -> ElasticsearchServer:
-    """Starts a server on `data`, which it then uses alone, and returns at once.
+    """Starts a server on `data`, which it then uses exclusively, and returns at once.
 
-    `port` None means any free one; `secured` means TLS and API keys; `output` None means our own. Unless it
-    `outlives_us`, it is ended when we (the thread that called) die, by SIGKILL too (on Linux). Raises SetupProblem
-    when the port or the data directory is in use.
+    `port` None means any free one; `secured` means TLS and API keys; `output` None means our own. Unless `detached`,
+    the kernel ends it when the calling thread dies, by SIGKILL too (Linux only). Raises SetupProblem when the port or
+    the data directory is in use.
     """
     if port is not None:
         _require_free(port)
-    places = lay_out(data, installation)
-    lock = claim(data, patience_s=_STOPPED_WITHIN_S)
+    places = make_server_directories(data, installation)
+    lock = lock_data_directory(data, timeout_s=_STOPPED_WITHIN_S)
     try:
         configure(places, installation, port, SETTINGS if secured else {"xpack.security.enabled": False})
         security = secure(places, installation) if secured else None
@@ -123,8 +123,8 @@ def start_server(
             user=who.user,
             group=who.group,
             extra_groups=who.extra_groups,
-            start_new_session=outlives_us,
-            preexec_fn=None if outlives_us else _dies_with_parent(),
+            start_new_session=detached,
+            preexec_fn=None if detached else _parent_death_signal(),
             pass_fds=(lock,),
         )
     finally:
@@ -134,7 +134,7 @@ def start_server(
 
 @contextmanager
 def running_elasticsearch() -> Iterator[str]:
-    """The URL of a healthy server: the one that ELASTICSEARCH_URL names, else one that is started and ended here."""
+    """Yields the URL of a healthy server: ELASTICSEARCH_URL, else a temporary one."""
     named = os.environ.get("ELASTICSEARCH_URL")
     if named:
         yield named.rstrip("/")
@@ -145,7 +145,7 @@ def running_elasticsearch() -> Iterator[str]:
 
 @contextmanager
 def temporary_server(secured: bool = False) -> Iterator[Endpoint]:
-    """A healthy server on a free port; its data is removed when it ends. To be entered in the main thread."""
+    """Yields a healthy server on a free port; removes its data at the end. Enter it in the main thread."""
     installation = install(say)
     with tempfile.TemporaryDirectory(prefix="elasticsearch-") as temporary:
         data = Path(temporary)
@@ -160,17 +160,17 @@ def temporary_server(secured: bool = False) -> Iterator[Endpoint]:
             raise SetupProblem(f"{problem} Its last words:\n{written[-3000:]}") from None
         finally:
             server.stop()
-            shutil.rmtree(substitute_of(data), ignore_errors=True)  # exists where TMPDIR is private to root
+            shutil.rmtree(substitute_directory(data), ignore_errors=True)  # exists where TMPDIR is private to root
 
 
 def say(text: str) -> None:
-    """Tells the person at the terminal: on stderr, because stdout carries what a shell is to evaluate."""
+    """Writes one line to stderr: stdout carries lines for a shell to evaluate."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def _require_free(port: int) -> None:
-    """Raises SetupProblem when something listens there: Elasticsearch would say so after seconds, in a stack trace."""
+    """Raises SetupProblem when the port is in use: Elasticsearch reports it only after seconds, in a stack trace."""
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that has just been closed is free
         try:
@@ -182,11 +182,11 @@ def _require_free(port: int) -> None:
             ) from error
 
 
-def _dies_with_parent() -> Callable[[], None] | None:
-    """What the child does before exec, so that the kernel ends it when we are killed; None where there is no way."""
+def _parent_death_signal() -> Callable[[], None] | None:
+    """Returns a preexec_fn by which the kernel ends the child when we are killed; None where unsupported."""
     if sys.platform != "linux":
         return None
-    libc = ctypes.CDLL(None, use_errno=True)  # loaded here: a forked child must not
+    libc = ctypes.CDLL(None, use_errno=True)  # loaded here: a forked child must not load libraries
     parent = os.getpid()
     set_parent_death_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 

@@ -1,4 +1,4 @@
-"""Java and Maven: where they are and whether they will do. Knows nothing of Elasticsearch but its oldest Java."""
+"""Finds Java and Maven and checks their versions. Installs nothing."""
 
 import re
 import shutil
@@ -31,14 +31,14 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """The Java of JAVA_HOME when that is set, else the one on PATH. Raises SetupProblem when none is new enough."""
+    """Returns the Java of JAVA_HOME, else the one on PATH. Raises SetupProblem when it is too old or missing."""
     home = environment.get("JAVA_HOME")
     command = f"{home}/bin/java" if home else "java"
     executable = shutil.which(command, path=environment.get("PATH", ""))
     if executable is None:
         where = f"JAVA_HOME={home} holds none" if home else "there is no java on PATH"
         raise SetupProblem(f"Elasticsearch needs a JDK {OLDEST_JAVA} or newer, and {where}: {_JDK_HINT}.")
-    # Asked of Java itself, because the one on PATH is often a launcher (macOS, jenv, sdkman) and not in its home.
+    # Java itself reports its home: the one on PATH is often a launcher (macOS, jenv, sdkman) outside it.
     asked = subprocess.run(
         [executable, "-XshowSettings:properties", "-version"],
         capture_output=True,
@@ -61,7 +61,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
 
 
 def require_compiler(java: Java) -> None:
-    """Raises SetupProblem when this Java is a runtime only."""
+    """Raises SetupProblem when this Java is a runtime without a compiler."""
     if not java.compiler.exists():
         raise SetupProblem(
             f"Installing Elasticsearch compiles a small plugin, and Java {java.major} at {java.home} has no javac: "
@@ -70,7 +70,7 @@ def require_compiler(java: Java) -> None:
 
 
 def find_maven(environment: Mapping[str, str]) -> Path:
-    """The mvn on PATH. Raises SetupProblem when there is none."""
+    """Returns the mvn on PATH. Raises SetupProblem when there is none."""
     executable = shutil.which("mvn", path=environment.get("PATH", ""))
     if executable is None:
         raise SetupProblem(

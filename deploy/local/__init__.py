@@ -1,1 +1,1 @@
-"""All processes on one machine: `make up`, `make down`, `make logs`, `make demo`."""
+"""Runs all processes on one machine: `make up`, `make down`, `make logs`, `make demo`."""

@@ -1,4 +1,4 @@
-"""The command line behind `make up`, `make down`, `make logs` and `make demo`."""
+"""Runs `make up`, `make down`, `make logs` and `make demo`. Owns the order of steps; other modules do them."""
 
 import argparse
 import fcntl
@@ -13,38 +13,38 @@ from pathlib import Path
 from deploy.elasticsearch.install import install
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.local import settings_digest, supervision
-from deploy.local.checks import expect_startable, left_in, unknown
+from deploy.local.checks import expect_startable, unknown_settings, unread_variables
 from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
 from deploy.local.footprint import footprints, table, write
-from deploy.local.ports import remember, taken
+from deploy.local.ports import in_use, record_ports
 from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends, wait_until_ready
-from deploy.local.running_stack import lacking, reread_pipelines
-from deploy.local.stacks import DEMO, Stack, asked_for, others_up
+from deploy.local.running_stack import missing_collections, reread_pipelines
+from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_stack
 
 
 def say(text: str) -> None:
-    """One line to the person at the terminal."""
+    """Writes one line to standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def evaluator(choices: Choices, *arguments: str) -> int:
-    """Runs the evaluator's command line against this stack; its exit status."""
+    """Runs the evaluator's command line against this stack; returns its exit status."""
     command = [sys.executable, "-m", "evaluator", *arguments]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **choices.environment()}, check=False).returncode
 
 
 def launch(choices: Choices) -> None:
-    """Checks everything, starts it and waits until it is ready; on failure nothing is left running."""
+    """Checks the settings, starts the stack and waits until it is ready; stops everything on failure."""
     expect_startable({**os.environ, **choices.environment()}, choices.ports)
-    busy = [f"{process} ({port})" for process, port in choices.ports.items() if taken(port)]
+    busy = [f"{process} ({port})" for process, port in choices.ports.items() if in_use(port)]
     if busy:
         names = " and ".join(name.split(" ")[0].upper() + "_PORT" for name in busy)
         raise StackProblem(f"The port of {', '.join(busy)} is in use: end what listens there, or set {names}.")
     if choices.starts_elasticsearch:
         install(say)
-    # What an earlier run of the supervisor gave up on is no news of this one.
+    # failed_start reads this log: entries of an earlier run must not count.
     (choices.directory / "logs" / "supervisord.log").unlink(missing_ok=True)
     say(f"Starting {', '.join(name for name, _ in supervision.processes(choices))} ...")
     try:
@@ -56,68 +56,68 @@ def launch(choices: Choices) -> None:
         raise
 
 
-def tell_remarks(choices: Choices) -> None:
-    """Says what is not simply passed on, before anything is started or found to run."""
-    for line in remarks(choices):
+def say_notices(choices: Choices) -> None:
+    """Prints the notices, before anything is started."""
+    for line in notices(choices):
         say(line)
 
 
-def remarks(choices: Choices) -> Iterator[str]:
-    """What the environment asks for that is not simply passed on, a line each."""
+def notices(choices: Choices) -> Iterator[str]:
+    """Yields a line for each variable that is replaced or ignored."""
     for name, backend in choices.backends.items():
         instead = "" if name not in OWN_BACKENDS else f", so no {name} service is started here"
         yield f"GATEWAY_BACKENDS: {name} ({backend.family}) is at {backend.url}{instead}."
     if choices.unused:
         yield f"A demo has ports and directories of its own; not used: {', '.join(choices.unused)}."
-    for name in unknown(os.environ):
+    for name in unknown_settings(os.environ):
         yield f"{name} is no setting (all of them are in .env.example); not used."
-    if unread := left_in(ROOT / ".env", os.environ):
+    if unread := unread_variables(ROOT / ".env", os.environ):
         into = "`set -a; . ./.env; set +a` puts it into the environment (JSON in single quotes)"
         yield f".env is not read, so not used: {', '.join(unread)}. {into}."
 
 
 def up() -> int:
-    """Starts a stack, or finds that it runs; serves the demo's collection; returns when it can be searched."""
-    stack = asked_for(os.environ)
-    with alone(
+    """Starts a stack with the demo's collection unless it runs; returns when it can be searched."""
+    stack = requested_stack(os.environ)
+    with exclusive(
         stack.directory, f"Another `{stack.command('up')}` is at work in this checkout: wait until it has ended."
     ):
         choices = choose(os.environ, stack.directory, own_ports=False, name=stack.name)
-        tell_remarks(choices)
+        say_notices(choices)
         if supervision.pid(stack.directory) is not None:
             settings_digest.expect_same(choices, os.environ, stack)
             say(f"The stack is up already (`{stack.command('down')}` ends it). {reread_pipelines(choices)}")
         else:
             start(choices, stack)
             say(f"Ready: {choices.url('gateway')} serves the collection `demo`.")
-        for line in lacking(choices, os.environ):
+        for line in missing_collections(choices, os.environ):
             say(line)
     say(f"Logs: {stack.command('logs')}. End: {stack.command('down')}.")
     return 0
 
 
 def start(choices: Choices, stack: Stack) -> None:
-    """Starts a stack and loads the demo's collection; on failure nothing is left running."""
+    """Starts a stack and loads the demo's collection; stops everything on failure."""
     launch(choices)
     settings_digest.write(choices, os.environ)
-    remember(stack.directory, choices.ports)
+    record_ports(stack.directory, choices.ports)
     if evaluator(choices, "ingest", "--collection", "demo"):
         supervision.stop(stack.directory)
         raise StackProblem("The demo's collection could not be loaded (see above); the stack was stopped.")
 
 
 def down() -> int:
-    """Ends a stack; what it serves stays on disk."""
-    stack = asked_for(os.environ)
+    """Stops a stack; its data stays on disk."""
+    stack = requested_stack(os.environ)
     say("The stack has ended; its data stays." if supervision.stop(stack.directory) else "The stack is not up.")
-    for other in others_up(stack):
+    for other in other_running_stacks(stack):
         say(f"Still up: `{other.command('down')}` ends it.")
     return 0
 
 
 def logs() -> int:
     """Follows the logs of all processes."""
-    stack = asked_for(os.environ)
+    stack = requested_stack(os.environ)
     files = sorted(str(file) for file in (stack.directory / "logs").glob("*.log"))
     if not files:
         raise StackProblem(f"There are no logs yet: `{stack.command('up')}` starts the stack.")
@@ -125,23 +125,23 @@ def logs() -> int:
 
 
 def demo() -> int:
-    """Starts a stack of its own, runs the evaluator's demo on it, and ends it whatever happens."""
+    """Starts a separate stack, runs the evaluator's demo on it, and always stops it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds through `finally`
-    with alone(DEMO, "Another `make demo` runs in this checkout: wait until it has ended."):
+    with exclusive(DEMO, "Another `make demo` runs in this checkout: wait until it has ended."):
         supervision.stop(DEMO)  # of a demo that was killed
         choices = choose(os.environ, DEMO, own_ports=True)
-        tell_remarks(choices)
+        say_notices(choices)
         try:
             launch(choices)
             status = evaluator(choices, "demo")
-            tell_footprints(choices)
+            report_footprints(choices)
             return status
         finally:
             supervision.stop(DEMO)
 
 
-def tell_footprints(choices: Choices) -> None:
-    """Prints what each process has cost, and leaves it beside the newest report."""
+def report_footprints(choices: Choices) -> None:
+    """Prints memory and CPU time of each process, and writes them beside the newest report."""
     supervisor = supervision.pid(choices.directory)
     found = footprints(supervisor, list(supervision.processes(choices))) if supervisor else []
     if found:
@@ -152,8 +152,8 @@ def tell_footprints(choices: Choices) -> None:
 
 
 @contextmanager
-def alone(directory: Path, otherwise: str) -> Iterator[None]:
-    """Holds a directory for this process. Raises StackProblem(otherwise) when another one has it."""
+def exclusive(directory: Path, otherwise: str) -> Iterator[None]:
+    """Locks a directory for this process. Raises StackProblem(otherwise) when another process holds it."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as lock:
         try:

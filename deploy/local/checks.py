@@ -1,4 +1,4 @@
-"""Reads every process's settings and the pipelines as the processes will, so that a fault is told before a start."""
+"""Checks every process's settings and the pipelines before a start, by reading them as the processes will."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,14 +24,14 @@ SETTINGS: Mapping[str, type[ServiceSettings]] = {
     "reranker": RerankerSettings,
     "evaluator": EvaluatorSettings,
 }
-# The choices of `make up` and `make demo` beside the settings.
+# Variables of `make up` and `make demo` beside the settings.
 CHOICES = frozenset({"ENGINE", "LEXICAL", "DENSE", "STACK", "DATASET", "PIPELINES", "PRESET", "QUERIES", "DEPTH"})
-# What compose reads, which this stack does not.
+# Variables of compose alone.
 ELSEWHERE = frozenset({"GATEWAY_PUBLISHED_PORT", "ELASTICSEARCH_VERSION", "QDRANT_VERSION"})
 
 
 def expect_startable(environment: Mapping[str, str], processes: Iterable[str]) -> None:
-    """Raises StackProblem with every fault of the settings, the pipelines and the choice of models."""
+    """Raises StackProblem listing every fault of the settings, the pipelines and the chosen models."""
     faults: list[str] = []
     with _environment(environment):
         for process in processes:
@@ -47,15 +47,15 @@ def expect_startable(environment: Mapping[str, str], processes: Iterable[str]) -
         raise StackProblem("\n  ".join(["Nothing was started, because:", *faults]))
 
 
-def unknown(environment: Mapping[str, str]) -> list[str]:
-    """Variables that look like settings of ours and are none: typing errors, most likely."""
+def unknown_settings(environment: Mapping[str, str]) -> list[str]:
+    """Returns variables with the prefix of a setting that no setting has: most likely typing errors."""
     known = {name for settings in SETTINGS.values() for name in variables(settings)} | ELSEWHERE
     prefixes = tuple(f"{process.upper()}_" for process in SETTINGS)
     return sorted(name for name in environment if name.startswith(prefixes) and name not in known)
 
 
-def left_in(file: Path, environment: Mapping[str, str]) -> list[str]:
-    """Settings and choices that a file of variables has and the environment lacks. No such file is read here."""
+def unread_variables(file: Path, environment: Mapping[str, str]) -> list[str]:
+    """Returns settings that are in a .env file and not in the environment: their values are not used."""
     known = {name for settings in SETTINGS.values() for name in variables(settings)} | CHOICES
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
     named = {line.partition("=")[0].strip().removeprefix("export ") for line in lines if "=" in line}
@@ -63,7 +63,7 @@ def left_in(file: Path, environment: Mapping[str, str]) -> list[str]:
 
 
 def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """What an environment says of all settings that there are."""
+    """Returns the non-empty settings of an environment."""
     known = {name for settings in SETTINGS.values() for name in variables(settings)}
     return {name: environment[name] for name in sorted(known) if environment.get(name)}
 
@@ -93,7 +93,7 @@ def _model_faults(variable: str, load: Callable[[Path, str], object], name: str,
 
 @contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Within the block, this process's environment is the wanted one: pydantic reads settings from there alone."""
+    """Replaces os.environ within the block, because pydantic reads settings from there alone."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(wanted)

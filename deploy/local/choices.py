@@ -1,4 +1,4 @@
-"""What the caller chose: which engines, which ports, which directories. Decided once, before anything starts."""
+"""Decides engines, ports and directories of a stack from the environment. Starts nothing."""
 
 import json
 import re
@@ -8,20 +8,20 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from deploy.local.ports import DEFAULT_PORTS, HOST, Reserved, block_of, host_of
+from deploy.local.ports import DEFAULT_PORTS, HOST, ReservedPorts, host_of, port_block
 from deploy.local.problem import StackProblem
 from gateway.settings import BackendAddress
 from services.contracts.base import Name
 
 ROOT = Path(__file__).resolve().parents[2]
-# The processes that a backend of the same name in GATEWAY_BACKENDS takes the place of.
+# Processes that a backend of the same name in GATEWAY_BACKENDS replaces.
 OWN_BACKENDS: tuple[str, ...] = ("lexical", "dense", "reranker")
 _BACKENDS = TypeAdapter(dict[Name, BackendAddress])
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """One stack: its directories, a port for each process that it starts, and the environment that all of them get."""
+    """One stack: its directories, the port of each process it starts, and the environment of all processes."""
 
     directory: Path
     name: str  # as STACK gives it; empty for the one without a name and for the demo's
@@ -40,19 +40,19 @@ class Choices:
 
     @property
     def starts_elasticsearch(self) -> bool:
-        """Whether a server of our own belongs to this stack."""
+        """Whether this stack starts an Elasticsearch."""
         return "elasticsearch" in self.ports
 
     def url(self, process: str) -> str:
-        """Where a process of this stack listens."""
+        """Returns the URL of a process of this stack."""
         return f"http://{self.hosts.get(process, host_of({}, process))}:{self.ports[process]}"
 
     def environment(self) -> dict[str, str]:
-        """The settings by which the processes of this stack find their engines, their directories and one another."""
+        """Returns the settings by which the processes find their engines, directories and one another."""
         addresses = {
             name: BackendAddress(family=name, url=self.url(name)) for name in OWN_BACKENDS if name in self.ports
         }
-        # The stack's own come first: the first one of family lexical is the document store.
+        # The stack's own backends come first: the first one of family lexical is the document store.
         known = {name: self.backends.get(name) or addresses[name] for name in OWN_BACKENDS}
         own = {
             "LEXICAL_ENGINE": self.lexical,
@@ -75,10 +75,10 @@ class Choices:
 
 
 def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, name: str = "") -> Choices:
-    """Reads the choices and the settings that a stack must agree on. Raises StackProblem, with the variable's name.
+    """Reads the choices and the settings that all processes share. Raises StackProblem with the variable's name.
 
-    `own_ports` takes free ports and directories of its own in place of the settable ones, so that a demo runs beside
-    `make up`. `name` is that of a stack beside the one without a name.
+    `own_ports` takes free ports and separate directories in place of the settable ones, so that a demo runs beside
+    `make up`. `name` is the STACK of a further stack; empty for the default one.
     """
     engine = _one_of(environment, "ENGINE", ("embedded", "server"), "embedded")
     servers = engine == "server"
@@ -93,9 +93,9 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
     backends = _backends(environment)
     hosts = {process: host_of(environment, process) for process in DEFAULT_PORTS}
     started = [process for process in DEFAULT_PORTS if process not in backends]
-    defaults = block_of(directory) if name else DEFAULT_PORTS
+    defaults = port_block(directory) if name else DEFAULT_PORTS
     ports: dict[str, int] = {}
-    with Reserved() as reserved:
+    with ReservedPorts() as reserved:
         for process in started:
             variable = f"{process.upper()}_PORT"
             ports[process] = reserved.free() if own_ports else _port(environment, variable, defaults[process])
@@ -104,7 +104,7 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
     decided = _decided_by_itself(environment) if own_ports else ()
     if not own_ports:
         _expect_gateway(environment, f"http://{hosts['gateway']}:{ports['gateway']}")
-    # What two stacks publish on one server must not meet.
+    # Stacks that share a server need distinct index names.
     own_names = "demo-" if own_ports else f"{name}-" if name else ""
     prefix = environment.get("LEXICAL_INDEX_PREFIX", "") + own_names
     asked = environment.get("DENSE_PREFIX")
@@ -128,7 +128,7 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
 
 
 def _engine(environment: Mapping[str, str], short: str, setting: str, allowed: tuple[str, str], servers: bool) -> str:
-    """The engine of a service: by the choice of `make`, or by the service's own setting, which must not differ."""
+    """Returns a service's engine: the choice of `make`, or the service's own setting; they must not differ."""
     one, other = environment.get(short), environment.get(setting)
     if one and other and one != other:
         raise StackProblem(f"{short}={one} and {setting}={other} contradict each other: leave one of them out.")
@@ -136,7 +136,7 @@ def _engine(environment: Mapping[str, str], short: str, setting: str, allowed: t
 
 
 def _backends(environment: Mapping[str, str]) -> dict[str, BackendAddress]:
-    """Those of GATEWAY_BACKENDS that are not the stack's own at their usual addresses, as .env.example lists them."""
+    """Returns GATEWAY_BACKENDS without the stack's own at their default addresses, as .env.example lists them."""
     try:
         given = _BACKENDS.validate_python(json.loads(environment.get("GATEWAY_BACKENDS") or "{}"))
     except json.JSONDecodeError as error:

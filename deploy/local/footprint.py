@@ -1,4 +1,4 @@
-"""What each process of a running stack has cost so far: peak memory and CPU time, as the kernel counts them."""
+"""Reads peak memory and CPU time of each process of a running stack from /proc."""
 
 import json
 import os
@@ -11,7 +11,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """One process and all that it started. `peak_mib` is the sum of their peaks, which need not be of one moment."""
+    """One process with its descendants. `peak_mib` sums their peaks, which need not coincide."""
 
     process: str
     peak_mib: float
@@ -19,7 +19,7 @@ class Footprint:
 
 
 def footprints(supervisor: int, names: Sequence[tuple[str, list[str]]]) -> list[Footprint]:
-    """Of every named process under the supervisor; empty where there is no /proc (macOS)."""
+    """Measures every named process under the supervisor; empty without /proc (macOS)."""
     found = []
     for child in _children(supervisor):
         command = _command(child)
@@ -31,18 +31,18 @@ def footprints(supervisor: int, names: Sequence[tuple[str, list[str]]]) -> list[
 
 
 def table(found: Sequence[Footprint]) -> str:
-    """For the terminal."""
+    """Renders a table for the terminal."""
     rows = [f"| {one.process:<13} | {one.peak_mib:>8.0f} | {one.cpu_s:>6.1f} |" for one in found]
     return "\n".join(["| process       | peak MiB |  CPU s |", "| ------------- | -------: | -----: |", *rows])
 
 
 def write(found: Sequence[Footprint], file: Path) -> None:
-    """For the report's folder."""
+    """Writes JSON for the report's folder."""
     file.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", encoding="utf-8")
 
 
 def _children(pid: int) -> list[int]:
-    # Of every thread: Java starts the server's own JVM from another thread than its first.
+    # Reads every thread: Java starts the server's JVM from another thread than its first.
     found = []
     for task in (PROC / str(pid) / "task").glob("*/children"):
         try:

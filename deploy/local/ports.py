@@ -1,4 +1,4 @@
-"""Ports on this machine: the documented ones, those of a further stack, free ones; and the address to ask."""
+"""Chooses ports on this machine: documented ones, a block for a further stack, free ones; and addresses to call."""
 
 import json
 import socket
@@ -9,18 +9,18 @@ from deploy.local.problem import StackProblem
 
 HOST = "127.0.0.1"
 DEFAULT_PORTS = {"gateway": 8000, "lexical": 8001, "dense": 8002, "reranker": 8003, "evaluator": 8009}
-# A further stack stands this much, or a multiple of it, above the documented ports: 8010, 8011, 8012, 8013, 8019.
+# A further stack takes the documented ports plus a multiple of STEP: 8010, 8011, 8012, 8013, 8019.
 STEP, LAST_STEP = 10, 100
 RECORD = "ports.json"
 
 
-class Reserved:
-    """Holds the free ports that it gave out until all are chosen, so that no two are the same."""
+class ReservedPorts:
+    """Finds free ports and keeps them bound until all are chosen, so that they are distinct."""
 
     def __init__(self) -> None:
         self._sockets: list[socket.socket] = []
 
-    def __enter__(self) -> "Reserved":
+    def __enter__(self) -> "ReservedPorts":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -28,28 +28,28 @@ class Reserved:
             held.close()
 
     def free(self) -> int:
-        """A port on which nothing listens."""
+        """Returns a port on which nothing listens."""
         held = socket.socket()
         held.bind((HOST, 0))
         self._sockets.append(held)
         return int(held.getsockname()[1])
 
 
-def block_of(directory: Path) -> Mapping[str, int]:
-    """The ports of a further stack: those it had before, else the first block that is free and no other stack's."""
+def port_block(directory: Path) -> Mapping[str, int]:
+    """Returns the ports of a further stack: its recorded ones, else the first block that nothing uses."""
     before = _recorded(directory)
     if before:
         return DEFAULT_PORTS | before
     others = {port for file in directory.parent.glob(f"*/{RECORD}") for port in _recorded(file.parent).values()}
     for step in range(1, LAST_STEP):
         block = {process: port + STEP * step for process, port in DEFAULT_PORTS.items()}
-        if not any(port in others or taken(port) for port in block.values()):
+        if not any(port in others or in_use(port) for port in block.values()):
             return block
     raise StackProblem("No block of free ports was found for another stack: set GATEWAY_PORT and the other *_PORT.")
 
 
-def remember(directory: Path, ports: Mapping[str, int]) -> None:
-    """Leaves the ports of a stack for the next time that it starts."""
+def record_ports(directory: Path, ports: Mapping[str, int]) -> None:
+    """Writes the ports of a stack for its next start."""
     own = {process: port for process, port in ports.items() if process in DEFAULT_PORTS}
     (directory / RECORD).write_text(json.dumps(own), encoding="utf-8")
 
@@ -63,15 +63,15 @@ def _recorded(directory: Path) -> dict[str, int]:
 
 
 def host_of(environment: Mapping[str, str], process: str) -> str:
-    """The address at which a process of this machine is asked: that of its *_HOST, unless it listens on all."""
+    """Returns the address to call a process: its *_HOST, or 127.0.0.1 when it listens on all addresses."""
     host = environment.get(f"{process.upper()}_HOST") or HOST
     if host in ("0.0.0.0", "::", "localhost"):
         return HOST
     return f"[{host}]" if ":" in host else host
 
 
-def taken(port: int) -> bool:
-    """Whether something already listens on a port of this machine."""
+def in_use(port: int) -> bool:
+    """Returns whether something listens on a port of this machine."""
     with socket.socket() as probe:
         probe.settimeout(0.5)
         return probe.connect_ex((HOST, port)) == 0

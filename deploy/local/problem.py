@@ -1,4 +1,4 @@
-"""What can be said in one sentence when the stack cannot start."""
+"""Owns the error of this folder."""
 
 
 class StackProblem(Exception):

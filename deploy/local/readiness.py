@@ -1,4 +1,4 @@
-"""Waiting until every process says that it is ready."""
+"""Waits until every process and every given backend is ready. Starts and stops nothing."""
 
 import json
 import time
@@ -13,16 +13,16 @@ from deploy.local.problem import StackProblem
 # Elasticsearch takes 12 s on a quiet machine; a busy one with two cores took ten times as long.
 READY_WITHIN_S = 240.0
 NOT_LISTENING = "not listening yet"
-# Our own processes take longer to start: what was started with them answers by then.
+# Backends started together with the stack answer by then: our own processes take longer.
 BACKENDS_WITHIN_S = 15.0
-# A local address is asked directly, whatever http_proxy says.
-direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+# Ignores http_proxy: the addresses are local.
+proxyless = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def not_ready(url: str) -> str | None:
-    """Why the process at `url` is not ready; None when it is."""
+    """Returns why the process at `url` is not ready; None when it is."""
     try:
-        with direct.open(f"{url}/readyz", timeout=5):
+        with proxyless.open(f"{url}/readyz", timeout=5):
             return None
     except urllib.error.HTTPError as error:
         try:
@@ -35,12 +35,12 @@ def not_ready(url: str) -> str | None:
 
 
 def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
-    """Returns once every process is ready. Raises StackProblem with the end of its log when one ends."""
+    """Waits until every process is ready. Raises StackProblem with the end of its log when one ends."""
     start = last_said = time.monotonic()
     waiting = [process for process in choices.ports if process != "elasticsearch"]
     while True:
         looked = {process: not_ready(choices.url(process)) for process in waiting}
-        reasons = in_words(looked, starts_elasticsearch=choices.starts_elasticsearch)
+        reasons = readable_reasons(looked, starts_elasticsearch=choices.starts_elasticsearch)
         waiting = [process for process, reason in reasons.items() if reason is not None]
         if not waiting:
             return
@@ -59,11 +59,11 @@ def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
         time.sleep(0.2)
 
 
-def in_words(reasons: Mapping[str, str | None], *, starts_elasticsearch: bool) -> dict[str, str | None]:
-    """Why each process is not ready, without what only sounds like a fault while the others start."""
+def readable_reasons(reasons: Mapping[str, str | None], *, starts_elasticsearch: bool) -> dict[str, str | None]:
+    """Rewords reasons that only sound like faults while other processes start."""
     told = dict(reasons)
     if starts_elasticsearch and "cannot be reached" in (told.get("lexical") or ""):
-        told["lexical"] = "its Elasticsearch is still starting"  # ours: no address that somebody has to set
+        told["lexical"] = "its Elasticsearch is still starting"  # started here: no address to set
     others = any(reason is not None for process, reason in told.items() if process != "gateway")
     if others and told.get("gateway") not in (None, NOT_LISTENING):
         told["gateway"] = "its backends are still starting"
@@ -71,9 +71,9 @@ def in_words(reasons: Mapping[str, str | None], *, starts_elasticsearch: bool) -
 
 
 def wait_for_backends(choices: Choices, say: Callable[[str], None], within_s: float = BACKENDS_WITHIN_S) -> None:
-    """Returns once something answers for each of GATEWAY_BACKENDS. Raises StackProblem with those where nothing does.
+    """Waits until each of GATEWAY_BACKENDS answers. Raises StackProblem listing those that do not.
 
-    Whether they are ready is the gateway's to say: they are not ours, and what stands before them may hide it.
+    Their readiness is left to the gateway: they are not ours, and a proxy before them may hide it.
     """
     last = time.monotonic() + within_s
     told: set[str] = set()
@@ -90,7 +90,7 @@ def wait_for_backends(choices: Choices, say: Callable[[str], None], within_s: fl
 
 
 def _tail(choices: Choices, process: str) -> str:
-    """The last messages of a process: of JSON lines the message, of others the line."""
+    """Returns the last log lines of a process; of JSON lines the message."""
     log = supervision.log_file(choices.directory, process)
     lines = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else ["(nothing)"]
     return "\n".join(f"  {_message(line)}" for line in dict.fromkeys(lines))

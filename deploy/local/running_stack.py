@@ -1,4 +1,4 @@
-"""What a running stack serves: its pipelines read again, and the collections that its engines lack."""
+"""Asks a running stack: reloads its pipelines, and finds collections that its engines do not hold."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from deploy.local.choices import ROOT, Choices
 from deploy.local.problem import StackProblem
-from deploy.local.readiness import direct
+from deploy.local.readiness import proxyless
 from evaluator.experiment import Experiment
 from services.contracts.collections import CollectionList, CollectionView
 from services.contracts.pipelines import PipelineChanges
@@ -22,7 +22,7 @@ ANSWER_WITHIN_S = 30
 
 
 def reread_pipelines(choices: Choices) -> str:
-    """Has the gateway read its pipeline files again; what changed, in a sentence. Raises StackProblem for a fault."""
+    """Reloads the gateway's pipeline files; returns the changes in a sentence. Raises StackProblem for a fault."""
     changes = PipelineChanges.model_validate_json(_asked(choices, "POST", "/v1/pipelines/reload"))
     told = [
         f"{what} {', '.join(names)}"
@@ -32,8 +32,8 @@ def reread_pipelines(choices: Choices) -> str:
     return f"Pipelines read again: {'; '.join(told) or 'nothing has changed'}."
 
 
-def lacking(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]:
-    """A line for each published collection that an engine of this stack lacks, and the command that brings it over."""
+def missing_collections(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yields a line for each published collection that an engine does not hold, with the command that loads it."""
     engines = {"lexical": choices.lexical, "dense": choices.dense}
     for view in CollectionList.model_validate_json(_asked(choices, "GET", "/v1/collections")).collections:
         missing = [f"{name} ({engines[name]})" if name in engines else name for name in _missing(view)]
@@ -56,7 +56,7 @@ def _missing(view: CollectionView) -> list[str]:
 
 
 def load_command(choices: Choices, collection: str, environment: Mapping[str, str]) -> str:
-    """The evaluator's call where it has loaded that collection before: its newest experiment says from what."""
+    """Returns the evaluator's call that loads a collection, from its newest experiment; else the HTTP calls."""
     runs = Path(environment.get("EVALUATOR_RUNS") or ".runs")
     for file in sorted((ROOT / runs).glob("*/experiment.json"), reverse=True):
         try:
@@ -78,7 +78,7 @@ def load_command(choices: Choices, collection: str, environment: Mapping[str, st
 def _asked(choices: Choices, method: str, path: str) -> bytes:
     request = urllib.request.Request(choices.url("gateway") + path, method=method)
     try:
-        with direct.open(request, timeout=ANSWER_WITHIN_S) as answer:
+        with proxyless.open(request, timeout=ANSWER_WITHIN_S) as answer:
             content: bytes = answer.read()
             return content
     except urllib.error.HTTPError as error:

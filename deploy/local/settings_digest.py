@@ -1,4 +1,4 @@
-"""What a running stack was started with, by digest: a second `make up` with other settings must not go unnoticed."""
+"""Records digests of a running stack's settings, so that a second `make up` with other settings is refused."""
 
 import hashlib
 import json
@@ -14,12 +14,12 @@ FILE = "chosen.json"
 
 
 def write(choices: Choices, environment: Mapping[str, str]) -> None:
-    """Leaves a digest of each setting but the keys, which no trace of is to reach the disk."""
+    """Writes a digest of each setting except API keys, which leave no trace on disk."""
     _file(choices).write_text(json.dumps(_digests(choices, environment)), encoding="utf-8")
 
 
 def expect_same(choices: Choices, environment: Mapping[str, str], stack: Stack) -> None:
-    """Raises StackProblem with the names of the settings that the running stack was started with otherwise."""
+    """Raises StackProblem naming the settings that differ from those of the running stack."""
     now = _digests(choices, environment)
     try:
         before = json.loads(_file(choices).read_text(encoding="utf-8"))
@@ -40,6 +40,6 @@ def _file(choices: Choices) -> Path:
 def _digests(choices: Choices, environment: Mapping[str, str]) -> dict[str, str]:
     settings = settings_in({**environment, **choices.environment()})
     if choices.starts_elasticsearch:
-        del settings["ELASTICSEARCH_URL"]  # a free port, another one each time
+        del settings["ELASTICSEARCH_URL"]  # a free port, different at each start
     public = {name: value for name, value in settings.items() if not name.endswith("_API_KEY")}
     return {name: hashlib.sha256(value.encode()).hexdigest()[:16] for name, value in public.items()}

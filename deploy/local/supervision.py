@@ -1,4 +1,4 @@
-"""The supervisor: one process that starts the others from the Procfile, restarts the dead, and ends them all."""
+"""Runs supervisord, which starts the processes of the Procfile, restarts dead ones and stops all."""
 
 import os
 import re
@@ -14,12 +14,12 @@ from deploy.local.choices import ROOT, Choices
 from deploy.local.problem import StackProblem
 
 PROCFILE = ROOT / "deploy" / "Procfile"
-# The chassis lets requests in work end within 30 s, Elasticsearch closes its indices: then they are killed.
+# The chassis drains requests within 30 s, Elasticsearch closes its indices; after this they are killed.
 STOP_WITHIN_S = 40
 
 
 def processes(choices: Choices) -> Iterator[tuple[str, list[str]]]:
-    """Name and command of every process of the stack."""
+    """Yields name and command of every process of the stack."""
     if choices.starts_elasticsearch:
         data, port = choices.directory / "elasticsearch", choices.ports["elasticsearch"]
         yield "elasticsearch", [sys.executable, *f"-m deploy.elasticsearch run --port {port} --data".split(), str(data)]
@@ -31,7 +31,7 @@ def processes(choices: Choices) -> Iterator[tuple[str, list[str]]]:
 
 
 def configuration(choices: Choices) -> str:
-    """supervisord.conf. Settings travel in supervisord's own environment, so that no secret is written to disk."""
+    """Renders supervisord.conf. Settings go through supervisord's environment, so that no secret is written to disk."""
     directory = choices.directory
     text = (
         f"[supervisord]\nlogfile={directory}/logs/supervisord.log\npidfile={directory}/supervisord.pid\n"
@@ -49,12 +49,12 @@ def configuration(choices: Choices) -> str:
 
 
 def log_file(directory: Path, process: str) -> Path:
-    """Where the output of a process goes."""
+    """Returns the log file of a process."""
     return directory / "logs" / f"{process}.log"
 
 
 def start(choices: Choices, environment: Mapping[str, str]) -> None:
-    """Starts supervisord in the background; it starts the rest."""
+    """Starts supervisord in the background, which starts the processes."""
     directory = choices.directory
     (directory / "logs").mkdir(parents=True, exist_ok=True)
     file = directory / "supervisord.conf"
@@ -78,7 +78,7 @@ def start(choices: Choices, environment: Mapping[str, str]) -> None:
 
 
 def pid(directory: Path) -> int | None:
-    """The pid of the supervisor of this directory, if it runs (and not of a stranger who has its number now)."""
+    """Returns the pid of this directory's supervisor if it runs (not of another process with a reused pid)."""
     try:
         number = int((directory / "supervisord.pid").read_text())
         command = Path(f"/proc/{number}/cmdline")
@@ -91,10 +91,10 @@ def pid(directory: Path) -> int | None:
 
 
 def failed_start(directory: Path) -> str | None:
-    """The first process that ended by itself with a status of failure since the supervisor started, if any.
+    """Returns the first process that exited with a failure status since the supervisor started, if any.
 
-    While the stack starts, that is a fault that it has told in its log: starting it again changes nothing. One that a
-    signal ended is started again, and named here once the supervisor has given it up.
+    During a start this is a fault that a restart does not repair; the process's log names it. A process ended by a
+    signal is restarted, and returned here once the supervisor has given it up.
     """
     log = directory / "logs" / "supervisord.log"
     for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
@@ -105,7 +105,7 @@ def failed_start(directory: Path) -> str | None:
 
 
 def stop(directory: Path) -> bool:
-    """Ends the supervisor, which ends the rest first. False when none ran."""
+    """Stops the supervisor, which stops the processes first. Returns False when none ran."""
     number = pid(directory)
     if number is None:
         return False

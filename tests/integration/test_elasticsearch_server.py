@@ -15,8 +15,8 @@ import pytest
 from elasticsearch import AsyncElasticsearch, AuthenticationException, Elasticsearch
 from elasticsearch.helpers import async_bulk
 
-from deploy.elasticsearch.account import SUBSTITUTES, private_place, server_account, substitute_of
-from deploy.elasticsearch.data_lock import Record, read_record
+from deploy.elasticsearch.account import SUBSTITUTE_ROOT, private_directory, server_account, substitute_directory
+from deploy.elasticsearch.data_lock import ServerRecord, read_record
 from deploy.elasticsearch.endpoint import Endpoint
 from deploy.elasticsearch.install import install
 from deploy.elasticsearch.server import running_elasticsearch, temporary_server
@@ -38,7 +38,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
     directory = tmp_path / "data of a server"
     yield directory
     subprocess.run([*COMMAND, "stop", "--data", str(directory)], check=True)
-    shutil.rmtree(substitute_of(directory), ignore_errors=True)
+    shutil.rmtree(substitute_directory(directory), ignore_errors=True)
 
 
 def free_port() -> int:
@@ -47,7 +47,7 @@ def free_port() -> int:
         return int(trial.getsockname()[1])
 
 
-def healthy(data: Path, run: subprocess.Popen[bytes]) -> Record:
+def healthy(data: Path, run: subprocess.Popen[bytes]) -> ServerRecord:
     """The server of a `run`, once that has reported it healthy."""
     while run.poll() is None:
         record = read_record(data) if data.exists() else None
@@ -125,7 +125,7 @@ def test_two_that_install_at_once_do_not_collide(server: Endpoint, tmp_path: Pat
     command = [sys.executable, "-c", script, str(cache)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [process.communicate()[0] for process in both]
-    shutil.rmtree(SUBSTITUTES / cache.name, ignore_errors=True)
+    shutil.rmtree(SUBSTITUTE_ROOT / cache.name, ignore_errors=True)
     assert [process.returncode for process in both] == [0, 0]
     assert sum("Fetching" in output for output in outputs) == 1
 
@@ -195,11 +195,11 @@ async def test_a_secured_server_wants_its_certificate_trusted_and_its_key_sent()
 def test_emptying_the_directory_that_was_asked_for_empties_what_stands_in_for_it(data: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root runs the server as somebody else")
-    place = private_place(data, server_account())
-    assert place == substitute_of(data)
+    place = private_directory(data, server_account())
+    assert place == substitute_directory(data)
     (place / "an-index").touch()
-    assert private_place(data, server_account()) == place
+    assert private_directory(data, server_account()) == place
     assert (place / "an-index").exists()
     shutil.rmtree(data)
-    private_place(data, server_account())
+    private_directory(data, server_account())
     assert not (place / "an-index").exists()

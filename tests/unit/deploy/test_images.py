@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.deployables import DEPLOYABLES, Deployable
-from deploy.image import LOCKS, code, pinned
+from deploy.image import LOCKS, copy_code, locked_requirement
 from tests.support.images import (
     OURS,
     ROOT,
@@ -44,7 +44,7 @@ def test_no_image_imports_the_workshop(deployable: Deployable) -> None:
 
 @ALL
 def test_the_copied_code_has_no_tests_no_tools_and_no_weights(deployable: Deployable, tmp_path: Path) -> None:
-    code(deployable, tmp_path)
+    copy_code(deployable, tmp_path)
     copied = {file.relative_to(tmp_path).parts[0] for file in tmp_path.rglob("*") if file.is_file()}
     assert copied <= {"services", "gateway", "evaluator", "deploy"}
     assert sorted(file.name for file in (tmp_path / "deploy").rglob("*") if file.is_file()) == (
@@ -101,9 +101,9 @@ def test_both_locks_hold_the_same_versions_of_what_both_have() -> None:
 
 
 def test_a_pinned_tool_comes_with_its_hashes() -> None:
-    assert re.match(r"uv==[0-9.]+ \\\n    --hash=sha256:[0-9a-f]{64}", pinned("uv"))
+    assert re.match(r"uv==[0-9.]+ \\\n    --hash=sha256:[0-9a-f]{64}", locked_requirement("uv"))
     with pytest.raises(SystemExit, match=r"requirements\.lock has no nothing"):
-        pinned("nothing")
+        locked_requirement("nothing")
 
 
 def test_a_probe_of_a_port_where_nobody_listens_fails_and_says_so() -> None:

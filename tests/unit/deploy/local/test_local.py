@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from deploy.local import settings_digest
-from deploy.local.__main__ import remarks
-from deploy.local.checks import expect_startable, left_in, unknown
+from deploy.local.__main__ import notices
+from deploy.local.checks import expect_startable, unknown_settings, unread_variables
 from deploy.local.choices import ROOT, choose
-from deploy.local.ports import DEFAULT_PORTS, remember
+from deploy.local.ports import DEFAULT_PORTS, record_ports
 from deploy.local.problem import StackProblem
-from deploy.local.readiness import in_words, wait_for_backends
+from deploy.local.readiness import readable_reasons, wait_for_backends
 from deploy.local.running_stack import load_command
-from deploy.local.stacks import Stack, asked_for
+from deploy.local.stacks import Stack, requested_stack
 from deploy.local.supervision import configuration, failed_start, pid, processes
 from evaluator.experiment import read_experiment
 
@@ -101,7 +101,7 @@ def test_a_backend_named_as_one_of_the_stacks_takes_its_place_and_none_is_starte
     choices = choose({**given, "LEXICAL": "elasticsearch"}, tmp_path, own_ports=False)
     assert backends(given, tmp_path)["lexical"]["url"] == "http://search.internal"
     assert set(dict(processes(choices))) == {"gateway", "dense", "reranker", "evaluator"}
-    assert list(remarks(choices)) == [
+    assert list(notices(choices)) == [
         "GATEWAY_BACKENDS: lexical (lexical) is at http://search.internal, so no lexical service is started here."
     ]
 
@@ -131,15 +131,15 @@ def test_a_backend_that_answers_is_not_waited_for_whatever_it_says(tmp_path: Pat
 def test_while_others_start_the_gateway_is_not_quoted_on_them() -> None:
     elasticsearch = "Elasticsearch cannot be reached at ELASTICSEARCH_URL; is it running?"
     reasons = {"gateway": f"lexical: failed: {elasticsearch}", "lexical": elasticsearch, "dense": None}
-    assert in_words(reasons, starts_elasticsearch=True) == {
+    assert readable_reasons(reasons, starts_elasticsearch=True) == {
         "gateway": "its backends are still starting",
         "lexical": "its Elasticsearch is still starting",
         "dense": None,
     }
     alone = {"gateway": f"lexical: failed: {elasticsearch}", "lexical": None}
-    assert in_words(alone, starts_elasticsearch=False) == alone
+    assert readable_reasons(alone, starts_elasticsearch=False) == alone
     not_yet = {"gateway": "not listening yet", "lexical": "not listening yet"}
-    assert in_words(not_yet, starts_elasticsearch=False) == not_yet
+    assert readable_reasons(not_yet, starts_elasticsearch=False) == not_yet
 
 
 def test_the_line_of_the_example_with_one_more_adds_that_one_alone(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_demo_says_which_settings_it_does_not_use(tmp_path: Path) -> None:
     given = {"LEXICAL_DIRECTORY": "a", "GATEWAY_PORT": "9000", "GATEWAY_URL": "http://elsewhere"}
     choices = choose(given, tmp_path, own_ports=True)
     assert choices.environment()["LEXICAL_DIRECTORY"] == str(tmp_path / "lexical")
-    (said,) = remarks(choices)
+    (said,) = notices(choices)
     assert said.endswith("not used: GATEWAY_URL, LEXICAL_DIRECTORY, GATEWAY_PORT.")
 
 
@@ -222,7 +222,7 @@ def test_a_named_stack_has_ports_names_and_a_directory_of_its_own_and_keeps_them
     assert not set(chosen.ports.values()) & set(DEFAULT_PORTS.values())
     assert chosen.environment()["LEXICAL_INDEX_PREFIX"] == "second-"
     assert chosen.environment()["DENSE_PREFIX"] == "second-dense."
-    remember(second, chosen.ports)
+    record_ports(second, chosen.ports)
     with socket.socket() as meanwhile:
         meanwhile.bind(("127.0.0.1", chosen.ports["gateway"]))
         meanwhile.listen()
@@ -236,10 +236,10 @@ def test_a_set_port_is_that_of_a_named_stack_too(tmp_path: Path) -> None:
 
 
 def test_a_stack_is_named_by_stack(tmp_path: Path) -> None:
-    assert asked_for({}).command("down") == "make down"
-    assert asked_for({"STACK": "second"}).command("down") == "make down STACK=second"
+    assert requested_stack({}).command("down") == "make down"
+    assert requested_stack({"STACK": "second"}).command("down") == "make down STACK=second"
     with pytest.raises(StackProblem, match=r"STACK=\.\./x"):
-        asked_for({"STACK": "../x"})
+        requested_stack({"STACK": "../x"})
 
 
 def test_every_fault_of_the_settings_is_told_by_its_name_before_anything_starts(tmp_path: Path) -> None:
@@ -267,16 +267,16 @@ def test_a_fault_in_a_pipeline_file_is_told_before_anything_starts(tmp_path: Pat
 
 
 def test_a_variable_that_looks_like_a_setting_and_is_none_is_named() -> None:
-    assert unknown({"RERANKER_MODLE": "x", "RERANKER_MODEL": "x", "PATH": "x", "GATEWAY_PUBLISHED_PORT": "1"}) == [
-        "RERANKER_MODLE"
-    ]
+    assert unknown_settings(
+        {"RERANKER_MODLE": "x", "RERANKER_MODEL": "x", "PATH": "x", "GATEWAY_PUBLISHED_PORT": "1"}
+    ) == ["RERANKER_MODLE"]
 
 
 def test_a_file_of_settings_that_nobody_has_put_into_the_environment_is_named(tmp_path: Path) -> None:
     file = tmp_path / ".env"
-    assert left_in(file, {}) == []
+    assert unread_variables(file, {}) == []
     file.write_text("# RERANKER_THREADS=1\nGATEWAY_PORT=8100\nexport DENSE_MODEL=a\nLEXICAL=edge\nHOME=/x\nbroken\n")
-    assert left_in(file, {"DENSE_MODEL": "a"}) == ["GATEWAY_PORT", "LEXICAL"]
+    assert unread_variables(file, {"DENSE_MODEL": "a"}) == ["GATEWAY_PORT", "LEXICAL"]
 
 
 def test_other_settings_than_those_of_the_running_stack_are_refused_by_name(tmp_path: Path) -> None:
