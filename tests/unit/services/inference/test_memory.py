@@ -11,7 +11,7 @@ import pytest
 from services.inference.memory import trim
 from services.inference.profiles import GRAPH, ROOT
 from tests.support.models import CROSS_ENCODER, fetched
-from workshop.training.quantise import with_plain_weights
+from workshop.training.quantise import with_fp32_weights
 
 # In a process of its own: what glibc does by itself depends on what was freed before.
 OPEN = """
@@ -91,7 +91,7 @@ def printed(script: str, folder: Path) -> list[int]:
     """What the script prints in a process of its own, with our cross-encoder in plain fp32."""
     for file in fetched(CROSS_ENCODER).iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
-    onnx.save(with_plain_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH)), folder / GRAPH)
+    onnx.save(with_fp32_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH)), folder / GRAPH)
     command = [sys.executable, "-c", script, str(folder), CROSS_ENCODER]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [int(line) for line in ended.stdout.split()]

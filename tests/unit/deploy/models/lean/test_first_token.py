@@ -12,7 +12,7 @@ from services.inference.profiles import GRAPH, TOKENIZER
 from services.inference.tokens import Tokens
 from tests.support.graphs import changed, random_feed, small_bert
 from tests.support.models import CROSS_ENCODER, fetched, node
-from workshop.training.quantise import quantised, with_plain_weights
+from workshop.training.quantise import to_static_int8, with_fp32_weights
 
 LAST, BEFORE = "encoder.layer.1", "encoder.layer.0"
 WORK = ["attention.self.query", "attention.output.dense", "intermediate.dense", "output.dense"]
@@ -106,7 +106,7 @@ def test_the_scores_of_our_own_model_stay_what_they_were(precision):
     if precision == "int8-static":
         tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, 64)
         query, *texts = tokens.ids(["a chain that slips", "worn teeth let it skip", "spokes", "a new saddle post"])
-        model = quantised(with_plain_weights(model), [tokens.pair(query, text) for text in texts])
+        model = to_static_int8(with_fp32_weights(model), [tokens.pair(query, text) for text in texts])
     whole, cut = model, cut_of(model)
     for shape in ((1, 3), (4, 100), (2, 256)):
         feed = random_feed(*shape, 30000)

@@ -11,7 +11,7 @@ from services.inference.profiles import GRAPH, TOKENIZER
 from services.inference.tokens import Tokens
 from tests.support.graphs import changed, how_many, run
 from tests.support.models import CROSS_ENCODER, fetched
-from workshop.training.quantise import quantised, with_plain_weights
+from workshop.training.quantise import to_static_int8, with_fp32_weights
 
 FUSED = "MatMulIntegerToFloat"
 MATRIX = "encoder.layer.0.output.dense.weight"
@@ -29,8 +29,8 @@ def model():
     """Our own model in static int8, with scales from a few pairs."""
     tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, 64)
     query, *texts = tokens.ids(["a chain that slips", "worn teeth let it skip", "spokes", "a new saddle post"])
-    whole = with_plain_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH))
-    return quantised(whole, [tokens.pair(query, text) for text in texts])
+    whole = with_fp32_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH))
+    return to_static_int8(whole, [tokens.pair(query, text) for text in texts])
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (4, 100)])
