@@ -1,4 +1,4 @@
-# The front door: `make` lists the targets. CI calls only these.
+# `make` lists the targets in groups. CI calls only these.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # The interpreter of .venv; empty: the newest that fits (deploy/environment.sh).
@@ -11,9 +11,10 @@ export TOKENIZERS_PARALLELISM := false
 # What a person writes behind `make demo` and `make up`.
 export ENGINE LEXICAL DENSE STACK DATASET PIPELINES PRESET QUERIES DEPTH
 
+##@ Set up
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ /{print "\n" substr($$0, 5)} /^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Looked at every time, because PYTHON= may name another one and an upgrade of the system may have removed it.
 .PHONY: FORCE
@@ -41,8 +42,9 @@ lock: $(VENV)/.installed ## resolve the newest allowed versions into requirement
 models: $(VENV)/.installed ## fetch and verify the default models, or those of MODELS="name ...", into .models/
 	@$(BIN)/python -m deploy.models.fetch $(MODELS)
 
+##@ Run
 .PHONY: demo
-demo: models ## five pipelines over a collection, measured [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= LEXICAL= DENSE= ENGINE=]
+demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= LEXICAL= DENSE= ENGINE=]
 	@$(BIN)/python -m deploy.local demo
 
 .PHONY: up
@@ -65,20 +67,22 @@ elasticsearch: $(VENV)/.installed ## start a real Elasticsearch without Docker, 
 elasticsearch-stop: $(VENV)/.installed ## end what `make elasticsearch` started
 	@$(BIN)/python -m deploy.elasticsearch stop
 
+##@ Test
 .PHONY: test
-test: models ## every test that needs no server
+test: models ## run every test that needs no server
 	$(BIN)/python -m pytest -m "not integration and not acceptance" -n 2
 
 .PHONY: test-integration
-test-integration: models ## the tests on real servers and processes, which they start and stop
+test-integration: models ## run the tests on real servers and processes, which they start and stop
 	$(BIN)/python -m pytest -m integration
 
 .PHONY: test-acceptance
-test-acceptance: $(VENV)/.installed ## the figures of the SciFact runs that .ci/run has made, against their bars
+test-acceptance: $(VENV)/.installed ## check the figures of the SciFact runs that .ci/run made
 	$(BIN)/python -m pytest -m acceptance tests/acceptance
 
+##@ Measure
 .PHONY: soak
-soak: models ## long runs under hostile input, faults and kills; pages go to docs/soak [SOAK="shapes ..." SEED=]
+soak: models ## run for long under hostile input, faults and kills; writes docs/soak [SOAK="shapes ..." SEED=]
 	$(BIN)/python -m tests.soak $(SOAK) $(if $(SEED),--seed $(SEED))
 
 PEERS := .cache/peers-venv
@@ -91,18 +95,24 @@ $(PEERS)/.installed: workshop/bench/peers.txt workshop/bench/peers-unsorted.txt 
 	@touch $@
 
 .PHONY: bench-rerank
-bench-rerank: models $(PEERS)/.installed ## the re-ranker against four libraries, then its memory [ROUNDS= LISTS= MAX_TOKENS= INT8= SHAPES=]
+bench-rerank: models $(PEERS)/.installed ## compare the re-ranker with four libraries, then measure its memory [ROUNDS= LISTS= MAX_TOKENS= INT8= SHAPES=]
 	@$(if $(INT8),$(BIN)/python -m deploy.models.fetch $(INT8))
 	@$(BIN)/python -m workshop.bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LISTS),--lists $(LISTS)) \
 		$(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS)) $(if $(INT8),--int8 $(INT8))
 	@$(BIN)/python -m workshop.bench.memory $(if $(SHAPES),--shapes $(SHAPES)) $(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS))
 
+##@ Check the code
 .PHONY: check-extras
-check-extras: models ## one clean environment per deployable: an undeclared dependency or import fails
+check-extras: models ## run each deployable in a clean environment: an undeclared dependency or import fails
 	$(BIN)/python -m pytest tests/integration/test_images.py
 
+.PHONY: fmt
+fmt: $(VENV)/.installed ## format the code and mend what ruff can
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
 .PHONY: lint
-lint: $(VENV)/.installed ## format, lint, types, import contracts
+lint: $(VENV)/.installed ## check format, lint, types and import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
