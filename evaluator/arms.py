@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from evaluator.client import GatewayClient
+from evaluator.datasets import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import live_states
 from services.contracts.collections import CollectionView
 from services.contracts.pipelines import Fuse, Pipeline, Retrieve
+from services.contracts.query import SearchRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,19 @@ class Arm:
     asked: str | Pipeline
     pipeline: Pipeline
     preset: str | None  # the one that this experiment has set in it; None: as the pipeline says
+
+
+def search_request(arm: Arm, experiment: Experiment, dataset: Dataset, query: str) -> SearchRequest:
+    """Returns the request that asks an arm for a query of the dataset; one that is a document excludes itself.
+
+    Raises ValidationError for a query that the wire does not carry.
+    """
+    return SearchRequest(
+        query=dataset.queries[query],
+        pipeline=arm.asked,
+        top=experiment.depth,
+        exclude_ids=(query,) if query in dataset.self_retrieved else (),
+    )
 
 
 async def resolve(client: GatewayClient, experiment: Experiment, view: CollectionView) -> tuple[Arm, ...]:

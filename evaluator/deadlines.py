@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.arms import Arm, resolve
+from evaluator.arms import Arm, resolve, search_request
 from evaluator.client import GatewayClient, GatewayError, TimedAnswer
 from evaluator.datasets import Dataset
 from evaluator.errors import EvaluationError
@@ -18,7 +18,7 @@ from evaluator.quality import means, measure
 from evaluator.rank import choose, interleaved
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Rerank
-from services.contracts.query import SearchAnswer, SearchRequest
+from services.contracts.query import SearchAnswer
 
 METRIC = "nDCG@10"
 
@@ -97,12 +97,7 @@ async def _answer(
     client: GatewayClient, experiment: Experiment, arm: Arm, dataset: Dataset, query: str, deadline_ms: int
 ) -> TimedAnswer | GatewayError:
     """The answer, or why there is none. Raises EvaluationError for a request that no gateway would take."""
-    request = SearchRequest(
-        query=dataset.queries[query],
-        pipeline=arm.asked,
-        top=experiment.depth,
-        exclude_ids=(query,) if query in dataset.self_retrieved else (),
-    )
+    request = search_request(arm, experiment, dataset, query)
     try:
         return await client.search(experiment.target, request, deadline_ms)
     except GatewayError as error:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import FiniteFloat, ValidationError
 
-from evaluator.arms import Arm
+from evaluator.arms import Arm, search_request
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets import Dataset
 from evaluator.errors import EvaluationError
@@ -159,12 +159,7 @@ async def _one(
     excluded = query in dataset.self_retrieved
     record = AnswerRecord(query=query, phase=phase, excluded_self=excluded)
     try:
-        request = SearchRequest(
-            query=dataset.queries[query],
-            pipeline=arm.asked,
-            top=experiment.depth,
-            exclude_ids=(query,) if excluded else (),
-        )
+        request = search_request(arm, experiment, dataset, query)
     except ValidationError as error:
         return record.model_copy(update={"error": "invalid_query", "detail": error.errors()[0]["msg"]}), ()
     try:
