@@ -1,12 +1,12 @@
 """What a soak gives: a table, the bars it was held against, and the cases that broke one; and the page that says so."""
 
 import datetime
-import os
 import platform
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from evaluator.environment_record import describe_machine, git_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,12 @@ def page(outcome: Outcome, root: Path, seconds: float, command: str) -> str:
 
 def commit(root: Path) -> str:
     """The commit of a checkout, marked when its files differ from it."""
-
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-
-    return git("rev-parse", "--short=10", "HEAD") + (" with changes" if git("status", "--porcelain", "-uno") else "")
+    name, changed = git_state(root)
+    assert name is not None, f"{root} is no git checkout"
+    return name[:10] + (" with changes" if changed else "")
 
 
 def machine() -> str:
     """Cores, processor and memory."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    cores = len(os.sched_getaffinity(0))
-    return f"{cores} cores ({model}, {platform.machine()}), {memory:.0f} GiB"
+    here = describe_machine()
+    return f"{here.cores} cores ({here.cpu}, {platform.machine()}), {here.memory_bytes / 2**30:.0f} GiB"

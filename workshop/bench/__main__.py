@@ -19,7 +19,7 @@ from workshop.bench.candidate_lists import ListSampling, list_statistics, make_l
 from workshop.bench.contender import ContenderError
 from workshop.bench.contender_setup import PEER_NAMES, ServedModel, open_ours, open_peer
 from workshop.bench.plain_model import make_plain_model, write_models_file
-from workshop.bench.report import REPORT, BenchModel, BenchReport, made, write_report
+from workshop.bench.report import REPORT, BenchModel, BenchReport, bench_environment, write_report
 from workshop.bench.rounds import RoundPlan, run_rounds
 from workshop.bench.table import render_table
 
@@ -56,7 +56,7 @@ def main() -> int:
 
 def bench(asked: BenchArguments) -> BenchReport:
     """Makes the lists and the plain model, opens the contenders, runs the rounds. Raises ContenderError, ModelError."""
-    begun = made()
+    begun = bench_environment()
     profile = load_cross_encoder(MODELS_FILE, asked.model)
     plain = make_plain_model(profile, asked.models / asked.model, asked.cache, asked.max_tokens or profile.max_tokens)
     sets, left_out = make_lists(asked.drawing, plain)

@@ -20,7 +20,15 @@ from workshop.bench.candidate_lists import BICYCLE_WORKSHOP, CandidateList, word
 from workshop.bench.contender import ContenderError
 from workshop.bench.contender_setup import ServedModel
 from workshop.bench.plain_model import write_models_file
-from workshop.bench.report import REPORT, BenchReport, MemoryFigures, ReportError, made, read_report, write_report
+from workshop.bench.report import (
+    REPORT,
+    BenchReport,
+    MemoryFigures,
+    ReportError,
+    bench_environment,
+    read_report,
+    write_report,
+)
 from workshop.bench.service_process import ServiceProcess
 from workshop.bench.table import memory_lines
 
@@ -114,7 +122,7 @@ def main() -> int:
     asked = _parsed()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # unwinds, so that the service ends as well
     try:
-        report = read_report(asked.output) or BenchReport(made=made())
+        report = read_report(asked.output) or BenchReport(made=bench_environment())
         profile = load_cross_encoder(MODELS_FILE, asked.served.model)
         most = asked.max_tokens or profile.max_tokens
         directory = ROOT / ".cache" / "bench-rerank"

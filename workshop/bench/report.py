@@ -1,17 +1,11 @@
 """Models, reads and writes `.runs/bench-rerank.json`: results, environment and every raw number. Version 1."""
 
-import os
-import platform
-import shlex
-import subprocess
-import sys
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from evaluator.environment_record import Environment, collect_environment
 from services.contracts.base import Count, Wire
 from services.inference.cores import available_cores
 from services.inference.profiles import ROOT
@@ -25,27 +19,6 @@ REPORT = ROOT / ".runs" / "bench-rerank.json"
 
 class ReportError(Exception):
     """The file on disk is not a report; the message says what to do."""
-
-
-class Machine(Wire):
-    """Where it ran."""
-
-    system: str
-    cpu: str
-    cores: Count  # that this process may use
-    memory_bytes: Count
-
-
-class Made(Wire):
-    """How and when: what must be known to run it again."""
-
-    started_utc: str
-    command: str
-    git_commit: str | None
-    git_dirty: bool | None
-    python: str
-    packages: dict[str, str]
-    machine: Machine
 
 
 class BenchModel(Wire):
@@ -134,7 +107,7 @@ class BenchReport(Wire):
     """The whole file. A section stays empty until the command that fills it has run."""
 
     version: Literal[1] = 1
-    made: Made
+    made: Environment
     model: BenchModel | None = None
     sets: dict[str, ListStatistics] = {}
     left_out: dict[str, str] = {}  # sets and peers that could not take part, and why
@@ -157,23 +130,9 @@ class BenchReport(Wire):
         return {name: found for name, found in self.largest_difference.items() if not found < MOST_DIFFERENCE}
 
 
-def made() -> Made:
-    """Now, here."""
-    commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
-    return Made(
-        started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=shlex.join([Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]),
-        git_commit=commit,
-        git_dirty=None if status is None else bool(status),
-        python=platform.python_version(),
-        packages={name: version(name) for name in ("onnxruntime", "tokenizers", "numpy")},
-        machine=Machine(
-            system=platform.platform(),
-            cpu=_cpu(),
-            cores=available_cores(),
-            memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        ),
-    )
+def bench_environment() -> Environment:
+    """Collects commit, versions and machine for the report."""
+    return collect_environment(("onnxruntime", "tokenizers", "numpy"), available_cores())
 
 
 def read_report(path: Path) -> BenchReport | None:
@@ -192,19 +151,3 @@ def write_report(report: BenchReport, path: Path) -> None:
     scratch = path.with_suffix(".new")
     scratch.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
     scratch.replace(path)
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
-        return platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):  # no git here
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None

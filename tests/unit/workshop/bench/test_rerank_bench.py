@@ -23,7 +23,15 @@ from workshop.bench.foreign_load import CpuReading, foreign_share
 from workshop.bench.memory import MemoryLoad, PairTexts, measure_memory
 from workshop.bench.plain_model import dequantised, make_plain_model
 from workshop.bench.ratios import bootstrap_interval, paired_ratio, turn_order
-from workshop.bench.report import BenchReport, BenchTurn, ListStatistics, ReportError, made, read_report, write_report
+from workshop.bench.report import (
+    BenchReport,
+    BenchTurn,
+    ListStatistics,
+    ReportError,
+    bench_environment,
+    read_report,
+    write_report,
+)
 from workshop.bench.service_process import ServiceProcess
 from workshop.bench.table import memory_lines, render_table
 
@@ -44,7 +52,7 @@ def measured() -> BenchReport:
         turns += [turn(number, OURS, 1.0, 0.5), turn(number, "peer", times, times), turn(number, INT8, 0.5, 0.25)]
         turns += [turn(number, SESSION, 1.0, 0.45), turn(number, HTTP, 1.0, 0.5)]
     return BenchReport(
-        made=made(),
+        made=bench_environment(),
         sets={"short": SET},
         largest_difference={"peer": 1e-6, HTTP: 0.0},
         sgemm_gflops=(40.0, 40.0, 40.0),
