@@ -16,7 +16,6 @@ _PROBE = "deploy/probe.py"
 _SERVICE = ("services/__init__.py", "services/contracts", "services/chassis", _PROBE)
 # Profiles of models are read when the service starts; weights are not in the code.
 _INFERENCE = ("services/inference", "deploy/models/models.yaml")
-
 _VECTORS = ("services/storage", "services/vectorstore", "services/vectorservice")
 
 
@@ -59,14 +58,7 @@ DEPLOYABLES = {
             module="services.dense",
             prefix="DENSE_",
             port=8002,
-            paths=(
-                *_SERVICE,
-                *_INFERENCE,
-                "services/storage",
-                "services/vectorstore",
-                "services/vectorservice",
-                "services/dense",
-            ),
+            paths=(*_SERVICE, *_INFERENCE, *_VECTORS, "services/dense"),
             extra="dense",
             models=("all-MiniLM-L6-v2",),
         ),

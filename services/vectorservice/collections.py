@@ -11,7 +11,7 @@ from services.storage.builds import refuse_other_build, refuse_published
 from services.storage.stamps import refuse_other_stamp
 from services.storage.write_order import WriteOrder
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.store import Made, VectorStore
+from services.vectorstore.store import Made, VectorStore, refuse_other_representation
 
 
 async def begin(store: VectorStore, made: Made) -> CollectionState:
@@ -57,6 +57,7 @@ async def opened(store: VectorStore, encoder: Encoder, generation: str) -> Made:
     """The generation, if this service's model made it; vectors of another are worse than none (StampMismatch)."""
     made = await store.made(generation)
     refuse_other_stamp(made.generation, made.stamp, encoder.stamp)
+    refuse_other_representation(made, encoder.representation)
     return made
 
 

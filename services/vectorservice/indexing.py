@@ -173,16 +173,16 @@ async def _vectors_held(
 
 
 async def _earlier(store: VectorStore, made: Made) -> list[str]:
-    """Other generations of the same name and stamp, newest first."""
+    """Other generations of the same name, stamp and representation, newest first."""
     name = name_of(made.generation)
     others = [one for one in await store.generations() if name_of(one) == name and one != made.generation]
     same: list[str] = []
     for one in sorted(others, key=number_of, reverse=True):
         try:
-            stamp = (await store.made(one)).stamp
+            there = await store.made(one)
         except UnknownCollection:
             continue
-        if dict(stamp) == dict(made.stamp):
+        if dict(there.stamp) == dict(made.stamp) and there.representation == made.representation:
             same.append(one)
     return same
 

@@ -98,8 +98,9 @@ def _of_code(error: grpc.aio.AioRpcError, asked: str) -> ProblemError:
             return Overloaded("Qdrant refuses more requests; try again after the seconds in Retry-After.")
         case grpc.StatusCode.UNAVAILABLE:
             return Unavailable(
-                f"Qdrant cannot be reached over gRPC: {error.details()}. Is it running at QDRANT_URL, is "
-                "DENSE_GRPC_PORT its gRPC port, and is its certificate signed by the authority in QDRANT_CA_FILE?"
+                f"Qdrant cannot be reached over gRPC: {error.details()}. Is it running at QDRANT_URL, is its "
+                "gRPC port set (DENSE_GRPC_PORT of the dense service), and is its certificate signed by the authority "
+                "in QDRANT_CA_FILE?"
             )
         case code:
             return UpstreamFailed(f"Qdrant failed over gRPC with {code.name}: {error.details()}")

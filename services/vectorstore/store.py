@@ -178,10 +178,15 @@ def beam(limit: int) -> int:
 def refuse_another(there: Made, wanted: Made) -> None:
     """Raises StampMismatch when stamp, representation or declaration differ; BuildConflict when the build does."""
     refuse_other_stamp(there.generation, there.stamp, wanted.stamp)
-    if there.representation != wanted.representation:
-        raise StampMismatch(
-            f"{there.generation} holds vectors of {there.representation} and is asked for with those of "
-            f"{wanted.representation}; begin a new generation."
-        )
+    refuse_other_representation(there, wanted.representation)
     refuse_other_declaration(there.generation, there.declaration, wanted.declaration)
     refuse_other_build(there.generation, there.build, wanted.build)
+
+
+def refuse_other_representation(there: Made, wanted: Representation) -> None:
+    """Raises StampMismatch, naming both, when a generation holds other vectors than these."""
+    if there.representation != wanted:
+        raise StampMismatch(
+            f"{there.generation} holds vectors of {there.representation} and is asked for with those of {wanted}; "
+            "begin a new generation."
+        )

@@ -1,0 +1,85 @@
+"""The composition of a vector service: opens store and encoder from settings, and serves the routes over them.
+
+A deployable gives its settings and its encoder; it knows no engine.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import MappingProxyType
+from typing import TypeVar
+
+from fastapi import APIRouter, FastAPI
+
+from services.chassis.app import create_app
+from services.chassis.deadlines import Deadline
+from services.chassis.instruments import Instruments
+from services.chassis.probes import Readiness
+from services.chassis.rendering import Wordings
+from services.contracts.health import Check
+from services.storage.write_order import WriteOrder
+from services.vectorservice.encoder import Encoder
+from services.vectorservice.routes import collection_router, document_router
+from services.vectorservice.settings import VectorServiceSettings
+from services.vectorstore.store import VectorStore
+
+E = TypeVar("E", bound=Encoder)
+logger = logging.getLogger(__name__)
+
+
+def open_store(settings: VectorServiceSettings) -> VectorStore:
+    """The store that the settings name. Raises Unavailable when the directory of `edge` is in use."""
+    match settings.store:
+        case "edge":
+            from services.storage.edge_directory import Limits
+            from services.vectorstore.store_edge import EdgeStore
+
+            return EdgeStore(settings.directory, Limits(settings.least_free_mb, settings.most_generations))
+        case "qdrant":
+            from services.vectorstore.qdrant_connection import QdrantServer
+            from services.vectorstore.store_qdrant import QdrantStore
+
+            assert settings.qdrant_url is not None  # the settings refuse it
+            return QdrantStore.connect(
+                QdrantServer(
+                    url=settings.qdrant_url,
+                    api_key=settings.qdrant_api_key,
+                    ca_file=settings.qdrant_ca_file,
+                    grpc_port=settings.grpc_port if settings.grpc else None,
+                ),
+                prefix=settings.prefix,
+                most_generations=settings.most_generations,
+            )
+
+
+def build_vector_app(
+    service: str,
+    settings: VectorServiceSettings,
+    open_encoder: Callable[[], E],
+    dialects: Sequence[Callable[[E], APIRouter]] = (),
+    wordings: Wordings = MappingProxyType({}),
+) -> FastAPI:
+    """A vector service as an ASGI app; the store is opened, the encoder opened and warmed with one query, at start.
+
+    `dialects` are routers over the encoder alone, `wordings` the shapes of errors at their paths.
+    """
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
+        async with AsyncExitStack() as stack:
+            store = open_store(settings)
+            stack.push_async_callback(store.close)
+            encoder = open_encoder()
+            stack.push_async_callback(encoder.close)
+            if not (check := await store.ready()).ok:
+                logger.warning("The store cannot be used yet: %s", check.detail)
+            await encoder.encode_query("warm up", Deadline.after_ms(30_000))
+
+            async def readiness() -> tuple[Check, ...]:
+                return (await store.ready(), Check(name="encoder", ok=True, detail=encoder.stamp["model"]))
+
+            order = WriteOrder()
+            own = (collection_router(store, encoder, order), document_router(store, encoder, order))
+            yield (*own, *(dialect(encoder) for dialect in dialects)), readiness
+
+    return create_app(service, settings, Instruments(), opened, wordings)

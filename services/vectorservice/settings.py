@@ -1,0 +1,58 @@
+"""The settings that every vector service has: where its vectors are kept, and QDRANT_* for the server."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from services.chassis.settings import ServiceSettings
+
+Directory = Annotated[Path, Field(description="Where `edge` keeps its vectors; one process a directory.")]
+Prefix = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9][a-z0-9_.-]{0,31}$",
+        description="Put before names on the Qdrant server: two services that share a server need two.",
+    ),
+]
+
+
+class VectorServiceSettings(ServiceSettings):
+    """Where a vector service keeps its vectors. Each subclasses it with an `env_prefix`, defaults of `port`,
+    `directory` and `prefix`, and the settings of its encoder."""
+
+    model_config = SettingsConfigDict(populate_by_name=True)
+
+    store: Literal["edge", "qdrant"] = Field(
+        "edge", description="`edge` keeps vectors in this process and its directory, `qdrant` on the server QDRANT_URL."
+    )
+    directory: Directory
+    least_free_mb: int = Field(
+        256, ge=16, description="With less room on its disk than this, `edge` refuses writes (507); searches go on."
+    )
+    most_generations: int = Field(
+        128,
+        ge=1,
+        description="Generations of all collections; each costs `edge` a thread and 100 KB of disk.",
+    )
+    grpc: bool = Field(False, description="Talk gRPC to the Qdrant server instead of REST.")
+    grpc_port: int = Field(6334, ge=1, le=65_535, description="The server's gRPC port.")
+    prefix: Prefix
+    qdrant_url: str | None = Field(
+        None, validation_alias="QDRANT_URL", description="Address of the Qdrant server, for example http://host:6333."
+    )
+    qdrant_api_key: SecretStr | None = Field(None, validation_alias="QDRANT_API_KEY", description="Its API key.")
+    qdrant_ca_file: Path | None = Field(
+        None, validation_alias="QDRANT_CA_FILE", description="PEM file with the authority that signed its certificate."
+    )
+
+    @model_validator(mode="after")
+    def _server_is_named(self) -> Self:
+        if self.store == "qdrant" and not self.qdrant_url:
+            store = f"{self.model_config.get('env_prefix', '')}STORE"
+            raise ValueError(
+                f"{store}=qdrant needs the address of a Qdrant server (1.16 or newer) in QDRANT_URL, for example "
+                f"http://127.0.0.1:6333; {store}=edge needs no server."
+            )
+        return self
