@@ -3,8 +3,8 @@
 import sys
 
 try:
-    from evaluator.calling import command_line
     from evaluator.cli import app
+    from evaluator.command_line import command_line
 except ModuleNotFoundError as missing:
     if (missing.name or "").partition(".")[0] in ("evaluator", "services"):
         raise

@@ -11,11 +11,11 @@ from typing import Annotated, TypedDict, TypeVar, Unpack, get_type_hints
 import typer
 from pydantic import TypeAdapter
 
-from evaluator.calling import command_line
 from evaluator.client import GatewayClient, connected
+from evaluator.command_line import command_line
 from evaluator.datasets import expect_dataset
-from evaluator.deadlines import DeadlineReport, sweep
-from evaluator.deadlines import table as table_of_deadlines
+from evaluator.deadline_sweep import DeadlineReport, sweep
+from evaluator.deadline_sweep import table as table_of_deadlines
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import (
     dataset_of,
@@ -27,10 +27,10 @@ from evaluator.evaluation import (
     wait_until_ready,
 )
 from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
-from evaluator.folder import LATEST, RunFolder
 from evaluator.progress import say
 from evaluator.render import table
 from evaluator.report import Report
+from evaluator.run_folder import LATEST, RunFolder
 
 GATEWAY = "http://127.0.0.1:8000"
 RUNS = Path(".runs")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from evaluator.errors import DatasetError
 from evaluator.judgments import read_judgments
-from evaluator.metadata import SchemaGuess, sendable
+from evaluator.metadata_schema import SchemaGuess, sendable
 from services.contracts.base import UNSENDABLE, Count, Wire
 from services.contracts.collections import FieldKind
 from services.contracts.documents import Document

@@ -9,17 +9,17 @@ from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets import Dataset, qrels_file, read_dataset, sha256
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
-from evaluator.folder import RunFolder
 from evaluator.ingest import IngestReport, ingest, live_states
 from evaluator.judgments import read_judgments
 from evaluator.manifest import Manifest, describe
 from evaluator.progress import say
 from evaluator.quality import means, measure
 from evaluator.rank import AnswerRecord, RankReport, rank
-from evaluator.recall import RecallReport, vector_recall
 from evaluator.render import page
 from evaluator.report import QualityReport, QueryFigures, Report, build
-from evaluator.runs import read_run
+from evaluator.run_folder import RunFolder
+from evaluator.trec_runs import read_run
+from evaluator.vector_recall import RecallReport, vector_recall
 from services.contracts.collections import CollectionView
 
 Step = Callable[[str], None]

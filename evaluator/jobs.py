@@ -12,8 +12,8 @@ from evaluator.client import connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate
 from evaluator.experiment import Experiment
-from evaluator.folder import RunFolder
 from evaluator.report import Report
+from evaluator.run_folder import RunFolder
 from services.contracts.base import Wire
 
 logger = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
-from evaluator.folder import RunFolder
 from evaluator.progress import progress
-from evaluator.runs import write_run
+from evaluator.run_folder import RunFolder
+from evaluator.trec_runs import write_run
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
 from services.contracts.query import Degradation, SearchAnswer, SearchRequest

@@ -13,7 +13,7 @@ from evaluator.latency import Latency, percentile, summarise
 from evaluator.manifest import Manifest
 from evaluator.quality import cutoff
 from evaluator.rank import AnswerRecord, RankedArm, RankReport
-from evaluator.recall import VectorRecall
+from evaluator.vector_recall import VectorRecall
 from services.contracts.base import Count, Wire
 
 

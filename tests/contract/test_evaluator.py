@@ -20,9 +20,9 @@ from evaluator.evaluation import (
     wait_until_ready,
 )
 from evaluator.experiment import Experiment
-from evaluator.folder import RunFolder
 from evaluator.ingest import ingest
 from evaluator.report import Report
+from evaluator.run_folder import RunFolder
 from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
 

@@ -9,7 +9,7 @@ import pytest
 from evaluator.client import GatewayClient, connected
 from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiment import Experiment, experiment_path, read_experiment
-from evaluator.folder import RunFolder
+from evaluator.run_folder import RunFolder
 from gateway.app import build_app as build_gateway
 from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
 from gateway.sockets import FixedEndpoints

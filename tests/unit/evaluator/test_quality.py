@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluator.quality import METRICS, means, measure
-from evaluator.runs import read_run, run_lines
+from evaluator.trec_runs import read_run, run_lines
 
 
 def one(grades: dict[str, int], ranking: list[str]) -> dict[str, float]:

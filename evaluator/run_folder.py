@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from evaluator.calling import command_line
+from evaluator.command_line import command_line
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from services.contracts.base import Wire

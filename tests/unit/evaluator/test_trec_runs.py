@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.errors import EvaluationError
-from evaluator.runs import read_run, run_lines
+from evaluator.trec_runs import read_run, run_lines
 
 ids = st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n", exclude_categories=["Cc", "Cs"]), min_size=1)
 
