@@ -141,7 +141,7 @@ def open_graph(path: Path, profile: EncoderProfile | CrossEncoderProfile, runtim
     model: Path | bytes = path
     if isinstance(profile, CrossEncoderProfile):
         # onnx is needed for this alone: the dense service does without it.
-        from services.inference.lean import lean
+        from deploy.models.lean import lean
 
         on_cpu = runtime.library == "onnxruntime" and runtime.provider == "cpu"
         model = lean(path.read_bytes(), onnxruntime_cpu=on_cpu)

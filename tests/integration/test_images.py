@@ -119,7 +119,7 @@ def test_every_module_finds_what_it_imports(image: Image, port: int) -> None:
     elsewhere = {"services.inference.session_openvino"}
     if image.deployable.name == "dense":
         # Imported only for a cross-encoder: the reranker's image has onnx for it.
-        elsewhere |= {module for module in modules if module.startswith("services.inference.lean")}
+        elsewhere |= {module for module in modules if module.startswith("deploy.models.lean")}
     modules = [module for module in modules if module not in elsewhere]
     done = subprocess.run(
         [image.python, "-c", IMPORT_ALL, *modules],

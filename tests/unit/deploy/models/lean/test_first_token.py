@@ -6,8 +6,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from services.inference.lean import lean
-from services.inference.lean.first_token import first_token_only
+from deploy.models.lean import lean
+from deploy.models.lean.first_token import first_token_only
 from services.inference.profiles import GRAPH, TOKENIZER
 from services.inference.tokens import Tokens
 from tests.support.graphs import changed, random_feed, small_bert

@@ -5,8 +5,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from services.inference.lean.first_token import first_token_only
-from services.inference.lean.int8_products import int8_products
+from deploy.models.lean.first_token import first_token_only
+from deploy.models.lean.int8_products import int8_products
 from services.inference.profiles import GRAPH, TOKENIZER
 from services.inference.tokens import Tokens
 from tests.support.graphs import changed, how_many, run

@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from services.inference.lean.edits import MICROSOFT, replace
-from services.inference.lean.facts import attribute, makers_of, product_behind, shapes_of, small_constants, uses_of
+from deploy.models.lean.edits import MICROSOFT, replace
+from deploy.models.lean.facts import attribute, makers_of, product_behind, shapes_of, small_constants, uses_of
 
 _FLAT = "attention.flat"
 

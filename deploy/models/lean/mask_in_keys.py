@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from services.inference.lean.edits import replace
-from services.inference.lean.facts import (
+from deploy.models.lean.edits import replace
+from deploy.models.lean.facts import (
     Product,
     attribute,
     makers_of,

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import onnx
 from onnx import helper, numpy_helper
 
-from services.inference.lean.edits import MICROSOFT, replace
-from services.inference.lean.facts import attribute, makers_of, uses_of
+from deploy.models.lean.edits import MICROSOFT, replace
+from deploy.models.lean.facts import attribute, makers_of, uses_of
 
 Stored = Mapping[str, onnx.TensorProto]
 

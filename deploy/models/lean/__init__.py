@@ -3,10 +3,10 @@
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
 
-from services.inference.lean.attention import attention
-from services.inference.lean.first_token import first_token_only
-from services.inference.lean.int8_products import int8_products
-from services.inference.lean.mask_in_keys import mask_in_keys
+from deploy.models.lean.attention import attention
+from deploy.models.lean.first_token import first_token_only
+from deploy.models.lean.int8_products import int8_products
+from deploy.models.lean.mask_in_keys import mask_in_keys
 
 
 def lean(graph: bytes, *, onnxruntime_cpu: bool) -> bytes:
