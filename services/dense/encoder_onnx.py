@@ -8,9 +8,9 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded, Overloaded, Unavailable
 from services.dense.encoder import Role, Vectors
 from services.inference.embed import TextEncoder
+from services.inference.graph import Arithmetic
 from services.inference.model import Engine
 from services.inference.profiles import TOKENIZER, EncoderProfile
-from services.inference.session import Arithmetic
 from services.inference.workers import DeadlinePassed, WorkersClosed
 from services.inference.workers import Overloaded as WorkersOverloaded
 from services.vectorstore.representation import Dense, DenseVector

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from services.inference.batcher import MAX_PADDED_TOKENS, Batch, form, in_tiers, restored, shared_cap
 from services.inference.cores import available_cores
+from services.inference.graph import Arithmetic, Library, Provider, Runtime
 from services.inference.memory import trim
 from services.inference.pace import Pace
 from services.inference.profiles import TOKENIZER, CrossEncoderProfile, EncoderProfile, ModelError
-from services.inference.session import Arithmetic, Library, Provider, Runtime, Session
+from services.inference.session import Session
 from services.inference.tiers import batch_cap, reach, tiers
 from services.inference.tokens import Row, Tokens
 from services.inference.workers import MAX_PENDING, Enough, Workers

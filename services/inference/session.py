@@ -1,67 +1,24 @@
-"""The port of a graph, and a session over one model folder: files checked, rows padded, inputs and output as declared.
+"""Opens one model folder and runs rows through its graph: files checked, rows padded, inputs and output as declared.
 
-It knows nothing of texts or batches, and not how a library runs a graph: that is of session_onnx and session_openvino.
+Texts and batches are left to model, how a library runs a graph to the adapters of graph.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.inference.digests import difference
+from services.inference.graph import Float32, Runtime
+from services.inference.graph_factory import open_graph
 from services.inference.memory import keep
 from services.inference.profiles import CONFIG, GRAPH, CrossEncoderProfile, EncoderProfile, ModelError
 from services.inference.tokens import Row
-
-Library = Literal["onnxruntime", "openvino"]
-Provider = Literal["cpu", "cuda"]
-Arithmetic = Literal["f32", "bf16"]
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 
 _NEEDED = {"input_ids", "attention_mask"}
 _KNOWN = {*_NEEDED, "token_type_ids"}
 # What transformers assumes where config.json says nothing (RobertaConfig and its heirs; every other family: 0).
 _PAD_ID_OF_FAMILY = {"roberta": 1, "xlm-roberta": 1, "camembert": 1}
-
-
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """What runs a graph, and how."""
-
-    library: Library = "onnxruntime"
-    provider: Provider = "cpu"
-    # Of floating-point operations; what a graph does in int8 stays so. A library that chose for itself would take
-    # bf16 wherever the CPU has it, and give other scores on another machine.
-    arithmetic: Arithmetic = "f32"
-    workers: int = 1  # calls at once; each runs on one thread
-
-
-class Graph(Protocol):
-    """An opened graph. A row's result does not depend on the rows beside it, unless the graph itself makes it so.
-
-    `run` may be called from several threads at once, which share the weights; what the library raises is a ModelError
-    with the file's path. Opening raises ModelError when the file or the wished provider or arithmetic cannot be used.
-    """
-
-    @property
-    def inputs(self) -> Mapping[str, str]:
-        """The type of each input, as numpy names it: `int64`."""
-        ...
-
-    @property
-    def output(self) -> str:
-        """The name of the first output."""
-        ...
-
-    def run(self, feed: Mapping[str, Int64]) -> Float32:
-        """The first output for these inputs, int64 [rows, tokens] each; the caller's own: fp32 [rows, ...]."""
-        ...
 
 
 class Session:
@@ -131,31 +88,6 @@ class Session:
                 f"{self._path} is not the {profile.kind} that models.yaml declares: for two rows of three tokens its "
                 f"output {self._graph.output} has the shape {list(shape)}, and {expected} is needed."
             )
-
-
-def open_graph(path: Path, profile: EncoderProfile | CrossEncoderProfile, runtime: Runtime) -> Graph:
-    """The graph in `path` as `runtime` says, a cross-encoder's without what it would do for nobody.
-
-    Each library is imported only when it is the one.
-    """
-    model: Path | bytes = path
-    if isinstance(profile, CrossEncoderProfile):
-        # onnx is needed for this alone: the dense service does without it.
-        from deploy.models.lean import lean
-
-        on_cpu = runtime.library == "onnxruntime" and runtime.provider == "cpu"
-        model = lean(path.read_bytes(), onnxruntime_cpu=on_cpu)
-    match runtime.library:
-        case "onnxruntime":
-            from services.inference.session_onnx import OnnxGraph
-
-            return OnnxGraph(path, model, profile.session_entries, runtime)
-        case "openvino":
-            if find_spec("openvino") is None:
-                raise ModelError("The engine `openvino` is not installed: install the extra `openvino`.")
-            from services.inference.session_openvino import OpenVinoGraph
-
-            return OpenVinoGraph(path, model, profile.precision, runtime)
 
 
 def pad_id(config_file: Path) -> int:

@@ -116,7 +116,7 @@ def test_every_module_finds_what_it_imports(image: Image, port: int) -> None:
     files = [file.relative_to(ROOT).with_suffix("") for file in reached_by(image.deployable) if file.stem != "__main__"]
     modules = sorted(".".join(file.parts).removesuffix(".__init__") for file in files)
     # Imported only where the setting asks for OpenVINO, which the `cpu` images tested here do not have.
-    elsewhere = {"services.inference.session_openvino"}
+    elsewhere = {"services.inference.graph_openvino"}
     if image.deployable.name == "dense":
         # Imported only for a cross-encoder: the reranker's image has onnx for it.
         elsewhere |= {module for module in modules if module.startswith("deploy.models.lean")}

@@ -15,9 +15,10 @@ from services.chassis.deadlines import MOST_MS, Deadline
 from services.inference import profiles
 from services.inference.batcher import form, restored
 from services.inference.cores import available_cores
+from services.inference.graph import Runtime
 from services.inference.profiles import TOKENIZER, load_cross_encoder
 from services.inference.score import activated
-from services.inference.session import Runtime, Session
+from services.inference.session import Session
 from services.inference.tokens import Row, Tokens
 from services.inference.workers import Workers
 from services.reranker.app import open_scorer

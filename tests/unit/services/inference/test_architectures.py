@@ -10,10 +10,11 @@ from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
 from services.inference.digests import file_sha256
+from services.inference.graph import Runtime
 from services.inference.model import Engine
 from services.inference.profiles import CONFIG, TOKENIZER
 from services.inference.score import PairScorer
-from services.inference.session import Runtime, Session
+from services.inference.session import Session
 from services.inference.tokens import Row, Tokens
 from tests.support.models import constant, node, tiny_cross_encoder
 

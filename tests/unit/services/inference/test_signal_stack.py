@@ -10,7 +10,8 @@ from deploy.local.choices import ROOT
 CHILD = """
 import ctypes, gc, signal, sys
 from pathlib import Path
-from services.inference.session import Runtime, Session
+from services.inference.graph import Runtime
+from services.inference.session import Session
 from services.inference.signal_stack import SignalStack
 from tests.support.models import ids_as_hidden, tiny_encoder
 

@@ -10,10 +10,11 @@ import onnx
 import pytest
 
 from services.inference.digests import file_sha256
+from services.inference.graph import Runtime
 from services.inference.model import Engine
 from services.inference.profiles import GRAPH, MODELS_FILE, TOKENIZER, load_cross_encoder
 from services.inference.score import PairScorer
-from services.inference.session import Runtime, Session
+from services.inference.session import Session
 from services.inference.tokens import Tokens
 from tests.support.models import CROSS_ENCODER, fetched
 from workshop.training.corpus import LABELLED

@@ -8,8 +8,8 @@ import numpy as np
 import openvino as ov
 from openvino.passes import ConstantFolding, Manager
 
+from services.inference.graph import Float32, Int64, Runtime
 from services.inference.profiles import ModelError, Precision
-from services.inference.session import Float32, Int64, Runtime
 from services.inference.signal_stack import kept_signal_stack
 
 # Kernels that OpenVINO keeps, for each operation and shape; nearly every batch has a shape of its own, and the default

@@ -7,8 +7,8 @@ import numpy as np
 import onnxruntime as ort  # type: ignore[import-untyped]  # ships no types
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state  # type: ignore[import-untyped]  # as above
 
+from services.inference.graph import Float32, Int64, Runtime
 from services.inference.profiles import ModelError
-from services.inference.session import Float32, Int64, Runtime
 
 _PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"]}
 
