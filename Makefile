@@ -39,7 +39,7 @@ lock: $(VENV)/.installed ## resolve the newest allowed versions into requirement
 		--output-file deploy/requirements-gpu.lock
 
 .PHONY: models
-models: $(VENV)/.installed ## fetch and verify the default models, or those of MODELS="name ...", into .models/
+models: $(VENV)/.installed ## fetch, verify and prepare the default models, or those of MODELS="name ...", in .models/
 	@$(BIN)/python -m deploy.models.fetch $(MODELS)
 
 ##@ Run

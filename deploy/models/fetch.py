@@ -1,7 +1,7 @@
-"""`.venv/bin/python -m deploy.models.fetch [NAME ...]`: brings the models of models.yaml to disk, verified.
+"""`.venv/bin/python -m deploy.models.fetch [NAME ...]`: brings the models of models.yaml to disk, ready to be served.
 
 Every file is compared with its sha256; a model appears in its folder whole or not at all, and a folder that is already
-right is left alone. Two fetches of the same model wait for each other.
+right is left alone. A cross-encoder's graph is prepared then. Two fetches of the same model wait for each other.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deploy.models.prepare import prepare
 from deploy.models.sources import HUB, Surroundings, deliver, describe
 from services.inference.digests import difference, mismatch
 from services.inference.profiles import (
@@ -38,35 +39,43 @@ class OtherFilesError(ModelError):
 
 
 def fetch(profile: Profile, directory: Path, surroundings: Surroundings, say: Say) -> Path:
-    """Makes sure that `directory`/<name> holds the model, and returns that folder.
+    """Makes sure that `directory`/<name> holds the model as services open it, and returns that folder.
 
     The sources are tried in turn, and `say` is told in one line which one delivered; also of those that delivered other
-    files than the pinned ones. Raises ModelError with the reason of each when none delivers.
+    files than the pinned ones. Raises ModelError with the reason of each when none delivers, and as prepare does.
     """
     folder = directory / profile.name
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory / f".{profile.name}.lock"):
         if folder.is_dir() and difference(profile, folder) is None:
             say(f"{profile.name}: present and verified in {folder}")
-            return folder
-        with tempfile.TemporaryDirectory(dir=directory, prefix=f".{profile.name}.") as scratch:
-            reasons: list[str] = []
-            refused: list[str] = []
-            for number, source in enumerate(profile.sources):
-                attempt = Path(scratch) / str(number)
-                attempt.mkdir()
-                try:
-                    _obtain(profile, source, attempt, surroundings)
-                except ModelError as error:
-                    reasons.append(f"{describe(source)}: {str(error).rstrip('.')}.")
-                    if isinstance(error, OtherFilesError):
-                        refused.append(reasons[-1])
-                    continue
-                _swap(attempt, folder, Path(scratch) / "old")
-                for reason in refused:
-                    say(f"{profile.name}: not taken from {reason}")
-                say(f"{profile.name}: fetched from {describe(source)} into {folder}")
-                return folder
+        else:
+            _bring(profile, folder, surroundings, say)
+        if isinstance(profile, CrossEncoderProfile) and prepare(profile, folder):
+            say(f"{profile.name}: prepared for ONNX Runtime on a CPU and for other engines")
+    return folder
+
+
+def _bring(profile: Profile, folder: Path, surroundings: Surroundings, say: Say) -> None:
+    """Puts the files of the first source that delivers in the place of `folder`; the caller holds the lock."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{profile.name}.") as scratch:
+        reasons: list[str] = []
+        refused: list[str] = []
+        for number, source in enumerate(profile.sources):
+            attempt = Path(scratch) / str(number)
+            attempt.mkdir()
+            try:
+                _obtain(profile, source, attempt, surroundings)
+            except ModelError as error:
+                reasons.append(f"{describe(source)}: {str(error).rstrip('.')}.")
+                if isinstance(error, OtherFilesError):
+                    refused.append(reasons[-1])
+                continue
+            _swap(attempt, folder, Path(scratch) / "old")
+            for reason in refused:
+                say(f"{profile.name}: not taken from {reason}")
+            say(f"{profile.name}: fetched from {describe(source)} into {folder}")
+            return
     told = "".join(f"\n  {reason}" for reason in reasons)
     raise ModelError(f"{profile.name} could not be fetched from any of its {len(reasons)} sources:{told}")
 
@@ -112,7 +121,7 @@ def _locked(path: Path) -> Iterator[None]:
 def main(arguments: list[str] | None = None) -> int:
     """The command line; 0 when every model asked for is there, 1 otherwise."""
     parser = argparse.ArgumentParser(
-        prog=".venv/bin/python -m deploy.models.fetch", description="Fetch and verify models."
+        prog=".venv/bin/python -m deploy.models.fetch", description="Fetch, verify and prepare models."
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="models of models.yaml (default: its default ones)")
     parser.add_argument("--directory", type=Path, default=Path(".models"), help="where models lie (default: .models)")

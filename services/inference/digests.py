@@ -21,12 +21,12 @@ def difference(profile: EncoderProfile | CrossEncoderProfile, folder: Path) -> s
     return None
 
 
-def mismatch(path: Path, expected: str) -> str | None:
-    """What is wrong with one file, as a clause; None when it has the expected sha256."""
+def mismatch(path: Path, expected: str, said_by: str = "models.yaml") -> str | None:
+    """What is wrong with one file, as a clause; None when it has the expected sha256, which `said_by` names."""
     try:
         actual = file_sha256(path)
     except FileNotFoundError:
         return f"{path.name} is missing"
     except OSError as error:
         return f"{path.name} cannot be read: {error.strerror}"
-    return None if actual == expected else f"{path.name} has the sha256 {actual}, models.yaml says {expected}"
+    return None if actual == expected else f"{path.name} has the sha256 {actual}, {said_by} says {expected}"

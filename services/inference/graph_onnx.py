@@ -25,10 +25,10 @@ RUNTIME_ERRORS = tuple(
 class OnnxGraph:
     """Promises what Graph promises."""
 
-    def __init__(self, path: Path, model: Path | bytes, entries: Mapping[str, str], runtime: Runtime) -> None:
-        """`model`: `path` or what to open in its place; `entries`: session configuration entries of models.yaml."""
+    def __init__(self, path: Path, entries: Mapping[str, str], runtime: Runtime) -> None:
+        """`entries`: session configuration entries of models.yaml."""
         self._path = path
-        self._session = _open(path, model, entries, runtime)
+        self._session = _open(path, entries, runtime)
         # numpy's names: tensor(int64) is int64, tensor(float) stays as it is and is refused.
         self.inputs = {
             value.name: value.type.removeprefix("tensor(").removesuffix(")") for value in self._session.get_inputs()
@@ -45,7 +45,7 @@ class OnnxGraph:
         return np.asarray(output, dtype=np.float32)
 
 
-def _open(path: Path, model: Path | bytes, entries: Mapping[str, str], runtime: Runtime) -> ort.InferenceSession:
+def _open(path: Path, entries: Mapping[str, str], runtime: Runtime) -> ort.InferenceSession:
     if runtime.arithmetic != "f32":
         raise ModelError(f"ONNX Runtime computes in f32; {runtime.arithmetic} needs the engine `openvino`.")
     wanted = _PROVIDERS[runtime.provider]
@@ -66,7 +66,7 @@ def _open(path: Path, model: Path | bytes, entries: Mapping[str, str], runtime: 
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
     try:
-        session = ort.InferenceSession(model, options, providers=wanted, disabled_optimizers=_SLOWER)
+        session = ort.InferenceSession(path, options, providers=wanted, disabled_optimizers=_SLOWER)
     except RUNTIME_ERRORS as error:
         raise ModelError(f"{path} is not a graph that ONNX Runtime can open: {_line(error)}.") from error
     if session.get_providers()[0] != wanted[0]:

@@ -20,17 +20,14 @@ KERNELS_KEPT = 256
 class OpenVinoGraph:
     """Promises what Graph promises."""
 
-    def __init__(self, path: Path, model: Path | bytes, precision: Precision, runtime: Runtime) -> None:
-        """Opens and compiles the graph for as many calls at once as there are workers, one thread each.
-
-        `model`: `path` or what to open in its place.
-        """
+    def __init__(self, path: Path, precision: Precision, runtime: Runtime) -> None:
+        """Opens and compiles the graph for as many calls at once as there are workers, one thread each."""
         self._path = path
         with kept_signal_stack():
             core = ov.Core()
             _refuse(core, runtime)
             try:
-                read = core.read_model(model)
+                read = core.read_model(path)
                 if precision == "int8-weights":
                     _fold_weights(read)
                 self._compiled = core.compile_model(read, "CPU", _properties(runtime))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from services.inference.digests import difference
 from services.inference.graph import Float32, Runtime
 from services.inference.graph_factory import open_graph
 from services.inference.memory import keep
+from services.inference.prepared import verified_graph
 from services.inference.profiles import CONFIG, GRAPH, CrossEncoderProfile, EncoderProfile, ModelError
 from services.inference.tokens import Row
 
@@ -31,14 +31,9 @@ class Session:
         self, profile: EncoderProfile | CrossEncoderProfile, folder: Path, runtime: Runtime | None = None
     ) -> None:
         """Opens `folder`; raises ModelError when a file, the runtime or the graph is not as declared."""
-        self._path = folder / GRAPH
-        wrong = difference(profile, folder)
-        if wrong is not None:
-            raise ModelError(
-                f"The model in {folder} is not usable: {wrong}; `make models MODELS={profile.name}` puts it right."
-            )
-        self.weights_sha256 = profile.files[GRAPH]
         chosen = runtime or Runtime()
+        self._path = verified_graph(profile, folder, chosen)
+        self.weights_sha256 = profile.files[GRAPH]
         # OpenVINO picks its kernels by the shape of a batch, so the order of sums: in f32 that moved scores by 2e-6,
         # in bf16 by 0.01, rounded to int8 by 0.09 (minilm-l6-ce-v1). In ONNX Runtime not one bit changed.
         self.batchable = profile.batchable and chosen.library == "onnxruntime"

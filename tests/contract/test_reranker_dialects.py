@@ -8,9 +8,9 @@ import cohere
 import httpx
 import pytest
 
-from services.inference.profiles import MODELS_FILE
 from services.reranker.app import build_app
 from services.reranker.settings import Settings
+from tests.support.models import CROSS_ENCODER, fetched
 from tests.support.served import served
 from tests.support.vendor_faults import Sentence, connected, not_json, overloaded, too_large, too_late
 
@@ -228,7 +228,7 @@ async def test_routes_are_counted_by_their_path() -> None:
 def test_relevance_is_the_sigmoid_of_the_models_own_score() -> None:
     documents = ["Bread dough rests twice.", "Tighten and loosen spokes until the rim runs straight.", "", "A wheel."]
     query = "how to true a bent wheel"
-    with served(build_app(Settings(models=MODELS_FILE.parent))) as url:
+    with served(build_app(Settings(models=fetched(CROSS_ENCODER).parent))) as url:
         answer = cohere.ClientV2("any key", base_url=url).rerank(model="rerank-v3.5", query=query, documents=documents)
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
             scores = client.post("/v1/score", json={"query": query, "passages": documents}).json()["scores"]

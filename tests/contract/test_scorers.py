@@ -15,9 +15,10 @@ from services.reranker.scorer_onnx import OnnxScorer
 from services.reranker.scorer_overlap import OverlapScorer
 from services.reranker.settings import Settings
 from tests.contract.scorer import ScorerSuite
+from tests.support.models import CROSS_ENCODER, fetched
 from tests.support.passages import PASSAGES, QUERY, soon
 
-COMMITTED = MODELS_FILE.parent / "minilm-l6-ce-v4"
+COMMITTED = MODELS_FILE.parent / CROSS_ENCODER
 
 
 class TestOverlap(ScorerSuite):
@@ -35,14 +36,14 @@ class TestCached(ScorerSuite):
 class TestOnnx(ScorerSuite):
     @pytest.fixture
     async def scorer(self) -> AsyncIterator[Scorer]:
-        scorer = open_scorer(Settings(models=COMMITTED.parent))
+        scorer = open_scorer(Settings(models=fetched(CROSS_ENCODER).parent))
         yield scorer
         await scorer.close()
 
 
 async def test_more_work_than_may_wait_is_refused_at_once() -> None:
-    profile = load_cross_encoder(MODELS_FILE, "minilm-l6-ce-v4")
-    scorer = OnnxScorer(profile, COMMITTED, Engine(threads=1, max_pending=1))
+    profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
+    scorer = OnnxScorer(profile, fetched(CROSS_ENCODER), Engine(threads=1, max_pending=1))
     try:
         first = asyncio.create_task(scorer.score(QUERY, PASSAGES * 40, soon()))
         await asyncio.sleep(0.3)

@@ -1,14 +1,19 @@
 """A small BERT as an ONNX graph, and how the tests of services/inference change and run one."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime  # type: ignore[import-untyped]  # ships no types
 from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 
 from deploy.models.bert_graph import BertConfig, bert_model
-from tests.support.models import CONFIG, random_weights
+from deploy.models.prepare import prepare
+from services.inference.digests import file_sha256
+from services.inference.profiles import GRAPH, CrossEncoderProfile
+from tests.support.models import CONFIG, node, random_weights, sum_of_ids, tiny_cross_encoder
 
 # As our own model with int8 weights asks for in models.yaml.
 PLAIN = {"session.disable_quant_qdq": "1"}
@@ -19,15 +24,30 @@ def small_bert() -> onnx.ModelProto:
     return bert_model(BertConfig.model_validate(CONFIG | {"architectures": ("BertModel",)}), random_weights())
 
 
+def small_cross_encoder(folder: Path) -> CrossEncoderProfile:
+    """A prepared folder: a small BERT whose score is the mean of its first token."""
+    profile = tiny_cross_encoder(folder, sum_of_ids("logits"))
+    model = small_bert()
+    model.graph.initializer.append(numpy_helper.from_array(np.array(0, dtype=np.int64), "first"))
+    model.graph.node.append(node("Gather", ["last_hidden_state", "first"], "first_token", axis=1))
+    model.graph.node.append(node("ReduceMean", ["first_token"], "logits", axes=[1]))
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 1]))
+    onnx.save(model, folder / GRAPH)
+    profile = profile.model_copy(update={"files": profile.files | {GRAPH: file_sha256(folder / GRAPH)}})
+    prepare(profile, folder)
+    return profile
+
+
 def scaled_otherwise() -> tuple[onnx.ModelProto, onnx.ModelProto]:
     """Two that do not divide the product of queries and keys: one multiplies it, one takes it as it is."""
     scaled, plain = small_bert(), small_bert()
-    for node in scaled.graph.node:
-        if node.op_type == "Div" and node.output[0].endswith("scaled"):
-            node.op_type = "Mul"
-    kept = [node for node in plain.graph.node if not node.output[0].endswith("scaled")]
-    for node in kept:
-        node.input[:] = [name.replace("attention.scaled", "attention.likeness") for name in node.input]
+    for one in scaled.graph.node:
+        if one.op_type == "Div" and one.output[0].endswith("scaled"):
+            one.op_type = "Mul"
+    kept = [one for one in plain.graph.node if not one.output[0].endswith("scaled")]
+    for one in kept:
+        one.input[:] = [name.replace("attention.scaled", "attention.likeness") for name in one.input]
     del plain.graph.node[:]
     plain.graph.node.extend(kept)
     return scaled, plain

@@ -17,6 +17,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from deploy.models.fetch import fetch
+from deploy.models.prepare import prepare
 from deploy.models.sources import Surroundings
 from services.inference.digests import file_sha256
 from services.inference.profiles import (
@@ -62,9 +63,11 @@ def tiny_cross_encoder(
 ) -> CrossEncoderProfile:
     """A cross-encoder in `folder` whose `logits` [batch, labels] come from `nodes`; `segments`: a third input."""
     files = _tiny(folder, nodes, "logits", ["batch", labels], segments)
-    return CrossEncoderProfile.model_validate(
+    profile = CrossEncoderProfile.model_validate(
         _shared(files) | {"kind": "cross-encoder", "activation": "none", "weight": 1.0} | changes
     )
+    prepare(profile, folder)
+    return profile
 
 
 def tiny_tokenizer(path: Path) -> Tokenizer:

@@ -17,6 +17,7 @@ import yaml
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
+from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
 from services.inference.profiles import (
     CHECKPOINT,
@@ -90,6 +91,7 @@ def make_plain_model(profile: CrossEncoderProfile, source: Path, directory: Path
             "sources": (DirectorySource(kind="directory", path=str(folder)),),
         }
     )
+    prepare(plain, folder)
     return PlainModel(plain, folder, write_models_file(directory / "models.yaml", plain), profile.files[GRAPH], missing)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
 from services.inference.model import Engine
 from services.inference.profiles import CrossEncoderProfile
@@ -114,7 +115,9 @@ def main() -> None:
         for line in read_questions(chosen.work / "groups.jsonl", held_out=True, short=kind == "short"):
             if line["relevant"]:
                 by_file.setdefault(f"{line['file']}, {kind}", []).append(line)
-    scorer = PairScorer(_profile(chosen.model, chosen.max_tokens, chosen.precision), chosen.model, Engine())
+    profile = _profile(chosen.model, chosen.max_tokens, chosen.precision)
+    prepare(profile, chosen.model)
+    scorer = PairScorer(profile, chosen.model, Engine())
     tables = []
     for file, lines in sorted(by_file.items()):
         sample = random.Random(1).sample(lines, min(chosen.queries, len(lines)))

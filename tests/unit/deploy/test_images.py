@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,20 @@ def test_an_image_holds_what_its_code_imports_and_no_other_folder(deployable: De
 @ALL
 def test_no_image_imports_the_workshop(deployable: Deployable) -> None:
     assert {file for file in reached_by(deployable) if file.is_relative_to(ROOT / WORKSHOP)} == set()
+
+
+@ALL
+def test_no_image_imports_what_builds_or_rewrites_a_model(deployable: Deployable) -> None:
+    """With no module of `deploy` none of onnx either: the contracts of pyproject.toml forbid it everywhere else."""
+    assert {file for file in reached_by(deployable) if file.is_relative_to(ROOT / "deploy")} == set()
+
+
+@ALL
+def test_no_image_installs_what_builds_or_rewrites_a_model(deployable: Deployable) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert {re.split(r"[^\w-]", asked)[0] for asked in extras[deployable.extra]} & {"onnx", "safetensors"} == set()
+    # The images on a GPU have a lock of their own, of services alone.
+    assert re.findall(r"^(?:onnx|ml-dtypes|safetensors)==", LOCKS["gpu"].read_text("utf-8"), re.MULTILINE) == []
 
 
 @ALL

@@ -8,8 +8,10 @@ from pathlib import Path
 import onnx
 import pytest
 
+from deploy.models.prepare import prepare
+from services.inference.digests import file_sha256
 from services.inference.memory import trim
-from services.inference.profiles import GRAPH, ROOT
+from services.inference.profiles import CONFIG, GRAPH, MODELS_FILE, ROOT, TOKENIZER, load_cross_encoder
 from tests.support.models import CROSS_ENCODER, fetched
 from workshop.training.quantise import with_fp32_weights
 
@@ -17,15 +19,11 @@ from workshop.training.quantise import with_fp32_weights
 OPEN = """
 import asyncio, resource, sys, threading, time
 from pathlib import Path
-from services.inference.profiles import MODELS_FILE, load_cross_encoder
-from services.inference.digests import file_sha256
+from services.inference.profiles import CrossEncoderProfile
 from services.inference.session import Session
 from services.inference.tokens import Row
 
-folder = Path(sys.argv[1])
-profile = load_cross_encoder(MODELS_FILE, sys.argv[2])
-files = {name: file_sha256(folder / name) for name in profile.files}
-session = Session(profile.model_copy(update={"files": files, "precision": "fp32", "session_entries": {}}), folder)
+session = Session(CrossEncoderProfile.model_validate_json(sys.argv[2]), Path(sys.argv[1]))
 row = Row([101, *range(1000, 1080), 102], [0] * 82)
 """
 FAULTS = """
@@ -89,9 +87,13 @@ def test_what_a_burst_took_on_every_thread_goes_back_when_they_rest(tmp_path) ->
 
 def printed(script: str, folder: Path) -> list[int]:
     """What the script prints in a process of its own, with our cross-encoder in plain fp32."""
-    for file in fetched(CROSS_ENCODER).iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+    for name in (CONFIG, TOKENIZER):
+        (folder / name).write_bytes((fetched(CROSS_ENCODER) / name).read_bytes())
     onnx.save(with_fp32_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH)), folder / GRAPH)
-    command = [sys.executable, "-c", script, str(folder), CROSS_ENCODER]
+    profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
+    files = {name: file_sha256(folder / name) for name in profile.files}
+    profile = profile.model_copy(update={"files": files, "precision": "fp32", "session_entries": {}})
+    prepare(profile, folder)
+    command = [sys.executable, "-c", script, str(folder), profile.model_dump_json()]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [int(line) for line in ended.stdout.split()]

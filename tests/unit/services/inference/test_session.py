@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
 from services.inference.graph import Runtime
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
@@ -108,13 +109,12 @@ def test_an_encoder_of_another_dimension_is_refused(tmp_path, runtime):
         Session(profile, tmp_path, runtime)
 
 
-def test_an_encoder_is_no_cross_encoder():
-    folder = fetched(ENCODER)
-    profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER).model_copy(
-        update={"files": load_encoder(MODELS_FILE, ENCODER).files}
-    )
+def test_an_encoder_is_no_cross_encoder(tmp_path):
+    tiny_encoder(tmp_path, ids_as_hidden())
+    profile = declared(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), tmp_path)
+    prepare(profile, tmp_path)
     with pytest.raises(ModelError, match=r"is not the cross-encoder that models\.yaml declares"):
-        Session(profile, folder)
+        Session(profile, tmp_path)
 
 
 def test_three_logits_are_refused(tmp_path, runtime):

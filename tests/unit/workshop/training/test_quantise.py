@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
 from services.inference.graph import Runtime
 from services.inference.model import Engine
@@ -57,12 +58,14 @@ def folder(original, tmp_path_factory):
     return path
 
 
-def declared(folder):
-    """The profile of the model in `folder`."""
+def declared(folder, **more):
+    """The profile of the model in `folder`, which is prepared."""
     profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
     files = {name: file_sha256(folder / name) for name in profile.files}
-    changes = {"files": files, "precision": "int8-static", "session_entries": {}}
-    return profile.model_copy(update=changes)
+    changes = {"files": files, "precision": "int8-static", "session_entries": {}, **more}
+    profile = profile.model_copy(update=changes)
+    prepare(profile, folder)
+    return profile
 
 
 @pytest.fixture(scope="module", params=["onnxruntime", "openvino"])
@@ -113,7 +116,7 @@ def test_int8_storage_keeps_scores_and_every_weight_and_is_read_back(original, t
         (tmp_path / name).write_bytes((fetched(CROSS_ENCODER) / name).read_bytes())
     served = {"precision": "int8-weights", "session_entries": {"session.disable_quant_qdq": "1"}}
     for library in ("onnxruntime", "openvino"):
-        session = Session(declared(tmp_path).model_copy(update=served), tmp_path, Runtime(library))
+        session = Session(declared(tmp_path, **served), tmp_path, Runtime(library))
         scores = session.run(rows())[:, 0]
         assert np.abs(scores - exact_scores()).mean() < 0.03 * scores.std()
 

@@ -6,7 +6,6 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from deploy.models.lean import lean
 from deploy.models.lean.first_token import first_token_only
 from services.inference.profiles import GRAPH, TOKENIZER
 from services.inference.tokens import Tokens
@@ -94,10 +93,6 @@ def test_an_export_that_computes_its_shapes_is_cut_where_they_end():
 )
 def test_a_graph_whose_tokens_are_all_read_stays_as_it_is(model):
     assert cut_of(model) == model
-
-
-def test_what_is_no_graph_is_left_to_whoever_opens_it():
-    assert lean(b"not a graph at all", onnxruntime_cpu=True) == b"not a graph at all"
 
 
 @pytest.mark.parametrize("precision", ["int8-weights", "int8-static"])

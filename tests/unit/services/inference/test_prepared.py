@@ -1,0 +1,119 @@
+"""A cross-encoder is opened as it was prepared for its engine, or refused with what makes it so."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deploy.models.lean import lean
+from services.inference.graph import Runtime
+from services.inference.graph_factory import open_graph
+from services.inference.prepared import RECORD, read_record, variant_of, verified_graph
+from services.inference.profiles import GRAPH, ROOT, CrossEncoderProfile, ModelError
+from services.inference.session import Session
+from services.inference.tokens import Row
+from tests.support.graphs import small_cross_encoder
+from tests.support.models import CROSS_ENCODER, fetched, ids_as_hidden, tiny_encoder
+
+ROWS = [Row([2, 7, 1, 8, 2, 8], [0] * 6), Row([3, 14, 15], [0, 0, 1])]
+FEED = {
+    "input_ids": np.array([[2, 7, 1, 8, 2, 8], [3, 14, 15, 0, 0, 0]]),
+    "token_type_ids": np.array([[0] * 6, [0, 0, 1, 0, 0, 0]]),
+    "attention_mask": np.array([[1] * 6, [1, 1, 1, 0, 0, 0]]),
+}
+# As in the image of the re-ranker, which has neither.
+OPENED = """
+import sys
+sys.modules |= dict.fromkeys(["onnx", "deploy"])
+from services.reranker.app import open_scorer
+from services.reranker.settings import Settings
+print(open_scorer(Settings(threads=1, models=sys.argv[1])).model)
+"""
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> CrossEncoderProfile:
+    return small_cross_encoder(tmp_path)
+
+
+@pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
+def test_scores_are_to_the_bit_those_of_a_graph_that_is_rewritten_at_its_opening(
+    profile: CrossEncoderProfile, tmp_path: Path, library: str
+) -> None:
+    runtime = Runtime(library)  # type: ignore[arg-type]  # one of the two
+    rewritten = tmp_path / "rewritten.onnx"
+    rewritten.write_bytes(lean((tmp_path / GRAPH).read_bytes(), onnxruntime_cpu=library == "onnxruntime"))
+    expected = open_graph(rewritten, profile, runtime).run(FEED)
+    assert np.unique(expected).size == len(ROWS)
+    np.testing.assert_array_equal(Session(profile, tmp_path, runtime).run(ROWS), expected)
+
+
+def test_each_runtime_opens_the_graph_that_was_prepared_for_it(profile: CrossEncoderProfile, tmp_path: Path) -> None:
+    record = read_record(tmp_path)
+    assert record is not None
+    runtimes = [Runtime(), Runtime("onnxruntime", "cuda"), Runtime("openvino")]
+    opened = [verified_graph(profile, tmp_path, runtime) for runtime in runtimes]
+    assert opened == [tmp_path / record.graphs[variant_of(runtime)].file for runtime in runtimes]
+    assert opened[0] != opened[1] == opened[2]
+
+
+def test_an_encoder_needs_no_preparing(tmp_path: Path) -> None:
+    assert verified_graph(tiny_encoder(tmp_path, ids_as_hidden()), tmp_path, Runtime()) == tmp_path / GRAPH
+
+
+def _without_its_record(folder: Path) -> None:
+    (folder / RECORD).unlink()
+
+
+def _with_a_record_of(change: Callable[[dict[str, object]], object]) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        record = json.loads((folder / RECORD).read_text())
+        change(record)
+        (folder / RECORD).write_text(json.dumps(record))
+
+    return spoil
+
+
+def _without_its_graphs(folder: Path) -> None:
+    for file in folder.glob("prepared-*.onnx"):
+        file.unlink()
+
+
+def _with_other_graphs(folder: Path) -> None:
+    for file in folder.glob("prepared-*.onnx"):
+        file.write_bytes((folder / GRAPH).read_bytes())
+
+
+@pytest.mark.parametrize("runtime", [Runtime(), Runtime("openvino")], ids=["onnxruntime", "openvino"])
+@pytest.mark.parametrize(
+    ("spoil", "wrong"),
+    [
+        (_without_its_record, r"prepared\.json names no graph for [a-z-]+"),
+        (_with_a_record_of(lambda record: record.update(graphs={})), r"prepared\.json names no graph for [a-z-]+"),
+        (_with_a_record_of(dict.clear), r"prepared\.json names no graph for [a-z-]+"),
+        (
+            _with_a_record_of(lambda record: record.update(source_sha256="0" * 64)),
+            r"its graphs were prepared from another model\.onnx",
+        ),
+        (_without_its_graphs, r"prepared-[a-z-]+-[0-9a-f]{12}\.onnx is missing"),
+        (_with_other_graphs, r"prepared-\S+\.onnx has the sha256 [0-9a-f]{64}, prepared\.json says [0-9a-f]{64}"),
+    ],
+    ids=["no record", "no graphs", "empty record", "another source", "no files", "other files"],
+)
+def test_a_folder_that_is_not_prepared_is_refused_by_what_prepares_it(
+    profile: CrossEncoderProfile, tmp_path: Path, runtime: Runtime, spoil: Callable[[Path], None], wrong: str
+) -> None:
+    spoil(tmp_path)
+    sentence = rf"^The model in \S+ is not usable: {wrong}; `make models MODELS=tiny` puts it right\.$"
+    with pytest.raises(ModelError, match=sentence):
+        Session(profile, tmp_path, runtime)
+
+
+def test_the_re_ranker_opens_its_model_with_neither_onnx_nor_what_rewrites_graphs() -> None:
+    command = [sys.executable, "-c", OPENED, str(fetched(CROSS_ENCODER).parent)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.startswith(f"{CROSS_ENCODER}@"), done.stderr
