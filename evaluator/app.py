@@ -10,10 +10,9 @@ from evaluator.jobs import Jobs
 from evaluator.routes import experiment_routes
 from evaluator.settings import Settings
 from services.chassis.app import create_app
-from services.chassis.environment import read_or_exit
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
-from services.chassis.serve import serve
+from services.chassis.start import start
 from services.contracts.health import Check
 
 
@@ -38,5 +37,4 @@ def build_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = N
 
 def main() -> None:
     """Serves until a signal ends the process."""
-    settings = read_or_exit(Settings)
-    serve("evaluator", build_app(settings), settings)
+    start("evaluator", Settings, build_app)

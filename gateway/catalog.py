@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from gateway.families import FAMILIES, Family, named
 from gateway.settings import BackendAddress
+from services.chassis.configuration import ConfigurationError
 from services.chassis.errors import BadInput, UnknownPipeline
 from services.contracts.pipelines import (
     Cut,
@@ -29,7 +30,7 @@ MOST_RERANKS = 4
 LARGEST_WEIGHT = 1_000.0
 
 
-class PipelineError(ValueError):
+class PipelineError(ConfigurationError):
     """A pipeline cannot be walked over the present backends; the message says what to change."""
 
 

@@ -1,19 +1,19 @@
 """Reads a process's settings from its environment, and names the variable in every error."""
 
 import re
-import sys
 from collections.abc import Iterator
 from typing import TypeVar
 
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from services.chassis.configuration import ConfigurationError
 from services.chassis.settings import ServiceSettings
 
 Settings = TypeVar("Settings", bound=ServiceSettings)
 
 
-class BadSettings(ValueError):
+class BadSettings(ConfigurationError):
     """Invalid settings in the environment. One line for each fault, naming the variable."""
 
 
@@ -28,14 +28,6 @@ def read_settings(settings: type[Settings]) -> Settings:
         field = re.search(r'field "(\w+)"', str(error))
         name = variable(settings, field[1]) if field else "a setting"
         raise BadSettings(f"{name}: it is no JSON ({error.__cause__})") from error
-
-
-def read_or_exit(settings: type[Settings]) -> Settings:
-    """Like `read_settings`; ends the process with status 1 and the faults on standard error."""
-    try:
-        return read_settings(settings)
-    except BadSettings as error:
-        sys.exit(str(error))
 
 
 def variables(settings: type[ServiceSettings]) -> Iterator[str]:

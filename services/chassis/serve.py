@@ -13,6 +13,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from services.chassis.configuration import ConfigurationError, configuration_errors
 from services.chassis.connections import ConnectionBounds, Connections, raise_file_limit
 from services.chassis.http_protocol import BoundedHttp
 from services.chassis.logs import configure_logs
@@ -56,7 +57,10 @@ class DrainingServer(uvicorn.Server):
 
 
 def serve(service: str, app: FastAPI, settings: ServiceSettings) -> None:
-    """Serves until a signal ends it. A port in use or a failed start ends the process with status 1 or 3."""
+    """Serves until a signal ends it. Raises ConfigurationError when the app cannot be opened with its configuration.
+
+    A port in use ends the process with status 1, an unforeseen error at the start with 3; both are logged.
+    """
     configure_logs(service, settings.log_level)
     raise_file_limit(settings.max_connections)
     server = server_of(app, settings)
@@ -84,12 +88,17 @@ def server_of(app: FastAPI, settings: ServiceSettings, bounds: ConnectionBounds 
 
 
 async def opened_and_served(app: FastAPI, server: DrainingServer) -> None:
-    """Enters the app's lifespan and serves; what was opened ends with the server. Why a start failed is logged."""
+    """Enters the app's lifespan and serves; what was opened ends with the server.
+
+    Raises ConfigurationError when the app cannot be opened with its configuration; logs any other failure to open.
+    """
     async with server.opened as opened:
         try:
-            await opened.enter_async_context(app.router.lifespan_context(app))
+            with configuration_errors():
+                await opened.enter_async_context(app.router.lifespan_context(app))
+        except ConfigurationError:
+            raise
         except Exception as error:
-            # Its own sentence is the message (a missing model, a directory in use); the trace stands beside it.
             logger.error("cannot start: %s", error, exc_info=error)
             return
         # What the start has made stays for good. A full collection would look through it all, 54 ms in the gateway, and

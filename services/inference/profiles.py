@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from services.chassis.configuration import ConfigurationError
+
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # A plain file name: it is joined to a folder, so it must not be able to leave it.
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -23,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 MODELS_FILE = ROOT / "deploy" / "models" / "models.yaml"
 
 
-class ModelError(Exception):
+class ModelError(ConfigurationError):
     """A model cannot be fetched, opened or run; the message is one sentence that says which and what to do."""
 
 

@@ -1,0 +1,76 @@
+"""A process that cannot start says why in one sentence on standard error, whichever it is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GATEWAY, LEXICAL, DENSE, RERANKER, EVALUATOR = (
+    ("gateway",),
+    ("services.lexical",),
+    ("services.dense",),
+    ("services.reranker",),
+    ("evaluator", "serve"),
+)
+
+
+def refusal(module: tuple[str, ...], given: dict[str, str]) -> str:
+    """Starts a process with these settings; its standard error. It must end by itself, with status 1."""
+    done = subprocess.run(
+        [sys.executable, "-m", *module],
+        env=os.environ | given,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "prefix"),
+    [
+        (GATEWAY, "GATEWAY"),
+        (LEXICAL, "LEXICAL"),
+        (DENSE, "DENSE"),
+        (RERANKER, "RERANKER"),
+        (EVALUATOR, "EVALUATOR"),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence_that_names_the_variable(module: tuple[str, ...], prefix: str) -> None:
+    said = refusal(module, {f"{prefix}_PORT": "many"})
+    assert said.startswith(f"{prefix.lower()}: cannot start: {prefix}_PORT: ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "told"),
+    [
+        (GATEWAY, {"GATEWAY_PIPELINES": "{path}"}, "mine.yaml: stage 'r': no backend 'sparse'"),
+        (GATEWAY, {"GATEWAY_PIPELINES": "{path}/none"}, "no pipeline (*.yaml) there"),
+        (LEXICAL, {"LEXICAL_DIRECTORY": "{path}/mine.yaml"}, "mine.yaml"),
+        (DENSE, {"DENSE_DIRECTORY": "{path}/mine.yaml", "DENSE_ENCODER": "hashing"}, "mine.yaml"),
+        (DENSE, {"DENSE_DIRECTORY": "{path}/d", "DENSE_MODEL": "unheard-of"}, "unheard-of"),
+        (RERANKER, {"RERANKER_MODEL": "unheard-of"}, "unheard-of"),
+        (RERANKER, {"RERANKER_MODELS": "{path}"}, "{path}"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_one_sentence(
+    module: tuple[str, ...], given: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text("name: mine\nstages: [{kind: retrieve, id: r, backend: sparse}]\n")
+    said = refusal(module, {name: value.format(path=tmp_path) for name, value in given.items()} | port(module))
+    assert said.startswith(f"{module[0].removeprefix('services.')}: cannot start: ")
+    assert told.format(path=tmp_path) in said
+    assert said.count("\n") == 1
+
+
+def port(module: tuple[str, ...]) -> dict[str, str]:
+    """One that is free, should the process start after all."""
+    return {f"{module[0].removeprefix('services.').upper()}_PORT": "0"}
