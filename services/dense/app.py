@@ -22,11 +22,11 @@ def open_encoder(settings: Settings) -> DenseEncoder:
 
             return HashingEncoder()
         case "onnx":
-            from services.dense.encoder_onnx import OnnxEncoder
+            from services.inference.embed import TextEncoder
             from services.inference.model import Engine
             from services.inference.profiles import MODELS_FILE, load_encoder
 
-            return OnnxEncoder(
+            return TextEncoder(
                 load_encoder(MODELS_FILE, settings.model),
                 settings.models / settings.model,
                 Engine(settings.device, settings.threads, library=settings.engine, arithmetic=settings.arithmetic),

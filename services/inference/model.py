@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from services.chassis.deadlines import Deadline
 from services.inference.batcher import MAX_PADDED_TOKENS, Batch, form, in_tiers, restored, shared_cap
 from services.inference.cores import available_cores
 from services.inference.graph import Arithmetic, Library, Provider, Runtime
@@ -20,7 +21,7 @@ from services.inference.profiles import TOKENIZER, CrossEncoderProfile, EncoderP
 from services.inference.session import Session
 from services.inference.tiers import batch_cap, reach, tiers
 from services.inference.tokens import Row, Tokens
-from services.inference.workers import MAX_PENDING, Enough, Workers
+from services.inference.workers import MAX_PENDING, StopRequest, Workers
 
 Float32 = NDArray[np.float32]
 T = TypeVar("T")
@@ -44,8 +45,13 @@ class Engine:
 class OpenModel:
     """Runs rows through one graph; close it to stop its threads."""
 
-    def __init__(self, profile: EncoderProfile | CrossEncoderProfile, folder: Path, engine: Engine) -> None:
-        """Opens `folder` (blocking, below a second); raises ModelError when it does not hold the model."""
+    def __init__(
+        self, profile: EncoderProfile | CrossEncoderProfile, folder: Path, engine: Engine, *, inputs: str
+    ) -> None:
+        """Opens `folder` (blocking, below a second); raises ModelError when it does not hold the model.
+
+        `inputs` is what the callers send, in the plural, as DeadlineExceeded names it.
+        """
         self._profile = profile
         # The session first: it checks the files, and says what to do about a missing one.
         workers = (engine.threads or available_cores()) + 1  # one more for what is urgent
@@ -57,11 +63,11 @@ class OpenModel:
         self._threads = engine.threads or available_cores()
         # For what never waits for a micro-batch to end: an encoder's queries, a cross-encoder's tokenising. A request
         # that got its tokens late would find that the next micro-batches of a larger one had begun meanwhile.
-        self._workers = Workers(self._threads, engine.max_pending, profile.name, urgent_threads=1)
+        self._workers = Workers(self._threads, engine.max_pending, profile.name, inputs=inputs, urgent_threads=1)
         trim()  # of what opening took
 
     async def rows(
-        self, texts: Sequence[str], rows_of: Callable[[list[str]], list[T]], deadline: float | None, *, urgent: bool
+        self, texts: Sequence[str], rows_of: Callable[[list[str]], list[T]], deadline: Deadline | None, *, urgent: bool
     ) -> list[T]:
         """What `rows_of` makes of each text (a row, its length) on the model's threads."""
         chunks = [list(texts[start : start + TEXTS_A_CHUNK]) for start in range(0, len(texts), TEXTS_A_CHUNK)]
@@ -72,7 +78,7 @@ class OpenModel:
         self,
         rows: Sequence[Row],
         finish: Callable[[Float32, list[int]], Float32],
-        deadline: float | None,
+        deadline: Deadline | None,
         *,
         urgent: bool,
     ) -> Float32:
@@ -88,17 +94,17 @@ class OpenModel:
         results = await self._workers.run(tasks, deadline, urgent=urgent)
         return np.array(restored(batches, results), dtype=np.float32)
 
-    def budget(self, deadline: float) -> float:
+    def budget(self, deadline: Deadline) -> float:
         """Padded tokens that one thread has time for until `deadline`, should all who wait now go on waiting too."""
-        left_s = max(0.0, deadline - time.monotonic()) / (1 + self._workers.waiting_requests)
+        left_s = deadline.remaining_s / (1 + self._workers.waiting_requests)
         return left_s / self._pace.token_s if self._pace.token_s else math.inf
 
-    def reach(self, costs: Sequence[int], deadline: float) -> int:
+    def reach(self, costs: Sequence[int], deadline: Deadline) -> int:
         """How many of the first rows of so many tokens there is time for until `deadline`, as far as is known."""
         return reach(costs, self._threads, self.budget(deadline))
 
     async def results_until(
-        self, rows: Sequence[Row], finish: Callable[[Float32, list[int]], Float32], deadline: float
+        self, rows: Sequence[Row], finish: Callable[[Float32, list[int]], Float32], deadline: Deadline
     ) -> list[Float32 | None]:
         """Like `results`, but None for rows that there was no time for: later ones rather than earlier ones.
 
@@ -114,8 +120,8 @@ class OpenModel:
 
         def task(batch: Batch) -> list[Float32]:
             tokens = len(batch) * max(lengths[place] for place in batch)
-            if time.monotonic() + tokens * self._pace.token_s > deadline:
-                raise Enough
+            if tokens * self._pace.token_s > deadline.remaining_s:
+                raise StopRequest
             return self._run([rows[place] for place in batch], finish)
 
         results = await self._workers.run_until([partial(task, batch) for batch in batches], deadline)
@@ -137,5 +143,5 @@ class OpenModel:
         return list(results)
 
     def close(self) -> None:
-        """Stops the threads; waiting requests raise WorkersClosed."""
+        """Stops the threads; waiting requests raise Unavailable."""
         self._workers.close()

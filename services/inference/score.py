@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from services.chassis.deadlines import Deadline
+from services.chassis.errors import DeadlineExceeded
 from services.inference.model import Engine, OpenModel
 from services.inference.passage_ids import PassageIds
 from services.inference.profiles import CrossEncoderProfile
 from services.inference.tokens import Row
-from services.inference.workers import DeadlinePassed
 
 Float32 = NDArray[np.float32]
 
@@ -20,7 +21,7 @@ MOST_CHARACTERS_A_TOKEN = 8
 
 
 class PairScorer:
-    """An open cross-encoder. A score depends on its pair alone, not on its neighbours or on other requests."""
+    """An open cross-encoder; it keeps the promises of the re-ranker's port, Scorer."""
 
     def __init__(
         self, profile: CrossEncoderProfile, folder: Path, engine: Engine | None = None, *, passage_bytes: int = 0
@@ -29,62 +30,59 @@ class PairScorer:
 
         `passage_bytes`: memory for the token ids of passages, which come again with other queries.
         """
-        self.profile = profile
         self._finish = partial(_finished, profile=profile)
-        self._model = OpenModel(profile, folder, engine or Engine())
+        self._model = OpenModel(profile, folder, engine or Engine(), inputs="passages")
         self._passages = PassageIds(self._model.tokens.ids, passage_bytes, profile.max_tokens)
+        self.model = f"{profile.name}@{self._model.weights_sha256[:12]}"
+        self.weight = profile.weight
+        self.bounded = profile.activation == "sigmoid"
+        self.max_tokens = profile.max_tokens
 
-    @property
-    def weights_sha256(self) -> str:
-        """The sha256 of the graph."""
-        return self._model.weights_sha256
+    async def score(self, query: str, passages: Sequence[str], deadline: Deadline | None = None) -> tuple[float, ...]:
+        """Scores each passage, higher is better: a logit, or its sigmoid where the profile says so.
 
-    async def score(self, query: str, passages: Sequence[str], deadline: float | None = None) -> Float32:
-        """One score a passage, fp32 [passages], higher is better: a logit, or its sigmoid where the profile says so.
-
-        `deadline` is a time.monotonic() value. Raises ModelError, and what Workers.run raises.
+        Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
         """
         if not passages:
-            return np.empty(0, dtype=np.float32)
+            return ()
         rows = await self._model.rows(passages, partial(self._rows, query), deadline, urgent=True)
-        return await self._model.results(rows, self._finish, deadline, urgent=False)
+        scores = await self._model.results(rows, self._finish, deadline, urgent=False)
+        return tuple(scores.tolist())
 
-    async def score_until(self, query: str, passages: Sequence[str], deadline: float) -> list[float | None]:
-        """Like `score`, but None for the passages that there was no time for: later ones rather than earlier ones.
+    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
+        """Scores as many passages as there is time for, earlier ones first; None for the others.
 
-        Returns at the deadline at the latest. Raises ModelError, Overloaded, WorkersClosed.
+        Returns at the deadline at the latest. Raises ModelError, Overloaded, Unavailable (while shutting down).
         """
         # Tokenising what cannot be reached would take the time of what can; characters bound the tokens from below.
-        least = [
-            min(self.profile.max_tokens, (len(query) + len(passage)) // MOST_CHARACTERS_A_TOKEN) for passage in passages
-        ]
+        least = [min(self.max_tokens, (len(query) + len(passage)) // MOST_CHARACTERS_A_TOKEN) for passage in passages]
         near = passages[: self._model.reach(least, deadline)]
         unscored: list[float | None] = [None] * len(passages)
         try:
             rows = await self._model.rows(near, partial(self._rows, query), deadline, urgent=True)
-        except DeadlinePassed:
-            return unscored
+        except DeadlineExceeded:
+            return tuple(unscored)
         found = await self._model.results_until(rows, self._finish, deadline)
         unscored[: len(found)] = [None if score is None else float(score) for score in found]
-        return unscored
+        return tuple(unscored)
 
-    async def lengths(self, query: str, passages: Sequence[str], deadline: float | None = None) -> list[int]:
-        """Tokens of each pair, the special ones among them, before anything is cut; raises as score."""
+    async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline | None = None) -> tuple[int, ...]:
+        """Counts the tokens of each pair, the special ones among them, before anything is cut; raises as score."""
 
         def lengths_of(chunk: list[str]) -> list[int]:
             first, *others = self._model.tokens.ids([query, *chunk])
             return [self._model.tokens.pair_length(first, ids) for ids in others]
 
-        return await self._model.rows(passages, lengths_of, deadline, urgent=True) if passages else []
+        return tuple(await self._model.rows(passages, lengths_of, deadline, urgent=True)) if passages else ()
 
-    def close(self) -> None:
-        """Stops the threads."""
+    async def close(self) -> None:
+        """Stops the threads after the micro-batches that they are in."""
         self._model.close()
 
     def _rows(self, query: str, passages: list[str]) -> list[Row]:
         (first,) = self._model.tokens.ids([query])
         # Which of two texts is cut depends on the longer one: beside such a query a passage must be known in full.
-        known = self._passages.of if len(first) <= self.profile.max_tokens else self._model.tokens.ids
+        known = self._passages.of if len(first) <= self.max_tokens else self._model.tokens.ids
         return [self._model.tokens.pair(first, ids) for ids in known(passages)]
 
 

@@ -10,11 +10,12 @@ Once nobody has asked for anything for a second, each thread gives back the memo
 import asyncio
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
+from services.chassis.deadlines import Deadline
+from services.chassis.errors import DeadlineExceeded, Overloaded, Unavailable
 from services.inference.memory import trim
 
 logger = logging.getLogger(__name__)
@@ -30,38 +31,14 @@ TURNS_BY_AGE = 8
 REST_S = 1.0
 
 
-class Overloaded(Exception):
-    """Too much work waits already; the caller may try again later."""
-
-    def __init__(self, pending: int) -> None:
-        super().__init__(f"{pending} batches are waiting for this model already; try again later.")
-        self.pending = pending
-
-
-class DeadlinePassed(Exception):
-    """The deadline passed with `done` of `of` batches finished."""
-
-    def __init__(self, done: int, of: int) -> None:
-        super().__init__(f"The deadline passed with {done} of {of} batches done.")
-        self.done = done
-        self.of = of
-
-
-class WorkersClosed(Exception):
-    """The workers were closed before the work was done."""
-
-    def __init__(self) -> None:
-        super().__init__("This model is being shut down.")
-
-
-class Enough(Exception):
+class StopRequest(Exception):
     """Raised by a task: neither it nor the tasks of its request that have not begun are worth doing any more."""
 
 
 class _Request:
     """One caller's tasks and what became of them; every field is guarded by the workers' lock."""
 
-    def __init__(self, tasks: Sequence[Callable[[], object]], deadline: float | None, *, urgent: bool) -> None:
+    def __init__(self, tasks: Sequence[Callable[[], object]], deadline: Deadline | None, *, urgent: bool) -> None:
         self.urgent = urgent
         self.waiting = deque(enumerate(tasks))
         self.results: dict[int, object] = {}
@@ -101,20 +78,23 @@ class Workers:
         max_pending: int = MAX_PENDING,
         name: str = "inference",
         *,
+        inputs: str = "texts",
         urgent_threads: int = 0,
         rest: Callable[[], None] = trim,
         rest_s: float = REST_S,
     ) -> None:
         """`max_pending`: tasks that may wait before a new request that is still accepted, urgent and other ones apart.
 
-        `urgent_threads` come on top of `threads` and do urgent requests only: those need not even wait for the
-        micro-batches that the others are in. Each thread that has done what was not urgent calls `rest` once it has
-        nothing to do and no request, urgent or not, has come for `rest_s`: who asks must not meet the trimming.
+        `inputs` is what the callers send, in the plural, as DeadlineExceeded names it. `urgent_threads` come on top
+        of `threads` and do urgent requests only: those need not even wait for the micro-batches that the others are
+        in. Each thread that has done what was not urgent calls `rest` once it has nothing to do and no request,
+        urgent or not, has come for `rest_s`, so that trimming never delays a request.
         """
         self._urgent: deque[_Request] = deque()
         self._turns: deque[_Request] = deque()
         self._changed = threading.Condition()
         self._max_pending = max_pending
+        self._inputs = inputs
         self._rest, self._rest_s = rest, rest_s
         self._turn = 0
         self._closed = False
@@ -137,44 +117,49 @@ class Workers:
         return len(self._turns)
 
     async def run(
-        self, tasks: Sequence[Callable[[], T]], deadline: float | None = None, *, urgent: bool = False
+        self, tasks: Sequence[Callable[[], T]], deadline: Deadline | None = None, *, urgent: bool = False
     ) -> list[T]:
-        """The results of all tasks, in their order.
+        """Runs all tasks and returns their results in the same order. An `urgent` request goes before all others.
 
-        `deadline` is a time.monotonic() value. An `urgent` request has its turn before all others.
-        Raises Overloaded at once when too much waits, DeadlinePassed on time, WorkersClosed, and whatever a task
-        raised first; in every such case, and when the caller is cancelled, the tasks not yet begun are dropped.
+        Raises Overloaded at once when too much waits, DeadlineExceeded on time, Unavailable while closing, and
+        whatever a task raised first; in every such case, and when the caller is cancelled, the tasks not yet begun
+        are dropped.
         """
         results = await self._results(tasks, deadline, urgent=urgent)
         if len(results) < len(tasks):
-            raise DeadlinePassed(len(results), len(tasks))
+            raise DeadlineExceeded(
+                f"The deadline passed with {len(results)} of {len(tasks)} batches done. "
+                f"Send fewer {self._inputs} or a larger X-Deadline-Ms."
+            )
         return [results[place] for place in range(len(tasks))]
 
-    async def run_until(self, tasks: Sequence[Callable[[], T]], deadline: float) -> list[T | None]:
-        """Like `run`, but what is done at the deadline, or when a task has raised Enough, is the answer; else None."""
+    async def run_until(self, tasks: Sequence[Callable[[], T]], deadline: Deadline) -> list[T | None]:
+        """Runs tasks until the deadline, or until one raises StopRequest; None for those that are not done."""
         results = await self._results(tasks, deadline, urgent=False)
         return [results.get(place) for place in range(len(tasks))]
 
     def close(self) -> None:
-        """Stops the threads after the tasks that they are in; requests that wait raise WorkersClosed."""
+        """Stops the threads after the tasks that they are in; requests that wait raise Unavailable."""
         with self._changed:
             self._closed = True
             left = [*self._urgent, *self._turns]
             self._changed.notify_all()
         for request in left:
-            request.answer(WorkersClosed())
+            request.answer(_closed())
             self._drop(request)
         for thread in self._threads:
             thread.join()
 
-    async def _results(self, tasks: Sequence[Callable[[], T]], deadline: float | None, *, urgent: bool) -> dict[int, T]:
-        """By place, what is done when all is, when the deadline passes, or when a task has had enough."""
+    async def _results(
+        self, tasks: Sequence[Callable[[], T]], deadline: Deadline | None, *, urgent: bool
+    ) -> dict[int, T]:
+        """By place, what is done when all is, when the deadline passes, or when a task has raised StopRequest."""
         if not tasks:
             return {}
         request = _Request(tasks, deadline, urgent=urgent)
         self._admit(request)
         try:
-            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - time.monotonic())) as bound:
+            async with asyncio.timeout(None if deadline is None else deadline.remaining_s) as bound:
                 await request.answered
         except TimeoutError:
             # A task's own TimeoutError is its caller's.
@@ -188,12 +173,12 @@ class Workers:
     def _admit(self, request: _Request) -> None:
         with self._changed:
             if self._closed:
-                raise WorkersClosed
+                raise _closed()
             queue = self._queue(request)
             # Only what goes before it: a request of a thousand passages must not shut out one of ten.
             ahead = sum(len(other.waiting) for other in queue if other.size <= request.size)
             if ahead >= self._max_pending:
-                raise Overloaded(ahead)
+                raise Overloaded(f"{ahead} batches are waiting for this model already; try again later.")
             queue.append(request)
             self._changed.notify_all()
 
@@ -244,10 +229,10 @@ class Workers:
 
     def _do(self, request: _Request, place: int, task: Callable[[], object]) -> None:
         try:
-            if request.deadline is not None and time.monotonic() >= request.deadline:
-                raise Enough
+            if request.deadline is not None and not request.deadline.remaining_s:
+                raise StopRequest
             result = task()
-        except Enough:
+        except StopRequest:
             self._drop(request)
         except Exception as error:  # whatever it is belongs to the caller
             self._drop(request)
@@ -260,3 +245,7 @@ class Workers:
             ended = not request.waiting and not request.running
         if ended:
             request.answer(None)
+
+
+def _closed() -> Unavailable:
+    return Unavailable("This model is being shut down.")

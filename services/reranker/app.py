@@ -43,7 +43,7 @@ def open_scorer(settings: Settings) -> Scorer:
         case "onnx":
             from services.inference.model import Engine
             from services.inference.profiles import MODELS_FILE, TOKENIZER, load_cross_encoder
-            from services.reranker.scorer_onnx import OnnxScorer
+            from services.inference.score import PairScorer
 
             profile = load_cross_encoder(MODELS_FILE, settings.model)
             engine = Engine(
@@ -55,7 +55,7 @@ def open_scorer(settings: Settings) -> Scorer:
                 settings.arithmetic,
             )
             folder = settings.models / settings.model
-            scorer = OnnxScorer(profile, folder, engine, passage_bytes=settings.passage_cache_mb * MB)
+            scorer = PairScorer(profile, folder, engine, passage_bytes=settings.passage_cache_mb * MB)
             made = (profile.precision, settings.engine, settings.arithmetic)
             stamp = f"{made} {profile.files[TOKENIZER]} {profile.max_tokens}"
     if not settings.score_cache_mb:

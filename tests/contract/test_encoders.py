@@ -10,8 +10,8 @@ import pytest
 from services.dense.app import open_encoder
 from services.dense.encoder import DenseEncoder
 from services.dense.encoder_hashing import HashingEncoder
-from services.dense.encoder_onnx import stamp_of
 from services.dense.settings import Settings
+from services.inference.embed import stamp_of
 from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
 from tests.contract.encoder import EncoderSuite
 from tests.support.models import ENCODER, fetched
@@ -37,13 +37,13 @@ async def onnx(models: Path) -> AsyncIterator[DenseEncoder]:
     await encoder.close()
 
 
-class TestOnnx(EncoderSuite):
+class TestTextEncoder(EncoderSuite):
     @pytest.fixture
     def encoder(self, onnx: DenseEncoder) -> DenseEncoder:
         return onnx
 
 
-class TestOpenVino(EncoderSuite):
+class TestTextEncoderOnOpenVino(EncoderSuite):
     @pytest.fixture
     async def encoder(self, models: Path) -> AsyncIterator[DenseEncoder]:
         encoder = open_encoder(Settings(models=models, engine="openvino"))

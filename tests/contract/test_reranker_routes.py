@@ -9,9 +9,9 @@ import pytest
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
 from services.contracts.rerank import ScoreRequest
+from services.inference.score import PairScorer
 from services.reranker.app import build_app, open_scorer
 from services.reranker.routes import score_router
-from services.reranker.scorer_onnx import OnnxScorer
 from services.reranker.settings import Settings
 from tests.support.models import CROSS_ENCODER, fetched
 
@@ -83,8 +83,8 @@ async def test_a_score_given_before_is_remembered_and_the_answer_says_so() -> No
 
 async def test_what_a_vanished_caller_asked_for_is_not_scored() -> None:
     scorer = open_scorer(Settings(models=fetched(CROSS_ENCODER).parent, threads=1))
-    assert isinstance(scorer, OnnxScorer)
-    workers = scorer._pairs._model._workers
+    assert isinstance(scorer, PairScorer)
+    workers = scorer._model._workers
 
     @asynccontextmanager
     async def opened():

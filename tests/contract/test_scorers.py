@@ -9,9 +9,9 @@ import pytest
 from services.chassis.errors import Overloaded
 from services.inference.model import Engine
 from services.inference.profiles import MODELS_FILE, load_cross_encoder
+from services.inference.score import PairScorer
 from services.reranker.app import open_scorer
 from services.reranker.scorer import Scorer
-from services.reranker.scorer_onnx import OnnxScorer
 from services.reranker.scorer_overlap import OverlapScorer
 from services.reranker.settings import Settings
 from tests.contract.scorer import ScorerSuite
@@ -33,7 +33,7 @@ class TestCached(ScorerSuite):
         return open_scorer(Settings(scorer="overlap", score_cache_mb=1))
 
 
-class TestOnnx(ScorerSuite):
+class TestPairScorer(ScorerSuite):
     @pytest.fixture
     async def scorer(self) -> AsyncIterator[Scorer]:
         scorer = open_scorer(Settings(models=fetched(CROSS_ENCODER).parent))
@@ -43,7 +43,7 @@ class TestOnnx(ScorerSuite):
 
 async def test_more_work_than_may_wait_is_refused_at_once() -> None:
     profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
-    scorer = OnnxScorer(profile, fetched(CROSS_ENCODER), Engine(threads=1, max_pending=1))
+    scorer = PairScorer(profile, fetched(CROSS_ENCODER), Engine(threads=1, max_pending=1))
     try:
         first = asyncio.create_task(scorer.score(QUERY, PASSAGES * 40, soon()))
         await asyncio.sleep(0.3)

@@ -71,7 +71,7 @@ async def gains_by_weight(
         ranked = first_stage(line, first)
         head = [one for _, one in ranked[:depth]]
         before = z_scores([score for score, _ in ranked[:depth]])
-        own = z_scores([float(score) for score in await scorer.score(line["query"], [passages[one] for one in head])])
+        own = z_scores(await scorer.score(line["query"], [passages[one] for one in head]))
         for place, weight in enumerate(WEIGHTS):
             order = np.argsort(-(weight * own + (1 - weight) * before), kind="stable")
             row[place] = ndcg([head[at] for at in order], set(line["relevant"]))

@@ -53,7 +53,7 @@ async def test_the_graph_gives_the_embeddings_of_the_original():
     try:
         ours = await encoder.encode_passages([item["text"] for item in golden["items"]])
     finally:
-        encoder.close()
+        await encoder.close()
     theirs = np.array([item["embedding"] for item in golden["items"]])
     cosines = (ours * theirs).sum(1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(theirs, axis=1)
     assert cosines.min() >= 0.99999

@@ -110,6 +110,6 @@ async def test_a_graph_without_segments_scores_pairs(tmp_path):
     scorer = PairScorer(profile, tmp_path, Engine(threads=1))
     try:
         # <s> a </s></s> b </s> and, cut, the same length again.
-        assert (await scorer.score("a", ["b", "b c d"])).tolist() == [27.0, 27.0]
+        assert await scorer.score("a", ["b", "b c d"]) == (27.0, 27.0)
     finally:
-        scorer.close()
+        await scorer.close()

@@ -1,5 +1,6 @@
 """Static int8: near the graph that it is made of, and every score of its pair alone, in either library."""
 
+import asyncio
 import gzip
 import json
 import random
@@ -77,7 +78,7 @@ def library(request):
 def scorer(library, folder):
     opened = PairScorer(declared(folder), folder, Engine(threads=2, library=library))
     yield opened
-    opened.close()
+    asyncio.run(opened.close())
 
 
 async def test_no_score_depends_on_what_else_is_asked_for(scorer):
@@ -86,7 +87,7 @@ async def test_no_score_depends_on_what_else_is_asked_for(scorer):
     for _ in range(REBATCHINGS):
         asked = draw.sample(TEXTS, draw.randint(2, len(TEXTS)))
         together = await scorer.score(QUERY, asked)
-        assert np.abs(together - [alone[text] for text in asked]).max() <= 1e-6
+        assert np.abs(np.subtract(together, [alone[text] for text in asked])).max() <= 1e-6
         assert sorted(asked, key=alone.__getitem__) == [asked[place] for place in np.argsort(together, kind="stable")]
 
 
