@@ -12,10 +12,10 @@ from gateway.catalog import PipelineError, read_pipelines
 from gateway.settings import GatewaySettings
 from services.chassis.environment import BadSettings, read_settings, variables
 from services.chassis.settings import ServiceSettings
-from services.dense.settings import Settings as DenseSettings
+from services.dense.settings import DenseSettings
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.lexical.settings import LexicalSettings
-from services.reranker.settings import Settings as RerankerSettings
+from services.reranker.settings import RerankerSettings
 
 SETTINGS: Mapping[str, type[ServiceSettings]] = {
     "gateway": GatewaySettings,

@@ -2,7 +2,7 @@
 
 from services.chassis.start import start
 from services.dense.app import build_app
-from services.dense.settings import Settings
+from services.dense.settings import DenseSettings
 
 if __name__ == "__main__":
-    start("dense", Settings, build_app)
+    start("dense", DenseSettings, build_app)

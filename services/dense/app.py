@@ -7,14 +7,14 @@ from services.chassis.rendering import Wordings
 from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router
 from services.dense.encoder import DenseEncoder
-from services.dense.settings import Settings
+from services.dense.settings import DenseSettings
 from services.vectorservice.compose import build_vector_app
 
 # Whose clients call at which path.
 WORDINGS: Wordings = {"/v1/embeddings": vendor_errors.openai, "/embed": vendor_errors.tei}
 
 
-def open_encoder(settings: Settings) -> DenseEncoder:
+def open_encoder(settings: DenseSettings) -> DenseEncoder:
     """The encoder that the settings name. Raises ModelError in one sentence."""
     match settings.encoder:
         case "hashing":
@@ -33,7 +33,7 @@ def open_encoder(settings: Settings) -> DenseEncoder:
             )
 
 
-def build_app(settings: Settings) -> FastAPI:
+def build_app(settings: DenseSettings) -> FastAPI:
     """The dense service as an ASGI app."""
     return build_vector_app(
         "dense", settings, lambda: open_encoder(settings), dialects=(openai_router, tei_router), wordings=WORDINGS

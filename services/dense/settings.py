@@ -9,7 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
 
 
-class Settings(VectorServiceSettings):
+class DenseSettings(VectorServiceSettings):
     """What decides how this process encodes, and where it keeps the vectors."""
 
     model_config = SettingsConfigDict(env_prefix="DENSE_", frozen=True, extra="ignore")

@@ -2,7 +2,7 @@
 
 from services.chassis.start import start
 from services.reranker.app import build_app
-from services.reranker.settings import Settings
+from services.reranker.settings import RerankerSettings
 
 if __name__ == "__main__":
-    start("reranker", Settings, build_app)
+    start("reranker", RerankerSettings, build_app)

@@ -18,7 +18,7 @@ from services.reranker.routes import score_router
 from services.reranker.score_cache import ScoreCache
 from services.reranker.scorer import Scorer
 from services.reranker.scorer_cached import CachedScorer
-from services.reranker.settings import Settings
+from services.reranker.settings import RerankerSettings
 
 MB = 1_000_000
 # Four pairs of some hundred tokens: before anybody waits, the model is in memory and its pace is known.
@@ -32,7 +32,7 @@ WORDINGS: Wordings = {
 }
 
 
-def open_scorer(settings: Settings) -> Scorer:
+def open_scorer(settings: RerankerSettings) -> Scorer:
     """The scorer that the settings name, with its caches. Raises ModelError in one sentence."""
     scorer: Scorer
     match settings.scorer:
@@ -63,7 +63,7 @@ def open_scorer(settings: Settings) -> Scorer:
     return CachedScorer(scorer, ScoreCache(f"{scorer.model} {stamp}", settings.score_cache_mb * MB))
 
 
-def build_app(settings: Settings) -> FastAPI:
+def build_app(settings: RerankerSettings) -> FastAPI:
     """The re-ranker as an ASGI app; the model is opened, and warmed, when it starts."""
 
     @asynccontextmanager

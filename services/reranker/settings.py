@@ -9,7 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from services.chassis.settings import ServiceSettings
 
 
-class Settings(ServiceSettings):
+class RerankerSettings(ServiceSettings):
     """What decides how this process scores."""
 
     model_config = SettingsConfigDict(env_prefix="RERANKER_", frozen=True, extra="ignore")

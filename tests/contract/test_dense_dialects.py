@@ -13,7 +13,7 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
 from services.dense.app import build_app
-from services.dense.settings import Settings
+from services.dense.settings import DenseSettings
 from tests.support.models import ENCODER, fetched
 from tests.support.served import served
 from tests.support.vendor_faults import Sentence, connected, not_json, overloaded, too_large, too_late
@@ -23,8 +23,8 @@ TEXTS = ["oil the chain", "bleed the brake", "true the wheel"]
 GOLDEN = Path(__file__).parents[1] / "golden" / "minilm_embeddings.json"
 
 
-def settings(directory: Path, **more: Any) -> Settings:
-    return Settings(**({"directory": directory, "encoder": "hashing"} | more))
+def settings(directory: Path, **more: Any) -> DenseSettings:
+    return DenseSettings(**({"directory": directory, "encoder": "hashing"} | more))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from services.dense.app import build_app
-from services.dense.settings import Settings
+from services.dense.settings import DenseSettings
 from tests.support.qdrant_double import VERSION, qdrant_double
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ async def serving(port: int, key: str | None = None, version: str = VERSION) -> 
 @asynccontextmanager
 async def dense(port: int, key: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
     app = build_app(
-        Settings(store="qdrant", encoder="hashing", qdrant_url=f"http://127.0.0.1:{port}", qdrant_api_key=key)
+        DenseSettings(store="qdrant", encoder="hashing", qdrant_url=f"http://127.0.0.1:{port}", qdrant_api_key=key)
     )
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=app)

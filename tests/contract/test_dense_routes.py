@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from services.dense.app import build_app
-from services.dense.settings import Settings
+from services.dense.settings import DenseSettings
 
 DECLARATION = {"presets": ["beir"], "metadata": {"topic": "keyword", "year": "number"}}
 DOCUMENTS = [
@@ -21,7 +21,7 @@ DOCUMENTS = [
 
 @asynccontextmanager
 async def service(directory: Path) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_app(Settings(directory=directory, encoder="hashing"))
+    app = build_app(DenseSettings(directory=directory, encoder="hashing"))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://dense") as client:
@@ -212,4 +212,4 @@ async def test_it_is_ready_and_times_its_stages(notes: httpx.AsyncClient) -> Non
 def test_a_qdrant_without_an_address_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("QDRANT_URL", raising=False)
     with pytest.raises(ValueError, match="QDRANT_URL"):
-        Settings(store="qdrant")
+        DenseSettings(store="qdrant")

@@ -10,7 +10,7 @@ import pytest
 from services.dense.app import open_encoder
 from services.dense.encoder import DenseEncoder
 from services.dense.encoder_hashing import HashingEncoder
-from services.dense.settings import Settings
+from services.dense.settings import DenseSettings
 from services.inference.embed import stamp_of
 from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
 from tests.contract.encoder import EncoderSuite
@@ -32,7 +32,7 @@ def models() -> Path:
 
 @pytest.fixture
 async def onnx(models: Path) -> AsyncIterator[DenseEncoder]:
-    encoder = open_encoder(Settings(models=models))
+    encoder = open_encoder(DenseSettings(models=models))
     yield encoder
     await encoder.close()
 
@@ -46,7 +46,7 @@ class TestTextEncoder(EncoderSuite):
 class TestTextEncoderOnOpenVino(EncoderSuite):
     @pytest.fixture
     async def encoder(self, models: Path) -> AsyncIterator[DenseEncoder]:
-        encoder = open_encoder(Settings(models=models, engine="openvino"))
+        encoder = open_encoder(DenseSettings(models=models, engine="openvino"))
         yield encoder
         await encoder.close()
 
@@ -74,4 +74,4 @@ def test_everything_that_decides_a_vector_is_in_the_stamp() -> None:
 
 def test_a_model_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="make models"):
-        open_encoder(Settings(models=tmp_path))
+        open_encoder(DenseSettings(models=tmp_path))

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from services.reranker.app import build_app
-from services.reranker.settings import Settings
+from services.reranker.settings import RerankerSettings
 from tests.support.models import CROSS_ENCODER, fetched
 from tests.support.served import served
 from tests.support.vendor_faults import Sentence, connected, not_json, overloaded, too_large, too_late
@@ -23,7 +23,7 @@ BEST_FIRST = [(1, 1.0), (2, 0.5), (0, 0.0), (3, 0.0)]
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch, served(build_app(Settings(scorer="overlap"))) as url:
+    with pytest.MonkeyPatch.context() as patch, served(build_app(RerankerSettings(scorer="overlap"))) as url:
         patch.setenv("NO_PROXY", "127.0.0.1")
         yield url
 
@@ -188,7 +188,7 @@ SENTENCES: dict[str, Sentence] = {
 
 @pytest.mark.parametrize("path", SENTENCES)
 async def test_every_fault_is_told_in_the_vendors_own_shape(path: str) -> None:
-    small = Settings(scorer="overlap", max_in_flight=1, max_waiting=0, max_body_bytes=1_024)
+    small = RerankerSettings(scorer="overlap", max_in_flight=1, max_waiting=0, max_body_bytes=1_024)
     async with connected(build_app(small)) as client:
         full = await overloaded(client, path)
         late = await too_late(client, path)
@@ -206,20 +206,20 @@ async def test_every_fault_is_told_in_the_vendors_own_shape(path: str) -> None:
 
 
 async def test_tei_kinds_of_error_are_its_own() -> None:
-    small = Settings(scorer="overlap", max_in_flight=1, max_waiting=0, max_body_bytes=1_024)
+    small = RerankerSettings(scorer="overlap", max_in_flight=1, max_waiting=0, max_body_bytes=1_024)
     async with connected(build_app(small)) as client:
         answers = [await fault(client, "/rerank") for fault in (overloaded, too_late, too_large)]
     assert [one.json()["error_type"] for one in answers] == ["Overloaded", "Backend", "Validation"]
 
 
 async def test_the_internal_wire_keeps_its_problems() -> None:
-    async with connected(build_app(Settings(scorer="overlap"))) as client:
+    async with connected(build_app(RerankerSettings(scorer="overlap"))) as client:
         answer = await client.post("/v1/score", json={})
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
 
 
 async def test_routes_are_counted_by_their_path() -> None:
-    async with connected(build_app(Settings(scorer="overlap"))) as client:
+    async with connected(build_app(RerankerSettings(scorer="overlap"))) as client:
         await client.post("/rerank", json={"query": "a", "texts": ["b"]})
         text = (await client.get("/metrics")).text
     assert 'http_requests_total{method="POST",route="/rerank",status="200"} 1.0' in text
@@ -228,7 +228,7 @@ async def test_routes_are_counted_by_their_path() -> None:
 def test_relevance_is_the_sigmoid_of_the_models_own_score() -> None:
     documents = ["Bread dough rests twice.", "Tighten and loosen spokes until the rim runs straight.", "", "A wheel."]
     query = "how to true a bent wheel"
-    with served(build_app(Settings(models=fetched(CROSS_ENCODER).parent))) as url:
+    with served(build_app(RerankerSettings(models=fetched(CROSS_ENCODER).parent))) as url:
         answer = cohere.ClientV2("any key", base_url=url).rerank(model="rerank-v3.5", query=query, documents=documents)
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
             scores = client.post("/v1/score", json={"query": query, "passages": documents}).json()["scores"]

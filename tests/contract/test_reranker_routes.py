@@ -12,13 +12,13 @@ from services.contracts.rerank import ScoreRequest
 from services.inference.score import PairScorer
 from services.reranker.app import build_app, open_scorer
 from services.reranker.routes import score_router
-from services.reranker.settings import Settings
+from services.reranker.settings import RerankerSettings
 from tests.support.models import CROSS_ENCODER, fetched
 
 
 @pytest.fixture
 async def client():
-    app = build_app(Settings(scorer="overlap"))
+    app = build_app(RerankerSettings(scorer="overlap"))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://reranker") as client,
@@ -62,7 +62,7 @@ async def test_where_part_of_the_scores_will_do_there_is_no_error_without_time(c
 
 
 async def test_a_score_given_before_is_remembered_and_the_answer_says_so() -> None:
-    app = build_app(Settings(scorer="overlap", score_cache_mb=1))
+    app = build_app(RerankerSettings(scorer="overlap", score_cache_mb=1))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://reranker") as client,
@@ -82,7 +82,7 @@ async def test_a_score_given_before_is_remembered_and_the_answer_says_so() -> No
 
 
 async def test_what_a_vanished_caller_asked_for_is_not_scored() -> None:
-    scorer = open_scorer(Settings(models=fetched(CROSS_ENCODER).parent, threads=1))
+    scorer = open_scorer(RerankerSettings(models=fetched(CROSS_ENCODER).parent, threads=1))
     assert isinstance(scorer, PairScorer)
     workers = scorer._model._workers
 
@@ -90,7 +90,7 @@ async def test_what_a_vanished_caller_asked_for_is_not_scored() -> None:
     async def opened():
         yield (score_router(scorer),), None
 
-    app = create_app("reranker", Settings(), Instruments(), opened)
+    app = create_app("reranker", RerankerSettings(), Instruments(), opened)
     body = ScoreRequest(query="why does my chain slip", passages=("a worn cassette " * 90,) * 60)
     messages = [{"type": "http.request", "body": body.model_dump_json().encode()}]
     gone = asyncio.Event()

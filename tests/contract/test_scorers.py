@@ -13,7 +13,7 @@ from services.inference.score import PairScorer
 from services.reranker.app import open_scorer
 from services.reranker.scorer import Scorer
 from services.reranker.scorer_overlap import OverlapScorer
-from services.reranker.settings import Settings
+from services.reranker.settings import RerankerSettings
 from tests.contract.scorer import ScorerSuite
 from tests.support.models import CROSS_ENCODER, fetched
 from tests.support.passages import PASSAGES, QUERY, soon
@@ -30,13 +30,13 @@ class TestOverlap(ScorerSuite):
 class TestCached(ScorerSuite):
     @pytest.fixture
     def scorer(self) -> Scorer:
-        return open_scorer(Settings(scorer="overlap", score_cache_mb=1))
+        return open_scorer(RerankerSettings(scorer="overlap", score_cache_mb=1))
 
 
 class TestPairScorer(ScorerSuite):
     @pytest.fixture
     async def scorer(self) -> AsyncIterator[Scorer]:
-        scorer = open_scorer(Settings(models=fetched(CROSS_ENCODER).parent))
+        scorer = open_scorer(RerankerSettings(models=fetched(CROSS_ENCODER).parent))
         yield scorer
         await scorer.close()
 
@@ -56,5 +56,5 @@ async def test_more_work_than_may_wait_is_refused_at_once() -> None:
 
 
 def test_the_committed_model_is_the_default_and_needs_no_fetching() -> None:
-    assert Settings().model == COMMITTED.name
+    assert RerankerSettings().model == COMMITTED.name
     assert {file.name for file in Path(COMMITTED).iterdir()} >= {"model.onnx", "tokenizer.json", "config.json"}

@@ -14,9 +14,9 @@ from gateway.app import build_app as build_gateway
 from gateway.settings import GatewaySettings
 from services.chassis.settings import ServiceSettings
 from services.contracts.pipelines import Cut, Fuse, Rerank, Retrieve
-from services.dense.settings import Settings as DenseSettings
+from services.dense.settings import DenseSettings
 from services.lexical.settings import LexicalSettings
-from services.reranker.settings import Settings as RerankerSettings
+from services.reranker.settings import RerankerSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = (GatewaySettings, LexicalSettings, DenseSettings, RerankerSettings, EvaluatorSettings)

@@ -14,11 +14,11 @@ from gateway.app import build_app as build_gateway
 from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
 from gateway.sockets import FixedEndpoints
 from services.dense.app import build_app as build_dense
-from services.dense.settings import Settings as DenseSettings
+from services.dense.settings import DenseSettings
 from services.lexical.app import build_app as build_lexical
 from services.lexical.settings import LexicalSettings
 from services.reranker.app import build_app as build_reranker
-from services.reranker.settings import Settings as RerankerSettings
+from services.reranker.settings import RerankerSettings
 from tests.support.backends import Wire
 
 Planned = Callable[..., Experiment]

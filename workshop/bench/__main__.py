@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.inference.profiles import GRAPH, MODELS_FILE, ROOT, ModelError, load_cross_encoder
-from services.reranker.settings import Settings
+from services.reranker.settings import RerankerSettings
 from workshop.bench import sgemm
 from workshop.bench.analysis import HTTP, OURS, SESSION, analyse
 from workshop.bench.candidate_lists import ListSampling, list_statistics, make_lists
@@ -117,7 +117,7 @@ def _say(line: str) -> None:
 
 
 def _parsed() -> BenchArguments:
-    served = Settings()
+    served = RerankerSettings()
     parser = argparse.ArgumentParser(prog="bench-rerank")
     parser.add_argument("--model", default="minilm-l6-ce-v4", help="of models.yaml; made plain fp32 for all contenders")
     parser.add_argument("--max-tokens", type=int, help="of a pair, for all contenders; default: the model's own")

@@ -15,7 +15,7 @@ import numpy as np
 
 from services.inference.profiles import MODELS_FILE, ROOT, TOKENIZER, ModelError, load_cross_encoder
 from services.inference.tokens import Tokens
-from services.reranker.settings import Settings
+from services.reranker.settings import RerankerSettings
 from workshop.bench.candidate_lists import BICYCLE_WORKSHOP, CandidateList, words_of
 from workshop.bench.contender import ContenderError
 from workshop.bench.contender_setup import ServedModel
@@ -112,7 +112,7 @@ def _least_rss(service: ServiceProcess, seconds: float) -> int:
 
 def _shapes(count: int, most: int) -> Iterator[tuple[int, int]]:
     """Draws (rows, tokens) of single micro-batches: any length, then any number of rows that fit the cap."""
-    random, cap = np.random.default_rng(1), Settings().max_batch_tokens
+    random, cap = np.random.default_rng(1), RerankerSettings().max_batch_tokens
     for tokens in random.integers(16, most, size=count, endpoint=True).tolist():
         yield int(random.integers(1, max(1, cap // tokens), endpoint=True)), tokens
 
@@ -151,7 +151,7 @@ class _MemoryArguments(argparse.Namespace):
 
 
 def _parsed(arguments: Sequence[str] | None = None) -> _MemoryArguments:
-    settings = Settings()
+    settings = RerankerSettings()
     parser = argparse.ArgumentParser(prog="memory", description=__doc__)
     default = ServedModel(settings.model, settings.engine)
     parser.add_argument("--served", type=ServedModel.parse, default=default, metavar="MODEL[@ENGINE]")

@@ -22,11 +22,11 @@ from services.inference.session import Session
 from services.inference.tokens import Row, Tokens
 from services.inference.workers import Workers
 from services.reranker.app import open_scorer
-from services.reranker.settings import Settings
+from services.reranker.settings import RerankerSettings
 from workshop.bench.peer import Prepare, serve, whole
 
 
-def scorer(settings: Settings) -> tuple[Prepare, dict[str, str]]:
+def scorer(settings: RerankerSettings) -> tuple[Prepare, dict[str, str]]:
     """Opens the scorer that the service would serve, without HTTP."""
     opened, runner = open_scorer(settings), asyncio.Runner()
 
@@ -36,7 +36,7 @@ def scorer(settings: Settings) -> tuple[Prepare, dict[str, str]]:
     return whole(score), {"model": opened.model, "max_tokens": "models.yaml", **_about(settings)}
 
 
-def session(settings: Settings) -> tuple[Prepare, dict[str, str]]:
+def session(settings: RerankerSettings) -> tuple[Prepare, dict[str, str]]:
     """Opens the graph alone, on the service's number of threads and in the batches that it forms."""
     profile, folder = load_cross_encoder(profiles.MODELS_FILE, settings.model), settings.models / settings.model
     threads = settings.threads or available_cores()
@@ -57,7 +57,7 @@ def session(settings: Settings) -> tuple[Prepare, dict[str, str]]:
     return prepare, {"model": profile.name, "max_tokens": "models.yaml", **_about(settings)}
 
 
-def _about(settings: Settings) -> dict[str, str]:
+def _about(settings: RerankerSettings) -> dict[str, str]:
     return {
         "threads": f"{settings.threads or available_cores()} workers of one thread",
         "engine": f"{settings.engine} {version(settings.engine)}, {settings.arithmetic}",
@@ -69,4 +69,4 @@ if __name__ == "__main__":
     what, models_file = sys.argv[1:]
     # The service reads the models.yaml of this repository; here it is the bench's own, with the plain model in it.
     profiles.MODELS_FILE = Path(models_file)
-    serve(partial({"scorer": scorer, "session": session}[what], Settings()))
+    serve(partial({"scorer": scorer, "session": session}[what], RerankerSettings()))

@@ -38,7 +38,7 @@ class Embedding(Wire):
     embedding: tuple[float, ...] | str
 
 
-class Usage(Wire):
+class OpenAIUsage(Wire):
     """Tokens that the model read, its special ones among them."""
 
     prompt_tokens: Count
@@ -51,7 +51,7 @@ class EmbeddingsAnswer(Wire):
     object: Literal["list"]
     data: tuple[Embedding, ...]
     model: str
-    usage: Usage
+    usage: OpenAIUsage
 
 
 def openai_router(encoder: DenseEncoder) -> APIRouter:

@@ -84,16 +84,16 @@ class BilledUnits(Wire):
     search_units: Count
 
 
-class Meta(Wire):
-    """Cohere's: `warnings` say when another model answered than the one named."""
+class CohereMeta(Wire):
+    """Names the API version; `warnings` say when another model answered than the one named."""
 
     api_version: ApiVersion
     billed_units: BilledUnits
     warnings: tuple[str, ...] | None = None
 
 
-class Usage(Wire):
-    """Jina's: tokens that the model read, the query's with each document."""
+class JinaUsage(Wire):
+    """Counts the tokens that the model read, the query's with each document."""
 
     total_tokens: Count
 
@@ -103,14 +103,14 @@ class AnswerV2(Wire):
 
     id: str
     results: tuple[Result, ...]
-    meta: Meta
+    meta: CohereMeta
 
 
 class AnswerV1(AnswerV2):
     """The same with what Jina's clients look for: the model that answered, and how much it read."""
 
     model: str
-    usage: Usage
+    usage: JinaUsage
 
 
 def cohere_v1_router(scorer: Scorer) -> APIRouter:
@@ -128,7 +128,7 @@ def cohere_v1_router(scorer: Scorer) -> APIRouter:
             id=request_id(),
             model=scorer.model,
             results=_results(asked, found),
-            usage=Usage(total_tokens=read),
+            usage=JinaUsage(total_tokens=read),
             meta=_meta("1", asked, asked.model, scorer.model),
         )
 
@@ -174,10 +174,10 @@ def _results(asked: _RerankRequest, found: list[Ranked]) -> tuple[Result, ...]:
     )
 
 
-def _meta(version: str, asked: _RerankRequest, named: str | None, served: str) -> Meta:
+def _meta(version: str, asked: _RerankRequest, named: str | None, served: str) -> CohereMeta:
     units = -(-len(asked.documents) // DOCUMENTS_A_SEARCH_UNIT)
     warning = f"The model {named} is not served here; {served} scored these documents."
-    return Meta(
+    return CohereMeta(
         api_version=ApiVersion(version=version),
         billed_units=BilledUnits(search_units=units),
         warnings=None if is_served(named, served) else (warning,),

@@ -5,9 +5,9 @@ import pytest
 from gateway.settings import GatewaySettings
 from services.chassis.environment import BadSettings, read_settings
 from services.chassis.settings import ServiceSettings
-from services.dense.settings import Settings as DenseSettings
+from services.dense.settings import DenseSettings
 from services.lexical.settings import LexicalSettings
-from services.reranker.settings import Settings as RerankerSettings
+from services.reranker.settings import RerankerSettings
 
 
 @pytest.mark.parametrize(

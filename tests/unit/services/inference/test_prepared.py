@@ -30,8 +30,8 @@ OPENED = """
 import sys
 sys.modules |= dict.fromkeys(["onnx", "deploy"])
 from services.reranker.app import open_scorer
-from services.reranker.settings import Settings
-print(open_scorer(Settings(threads=1, models=sys.argv[1])).model)
+from services.reranker.settings import RerankerSettings
+print(open_scorer(RerankerSettings(threads=1, models=sys.argv[1])).model)
 """
 
 
