@@ -1,1 +1,1 @@
-"""Loads BEIR collections through the gateway, fires their queries at it, and turns the answers into figures."""
+"""Loads BEIR collections through the gateway, sends their queries, and measures quality and latency of the answers."""

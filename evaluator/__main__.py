@@ -1,4 +1,4 @@
-"""`.venv/bin/python -m evaluator`: the command line; `… evaluator serve`: the HTTP service."""
+"""Runs `.venv/bin/python -m evaluator`: the command line; `… evaluator serve` runs the HTTP service."""
 
 import sys
 

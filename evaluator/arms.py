@@ -1,4 +1,4 @@
-"""The arms of an experiment: each pipeline as it will be asked for, with its lexical preset set where one is named."""
+"""Resolves an experiment's arms (its pipelines, with the chosen lexical preset), and builds their requests."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -15,12 +15,12 @@ from services.contracts.query import SearchRequest
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """`asked` goes into the requests: a name that the gateway knows, or a whole pipeline inline."""
+    """One pipeline of an experiment. Requests carry `asked`: a name that the gateway knows, or an inline pipeline."""
 
     name: str
     asked: str | Pipeline
     pipeline: Pipeline
-    preset: str | None  # the one that this experiment has set in it; None: as the pipeline says
+    preset: str | None  # set by the experiment; None: the pipeline's own
 
 
 def search_request(arm: Arm, experiment: Experiment, dataset: Dataset, query: str) -> SearchRequest:
@@ -36,11 +36,11 @@ def search_request(arm: Arm, experiment: Experiment, dataset: Dataset, query: st
     )
 
 
-async def resolve(client: GatewayClient, experiment: Experiment, view: CollectionView) -> tuple[Arm, ...]:
-    """Every arm, known to the gateway and served by the collection. Raises EvaluationError if not."""
+async def resolve_arms(client: GatewayClient, experiment: Experiment, view: CollectionView) -> tuple[Arm, ...]:
+    """Returns every arm; the gateway must know it and the collection serve it. Raises EvaluationError if not."""
     lexical = frozenset(backend.backend for backend in view.backends if backend.family == "lexical")
     if experiment.preset is not None:
-        _serves(view, lexical, experiment.preset)
+        _expect_preset(view, lexical, experiment.preset)
     arms = []
     for asked in experiment.pipelines:
         pipeline = (await client.pipeline(asked)).pipeline if isinstance(asked, str) else asked
@@ -53,7 +53,7 @@ async def resolve(client: GatewayClient, experiment: Experiment, view: Collectio
 
 
 def with_preset(pipeline: Pipeline, preset: str, lexical: frozenset[str]) -> Pipeline:
-    """The pipeline with `preset` in every retrieve from a lexical backend; itself when there is none."""
+    """Returns the pipeline with `preset` in every retrieve from a lexical backend."""
 
     def changed(stage: Retrieve | Fuse) -> Retrieve | Fuse:
         match stage:
@@ -68,7 +68,7 @@ def with_preset(pipeline: Pipeline, preset: str, lexical: frozenset[str]) -> Pip
     return Pipeline(name=pipeline.name, description=pipeline.description, stages=stages)
 
 
-def _serves(view: CollectionView, lexical: frozenset[str], preset: str) -> None:
+def _expect_preset(view: CollectionView, lexical: frozenset[str], preset: str) -> None:
     for backend, state in live_states(view).items():
         if backend not in lexical:
             continue

@@ -14,13 +14,12 @@ from pydantic import TypeAdapter
 from evaluator.client import GatewayClient, connected
 from evaluator.command_line import command_line
 from evaluator.datasets import expect_dataset
-from evaluator.deadline_sweep import DeadlineReport, sweep
-from evaluator.deadline_sweep import table as table_of_deadlines
+from evaluator.deadline_sweep import DeadlineReport, render_deadlines, sweep
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import (
-    dataset_of,
     evaluate,
     ingest_step,
+    load_dataset,
     quality_step,
     rank_step,
     report_step,
@@ -28,13 +27,13 @@ from evaluator.evaluation import (
 )
 from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
 from evaluator.progress import say
-from evaluator.render import table
+from evaluator.render import render_table
 from evaluator.report import Report
 from evaluator.run_folder import LATEST, RunFolder
 
 GATEWAY = "http://127.0.0.1:8000"
 RUNS = Path(".runs")
-# 1: a step ended with an error; 2: the command line itself was wrong. Before a 3 all files have been written.
+# Exit status. 1: a step failed; 2: wrong command line; 3: all files are written, but the run is not valid.
 INVALID_RUN = 3
 
 T = TypeVar("T")
@@ -50,8 +49,8 @@ Run = Annotated[Path | None, typer.Option("--run", help="The folder of one run."
 Wait = Annotated[float, typer.Option(help="Seconds to wait until the gateway is ready.")]
 
 
-class Asked(TypedDict):
-    """Options in place of what the experiment's file says; None: as it says."""
+class ExperimentOverrides(TypedDict):
+    """Options that override the experiment's file; None keeps its value."""
 
     dataset: Annotated[str | None, typer.Option(envvar="DATASET", help="A directory in BEIR layout.")]
     pipelines: Annotated[str | None, typer.Option(envvar="PIPELINES", help="Some of the pipelines: bm25,dense.")]
@@ -60,8 +59,8 @@ class Asked(TypedDict):
     depth: Annotated[int | None, typer.Option(envvar="DEPTH", help="Hits a query, 1 to 1000.")]
 
 
-class AskedInFull(Asked):
-    """All of them."""
+class AllExperimentOverrides(ExperimentOverrides):
+    """All options that override the experiment's file."""
 
     collection: Annotated[str | None, typer.Option(help="The collection's name; without it, the directory's.")]
     split: Annotated[str | None, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv.")]
@@ -72,130 +71,132 @@ class AskedInFull(Asked):
     ]
 
 
-def spelled_out(options: type[Asked]) -> Callable[[Command], Command]:
-    """Typer reads options off a signature: the keys of `options` stand in it where the command has `**asked`."""
+def with_options(options: type[ExperimentOverrides]) -> Callable[[Command], Command]:
+    """Replaces `**overrides` in a command's signature by the keys of `options`, because typer reads the signature."""
 
     def decorated(command: Command) -> Command:
         *own, _ = inspect.signature(command).parameters.values()
-        asked = [
+        parameters = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
             for name, option in get_type_hints(options, include_extras=True).items()
         ]
-        command.__signature__ = inspect.Signature([*own, *asked])  # type: ignore[attr-defined]  # inspect heeds it
+        command.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]  # inspect heeds it
         return command
 
     return decorated
 
 
 @app.command()
-@spelled_out(AskedInFull)
+@with_options(AllExperimentOverrides)
 def run(
     experiment: Name,
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
-    **asked: Unpack[AskedInFull],
+    **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
-    """All steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
-    with _told():
-        folder = RunFolder.create(runs, _chosen(experiment, **asked))
-        _tell(folder, _over(gateway, wait, lambda client: evaluate(client, folder)))
+    """Runs all steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
+    with reporting_errors():
+        folder = RunFolder.create(runs, _overridden_experiment(experiment, **overrides))
+        _print_outcome(folder, _with_gateway(gateway, wait, lambda client: evaluate(client, folder)))
 
 
 @app.command()
-@spelled_out(Asked)
-def demo(gateway: Gateway = GATEWAY, runs: Runs = RUNS, wait: Wait = 120.0, **asked: Unpack[Asked]) -> None:
-    """Our own collection, or any BEIR directory, through every pipeline, ending in a table. Exit status as of `run`."""
-    with _told():
-        folder = RunFolder.create(runs, _chosen("demo", **asked))
-        _tell(folder, _over(gateway, wait, lambda client: evaluate(client, folder)))
+@with_options(ExperimentOverrides)
+def demo(
+    gateway: Gateway = GATEWAY, runs: Runs = RUNS, wait: Wait = 120.0, **overrides: Unpack[ExperimentOverrides]
+) -> None:
+    """Runs our own or any BEIR collection through every pipeline and prints a table. Exit status as of `run`."""
+    with reporting_errors():
+        folder = RunFolder.create(runs, _overridden_experiment("demo", **overrides))
+        _print_outcome(folder, _with_gateway(gateway, wait, lambda client: evaluate(client, folder)))
 
 
 @app.command()
-@spelled_out(AskedInFull)
+@with_options(AllExperimentOverrides)
 def ingest(
     experiment: Name = "demo",
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
-    **asked: Unpack[AskedInFull],
+    **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
-    """Opens a run folder and loads the collection. Harmless to repeat: it completes what an interruption left."""
-    with _told():
-        folder = RunFolder.create(runs, _chosen(experiment, **asked))
-        _over(gateway, wait, lambda client: ingest_step(client, folder))
-        _say_next("rank", folder, gateway)
+    """Opens a run folder and loads the collection. Can be repeated: it completes an interrupted load."""
+    with reporting_errors():
+        folder = RunFolder.create(runs, _overridden_experiment(experiment, **overrides))
+        _with_gateway(gateway, wait, lambda client: ingest_step(client, folder))
+        _print_next_step("rank", folder, gateway)
 
 
 @app.command()
 def rank(gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: Wait = 120.0) -> None:
     """Sends every query through every pipeline of a run (the newest one unless --run says which)."""
-    with _told():
+    with reporting_errors():
         folder = RunFolder.open(run or RunFolder.newest(runs))
-        _over(gateway, wait, lambda client: rank_step(client, folder))
-        _say_next("quality", folder)
+        _with_gateway(gateway, wait, lambda client: rank_step(client, folder))
+        _print_next_step("quality", folder)
 
 
 @app.command()
 def quality(runs: Runs = RUNS, run: Run = None) -> None:
     """Measures the run files of a run (the latest one unless --run says which)."""
-    with _told():
+    with reporting_errors():
         folder = RunFolder.open(run or runs / LATEST)
         quality_step(folder)
-        _say_next("report", folder)
+        _print_next_step("report", folder)
 
 
 @app.command()
 def report(runs: Runs = RUNS, run: Run = None) -> None:
     """Writes report.json and report.md of a run (the latest one unless --run says which). Exit status as of `run`."""
-    with _told():
+    with reporting_errors():
         folder = RunFolder.open(run or runs / LATEST)
-        _tell(folder, report_step(folder))
+        _print_outcome(folder, report_step(folder))
 
 
 @app.command()
-@spelled_out(AskedInFull)
+@with_options(AllExperimentOverrides)
 def deadlines(
     experiment: Name,
     at: Annotated[str, typer.Option(help="Milliseconds, in the order of the table.")] = "50,100,250,500,1000,2000",
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
-    **asked: Unpack[AskedInFull],
+    **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
-    """Every query at every deadline, over a loaded collection; also left as deadlines.json among the runs."""
-    with _told():
-        chosen = _chosen(experiment, **asked)
+    """Sends every query at every deadline to a loaded collection; prints a table and writes deadlines.json."""
+    with reporting_errors():
+        chosen = _overridden_experiment(experiment, **overrides)
         try:
             deadlines_ms = [int(part) for part in at.split(",")]
         except ValueError as error:
             raise EvaluationError(f"--at {at}: give whole milliseconds, for example 50,100,250") from error
-        dataset = dataset_of(chosen)
-        reports = _over(gateway, wait, lambda client: sweep(client, chosen, dataset, deadlines_ms))
+        dataset = load_dataset(chosen)
+        reports = _with_gateway(gateway, wait, lambda client: sweep(client, chosen, dataset, deadlines_ms))
         runs.mkdir(parents=True, exist_ok=True)
         (runs / "deadlines.json").write_text(
             TypeAdapter(list[DeadlineReport]).dump_json(list(reports), indent=1).decode()
         )
-        print("\n\n".join(table_of_deadlines(report) for report in reports))
+        print("\n\n".join(render_deadlines(report) for report in reports))
 
 
 @app.command()
 def serve() -> None:
-    """The HTTP service, on port 8009 unless EVALUATOR_PORT says otherwise."""
-    # Here, because only the service stands on the chassis (import contract 3).
+    """Runs the HTTP service, on port 8009 unless EVALUATOR_PORT says otherwise."""
+    # Imported here: only the service may use the chassis (import contract 3).
     from evaluator.app import main
 
     main()
 
 
-def _chosen(name: str, **given: object) -> Experiment:
-    """The experiment with what was given in place of what its file says."""
+def _overridden_experiment(name: str, **given: object) -> Experiment:
+    """Reads an experiment and applies the given overrides."""
     overrides = {key: value for key, value in given.items() if value not in (None, "")}
     pipelines = overrides.get("pipelines")
     if isinstance(pipelines, str):
         overrides["pipelines"] = [part.strip() for part in pipelines.split(",") if part.strip()]
     if "dataset" in overrides and "collection" not in overrides:
-        # The collection that the file names is that of the dataset that the file names.
+        # The file's collection belongs to the file's dataset: another dataset gets its own.
         own, other = read_experiment(experiment_path(name)).directory, Path(str(overrides["dataset"]))
         if own.resolve() != other.resolve():
             overrides["collection"] = collection_name(other)
@@ -204,7 +205,7 @@ def _chosen(name: str, **given: object) -> Experiment:
     return chosen
 
 
-def _over(gateway: str, wait: float, work: Callable[[GatewayClient], Awaitable[T]]) -> T:
+def _with_gateway(gateway: str, wait: float, work: Callable[[GatewayClient], Awaitable[T]]) -> T:
     async def main() -> T:
         async with connected(gateway) as client:
             await wait_until_ready(client, wait)
@@ -213,17 +214,17 @@ def _over(gateway: str, wait: float, work: Callable[[GatewayClient], Awaitable[T
     return asyncio.run(main())
 
 
-def _say_next(step: str, folder: RunFolder, gateway: str = GATEWAY) -> None:
-    """Prints the command of the next step; it works as it stands, also where GATEWAY_URL is set for this one alone."""
+def _print_next_step(step: str, folder: RunFolder, gateway: str = GATEWAY) -> None:
+    """Prints the command of the next step, with --gateway when this one was given another URL."""
     elsewhere = [] if gateway == GATEWAY else ["--gateway", gateway]
     say(f"Next: {command_line(step, '--run', str(folder.path), *elsewhere)}")
 
 
-def _tell(folder: RunFolder, outcome: Report) -> None:
+def _print_outcome(folder: RunFolder, outcome: Report) -> None:
     sample = f" (a sample, seed {outcome.seed})" if outcome.sample else ""
     engines = ", ".join(f"{name} on {engine}" for name, engine in outcome.engine.items())
     print(f"\n{outcome.dataset}: {outcome.counts.documents} documents; {engines}{sample}\n")
-    print(table(outcome))
+    print(render_table(outcome))
     for backend, found in outcome.vector_recall.items():
         if found.recall is not None:
             print(
@@ -232,13 +233,14 @@ def _tell(folder: RunFolder, outcome: Report) -> None:
             )
     print(f"\nReport: {folder.path / 'report.json'} (and report.md, runs/, manifest.json beside it)")
     if not outcome.valid:
-        # Each on a line of its own, after everything else: nobody should quote the table without having seen it.
+        # Printed last, a line each, so that the table is not quoted without them.
         print("\nTHIS RUN IS NOT VALID:\n" + "\n".join(f"  {warning}" for warning in outcome.warnings), file=sys.stderr)
         raise typer.Exit(INVALID_RUN)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def reporting_errors() -> Iterator[None]:
+    """Turns an EvaluationError into its sentence and exit status 1, an interruption into status 130."""
     try:
         yield
     except EvaluationError as error:

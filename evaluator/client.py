@@ -1,4 +1,4 @@
-"""The evaluator's one way out: the gateway's wire over HTTP, with a deadline on every call."""
+"""Calls the gateway over HTTP, with a deadline on every call. The evaluator's only network access; retries nothing."""
 
 import asyncio
 import time
@@ -26,10 +26,10 @@ from services.contracts.pipelines import PipelineView
 from services.contracts.problem import Problem
 from services.contracts.query import SearchAnswer, SearchRequest
 
-QUERY_DEADLINE_MS = 60_000  # so long that nothing degrades unseen while quality is measured
+QUERY_DEADLINE_MS = 60_000  # long enough that nothing degrades while quality is measured
 LOAD_DEADLINE_MS = 120_000  # the most that the wire allows
 PROBE_DEADLINE_MS = 5_000
-# What the answer needs to travel after the gateway's deadline; beyond it the gateway is not keeping its promise.
+# Time for the answer to travel after the gateway's deadline; a later answer is a timeout.
 GRACE_S = 5.0
 CONNECT_S = 5.0
 
@@ -37,7 +37,7 @@ Answer = TypeVar("Answer", bound=Wire)
 
 
 class GatewayError(EvaluationError):
-    """A call without the answer asked for.
+    """A call without a usable answer.
 
     `kind`: timeout, unreachable, bad_answer, or the problem's own (`unavailable`, `not-found`, `http_502`, …).
     `status` is 0 when there was no HTTP answer.
@@ -52,66 +52,66 @@ class GatewayError(EvaluationError):
 
 @dataclass(frozen=True, slots=True)
 class TimedAnswer:
-    """An answer and the milliseconds from sending the request to having read the whole of it."""
+    """An answer and the milliseconds from sending the request to the last byte read."""
 
     answer: SearchAnswer
     latency_ms: float
 
 
 class GatewayClient:
-    """Speaks to one gateway. Holds its connections; retries nothing (its callers know what may be repeated)."""
+    """Calls one gateway. Owns its connections; retries nothing (callers know which calls are idempotent)."""
 
     def __init__(self, url: str, http: httpx.AsyncClient) -> None:
         self.url = url
         self._http = http
 
     async def health(self) -> Health:
-        """The gateway's readiness, also when it is not ready."""
+        """Returns the gateway's readiness, also when it is not ready."""
         response = await self._send("GET", "/readyz", PROBE_DEADLINE_MS)
-        return _parsed(Health, response.content) if response.status_code in (200, 503) else _refused(response)
+        return _parse(Health, response.content) if response.status_code in (200, 503) else _raise_problem(response)
 
     async def begin(self, collection: str, declaration: BeginCollection) -> CollectionBegun:
-        """Begins a generation, or goes on with the present one."""
+        """Begins a generation, or continues the present one."""
         body = declaration.model_dump_json(exclude_unset=True).encode()
-        return await self._ask(CollectionBegun, "PUT", f"/v1/collections/{collection}", LOAD_DEADLINE_MS, body)
+        return await self._call(CollectionBegun, "PUT", f"/v1/collections/{collection}", LOAD_DEADLINE_MS, body)
 
     async def index(self, collection: str, body: bytes) -> FanOutReport:
         """Sends a batch; `body` is a DocumentsRequest in JSON."""
-        return await self._ask(FanOutReport, "POST", f"/v1/collections/{collection}/documents", LOAD_DEADLINE_MS, body)
+        return await self._call(FanOutReport, "POST", f"/v1/collections/{collection}/documents", LOAD_DEADLINE_MS, body)
 
     async def publish(self, collection: str, asked: PublishRequest) -> Published:
-        """Makes what was loaded searchable."""
+        """Publishes the loaded generation."""
         body = asked.model_dump_json(exclude_unset=True).encode()
-        return await self._ask(Published, "POST", f"/v1/collections/{collection}/publish", LOAD_DEADLINE_MS, body)
+        return await self._call(Published, "POST", f"/v1/collections/{collection}/publish", LOAD_DEADLINE_MS, body)
 
     async def collection(self, collection: str) -> CollectionView:
-        """Counts, stamps and state per service."""
-        return await self._ask(CollectionView, "GET", f"/v1/collections/{collection}", QUERY_DEADLINE_MS)
+        """Returns counts, stamps and state per service."""
+        return await self._call(CollectionView, "GET", f"/v1/collections/{collection}", QUERY_DEADLINE_MS)
 
     async def pipeline(self, name: str) -> PipelineView:
-        """A pipeline that the gateway serves by name."""
-        return await self._ask(PipelineView, "GET", f"/v1/pipelines/{name}", QUERY_DEADLINE_MS)
+        """Returns a pipeline that the gateway serves by name."""
+        return await self._call(PipelineView, "GET", f"/v1/pipelines/{name}", QUERY_DEADLINE_MS)
 
     async def search(
         self, collection: str, request: SearchRequest, deadline_ms: int = QUERY_DEADLINE_MS
     ) -> TimedAnswer:
-        """One query. The clock covers network and gateway, neither writing the request nor parsing the answer."""
+        """Sends one query. The time covers network and gateway, not encoding the request or parsing the answer."""
         body = request.model_dump_json(exclude_unset=True).encode()
         started = time.perf_counter()
         response = await self._send("POST", f"/v1/collections/{collection}/search", deadline_ms, body)
         latency_ms = (time.perf_counter() - started) * 1000
         if response.status_code != 200:
-            _refused(response)
-        return TimedAnswer(_parsed(SearchAnswer, response.content), latency_ms)
+            _raise_problem(response)
+        return TimedAnswer(_parse(SearchAnswer, response.content), latency_ms)
 
-    async def _ask(
+    async def _call(
         self, model: type[Answer], method: str, path: str, deadline_ms: int, body: bytes | None = None
     ) -> Answer:
         response = await self._send(method, path, deadline_ms, body)
-        return _parsed(model, response.content) if response.is_success else _refused(response)
+        return _parse(model, response.content) if response.is_success else _raise_problem(response)
 
     async def _send(self, method: str, path: str, deadline_ms: int, body: bytes | None = None) -> httpx.Response:
-        # no-store: a cached answer's time is not the system's.
+        # no-store: a cached answer would be timed instead of the search.
         headers = {"x-deadline-ms": str(deadline_ms), "cache-control": "no-store"}
         if body is not None:
             headers["content-type"] = "application/json"
@@ -129,7 +129,7 @@ class GatewayClient:
 
 @asynccontextmanager
 async def connected(url: str, transport: httpx.AsyncBaseTransport | None = None) -> AsyncIterator[GatewayClient]:
-    """A client for the gateway at `url`, over `transport` if one is given (tests: the app itself, in this process)."""
+    """Yields a client for the gateway at `url`, over `transport` if given (tests: the app in this process)."""
     timeout = httpx.Timeout(LOAD_DEADLINE_MS / 1000 + GRACE_S, connect=CONNECT_S)
     async with httpx.AsyncClient(
         base_url=url, transport=transport or AiohttpTransport(), timeout=timeout, follow_redirects=False
@@ -137,7 +137,7 @@ async def connected(url: str, transport: httpx.AsyncBaseTransport | None = None)
         yield GatewayClient(url.rstrip("/"), http)
 
 
-def _parsed(model: type[Answer], content: bytes) -> Answer:
+def _parse(model: type[Answer], content: bytes) -> Answer:
     try:
         return model.from_answer(content)
     except ValidationError as error:
@@ -148,7 +148,7 @@ def _parsed(model: type[Answer], content: bytes) -> Answer:
         ) from error
 
 
-def _refused(response: httpx.Response) -> NoReturn:
+def _raise_problem(response: httpx.Response) -> NoReturn:
     try:
         problem = Problem.from_answer(response.content)
     except ValidationError:

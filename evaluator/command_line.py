@@ -1,4 +1,4 @@
-"""How this program is called on this machine, for the commands that it prints: they must work as they stand."""
+"""Builds calls of the evaluator for messages, so that printed commands can be copied and run."""
 
 import os
 import shlex
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def command_line(*words: str) -> str:
-    """A call of the evaluator with the interpreter that runs now, as a line for the shell.
+    """Returns a shell line that calls the evaluator with the running interpreter.
 
-    `python` alone may be another one, without what we need.
+    `python` alone may be another one, without the dependencies.
     """
     return shlex.join([_interpreter(), "-m", "evaluator", *words])
 
 
 def _interpreter() -> str:
-    # By its path from here where it lies here (.venv/bin/python): the module is found from the same place.
+    # Relative when below the working directory (.venv/bin/python), where the module is found too.
     path = Path(sys.executable)
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)

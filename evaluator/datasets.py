@@ -1,4 +1,4 @@
-"""Reads a collection in BEIR layout: corpus.jsonl, queries.jsonl, qrels/<split>.tsv. Knows nothing of HTTP."""
+"""Reads and checks a collection in BEIR layout: corpus.jsonl, queries.jsonl, qrels/<split>.tsv. Sends nothing."""
 
 import hashlib
 import json
@@ -11,19 +11,19 @@ from pydantic import ValidationError
 
 from evaluator.errors import DatasetError
 from evaluator.judgments import read_judgments
-from evaluator.metadata_schema import SchemaGuess, sendable
+from evaluator.metadata_schema import SchemaInference, sendable_metadata
 from services.contracts.base import UNSENDABLE, Count, Wire
 from services.contracts.collections import FieldKind
 from services.contracts.documents import Document
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
-READ = ("_id", "title", "text", "metadata")
-# A corpus may use identifiers as names of fields: no message is to grow with it.
+CORPUS_FIELDS = ("_id", "title", "text", "metadata")
+# Bounds messages for a corpus that uses identifiers as field names.
 MOST_NAMES = 32
 
 
 class DatasetCounts(Wire):
-    """What the files hold, and everything that reading them had to decide. Nothing is dropped without a number here."""
+    """Counts of the files, and of every correction made while reading them: nothing is dropped uncounted."""
 
     documents: Count
     queries: Count  # in queries.jsonl, judged or not
@@ -44,7 +44,7 @@ class DatasetCounts(Wire):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A checked collection. Queries and judgments are in memory, documents are streamed from the file."""
+    """A checked collection. Queries and judgments are in memory; documents are streamed from the file."""
 
     directory: Path
     split: str
@@ -56,12 +56,12 @@ class Dataset:
     hashes: Mapping[str, str]  # sha256 by file name
 
     def documents(self) -> Iterator[Document]:
-        """The corpus in file order."""
+        """Yields the corpus in file order."""
         return (found.document for found in _documents(self.directory / CORPUS))
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ReadDocument:
     document: Document
     dropped: int  # metadata values
     unread: Set[str]  # fields
@@ -69,7 +69,7 @@ class _Found:
 
 
 def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) -> Dataset:
-    """Reads and checks every line once. Raises DatasetError with `file:line` at the first thing that is wrong."""
+    """Reads and checks every line once. Raises DatasetError with `file:line` for the first fault."""
     expect_dataset(directory)
     qrels = qrels_file(directory, split)
     judgments = read_judgments(qrels, strict=strict)
@@ -80,7 +80,7 @@ def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) 
     ids: set[str] = set()
     own: set[str] = set()
     unread: set[str] = set()
-    guess, dropped, stripped_documents, searchable = SchemaGuess(), 0, 0, False
+    inference, dropped, stripped_documents, searchable = SchemaInference(), 0, 0, False
     for found in _documents(directory / CORPUS):
         document = found.document
         if document.id in ids:
@@ -89,14 +89,15 @@ def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) 
             raise DatasetError(f"{found.place}: metadata that the wire does not carry (without strict it is dropped)")
         if found.unread and strict:
             raise DatasetError(
-                f"{found.place}: {', '.join(sorted(found.unread))}: not read; a BEIR corpus has {', '.join(READ)}"
+                f"{found.place}: {', '.join(sorted(found.unread))}: not read; "
+                f"a BEIR corpus has {', '.join(CORPUS_FIELDS)}"
             )
         ids.add(document.id)
         unread |= found.unread
         searchable = searchable or bool(document.passage.strip())
         dropped += found.dropped
         stripped_documents += document.stripped
-        guess.see(document.metadata)
+        inference.add(document.metadata)
         if document.id in queries and is_same_text(document, queries[document.id]):
             own.add(document.id)
     if not ids:
@@ -108,7 +109,7 @@ def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) 
     missing = {name for judged in judgments.grades.values() for name in judged} - ids
     if missing and strict:
         raise DatasetError(f"{qrels}: judged, but not in {CORPUS}: {', '.join(sorted(missing)[:5])}")
-    schema, mixed = guess.result()
+    schema, mixed = inference.result()
     grades = judgments.grades
     counts = DatasetCounts(
         documents=len(ids),
@@ -140,7 +141,7 @@ def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) 
 
 
 def expect_dataset(directory: Path) -> None:
-    """Raises DatasetError when there is no corpus at all: the quick check before anything is waited for."""
+    """Raises DatasetError when there is no corpus: a quick check before the gateway is waited for."""
     try:
         there = (directory / CORPUS).is_file()
     except OSError as error:
@@ -150,12 +151,12 @@ def expect_dataset(directory: Path) -> None:
 
 
 def qrels_file(directory: Path, split: str) -> Path:
-    """Where the judgments of a split lie."""
+    """Returns the file with the judgments of a split."""
     return directory / "qrels" / f"{split}.tsv"
 
 
 def is_same_text(document: Document, query: str) -> bool:
-    """The self-retrieval rule's second half: the query is the document, white space apart (title and text, or text)."""
+    """Returns whether a query is the document's text (or title and text), white space apart: self-retrieval."""
     wanted = query.split()
     return document.text.split() == wanted or document.passage.split() == wanted
 
@@ -166,7 +167,7 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     except FileNotFoundError as error:
         raise DatasetError(f"{path}: no such file") from error
     with file:
-        # Bytes, because only \n ends a line of JSON; str.splitlines would also break at U+2028.
+        # Read as bytes, because only \n ends a line of JSON; str.splitlines would also split at U+2028.
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
@@ -180,9 +181,9 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
             yield place, value
 
 
-def _documents(path: Path) -> Iterator[_Found]:
+def _documents(path: Path) -> Iterator[_ReadDocument]:
     for place, value in _objects(path):
-        kept, dropped = sendable(value.get("metadata"))
+        kept, dropped = sendable_metadata(value.get("metadata"))
         try:
             document = Document.model_validate(
                 {
@@ -196,7 +197,7 @@ def _documents(path: Path) -> Iterator[_Found]:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "document"
             raise DatasetError(f"{place}: {where}: {first['msg']}") from error
-        yield _Found(document, dropped, value.keys() - set(READ), place)
+        yield _ReadDocument(document, dropped, value.keys() - set(CORPUS_FIELDS), place)
 
 
 def _queries(path: Path) -> tuple[dict[str, str], int]:
@@ -208,7 +209,7 @@ def _queries(path: Path) -> tuple[dict[str, str], int]:
             raise DatasetError(f"{place}: text: a string is needed")
         if identity in queries:
             raise DatasetError(f"{place}: the id {identity!r} stood above already")
-        # The wire refuses these in queries; documents lose them the same way (services.contracts.documents).
+        # The wire refuses these characters; documents are stripped of them too (services.contracts.documents).
         queries[identity], count = UNSENDABLE.subn("", text)
         stripped += count
     return queries, stripped
@@ -226,6 +227,6 @@ def _identity(value: dict[str, object], place: str) -> str:
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file's content."""
+    """Returns the sha256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

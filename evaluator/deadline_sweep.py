@@ -1,6 +1,6 @@
-"""What a shorter deadline costs: every query at every deadline, the share answered in time, and how good that is.
+"""Measures the cost of shorter deadlines: sends every query at every deadline, and reports quality and share in time.
 
-Quality here is of what a caller with that deadline has: an answer that came late, or never, is an empty one.
+A late or missing answer counts as an empty ranking, as it is for a caller with that deadline.
 """
 
 import asyncio
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.arms import Arm, resolve, search_request
+from evaluator.arms import Arm, resolve_arms, search_request
 from evaluator.client import GatewayClient, GatewayError, TimedAnswer
 from evaluator.datasets import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress
 from evaluator.quality import means, measure
-from evaluator.rank import choose, interleaved
+from evaluator.rank import choose_queries, interleaved
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Rerank
 from services.contracts.query import SearchAnswer
@@ -24,20 +24,20 @@ METRIC = "nDCG@10"
 
 
 class AtDeadline(Wire):
-    """One deadline's figures. `scored` is how many candidates an answer's re-ranking scored, on average."""
+    """Figures of one deadline. `scored`: mean number of candidates that the re-ranking of an answer scored."""
 
     deadline_ms: Count
     queries: Count
     in_time: FiniteFloat  # share of the queries
     ndcg_at_10: FiniteFloat
     scored: FiniteFloat
-    degraded: Count  # answers in time that say that they did less
+    degraded: Count  # answers in time with a degradation
     lost: Count  # no answer at all
     slowest_ms: FiniteFloat | None
 
 
 class DeadlineReport(Wire):
-    """A sweep over one pipeline and one collection."""
+    """Figures of one pipeline over one collection, by deadline."""
 
     pipeline: str
     fingerprint: str
@@ -49,9 +49,9 @@ class DeadlineReport(Wire):
 async def sweep(
     client: GatewayClient, experiment: Experiment, dataset: Dataset, deadlines_ms: Sequence[int]
 ) -> tuple[DeadlineReport, ...]:
-    """One report a pipeline of the experiment; its collection must have been published. Raises EvaluationError.
+    """Returns one report a pipeline of the experiment; its collection must be published. Raises EvaluationError.
 
-    One query at a time, the deadlines in turn, so that a busy spell of the machine meets all of them alike.
+    Sends one query at a time, the deadlines in turn, so that foreign load affects all of them alike.
     """
     view = await client.collection(experiment.target)
     if view.live is None:
@@ -59,7 +59,7 @@ async def sweep(
     return tuple(
         [
             await _swept(client, experiment, dataset, arm, deadlines_ms)
-            for arm in await resolve(client, experiment, view)
+            for arm in await resolve_arms(client, experiment, view)
         ]
     )
 
@@ -67,7 +67,7 @@ async def sweep(
 async def _swept(
     client: GatewayClient, experiment: Experiment, dataset: Dataset, arm: Arm, deadlines_ms: Sequence[int]
 ) -> DeadlineReport:
-    queries, warmup = choose(list(dataset.judgments), list(dataset.queries), experiment)
+    queries, warmup = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
     warm = [await _answer(client, experiment, arm, dataset, query, max(deadlines_ms)) for query in warmup]
     if warm and all(isinstance(one, GatewayError) for one in warm):
         raise EvaluationError(
@@ -96,7 +96,7 @@ async def _swept(
 async def _answer(
     client: GatewayClient, experiment: Experiment, arm: Arm, dataset: Dataset, query: str, deadline_ms: int
 ) -> TimedAnswer | GatewayError:
-    """The answer, or why there is none. Raises EvaluationError for a request that no gateway would take."""
+    """Returns the answer, or why there is none. Raises EvaluationError for a request that the gateway refuses."""
     request = search_request(arm, experiment, dataset, query)
     try:
         return await client.search(experiment.target, request, deadline_ms)
@@ -109,7 +109,7 @@ async def _answer(
 def at_deadline(
     arm: Arm, dataset: Dataset, queries: Sequence[str], deadline_ms: int, answers: dict[str, TimedAnswer | GatewayError]
 ) -> AtDeadline:
-    """The figures of the answers to `queries` at one deadline."""
+    """Computes the figures of the answers to `queries` at one deadline."""
     given = {query: timed for query, timed in answers.items() if isinstance(timed, TimedAnswer)}
     in_time = {query: timed.answer for query, timed in given.items() if timed.latency_ms <= deadline_ms}
     rankings = {query: tuple(hit.id for hit in answer.hits) for query, answer in in_time.items()}
@@ -127,12 +127,12 @@ def at_deadline(
 
 
 def _scored(answer: SearchAnswer, reranks: dict[str, int]) -> int:
-    """Candidates scored in all rerank stages: what a stage's flag says, else its `top`, as far as there are hits."""
+    """Counts candidates scored in all rerank stages: the number in a degradation, else `top`, at most the hits."""
     flagged = {one.stage: one.done for one in answer.degraded}
     return sum(flagged.get(stage, min(top, len(answer.hits))) for stage, top in reranks.items())
 
 
-def table(report: DeadlineReport) -> str:
+def render_deadlines(report: DeadlineReport) -> str:
     """The report for a person."""
     lines = [
         f"{report.pipeline} over {report.collection}, {', '.join(report.models) or 'no model'}",

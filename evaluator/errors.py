@@ -1,9 +1,9 @@
-"""What ends a step of an evaluation: one sentence that says what is wrong and what to do."""
+"""Owns the errors that end a step of an evaluation; each is one sentence that says what to do."""
 
 
 class EvaluationError(Exception):
-    """Nothing was lost silently: the step ends here, and what earlier steps wrote stays usable."""
+    """A step cannot go on; the files of earlier steps stay usable."""
 
 
 class DatasetError(EvaluationError):
-    """A file of the collection does not read; the message starts with `file:line`."""
+    """A file of the collection is malformed; the message starts with `file:line`."""

@@ -1,10 +1,10 @@
-"""The steps of an evaluation, each from the files that the one before left; command line and service call these."""
+"""Runs the steps of an evaluation, each from the files of the step before, for command line and service."""
 
 import asyncio
 import time
 from collections.abc import Callable
 
-from evaluator.arms import resolve
+from evaluator.arms import resolve_arms
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets import Dataset, qrels_file, read_dataset, sha256
 from evaluator.errors import EvaluationError
@@ -15,18 +15,18 @@ from evaluator.manifest import Manifest, describe
 from evaluator.progress import say
 from evaluator.quality import means, measure
 from evaluator.rank import AnswerRecord, RankReport, rank
-from evaluator.render import page
-from evaluator.report import QualityReport, QueryFigures, Report, build
+from evaluator.render import render_page
+from evaluator.report import QualityReport, QueryFigures, Report, build_report
 from evaluator.run_folder import RunFolder
 from evaluator.trec_runs import read_run
 from evaluator.vector_recall import RecallReport, vector_recall
 from services.contracts.collections import CollectionView
 
-Step = Callable[[str], None]
+OnStep = Callable[[str], None]
 
 
 async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
-    """Returns when the gateway is ready, and says that it waits. Raises EvaluationError when it is not in time."""
+    """Waits until the gateway is ready, and says so. Raises EvaluationError after `seconds`."""
     until, last, told = time.monotonic() + seconds, "it did not answer", False
     while True:
         try:
@@ -47,15 +47,15 @@ async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
         await asyncio.sleep(0.5)
 
 
-def dataset_of(experiment: Experiment) -> Dataset:
-    """The experiment's collection, read and checked."""
+def load_dataset(experiment: Experiment) -> Dataset:
+    """Reads and checks the experiment's collection."""
     return read_dataset(experiment.directory, experiment.split, strict=experiment.strict)
 
 
 async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
-    """Loads the collection and leaves ingest.json."""
+    """Loads the collection and writes ingest.json."""
     experiment = folder.experiment
-    report = await ingest(client, experiment, await asyncio.to_thread(dataset_of, experiment))
+    report = await ingest(client, experiment, await asyncio.to_thread(load_dataset, experiment))
     folder.write("ingest.json", report)
     for backend, loaded in report.backends.items():
         say(f"{backend}: {loaded.indexed} indexed, {loaded.unchanged} unchanged, {loaded.encoded} encoded")
@@ -64,11 +64,11 @@ async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
 
 
 async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
-    """Runs every query through every arm and leaves manifest.json, answers/, runs/, rank.json and recall.json."""
+    """Sends every query through every arm; writes manifest.json, answers/, runs/, rank.json and recall.json."""
     experiment = folder.experiment
-    dataset = await asyncio.to_thread(dataset_of, experiment)
+    dataset = await asyncio.to_thread(load_dataset, experiment)
     view = await _live(client, experiment)
-    arms = await resolve(client, experiment, view)
+    arms = await resolve_arms(client, experiment, view)
     manifest = describe(experiment, dataset, client.url, str(view.live), live_states(view), arms)
     folder.write("manifest.json", manifest)
     folder.point_latest_here()
@@ -78,36 +78,36 @@ async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
 
 
 def quality_step(folder: RunFolder) -> QualityReport:
-    """Measures the run files and leaves quality.json and quality/<arm>.jsonl."""
+    """Measures the run files; writes quality.json and quality/<arm>.jsonl."""
     experiment, ranked = folder.experiment, folder.read("rank.json", RankReport)
     qrels = qrels_file(experiment.directory, experiment.split)
     judgments = read_judgments(qrels, strict=experiment.strict).grades
     if sha256(qrels) != folder.read("manifest.json", Manifest).dataset_sha256[qrels.name]:
         raise EvaluationError(f"{qrels} changed since the queries ran; rank again")
-    arms, strangers = {}, {}
+    arms, not_judged = {}, {}
     for arm in ranked.arms:
         rankings = read_run(folder.run_file(arm.name))
         figures = measure(judgments, rankings, ranked.queries)
         arms[arm.name] = means(figures)
-        strangers[arm.name] = len(rankings.keys() - set(ranked.queries))
+        not_judged[arm.name] = len(rankings.keys() - set(ranked.queries))
         with folder.per_query(arm.name).open("w", encoding="utf-8") as file:
             for query in ranked.queries:
                 values = {metric: figures[metric][query] for metric in figures}
                 file.write(QueryFigures(query=query, figures=values).model_dump_json() + "\n")
-    report = QualityReport(arms=arms, judged=len(ranked.queries), run_queries_not_judged=strangers)
+    report = QualityReport(arms=arms, judged=len(ranked.queries), run_queries_not_judged=not_judged)
     folder.write("quality.json", report)
     say(f"Measured {len(arms)} run files of {experiment.name}")
     return report
 
 
 def report_step(folder: RunFolder) -> Report:
-    """Puts together what the steps left, as report.json and report.md."""
+    """Builds the report from the files of all steps; writes report.json and report.md."""
     ranked = folder.read("rank.json", RankReport)
     records = {}
     for arm in ranked.arms:
         with folder.answers(arm.name).open(encoding="utf-8") as file:
             records[arm.name] = [AnswerRecord.model_validate_json(line) for line in file]
-    report = build(
+    report = build_report(
         experiment=folder.experiment,
         manifest=folder.read("manifest.json", Manifest),
         ranked=ranked,
@@ -118,23 +118,23 @@ def report_step(folder: RunFolder) -> Report:
         run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
     )
     folder.write("report.json", report)
-    folder.write_text("report.md", page(report))
+    folder.write_text("report.md", render_page(report))
     return report
 
 
-async def evaluate(client: GatewayClient, folder: RunFolder, tell: Step = lambda step: None) -> Report:
-    """All steps. `tell` learns which one begins."""
-    tell("ingest")
+async def evaluate(client: GatewayClient, folder: RunFolder, on_step: OnStep = lambda step: None) -> Report:
+    """Runs all steps. Calls `on_step` with the name of each step that begins."""
+    on_step("ingest")
     for asked in folder.experiment.pipelines:
         if isinstance(asked, str):
-            await client.pipeline(asked)  # unknown: better said now than after everything has been encoded
+            await client.pipeline(asked)  # an unknown pipeline fails here, before the collection is loaded
     await ingest_step(client, folder)
-    tell("rank")
+    on_step("rank")
     await rank_step(client, folder)
-    # Reading, compiling and computing: in a thread, so that a service that runs this can answer meanwhile.
-    tell("quality")
+    # In a thread: reading and computing must not block the service's event loop.
+    on_step("quality")
     await asyncio.to_thread(quality_step, folder)
-    tell("report")
+    on_step("report")
     return await asyncio.to_thread(report_step, folder)
 
 

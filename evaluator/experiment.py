@@ -1,4 +1,4 @@
-"""An experiment as data: which collection, through which pipelines, how deep, with which seed."""
+"""Defines an experiment (collection, pipelines, depth, seed) and reads it from YAML. Runs nothing."""
 
 import hashlib
 import re
@@ -22,7 +22,7 @@ ALL_PRESETS: Presets = ("beir", "anserini-flat", "anserini-multifield")
 
 
 class Experiment(Wire):
-    """All that decides the figures of a run, apart from the machine and what answers. Unknown keys are refused."""
+    """Everything that decides the figures of a run except machine and services. Unknown keys are refused."""
 
     name: Name
     dataset: Text  # a directory in BEIR layout, relative to where the command runs

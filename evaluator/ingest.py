@@ -1,4 +1,4 @@
-"""Loads a collection through the gateway. Idempotent: run again after any interruption, it completes the same state."""
+"""Loads a collection through the gateway. Idempotent: after an interruption, a second run completes the same state."""
 
 import asyncio
 import hashlib
@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import FiniteFloat
 
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets import CORPUS, READ, Dataset
+from evaluator.datasets import CORPUS, CORPUS_FIELDS, Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress, say
@@ -28,18 +28,18 @@ from services.contracts.collections import (
 )
 from services.contracts.documents import Document, FanOutReport, IndexReport
 
-MOST_DOCUMENTS = 64
-MOST_BYTES = 7_500_000  # below the wire's 8 MB, with room for the envelope
+MAX_BATCH_DOCUMENTS = 64
+MAX_BATCH_BYTES = 7_500_000  # below the wire's 8 MB, with room for the envelope
 ATTEMPTS = 8
-PUBLISH_ATTEMPTS = 60  # of two minutes each: the vector index of a few million documents
+PUBLISH_ATTEMPTS = 60  # of two minutes each, enough for the vector index of a few million documents
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class Loaded(Wire):
-    """What one backend did with the documents, summed over all batches."""
+class BackendLoad(Wire):
+    """Documents indexed, unchanged and encoded by one backend, over all batches."""
 
     indexed: Count = 0
     unchanged: Count = 0
@@ -57,18 +57,18 @@ class IngestReport(Wire):
     retries: Count
     stripped_characters: Count
     undeclared_metadata: tuple[str, ...] = ()  # kept, but no search can filter by it
-    backends: dict[str, Loaded]
+    backends: dict[str, BackendLoad]
     vectors: dict[str, VectorState]
     seconds: FiniteFloat
 
 
 @dataclass(slots=True)
-class _Tally:
+class _LoadTally:
     batches: int = 0
     retries: int = 0
     stripped: int = 0
     undeclared: set[str] = field(default_factory=set)
-    backends: dict[str, Loaded] = field(default_factory=dict)
+    backends: dict[str, BackendLoad] = field(default_factory=dict)
 
 
 async def ingest(
@@ -76,11 +76,11 @@ async def ingest(
 ) -> IngestReport:
     """Begins, sends every batch, publishes, compares the counts. Raises EvaluationError when anything is missing.
 
-    A build of its own keeps other writers apart. Its name follows from what is loaded, so that a load that was killed
-    is gone on with by the next; a rebuild is begun anew.
+    Its own build separates it from other writers. The build's name is a hash of what is loaded, so that a second run
+    continues a killed load; a rebuild starts anew.
     """
     started = time.perf_counter()
-    tally, target = _Tally(), experiment.target
+    tally, target = _LoadTally(), experiment.target
     declaration = CollectionDeclaration(
         presets=experiment.presets,
         metadata=dict(dataset.schema if experiment.metadata is None else experiment.metadata),
@@ -89,10 +89,10 @@ async def ingest(
     wanted = BeginCollection(**dict(declaration), new_generation=experiment.rebuild, build=build)
     if dataset.counts.fields_not_read:
         unread = ", ".join(dataset.counts.fields_not_read)
-        say(f"Not read, because a BEIR corpus has {', '.join(READ)} alone: {unread}")
-    begun = await _patiently(lambda: client.begin(target, wanted), tally, sleep)
+        say(f"Not read, because a BEIR corpus has {', '.join(CORPUS_FIELDS)} alone: {unread}")
+    begun = await _with_retries(lambda: client.begin(target, wanted), tally, sleep)
     with progress(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
-        async for sent in _send(client, target, batches(dataset.documents(), build), tally, sleep):
+        async for sent in _index_all(client, target, batches(dataset.documents(), build), tally, sleep):
             advance(sent)
     if tally.undeclared:
         say(
@@ -100,15 +100,15 @@ async def ingest(
             f"{', '.join(sorted(tally.undeclared))}. Name it under `metadata` of the experiment and load again."
         )
     say(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
-    # Resumable on the gateway's side: a 504 means that the work goes on where it stood.
+    # The gateway resumes publishing: after a 504 the next attempt continues.
     asked = PublishRequest(build=build, expected_documents=dataset.counts.documents)
     try:
-        published = await _patiently(lambda: client.publish(target, asked), tally, sleep, attempts=PUBLISH_ATTEMPTS)
+        published = await _with_retries(lambda: client.publish(target, asked), tally, sleep, attempts=PUBLISH_ATTEMPTS)
     except GatewayError as error:
         if error.status != 409:
             raise
         raise EvaluationError(f"{target} was not published: {error} --rebuild loads it anew.") from error
-    view = await _patiently(lambda: client.collection(target), tally, sleep)
+    view = await _with_retries(lambda: client.collection(target), tally, sleep)
     counts = {"published": published.documents}
     counts |= {name: state.documents for name, state in live_states(view).items()}
     wrong = {name: count for name, count in counts.items() if count != dataset.counts.documents}
@@ -133,13 +133,13 @@ async def ingest(
 
 
 def build_name(target: str, declaration: CollectionDeclaration, dataset: Dataset) -> str:
-    """The same for the same documents on their way to the same collection, declared the same."""
+    """Hashes collection, declaration and corpus to the name of a build."""
     parts = (target, declaration.model_dump_json(), dataset.hashes[CORPUS])
     return f"ingest-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]}"
 
 
 def live_states(view: CollectionView) -> dict[str, CollectionState]:
-    """Each backend's state of the live generation."""
+    """Returns each backend's state of the live generation."""
     return {
         backend.backend: state
         for backend in view.backends
@@ -149,9 +149,12 @@ def live_states(view: CollectionView) -> dict[str, CollectionState]:
 
 
 def batches(
-    documents: Iterable[Document], build: str, most_documents: int = MOST_DOCUMENTS, most_bytes: int = MOST_BYTES
+    documents: Iterable[Document],
+    build: str,
+    most_documents: int = MAX_BATCH_DOCUMENTS,
+    most_bytes: int = MAX_BATCH_BYTES,
 ) -> Iterator[tuple[int, bytes]]:
-    """Consecutive documents as DocumentsRequest bodies for a build, each with its number of documents.
+    """Yields (number of documents, DocumentsRequest body) of consecutive documents for a build.
 
     A document above `most_bytes` alone raises EvaluationError: the wire would refuse it.
     """
@@ -174,18 +177,18 @@ def _body(build: str, parts: list[bytes]) -> bytes:
     return b'{"build":"' + build.encode() + b'","documents":[' + b",".join(parts) + b"]}"
 
 
-async def _send(
-    client: GatewayClient, target: str, bodies: Iterable[tuple[int, bytes]], tally: _Tally, sleep: Sleep
+async def _index_all(
+    client: GatewayClient, target: str, bodies: Iterable[tuple[int, bytes]], tally: _LoadTally, sleep: Sleep
 ) -> AsyncIterator[int]:
     for count, body in bodies:
-        report = await _patiently(partial(_complete, client, target, body), tally, sleep)
+        report = await _with_retries(partial(_index_batch, client, target, body), tally, sleep)
         tally.batches += 1
         tally.stripped += report.stripped_characters
         tally.undeclared.update(report.undeclared_metadata)
         for outcome in report.services:
             if isinstance(outcome.report, IndexReport):
-                before = tally.backends.get(outcome.backend, Loaded())
-                tally.backends[outcome.backend] = Loaded(
+                before = tally.backends.get(outcome.backend, BackendLoad())
+                tally.backends[outcome.backend] = BackendLoad(
                     indexed=before.indexed + outcome.report.indexed,
                     unchanged=before.unchanged + outcome.report.unchanged,
                     encoded=before.encoded + outcome.report.encoded,
@@ -193,29 +196,30 @@ async def _send(
         yield count
 
 
-async def _complete(client: GatewayClient, target: str, body: bytes) -> FanOutReport:
+async def _index_batch(client: GatewayClient, target: str, body: bytes) -> FanOutReport:
     report = await client.index(target, body)
     if report.complete:
         return report
-    absent: list[str] = []
+    failed: list[str] = []
     refused: list[str] = []
     waiting: list[str] = []
     for outcome in report.services:
         if outcome.status == "failed":
-            absent.append(f"{outcome.backend}: {outcome.reason}")
+            failed.append(f"{outcome.backend}: {outcome.reason}")
         elif isinstance(outcome.report, IndexReport):
             for item in outcome.report.errors:
                 (waiting if item.retryable else refused).append(f"{outcome.backend}: {item.id}: {item.reason}")
-    # A service that failed may come back, and room may be found, and sending again is harmless; a document that was
-    # refused stays refused.
-    final = refused and not absent
-    kind, status = ("documents-refused", 422) if final else ("incomplete", 503) if absent else ("overloaded", 429)
-    reasons = "; ".join([*absent, *refused[:3], *([] if final else waiting[:3])])
+    # Failed services and full queues are worth a retry, which is idempotent; a refused document stays refused.
+    final = refused and not failed
+    kind, status = ("documents-refused", 422) if final else ("incomplete", 503) if failed else ("overloaded", 429)
+    reasons = "; ".join([*failed, *refused[:3], *([] if final else waiting[:3])])
     raise GatewayError(kind, f"a batch was not taken whole: {reasons}", status=status)
 
 
-async def _patiently(call: Callable[[], Awaitable[T]], tally: _Tally, sleep: Sleep, attempts: int = ATTEMPTS) -> T:
-    """Repeats what is idempotent while the other side is busy, absent or slow."""
+async def _with_retries(
+    call: Callable[[], Awaitable[T]], tally: _LoadTally, sleep: Sleep, attempts: int = ATTEMPTS
+) -> T:
+    """Retries an idempotent call with exponential backoff on 429, 502, 503, 504 and missing answers."""
     pause = FIRST_PAUSE_S
     for attempt in range(1, attempts + 1):
         try:

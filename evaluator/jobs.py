@@ -1,4 +1,4 @@
-"""Experiments in the background: one at a time, because two would measure each other."""
+"""Runs experiments in the background: one at a time, because concurrent ones would disturb each other's figures."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ RunId = Annotated[str, Field(pattern=r"^[0-9]{8}T[0-9]{6,9}Z-[a-z0-9][a-z0-9_-]{
 
 
 class JobState(Wire):
-    """How far an experiment is. `id` is the name of its run folder; `step` the one at work, or the last one."""
+    """Progress of an experiment. `id` is the name of its run folder, `step` the running step or the last one."""
 
     id: str
     state: Literal["running", "done", "failed", "interrupted"]
@@ -30,12 +30,12 @@ class JobState(Wire):
     detail: str = ""
 
 
-class Busy(Exception):
+class ExperimentRunning(Exception):
     """Another experiment runs; the message names it."""
 
 
 class Jobs:
-    """Runs experiments against one gateway and remembers how those of this process ended."""
+    """Runs experiments against one gateway and keeps their states for this process."""
 
     def __init__(self, runs: Path, gateway: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._runs = runs
@@ -45,21 +45,23 @@ class Jobs:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, experiment: Experiment) -> JobState:
-        """Opens a run folder and begins. Raises Busy while another one runs."""
+        """Opens a run folder and starts the experiment. Raises ExperimentRunning while another one runs."""
         running = [state.id for state in self._states.values() if state.state == "running"]
         if running:
-            raise Busy(f"{running[0]} is running; wait until GET /v1/experiments/{running[0]} says that it has ended.")
+            raise ExperimentRunning(
+                f"{running[0]} is running; wait until GET /v1/experiments/{running[0]} says that it has ended."
+            )
         folder = RunFolder.create(self._runs, experiment)
         state = self._set(JobState(id=folder.path.name, state="running", step="ingest"))
         self._task = asyncio.create_task(self._run(folder))
         return state
 
-    def unwritable(self, error: OSError) -> str:
-        """What to say of an error at the directory of runs."""
+    def write_error_message(self, error: OSError) -> str:
+        """Returns the message for a directory of runs that cannot be written."""
         return f"{self._runs} cannot be written: {error.strerror}"
 
     def state(self, run: str) -> JobState | None:
-        """An experiment of this process, or one that an earlier process left in the folder; None: no such run."""
+        """Returns the state of a run of this process or of an earlier one; None: no such run."""
         if run in self._states:
             return self._states[run]
         folder = RunFolder(self._runs / run)
@@ -69,12 +71,12 @@ class Jobs:
         return JobState(id=run, state="done" if done else "interrupted", step="report" if done else "unknown")
 
     def report(self, run: str) -> Report | None:
-        """The report of a run that has one."""
+        """Returns the report of a run; None when it has none."""
         folder = RunFolder(self._runs / run)
         return folder.read("report.json", Report) if folder.has("report.json") else None
 
     async def close(self) -> None:
-        """Ends what runs; its folder keeps the files of the steps that were done."""
+        """Cancels the running experiment; its folder keeps the files of completed steps."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -82,19 +84,19 @@ class Jobs:
     async def _run(self, folder: RunFolder) -> None:
         run = folder.path.name
 
-        def tell(step: str) -> None:
+        def on_step(step: str) -> None:
             self._set(JobState(id=run, state="running", step=step))
 
         try:
             async with connected(self._gateway, self._transport) as client:
-                outcome = await evaluate(client, folder, tell)
+                outcome = await evaluate(client, folder, on_step)
         except EvaluationError as error:
             self._end(run, "failed", str(error))
         except asyncio.CancelledError:
             self._end(run, "interrupted", "the service was stopped")
             raise
         except Exception:
-            # Not rendered by any route: without this the job would read as running for ever.
+            # No route renders this error: without this the job would stay `running`.
             logger.exception("unforeseen error in an experiment")
             self._end(run, "failed", "an error that we did not foresee; the logs have it")
         else:

@@ -1,4 +1,4 @@
-"""Relevance judgments as BEIR and TREC write them, and what had to be decided while reading them."""
+"""Reads relevance judgments in BEIR and TREC format, and counts what reading corrects."""
 
 import csv
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Percentiles of response times, as observed values: nearest rank, never interpolated, never averaged."""
+"""Computes percentiles of response times by nearest rank: always observed values, never interpolated."""
 
 import math
 from collections.abc import Sequence
@@ -7,13 +7,12 @@ from pydantic import FiniteFloat
 
 from services.contracts.base import Count, Wire
 
-# With fewer samples a 99th percentile says more about luck than about the system (MLPerf's early stopping asks for
-# at least 662 of them), so none is given.
-LEAST_FOR_P99 = 662
+# With fewer samples a 99th percentile is mostly chance, so none is reported (MLPerf's early stopping needs 662).
+MIN_SAMPLES_FOR_P99 = 662
 
 
 class Latency(Wire):
-    """Milliseconds from sending a request to having read its whole answer, over the `n` answered queries."""
+    """Milliseconds from sending a request to the last byte read, over the `n` answered queries."""
 
     p50: FiniteFloat | None
     p95: FiniteFloat | None
@@ -24,12 +23,12 @@ class Latency(Wire):
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile of ascending values: the smallest that at least `share` of them do not exceed."""
+    """Returns the nearest-rank percentile of ascending values: the smallest that `share` of them do not exceed."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def summarise(samples_ms: Sequence[float]) -> Latency:
-    """Figures of samples given in the order in which they were measured."""
+    """Computes the figures of samples in the order of measurement."""
     if not samples_ms:
         return Latency(p50=None, p95=None, p99=None, max=None, n=0, drift=None)
     ordered = sorted(samples_ms)
@@ -38,7 +37,7 @@ def summarise(samples_ms: Sequence[float]) -> Latency:
     return Latency(
         p50=percentile(ordered, 0.50),
         p95=percentile(ordered, 0.95),
-        p99=percentile(ordered, 0.99) if len(ordered) >= LEAST_FOR_P99 else None,
+        p99=percentile(ordered, 0.99) if len(ordered) >= MIN_SAMPLES_FOR_P99 else None,
         max=ordered[-1],
         n=len(ordered),
         drift=percentile(later, 0.5) / percentile(earlier, 0.5) if half and earlier[0] > 0 else None,

@@ -1,4 +1,4 @@
-"""Metadata of a corpus: what of it the wire carries, and which schema the values suggest."""
+"""Filters a corpus's metadata to what the wire carries, and infers a schema from the values."""
 
 import math
 import re
@@ -11,8 +11,8 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?)?")
 
 
-def sendable(raw: object) -> tuple[dict[str, MetadataValue], int]:
-    """The entries that the wire carries, and how many others were dropped. A null is an absent value, not a loss."""
+def sendable_metadata(raw: object) -> tuple[dict[str, MetadataValue], int]:
+    """Returns the entries that the wire carries, and the number of others. A null counts as a missing value."""
     if raw is None:
         return {}, 0
     if not isinstance(raw, dict):
@@ -33,19 +33,19 @@ def sendable(raw: object) -> tuple[dict[str, MetadataValue], int]:
     return kept, dropped
 
 
-class SchemaGuess:
-    """Collects which kinds the values of each field have had so far."""
+class SchemaInference:
+    """Collects the kinds of each field's values."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, set[FieldKind]] = {}
 
-    def see(self, metadata: Mapping[str, MetadataValue]) -> None:
-        """Takes the metadata of one document into account."""
+    def add(self, metadata: Mapping[str, MetadataValue]) -> None:
+        """Adds the metadata of one document."""
         for name, value in metadata.items():
             self._kinds.setdefault(name, set()).add(_kind(value))
 
     def result(self) -> tuple[dict[str, FieldKind], tuple[str, ...]]:
-        """A kind for every field whose values agree on one, and the names of the others."""
+        """Returns the kind of every field whose values agree on one, and the names of the others."""
         schema: dict[str, FieldKind] = {}
         mixed = []
         for name, kinds in sorted(self._kinds.items()):

@@ -1,4 +1,4 @@
-"""Tells a person how far a step is: a bar on a terminal, a plain line now and then elsewhere."""
+"""Prints the progress of a step: a bar on a terminal, a plain line every 15 s elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,20 +8,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 Advance = Callable[[int], None]
-# A log that is read later wants few lines; someone who watches wants a sign of life.
+# Few enough lines for a log, often enough to show that the step runs.
 PLAIN_EVERY_S = 15.0
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def say(message: str) -> None:
-    """One line for a person, on the error output: standard output is for results."""
+    """Prints one line to standard error: standard output is for results."""
     console.print(message, markup=False)
 
 
 @contextmanager
 def progress(label: str, total: int, unit: str) -> Iterator[Advance]:
-    """Within the block, call the given function with the number of units that were just done."""
+    """Yields a function to call with the number of units just done."""
     if console.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit),
                    TimeElapsedColumn(), TimeRemainingColumn())  # fmt: skip

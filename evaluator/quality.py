@@ -1,4 +1,4 @@
-"""Effectiveness of rankings. One function fixes order, denominators and conventions, whatever library computes."""
+"""Measures the effectiveness of rankings. `measure` fixes order, denominators and conventions; ranx computes."""
 
 import math
 import os
@@ -10,17 +10,23 @@ Grades = Mapping[str, Mapping[str, int]]
 PerQuery = Mapping[str, Mapping[str, float]]  # metric → query → value
 
 # Our name → ranx's. nDCG has linear gain and log2(rank + 1); MAP and Recall divide by all positives, P by k.
-RANX = {"nDCG@10": "ndcg@10", "MRR@10": "mrr@10", "MAP": "map", "Recall@100": "recall@100", "P@10": "precision@10"}
-METRICS = (*RANX, "R_cap@100", "judged@10")
+RANX_NAMES = {
+    "nDCG@10": "ndcg@10",
+    "MRR@10": "mrr@10",
+    "MAP": "map",
+    "Recall@100": "recall@100",
+    "P@10": "precision@10",
+}
+METRICS = (*RANX_NAMES, "R_cap@100", "judged@10")
 
 
 def cutoff(metric: str) -> int:
-    """How deep a ranking must go for the metric to mean what its name says (MAP: as deep as it was asked for)."""
+    """Returns the depth that a metric needs (1 for MAP, which is as deep as the ranking)."""
     return int(metric.partition("@")[2] or 1)
 
 
 def measure(judgments: Grades, rankings: Mapping[str, Sequence[str]], queries: Sequence[str]) -> PerQuery:
-    """Every metric for every one of `queries`, in their order: those without a ranking score 0.
+    """Computes every metric for every one of `queries`, in their order; a query without a ranking scores 0.
 
     `rankings` are best first; queries in them that are not asked for are ignored (the caller counts them). Relevant is
     a grade of at least 1. R_cap@100 divides by min(100, positives); judged@10 is the judged share of the top 10 shown.
@@ -40,7 +46,7 @@ def measure(judgments: Grades, rankings: Mapping[str, Sequence[str]], queries: S
 
 
 def means(figures: PerQuery) -> dict[str, float]:
-    """The arithmetic mean of each metric over all of its queries, unrounded."""
+    """Returns the arithmetic mean of each metric over its queries, unrounded."""
     return {metric: math.fsum(values.values()) / len(values) for metric, values in figures.items()}
 
 
@@ -69,10 +75,10 @@ def _by_ranx(judgments: Grades, rankings: Mapping[str, Sequence[str]], queries: 
         columns = evaluate(
             List([np.array(rows, dtype=np.float64).reshape(-1, 2) for rows in qrels]),
             List([np.array(rows, dtype=np.float64).reshape(-1, 2) for rows in runs]),
-            list(RANX.values()),
+            list(RANX_NAMES.values()),
             return_mean=False,
         )
     return {
         metric: {query: float(value) for query, value in zip(queries, columns[name], strict=True)}
-        for metric, name in RANX.items()
+        for metric, name in RANX_NAMES.items()
     }

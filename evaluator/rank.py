@@ -1,4 +1,4 @@
-"""Fires every query through every arm, one at a time: quality and latency come from the very same answers."""
+"""Sends every query through every arm, one at a time: quality and latency come from the same answers."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
 from services.contracts.query import Degradation, SearchAnswer, SearchRequest
 
-# A hung system would cost a minute a query: after so many timeouts in a row an arm's other queries count as lost.
-MOST_TIMEOUTS = 5
+# A timeout costs a minute: after this many in a row an arm's other queries count as lost.
+MAX_TIMEOUTS_IN_A_ROW = 5
 
 
 class AnswerRecord(Wire):
-    """What became of one query in one arm. `phase` tells the warm-up from what is measured."""
+    """Outcome of one query in one arm."""
 
     query: str
     phase: Literal["warmup", "measured"]
@@ -42,7 +42,7 @@ class AnswerRecord(Wire):
 
 
 class RankedArm(Wire):
-    """An arm as it was run."""
+    """One arm of a run."""
 
     name: str
     fingerprint: str  # of the pipeline that was sent, preset included
@@ -51,7 +51,7 @@ class RankedArm(Wire):
 
 
 class RankReport(Wire):
-    """Which queries went through which arms. The order of `queries` is that of the metrics."""
+    """Queries and arms of a run. Metrics follow the order of `queries`."""
 
     queries: tuple[str, ...]
     warmup: tuple[str, ...]
@@ -59,10 +59,10 @@ class RankReport(Wire):
     depth: Count
 
 
-def choose(judged: Sequence[str], every: Sequence[str], experiment: Experiment) -> tuple[list[str], list[str]]:
-    """The queries to measure (all judged ones or a seeded sample, in file order) and those to warm up with.
+def choose_queries(judged: Sequence[str], every: Sequence[str], experiment: Experiment) -> tuple[list[str], list[str]]:
+    """Returns the queries to measure (all judged ones or a seeded sample, in file order) and the warm-up queries.
 
-    Warm-up queries are others than the measured ones as far as there are any, so that no cache knows the latter yet.
+    Warm-up queries differ from the measured ones where possible, so that no cache holds the measured ones.
     """
     dice = random.Random(experiment.seed)
     measured = list(judged)
@@ -76,10 +76,10 @@ def choose(judged: Sequence[str], every: Sequence[str], experiment: Experiment) 
 
 
 def interleaved(queries: Sequence[str], arms: int) -> Iterator[tuple[int, str]]:
-    """(arm, query) for every pair, the arms in turn, so that a busy spell of the machine meets all of them alike.
+    """Yields (arm, query) for every pair, the arms in turn, so that foreign load affects all arms alike.
 
-    Every other turn runs backwards (ABBA), so that none always follows the same one; and the arms are at different
-    places in the list of queries, so that no arm profits from what a query has just left in somebody's cache.
+    Every other turn runs backwards (ABBA), so that no arm always follows the same one; the arms are at different places
+    in the list of queries, so that no arm profits from cache entries that another has just made.
     """
     n = len(queries)
     for turn in range(n):
@@ -95,32 +95,32 @@ async def rank(
     dataset: Dataset,
     folder: RunFolder,
 ) -> RankReport:
-    """Warms every arm up, measures, and leaves `answers/<arm>.jsonl` and `runs/<arm>.trec`.
+    """Warms every arm up, measures, and writes `answers/<arm>.jsonl` and `runs/<arm>.trec`.
 
     A failed query is recorded, never retried and never fatal. But an arm that the gateway refuses as such (unknown
     stage or preset, inline pipelines switched off) raises EvaluationError before anything is measured.
     """
     for arm in arms:
         await _preflight(client, experiment, arm)
-    measured, warmup = choose(list(dataset.judgments), list(dataset.queries), experiment)
+    measured, warmup = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
     walk = interleaved(measured, len(arms))
     with ExitStack() as files:
         answers = [files.enter_context(folder.answers(arm.name).open("w", encoding="utf-8")) for arm in arms]
         runs = [files.enter_context(folder.run_file(arm.name).open("w", encoding="utf-8")) for arm in arms]
         with progress("Warming up", len(warmup) * len(arms), "queries") as advance:
             for number, query in [(number, query) for query in warmup for number in range(len(arms))]:
-                record, _ = await _one(client, experiment, arms[number], query, dataset, "warmup")
+                record, _ = await _run_query(client, experiment, arms[number], query, dataset, "warmup")
                 answers[number].write(record.model_dump_json(exclude_defaults=True) + "\n")
                 advance(1)
         timeouts = [0] * len(arms)
         with progress("Ranking", len(measured) * len(arms), "queries") as advance:
             for number, query in walk:
                 arm = arms[number]
-                if timeouts[number] >= MOST_TIMEOUTS:
-                    detail = f"not sent: {MOST_TIMEOUTS} queries in a row had timed out"
+                if timeouts[number] >= MAX_TIMEOUTS_IN_A_ROW:
+                    detail = f"not sent: {MAX_TIMEOUTS_IN_A_ROW} queries in a row had timed out"
                     record = AnswerRecord(query=query, phase="measured", error="abandoned", detail=detail)
                 else:
-                    record, hits = await _one(client, experiment, arm, query, dataset, "measured")
+                    record, hits = await _run_query(client, experiment, arm, query, dataset, "measured")
                     timeouts[number] = timeouts[number] + 1 if record.error == "timeout" else 0
                     write_run(runs[number], query, hits, arm.name)
                 answers[number].write(record.model_dump_json(exclude_defaults=True) + "\n")
@@ -145,10 +145,10 @@ async def _preflight(client: GatewayClient, experiment: Experiment, arm: Arm) ->
     except GatewayError as error:
         if 400 <= error.status < 500 and error.status != 429:
             raise EvaluationError(f"pipeline {arm.name}: {error}") from error
-        # Anything else may pass; if it does not, every query says so in its own record.
+        # Other errors may be temporary; if not, every query records them.
 
 
-async def _one(
+async def _run_query(
     client: GatewayClient,
     experiment: Experiment,
     arm: Arm,
@@ -182,7 +182,7 @@ async def _one(
 
 
 def _ranking(answer: SearchAnswer, depth: int, excluded: Sequence[str]) -> tuple[str, ...]:
-    """The ids, best first. An answer that breaks the wire's promises is an error, not a ranking."""
+    """Returns the ids, best first. Raises GatewayError for an answer that violates the contract."""
     ids = tuple(hit.id for hit in answer.hits)
     if len(set(ids)) < len(ids) or len(ids) > depth or set(ids) & set(excluded):
         raise GatewayError("bad_answer", "the answer repeats a document, is too long, or holds an excluded one")

@@ -1,4 +1,4 @@
-"""A report for people: one table for the terminal, a page of Markdown for the folder. Takes values, gives text."""
+"""Renders a report: a table for the terminal, a page of Markdown for the run folder. Pure; writes no file."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from evaluator.report import Report
 COLUMNS = ("nDCG@10", "MRR@10", "MAP", "Recall@100", "P@10")
 
 
-def table(report: Report) -> str:
-    """The pipelines, one a row; it reads as Markdown and on a terminal alike."""
+def render_table(report: Report) -> str:
+    """Renders the pipelines, one a row, as a Markdown table aligned for a terminal."""
     rows = [["pipeline", *COLUMNS, "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
     for name, outcome in report.pipelines.items():
         label = f"{name} ({outcome.preset})" if outcome.preset else name
@@ -23,14 +23,14 @@ def table(report: Report) -> str:
     return _aligned(rows)
 
 
-def page(report: Report) -> str:
-    """report.md."""
+def render_page(report: Report) -> str:
+    """Renders report.md."""
     counts, manifest = report.counts, report.manifest
     sample = f"{report.sample} drawn with seed {report.seed}" if report.sample else "all judged ones"
     parts = [
         f"# {report.experiment}: {report.dataset}, split {report.split}",
         *(f"**{warning}**" for warning in report.warnings),
-        table(report),
+        render_table(report),
         "Quality: means over the judged queries that were asked for; a lost query counts as 0. nDCG has linear gain. "
         f"Rankings are {report.depth} deep, and so is MAP. Latency: one query at a time, from sending to the last byte "
         "read, of the very answers whose quality stands beside it; p99 only from 662 answers on.",

@@ -1,4 +1,4 @@
-"""report.json: the format in which the outcome of a run is kept. Fields are only ever added within a version."""
+"""Defines report.json and builds it from the files of all steps. Within a version, fields are only added."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from services.contracts.base import Count, Wire
 
 
 class QualityReport(Wire):
-    """What the quality step leaves: unrounded means per arm over `judged` queries."""
+    """quality.json: unrounded means per arm over `judged` queries."""
 
     arms: dict[str, dict[str, FiniteFloat]]
     judged: Count
@@ -41,7 +41,7 @@ class StageTime(Wire):
 
 
 class PipelineReport(Wire):
-    """One arm. Lost queries (`errors`) are in every mean of `quality`, as 0; they are not in `latency_ms`."""
+    """Figures of one arm. Lost queries (`errors`) count as 0 in every mean of `quality`, and not in `latency_ms`."""
 
     fingerprint: str
     preset: str | None  # the lexical preset that the experiment has set, if it has
@@ -54,7 +54,7 @@ class PipelineReport(Wire):
     errors: Count
     errors_by_kind: dict[str, Count]
     no_hits: Count  # answered, with an empty ranking
-    degraded: Count  # answered by less than the pipeline says
+    degraded: Count  # answers with a degradation
     degraded_by_stage: dict[str, Count]  # `stage: reason`
     excluded_self: Count
     warmup: Count  # labelled warm-up answers, in no figure
@@ -63,7 +63,7 @@ class PipelineReport(Wire):
 
 
 class Report(Wire):
-    """The outcome of a run. `valid` only if no query was lost or degraded and nothing changed under way."""
+    """Outcome of a run. `valid` only when no query was lost or degraded and nothing changed during the run."""
 
     schema_version: Literal[1] = 1
     experiment: str
@@ -84,7 +84,7 @@ class Report(Wire):
     manifest: Manifest
 
 
-def build(
+def build_report(
     experiment: Experiment,
     manifest: Manifest,
     ranked: RankReport,
@@ -94,7 +94,7 @@ def build(
     ingested: IngestReport | None,
     run_files: Mapping[str, str],
 ) -> Report:
-    """Everything that the steps left, in one value."""
+    """Builds the report from the outcomes of the steps."""
     pipelines = {
         arm.name: _pipeline(arm, ranked, records[arm.name], quality, run_files[arm.name]) for arm in ranked.arms
     }

@@ -1,27 +1,27 @@
-"""The evaluator over HTTP: start an experiment, ask how far it is, fetch its report."""
+"""HTTP routes that start an experiment, return its state and its report. Jobs run it."""
 
 from fastapi import APIRouter
 
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
-from evaluator.jobs import Busy, Jobs, JobState, RunId
+from evaluator.jobs import ExperimentRunning, Jobs, JobState, RunId
 from evaluator.report import Report
 from services.chassis.app import router
 from services.chassis.errors import Conflict, NotFound, Unavailable
 
 
 def experiment_routes(jobs: Jobs) -> APIRouter:
-    """Routes over the jobs of this process."""
+    """Builds the routes over the jobs of this process."""
     routes = router()
 
     @routes.post("/v1/experiments", status_code=202)
     async def start(experiment: Experiment) -> JobState:
         try:
             return jobs.start(experiment)
-        except Busy as error:
+        except ExperimentRunning as error:
             raise Conflict(str(error)) from error
         except OSError as error:
-            raise Unavailable(f"{jobs.unwritable(error)}; see EVALUATOR_RUNS.") from error
+            raise Unavailable(f"{jobs.write_error_message(error)}; see EVALUATOR_RUNS.") from error
 
     @routes.get("/v1/experiments/{run}")
     async def state(run: RunId) -> JobState:

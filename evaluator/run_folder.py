@@ -1,4 +1,4 @@
-"""Where a run lives: one folder, one file per step, written whole or not at all."""
+"""Reads and writes the files of a run: one folder, one file per step, written atomically."""
 
 import os
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ Value = TypeVar("Value", bound=Wire)
 
 LATEST = "latest"
 
-# File → the command that writes it, for the sentence that says what is missing.
+# File → the command that writes it, for messages about a missing file.
 WRITTEN_BY = {
     "experiment.json": "ingest",
     "manifest.json": "rank",
@@ -29,14 +29,14 @@ WRITTEN_BY = {
 
 
 class RunFolder:
-    """The files of one evaluation, `<utc>-<experiment>-<hash>`. Steps read what earlier ones left there."""
+    """Owns the folder of one run, `<utc>-<experiment>-<hash>`. Steps read the files of earlier steps."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def create(cls, runs: Path, experiment: Experiment) -> "RunFolder":
-        """A new folder with the experiment in it."""
+        """Creates a folder with the experiment in it."""
         now = datetime.now(UTC)
         path = runs / f"{now:%Y%m%dT%H%M%SZ}-{experiment.name}-{experiment.fingerprint}"
         try:
@@ -49,15 +49,15 @@ class RunFolder:
         return folder
 
     def point_latest_here(self) -> None:
-        """From now on `latest` beside this folder is this folder. For runs with queries: a mere load is no result."""
+        """Points the link `latest` to this folder. Called for runs that sent queries, not for a load alone."""
         latest, fresh = self.path.with_name(LATEST), self.path.with_name(f".{LATEST}-{os.getpid()}")
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(self.path.name)
-        fresh.replace(latest)  # atomic: there is no moment without a latest
+        fresh.replace(latest)  # atomic: `latest` always exists
 
     @staticmethod
     def newest(runs: Path) -> Path:
-        """The folder that was opened last (their names begin with the time)."""
+        """Returns the folder created last (names begin with the time)."""
         found = sorted(path.parent for path in runs.glob("*/experiment.json") if path.parent.name != LATEST)
         if not found:
             raise EvaluationError(f"{runs}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
@@ -65,7 +65,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """An existing folder (or `latest`). Raises EvaluationError when it is none."""
+        """Opens an existing folder (or `latest`). Raises EvaluationError when it is not a run."""
         if not (path / "experiment.json").is_file():
             if path.name == LATEST and any(path.parent.glob("*/experiment.json")):
                 raise EvaluationError(f"{path}: no run has sent its queries yet; `{command_line('rank')}` does")
@@ -74,27 +74,27 @@ class RunFolder:
 
     @property
     def experiment(self) -> Experiment:
-        """What this run is of."""
+        """The experiment of this run."""
         return self.read("experiment.json", Experiment)
 
     def answers(self, arm: str) -> Path:
-        """What became of each query of an arm, in the order in which they were sent."""
+        """Returns the file with the outcome of each query of an arm, in sending order."""
         return self._within("answers", f"{arm}.jsonl")
 
     def run_file(self, arm: str) -> Path:
-        """An arm's rankings in TREC format."""
+        """Returns the file with an arm's rankings in TREC format."""
         return self._within("runs", f"{arm}.trec")
 
     def per_query(self, arm: str) -> Path:
-        """An arm's metrics by query."""
+        """Returns the file with an arm's metrics by query."""
         return self._within("quality", f"{arm}.jsonl")
 
     def has(self, name: str) -> bool:
-        """Whether a step has left its file."""
+        """Returns whether a step has written its file."""
         return (self.path / name).is_file()
 
     def read(self, name: str, model: type[Value]) -> Value:
-        """What a step left. Raises EvaluationError naming the step that is missing."""
+        """Reads the file of a step. Raises EvaluationError naming the step that is missing."""
         try:
             return model.model_validate_json((self.path / name).read_bytes())
         except FileNotFoundError as error:
@@ -109,7 +109,7 @@ class RunFolder:
         self.write_text(name, value.model_dump_json(indent=2) + "\n")
 
     def write_text(self, name: str, text: str) -> None:
-        """Replaces a file: a reader sees the old one or the new one."""
+        """Replaces a file atomically."""
         part = self.path / f".{name}.part"
         part.write_text(text, encoding="utf-8")
         part.replace(self.path / name)

@@ -1,4 +1,4 @@
-"""TREC run files: `query Q0 document rank score tag`, one line a hit, columns separated by tabs."""
+"""Reads and writes TREC run files: `query Q0 document rank score tag`, one line a hit, separated by tabs."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,10 +8,10 @@ from evaluator.errors import EvaluationError
 
 
 def run_lines(query: str, ranking: Sequence[str], tag: str) -> str:
-    """The lines of one query. `ranking` is best first and its order is authoritative.
+    """Returns the lines of one query. `ranking` is best first.
 
-    Scores are surrogates, n - rank: strictly decreasing and exact in float32, so that every tool keeps this order
-    whatever its own rule for ties (trec_eval reads scores as float32 and orders equal ones by descending id).
+    Scores are n - rank: strictly decreasing and exact in float32, so that every tool keeps this order (trec_eval reads
+    scores as float32 and orders equal ones by descending id).
     """
     n = len(ranking)
     return "".join(
@@ -25,9 +25,9 @@ def write_run(file: TextIO, query: str, ranking: Sequence[str], tag: str) -> Non
 
 
 def read_run(path: Path) -> Mapping[str, tuple[str, ...]]:
-    """Rankings by query, ordered by descending score, equal scores by ascending id; the rank column is not trusted.
+    """Reads rankings by query, ordered by descending score, then ascending id; ignores the rank column.
 
-    Tabs are preferred as separators, so that ids may contain spaces; other tools' files with spaces read as well.
+    Lines with tabs may have ids with spaces; lines separated by spaces are read as well.
     Raises EvaluationError with `file:line` for malformed lines and for a document that stands twice under one query.
     """
     scored: dict[str, dict[str, float]] = {}

@@ -1,4 +1,4 @@
-"""How much of the exact nearest neighbours an approximate vector search finds, told with how much is indexed at all."""
+"""Measures the recall of approximate vector search against exact search, with the number of indexed vectors."""
 
 import math
 import random
@@ -15,13 +15,13 @@ from services.contracts.collections import CollectionView
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.query import SearchRequest
 
-MOST_DEPTH = 100
+MAX_TOP = 100
 
 
 class VectorRecall(Wire):
     """`recall` is the mean share of the exact top `top` that the approximate top `top` holds, over `queries`.
 
-    With `indexed` at 0 the store scans everything: a recall of 1 then says nothing about its index.
+    With `indexed` 0 the store scans all vectors: its recall of 1 says nothing about an index.
     """
 
     vectors: Count
@@ -33,7 +33,7 @@ class VectorRecall(Wire):
 
 
 class RecallReport(Wire):
-    """By vector backend."""
+    """Recall by vector backend."""
 
     backends: dict[str, VectorRecall]
 
@@ -41,10 +41,10 @@ class RecallReport(Wire):
 async def vector_recall(
     client: GatewayClient, experiment: Experiment, dataset: Dataset, view: CollectionView
 ) -> RecallReport:
-    """Asks each vector backend of the live generation, approximately and exactly, a seeded sample of queries."""
+    """Searches each vector backend of the live generation approximately and exactly with a seeded sample of queries."""
     judged = sorted(dataset.judgments)
     sample = random.Random(experiment.seed).sample(judged, min(experiment.recall_queries, len(judged)))
-    top = min(MOST_DEPTH, experiment.depth)
+    top = min(MAX_TOP, experiment.depth)
     found: dict[str, VectorRecall] = {}
     for backend, state in live_states(view).items():
         if state.vectors is None or not sample:

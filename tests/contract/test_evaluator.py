@@ -11,9 +11,9 @@ import pytest
 from evaluator.client import GatewayClient, GatewayError, connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import (
-    dataset_of,
     evaluate,
     ingest_step,
+    load_dataset,
     quality_step,
     rank_step,
     report_step,
@@ -193,7 +193,7 @@ async def test_a_preset_that_the_collection_does_not_serve_is_refused_with_those
     folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, preset="anserini-flat"))
     async with reached(stub) as client:
         loaded = planned(tmp_path, presets=["beir"])
-        await ingest(client, loaded, dataset_of(loaded))
+        await ingest(client, loaded, load_dataset(loaded))
         with pytest.raises(EvaluationError, match="shop@1 serves the presets beir, not 'anserini-flat'"):
             await rank_step(client, folder)
 
@@ -240,8 +240,8 @@ async def test_loading_twice_indexes_and_encodes_nothing_the_second_time(
     stub: GatewayStub, experiment: Experiment
 ) -> None:
     async with reached(stub) as client:
-        first = await ingest(client, experiment, dataset_of(experiment))
-        second = await ingest(client, experiment, dataset_of(experiment))
+        first = await ingest(client, experiment, load_dataset(experiment))
+        second = await ingest(client, experiment, load_dataset(experiment))
     assert first.backends["dense"].model_dump() == {"indexed": 6, "unchanged": 0, "encoded": 6}
     assert second.backends["dense"].model_dump() == {"indexed": 0, "unchanged": 6, "encoded": 0}
     assert (first.documents, first.stripped_characters, first.created, second.created) == (6, 1, True, False)
@@ -251,7 +251,7 @@ async def test_a_busy_or_half_absent_gateway_is_asked_again(stub: GatewayStub, e
     stub.failing_loads = [Overloaded("full"), Unavailable("away"), DeadlineExceeded("slow")]
     stub.lost_backends = ["dense"]
     async with reached(stub) as client:
-        report = await ingest(client, experiment, dataset_of(experiment), no_sleep)
+        report = await ingest(client, experiment, load_dataset(experiment), no_sleep)
     assert (report.retries, report.documents) == (4, 6)
 
 
@@ -259,21 +259,21 @@ async def test_patience_has_an_end_and_says_how_to_go_on(stub: GatewayStub, expe
     stub.failing_loads = [Overloaded("full") for _ in range(100)]
     async with reached(stub) as client:
         with pytest.raises(EvaluationError, match=r"given up after 8 attempts: HTTP 429: full \(run ingest again"):
-            await ingest(client, experiment, dataset_of(experiment), no_sleep)
+            await ingest(client, experiment, load_dataset(experiment), no_sleep)
 
 
 async def test_a_refused_document_is_named_and_not_sent_again(stub: GatewayStub, experiment: Experiment) -> None:
     stub.refused_documents = {"d3"}
     async with reached(stub) as client:
         with pytest.raises(EvaluationError, match="lexical: d3: no"):
-            await ingest(client, experiment, dataset_of(experiment), no_sleep)
+            await ingest(client, experiment, load_dataset(experiment), no_sleep)
     assert stub.batches == [6]
 
 
 async def test_documents_that_found_no_room_are_sent_again(stub: GatewayStub, experiment: Experiment) -> None:
     stub.without_room = [{"d1", "d3"}, {"d3"}]
     async with reached(stub) as client:
-        report = await ingest(client, experiment, dataset_of(experiment), no_sleep)
+        report = await ingest(client, experiment, load_dataset(experiment), no_sleep)
     assert (report.retries, report.documents) == (2, 6)
 
 
@@ -283,21 +283,21 @@ async def test_a_refused_document_ends_the_load_also_beside_some_that_found_no_r
     stub.refused_documents, stub.without_room = {"d3"}, [{"d1"}]
     async with reached(stub) as client:
         with pytest.raises(GatewayError, match="lexical: d3: no"):
-            await ingest(client, experiment, dataset_of(experiment), no_sleep)
+            await ingest(client, experiment, load_dataset(experiment), no_sleep)
 
 
 async def test_counts_that_disagree_end_the_load(stub: GatewayStub, experiment: Experiment) -> None:
     stub.forgetful = True
     async with reached(stub) as client:
         with pytest.raises(EvaluationError, match=r"the corpus has 6 documents, but \{'published': 5\}"):
-            await ingest(client, experiment, dataset_of(experiment))
+            await ingest(client, experiment, load_dataset(experiment))
 
 
 async def test_a_conflict_is_not_repeated(stub: GatewayStub, experiment: Experiment) -> None:
     stub.failing_loads = [Conflict("made by something else")]
     async with reached(stub) as client:
         with pytest.raises(GatewayError, match="made by something else"):
-            await ingest(client, experiment, dataset_of(experiment), no_sleep)
+            await ingest(client, experiment, load_dataset(experiment), no_sleep)
 
 
 async def test_readiness_is_waited_for_and_its_absence_explained(stub: GatewayStub) -> None:

@@ -9,7 +9,7 @@ from evaluator.arms import with_preset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
 from evaluator.ingest import batches
-from evaluator.rank import choose, interleaved
+from evaluator.rank import choose_queries, interleaved
 from services.contracts.collections import DocumentsRequest
 from services.contracts.documents import Document
 from services.contracts.pipelines import Pipeline
@@ -64,9 +64,9 @@ def test_a_preset_is_set_in_lexical_retrieves_only() -> None:
 
 def test_a_sample_is_the_same_for_the_same_seed_and_its_warm_up_knows_none_of_it() -> None:
     judged = [f"q{number}" for number in range(100)]
-    measured, warmup = choose(judged, judged, experiment(queries=20))
-    assert (measured, warmup) == choose(judged, judged, experiment(queries=20))
-    assert measured != choose(judged, judged, experiment(queries=20, seed=1))[0]
+    measured, warmup = choose_queries(judged, judged, experiment(queries=20))
+    assert (measured, warmup) == choose_queries(judged, judged, experiment(queries=20))
+    assert measured != choose_queries(judged, judged, experiment(queries=20, seed=1))[0]
     assert len(measured) == 20
     assert measured == sorted(measured, key=judged.index)
     assert len(warmup) == 5
@@ -74,7 +74,7 @@ def test_a_sample_is_the_same_for_the_same_seed_and_its_warm_up_knows_none_of_it
 
 
 def test_without_other_queries_the_warm_up_uses_the_measured_ones() -> None:
-    assert choose(["a", "b"], ["a", "b"], experiment())[1] != []
+    assert choose_queries(["a", "b"], ["a", "b"], experiment())[1] != []
 
 
 @pytest.mark.parametrize(("queries", "arms"), [(7, 3), (5, 5), (2, 5), (60, 5), (1, 1)])
