@@ -49,7 +49,7 @@ def shard_config(record: Record) -> edge.EdgeConfig:
     """How a shard keeps vectors of the record's representation."""
     dense: edge.EdgeVectorParams | None = None
     sparse: dict[str, edge.EdgeSparseVectorParams] | None = None
-    # Dot, not Cosine: Cosine would normalise again on the way in, and copies would drift by a bit.
+    # Dot for cosine too: `checked` has scaled the vectors, so that every engine keeps and returns the same bits.
     match representation := representation_of(record):
         case Dense(dimension=dimension):
             dense = edge.EdgeVectorParams(size=dimension, distance=edge.Distance.Dot)

@@ -36,7 +36,7 @@ class Nearest(TypedDict):
 
 def vectors_config(representation: Representation) -> VectorsConfig:
     """How a collection keeps vectors of a representation."""
-    # Dot, not Cosine: Cosine would normalise again on the way in, and copies drift by a bit.
+    # Dot for cosine too: `checked` has scaled the vectors, so that every engine keeps and returns the same bits.
     match representation:
         case Dense(dimension=dimension):
             dense = models.VectorParams(size=dimension, distance=models.Distance.DOT)
