@@ -11,6 +11,7 @@ from gateway.indexing import Indexing
 from gateway.publishing import Publishing
 from gateway.reloading import reload
 from services.chassis.app import router
+from services.chassis.handling import handled
 from services.contracts.base import Name
 from services.contracts.collections import (
     BeginCollection,
@@ -48,14 +49,17 @@ def pipeline_routes(catalog: Catalog) -> APIRouter:
     routes = router()
 
     @routes.get("/v1/pipelines", tags=["pipelines"])
+    @handled("control")
     async def list_pipelines() -> PipelineList:
         return catalog.views()
 
     @routes.post("/v1/pipelines/reload", tags=["pipelines"])
+    @handled("control")
     async def reload_pipelines() -> PipelineChanges:
         return await reload(catalog)
 
     @routes.get("/v1/pipelines/{name}", tags=["pipelines"])
+    @handled("control")
     async def get_pipeline(name: PipelineName) -> PipelineView:
         return catalog.view(name)
 
@@ -67,32 +71,39 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
     routes = router()
 
     @routes.get("/v1/collections", tags=["collections"])
+    @handled("control", logged=False)
     async def list_collections() -> CollectionList:
         return await collections.all()
 
     @routes.get("/v1/collections/{collection}", tags=["collections"])
+    @handled("control")
     async def get_collection(collection: CollectionName) -> CollectionView:
         return await collections.one(collection)
 
     @routes.put("/v1/collections/{collection}", tags=["collections"])
+    @handled("write")
     async def begin_collection(
         collection: CollectionName, declaration: BeginCollection | None = None
     ) -> CollectionBegun:
         return await collections.begin(collection, declaration or BeginCollection())
 
     @routes.delete("/v1/collections/{collection}", status_code=204, tags=["collections"])
+    @handled("write")
     async def delete_collection(collection: CollectionName) -> None:
         await collections.remove(collection)
 
     @routes.post("/v1/collections/{collection}/publish", tags=["collections"])
+    @handled("write", slow=True)
     async def publish(collection: CollectionName, asked: PublishRequest | None = None) -> Published:
         return await publishing.publish(collection, asked or PublishRequest())
 
     @routes.post("/v1/collections/{collection}/rollback", tags=["collections"])
+    @handled("write")
     async def roll_back(collection: CollectionName) -> Published:
         return await publishing.roll_back(collection)
 
     @routes.post("/v1/collections/{collection}/documents", tags=["documents"])
+    @handled("write", slow=True)
     async def index_documents(collection: CollectionName, batch: DocumentsRequest) -> FanOutReport:
         return await indexing.index(collection, batch)
 
@@ -102,6 +113,7 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
         return Response(answer.model_dump_json(), media_type="application/json")  # as in a search: not validated twice
 
     @routes.post("/v1/collections/{collection}/documents/delete", tags=["documents"])
+    @handled("write")
     async def delete_documents(collection: CollectionName, ids: DeleteRequest) -> FanOutReport:
         return await indexing.delete_documents(collection, ids)
 

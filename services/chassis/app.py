@@ -12,6 +12,7 @@ from services.chassis import rendering
 from services.chassis.body import BodyMiddleware, JsonRoute
 from services.chassis.caching import CACHED_HEADER, CachingMiddleware
 from services.chassis.deadlines import DEADLINE_HEADER, DeadlineMiddleware
+from services.chassis.handling import HandlingTable
 from services.chassis.instruments import Instruments
 from services.chassis.limits import LimitMiddleware, lanes_of
 from services.chassis.probes import Lifecycle, Readiness, probe_router
@@ -51,12 +52,14 @@ def create_app(
         async with opened() as (routers, readiness):
             for own in (probe_router(service, lifecycle, readiness, instruments), *routers):
                 app.include_router(own)
+                app.state.handling.add(own.routes)
             app.openapi_schema = None
             yield
 
     app = FastAPI(title=service, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
+    app.state.handling = HandlingTable()
     rendering.install(app, wordings)
 
     def render(error: Exception, path: str) -> Response:

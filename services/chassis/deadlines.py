@@ -11,13 +11,11 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.chassis.errors import DeadlineExceeded, Malformed
+from services.chassis.handling import handling_of
 
 DEADLINE_HEADER = "x-deadline-ms"
 DEFAULT_MS = 10_000
 MOST_MS = 120_000
-# Loading documents encodes them, finishing builds indexes, and vendors' clients, which know no such header, wait for
-# minutes: without a header these get the most there is.
-SLOW_ROUTES = ("/documents", "/publish", "/finish", "/rerank", "/embeddings", "/embed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +54,10 @@ def current_deadline() -> Deadline:
     return _current.get() or Deadline.after_ms(DEFAULT_MS)
 
 
-def parse(header: str | None, path: str) -> Deadline:
+def parse(header: str | None, default_ms: int) -> Deadline:
     """The deadline that a request carries. Raises Malformed for anything but 1 to 120,000 whole milliseconds."""
     if header is None:
-        return Deadline.after_ms(MOST_MS if path.endswith(SLOW_ROUTES) else DEFAULT_MS)
+        return Deadline.after_ms(default_ms)
     if not header.isascii() or not header.isdigit() or len(header) > 7 or not 1 <= int(header) <= MOST_MS:
         raise Malformed(f"X-Deadline-Ms must be a whole number of milliseconds from 1 to {MOST_MS}.")
     return Deadline.after_ms(int(header))
@@ -75,7 +73,8 @@ class DeadlineMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        deadline = parse(Headers(scope=scope).get(DEADLINE_HEADER), scope["path"])
+        default_ms = MOST_MS if handling_of(scope).slow else DEFAULT_MS
+        deadline = parse(Headers(scope=scope).get(DEADLINE_HEADER), default_ms)
         _current.set(deadline)
         started = False
 

@@ -3,19 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.chassis.errors import Overloaded
+from services.chassis.handling import Lane, handling_of
 from services.chassis.instruments import Instruments
 from services.chassis.settings import CONTROL_SLOTS, ServiceSettings
 from services.chassis.telemetry import PROBES, timed
 
-Lane = Literal["control", "write", "work"]
-COLLECTIONS = "/v1/collections"
-PIPELINES = "/v1/pipelines"
-WRITES = ("/documents", "/documents/delete", "/finish", "/publish", "/rollback")
 CONTROL_WAITING = 64
 # From the end of a connection to that of the request which waits: the watcher of the caller, its cancelling, the wait.
 TURNS_OF_THE_LOOP = 4
@@ -58,22 +54,6 @@ class Limiter:
             self._instruments.in_flight.dec()
 
 
-def lane_of(method: str, path: str) -> Lane:
-    """Whose slots a request takes: control (looks at collections, pipelines), writes, or all other work.
-
-    The gateway judges a service by its looks, so that no work may hold them up; and writes wait for one another
-    while an index is finished, so that they would hold every slot that a search needs.
-    """
-    if path == PIPELINES or path.startswith(f"{PIPELINES}/"):
-        return "control"
-    if path == COLLECTIONS or path.startswith(f"{COLLECTIONS}/"):
-        if method in ("GET", "HEAD"):
-            return "control"
-        if method in ("PUT", "DELETE") or path.endswith(WRITES):
-            return "write"
-    return "work"
-
-
 def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lane, Limiter]:
     """The slots of each lane."""
     return {
@@ -94,5 +74,5 @@ class LimitMiddleware:
         if scope["type"] != "http" or scope["path"] in PROBES:
             await self.app(scope, receive, send)
             return
-        async with self.lanes[lane_of(scope["method"], scope["path"])].slot():
+        async with self.lanes[handling_of(scope).lane].slot():
             await self.app(scope, receive, send)

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from services.chassis.handling import handling_of
 from services.chassis.instruments import Instruments
 
 logger = logging.getLogger(__name__)
@@ -21,8 +22,6 @@ _request_id: ContextVar[str] = ContextVar("request_id", default="-")
 _timings_ms: ContextVar[dict[str, float] | None] = ContextVar("timings_ms", default=None)
 
 PROBES = ("/livez", "/readyz", "/metrics")
-# The gateway asks for the list of collections every second: counted, not logged.
-UNLOGGED = (*PROBES, "/v1/collections")
 
 
 def request_id() -> str:
@@ -96,7 +95,7 @@ class TelemetryMiddleware:
     def _report(self, scope: Scope, status: int, seconds: float, timings: dict[str, float]) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         self.instruments.observe(scope["method"], route, status, seconds, timings)
-        if scope["path"] not in UNLOGGED or status >= 400:
+        if status >= 400 or (scope["path"] not in PROBES and handling_of(scope).logged):
             logger.info(
                 "request",
                 extra={

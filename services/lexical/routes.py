@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from services.chassis.app import router
 from services.chassis.errors import BadInput
+from services.chassis.handling import handled
 from services.chassis.telemetry import timed
 from services.contracts.collections import BuildMark, CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (
@@ -37,22 +38,27 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
     one = "/v1/collections/{generation}"
 
     @routes.get("/v1/collections")
+    @handled("control", logged=False)
     async def states() -> CollectionStates:
         return CollectionStates(collections=await engine.states(), unusable=await engine.unusable())
 
     @routes.put(one)
+    @handled("write")
     async def begin(generation: InPath, declaration: CollectionDeclaration, build: OfBuild = None) -> CollectionState:
         return await changes.begin(generation, declaration, build)
 
     @routes.get(one)
+    @handled("control")
     async def state(generation: InPath) -> CollectionState:
         return await engine.state(generation)
 
     @routes.delete(one, status_code=204)
+    @handled("write")
     async def drop(generation: InPath, build: OfBuild = None, keep_published: KeepPublished = False) -> None:
         await changes.drop(generation, build, keep_published=keep_published)
 
     @routes.post(f"{one}/documents")
+    @handled("write", slow=True)
     async def index(
         generation: InPath, batch: IndexRequest, version: Version = None, build: OfBuild = None
     ) -> IndexReport:
@@ -60,6 +66,7 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
             return await changes.index(Write(generation, version, build), batch.documents)
 
     @routes.post(f"{one}/documents/delete")
+    @handled("write")
     async def delete(
         generation: InPath, asked: IdsRequest, version: Version = None, build: OfBuild = None
     ) -> DeleteReport:
@@ -73,11 +80,13 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
         return Response(answer.model_dump_json(), media_type=JSON)
 
     @routes.post(f"{one}/finish")
+    @handled("write", slow=True)
     async def finish(generation: InPath, build: OfBuild = None) -> CollectionState:
         with timed("finish"):
             return await changes.finish(generation, build)
 
     @routes.post(f"{one}/publish")
+    @handled("write", slow=True)
     async def publish(generation: InPath, build: OfBuild = None) -> CollectionState:
         return await changes.publish(generation, build)
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline
+from services.chassis.handling import handled
 from services.contracts.collections import BuildMark, CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import DeleteReport, IdsRequest, IndexReport, IndexRequest, WriteVersion
 from services.contracts.generations import Generation
@@ -25,10 +26,12 @@ def collection_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -
     routes = router()
 
     @routes.get("/v1/collections")
+    @handled("control", logged=False)
     async def listed() -> CollectionStates:
         return await collections.states(store)
 
     @routes.put("/v1/collections/{generation}")
+    @handled("write")
     async def begin(
         generation: Generation, declaration: CollectionDeclaration, build: OfBuild = None
     ) -> CollectionState:
@@ -36,20 +39,24 @@ def collection_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -
         return await order.change(generation, lambda: collections.begin(store, made))
 
     @routes.get("/v1/collections/{generation}")
+    @handled("control")
     async def one(generation: Generation) -> CollectionState:
         return await collections.state(store, generation)
 
     @routes.delete("/v1/collections/{generation}", status_code=204)
+    @handled("write")
     async def drop(generation: Generation, build: OfBuild = None, keep_published: KeepPublished = False) -> Response:
         await collections.drop(store, order, generation, build, keep_published=keep_published)
         return Response(status_code=204)
 
     @routes.post("/v1/collections/{generation}/finish")
+    @handled("write", slow=True)
     async def finish(generation: Generation, build: OfBuild = None) -> CollectionState:
         await collections.opened(store, encoder, generation)
         return await collections.finish(store, generation, build)
 
     @routes.post("/v1/collections/{generation}/publish")
+    @handled("write", slow=True)
     async def publish(generation: Generation, build: OfBuild = None) -> CollectionState:
         await collections.opened(store, encoder, generation)
         return await order.change(generation, lambda: collections.publish(store, generation, build))
@@ -62,6 +69,7 @@ def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> 
     routes = router()
 
     @routes.post("/v1/collections/{generation}/documents")
+    @handled("write", slow=True)
     async def index(
         generation: Generation, batch: IndexRequest, version: Version = None, build: OfBuild = None
     ) -> IndexReport:
@@ -69,6 +77,7 @@ def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> 
         return await indexing.index(store, encoder, order, write, batch.documents, current_deadline())
 
     @routes.post("/v1/collections/{generation}/documents/delete")
+    @handled("write")
     async def delete(
         generation: Generation, asked: IdsRequest, version: Version = None, build: OfBuild = None
     ) -> DeleteReport:

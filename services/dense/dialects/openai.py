@@ -8,6 +8,7 @@ import orjson
 from fastapi import APIRouter, Response
 
 from services.chassis.app import router
+from services.chassis.handling import handled
 from services.chassis.served_model import MODEL_HEADER, check_asked
 from services.chassis.vendor_errors import OpenAIError
 from services.contracts.base import Count, Wire
@@ -59,6 +60,7 @@ def openai_router(encoder: DenseEncoder) -> APIRouter:
     routes = router(OpenAIError)
 
     @routes.post("/v1/embeddings", response_model=EmbeddingsAnswer)
+    @handled(slow=True)
     async def embeddings(asked: EmbeddingsRequest) -> Response:
         model = served_model(encoder)
         check_asked(asked.model, model)

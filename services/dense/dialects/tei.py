@@ -8,6 +8,7 @@ from fastapi import APIRouter, Response
 
 from services.chassis.app import router
 from services.chassis.errors import BadInput, BodyTooLarge
+from services.chassis.handling import handled
 from services.chassis.served_model import MODEL_HEADER
 from services.chassis.vendor_errors import TeiError
 from services.contracts.base import Wire
@@ -34,6 +35,7 @@ def tei_router(encoder: DenseEncoder) -> APIRouter:
     routes = router(TeiError)
 
     @routes.post("/embed", response_model=list[list[float]])
+    @handled(slow=True)
     async def embed(asked: EmbedRequest) -> Response:
         check_dimensions(asked.dimensions, encoder)
         unit = encoder.stamp.get("normalise") != "false"

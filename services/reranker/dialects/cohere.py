@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, FiniteFloat, JsonValue
 
 from services.chassis.app import router
 from services.chassis.errors import BadInput
+from services.chassis.handling import handled
 from services.chassis.served_model import MODEL_HEADER, check_asked, is_served
 from services.chassis.telemetry import request_id
 from services.chassis.vendor_errors import CohereError, CohereOrJinaError
@@ -118,6 +119,7 @@ def cohere_v1_router(scorer: Scorer) -> APIRouter:
     routes = router(CohereOrJinaError)
 
     @routes.post("/v1/rerank", response_model_exclude_none=True)
+    @handled(slow=True)
     async def rerank_v1(asked: RerankV1, response: Response) -> AnswerV1:
         check_asked(asked.model, scorer.model)
         texts = asked.texts
@@ -140,6 +142,7 @@ def cohere_v2_router(scorer: Scorer) -> APIRouter:
     routes = router(CohereError)
 
     @routes.post("/v2/rerank", response_model_exclude_none=True)
+    @handled(slow=True)
     async def rerank_v2(asked: RerankV2, response: Response) -> AnswerV2:
         check_asked(asked.model, scorer.model)
         if asked.max_tokens_per_doc is not None and asked.max_tokens_per_doc < scorer.max_tokens:

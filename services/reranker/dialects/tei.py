@@ -7,6 +7,7 @@ from pydantic import FiniteFloat
 
 from services.chassis.app import router
 from services.chassis.errors import BodyTooLarge
+from services.chassis.handling import handled
 from services.chassis.served_model import MODEL_HEADER
 from services.chassis.vendor_errors import TeiError
 from services.contracts.base import Count, QueryText, Text, Wire
@@ -43,6 +44,7 @@ def tei_router(scorer: Scorer) -> APIRouter:
     routes = router(TeiError)
 
     @routes.post("/rerank", response_model_exclude_none=True)
+    @handled(slow=True)
     async def rerank(asked: TeiRerank, response: Response) -> list[Rank]:
         if asked.truncate is False:
             await _refuse_long(scorer, asked)

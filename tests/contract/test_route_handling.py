@@ -1,0 +1,79 @@
+"""The lane, the default deadline and the log line of every route, as its service declares them."""
+
+import pytest
+from fastapi import APIRouter
+
+from gateway.routes import collection_routes, pipeline_routes, search_routes
+from services.chassis.handling import Handling, HandlingTable
+from services.dense.dialects.openai import openai_router
+from services.dense.dialects.tei import tei_router as tei_embed_router
+from services.lexical.routes import lexical_router
+from services.reranker.dialects.cohere import cohere_v1_router, cohere_v2_router
+from services.reranker.dialects.tei import tei_router
+from services.reranker.routes import score_router
+from services.vectorservice.routes import collection_router, document_router
+
+# Routers alone: nothing behind them is asked for a declaration.
+ROUTERS: dict[str, tuple[APIRouter, ...]] = {
+    "gateway": (search_routes(None), pipeline_routes(None), collection_routes(None, None, None)),
+    "lexical": (lexical_router(None),),
+    "dense": (
+        collection_router(None, None, None),
+        document_router(None, None, None),
+        openai_router(None),
+        tei_embed_router(None),
+    ),
+    "reranker": (score_router(None), cohere_v1_router(None), cohere_v2_router(None), tei_router(None)),
+}
+LISTING, CONTROL = Handling("control", logged=False), Handling("control")
+WRITE, SLOW_WRITE = Handling("write"), Handling("write", slow=True)
+WORK, SLOW_WORK = Handling(), Handling(slow=True)
+
+OF_COLLECTIONS = [
+    ("GET", "/v1/collections", LISTING),
+    ("GET", "/v1/collections/c@1", CONTROL),
+    ("PUT", "/v1/collections/c@1", WRITE),
+    ("DELETE", "/v1/collections/c@1", WRITE),
+    ("POST", "/v1/collections/c@1/documents", SLOW_WRITE),
+    ("POST", "/v1/collections/c@1/documents/delete", WRITE),
+    ("POST", "/v1/collections/c@1/publish", SLOW_WRITE),
+    ("POST", "/v1/collections/c@1/search", WORK),
+    ("GET", "/v1/collectionsx", WORK),
+]
+FINISHING = ("POST", "/v1/collections/c@1/finish", SLOW_WRITE)
+GETTING = ("POST", "/v1/collections/c@1/documents/get", WORK)
+EXPECTED = {
+    "gateway": [
+        *OF_COLLECTIONS,
+        GETTING,
+        ("POST", "/v1/collections/c/rollback", WRITE),
+        ("GET", "/v1/pipelines", CONTROL),
+        ("GET", "/v1/pipelines/bm25", CONTROL),
+        ("POST", "/v1/pipelines/reload", CONTROL),
+    ],
+    "lexical": [*OF_COLLECTIONS, GETTING, FINISHING],
+    "dense": [*OF_COLLECTIONS, FINISHING, ("POST", "/v1/embeddings", SLOW_WORK), ("POST", "/embed", SLOW_WORK)],
+    "reranker": [
+        ("POST", "/v1/score", WORK),
+        ("POST", "/v1/rerank", SLOW_WORK),
+        ("POST", "/v2/rerank", SLOW_WORK),
+        ("POST", "/rerank", SLOW_WORK),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "path", "handling"), [(name, *row) for name, rows in EXPECTED.items() for row in rows]
+)
+def test_a_route_is_handled_as_declared(service: str, method: str, path: str, handling: Handling) -> None:
+    table = HandlingTable()
+    for router in ROUTERS[service]:
+        table.add(router.routes)
+    assert table.of(method, path) == handling
+
+
+@pytest.mark.parametrize("service", EXPECTED)
+def test_every_route_is_among_the_expected_ones(service: str) -> None:
+    routes = [route for router in ROUTERS[service] for route in router.routes]
+    for route in routes:
+        assert any(method in route.methods and route.path_regex.match(path) for method, path, _ in EXPECTED[service])
