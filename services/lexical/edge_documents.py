@@ -15,7 +15,7 @@ from services.storage.edge_fields import field_indexes
 from services.storage.edge_files import Record
 from services.storage.edge_generation import SEARCH_THREADS, Shape
 from services.storage.fields import fields_of
-from services.storage.identity import point_id
+from services.storage.point_ids import point_id
 from services.storage.write_order import overtaken
 
 # The caller's ids of points that have been hits. A point's id is made from the caller's, so none of this is ever out

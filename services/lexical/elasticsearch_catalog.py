@@ -13,8 +13,8 @@ from services.contracts.generations import is_generation, name_of
 from services.lexical.elasticsearch_answers import DESCRIBED, Described, Statistics
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import elasticsearch_errors, unknown
+from services.lexical.elasticsearch_mapping import ANALYSIS, Json, Meta, meta_of
 from services.lexical.elasticsearch_reading import largest_document
-from services.lexical.mapping import ANALYSIS, Json, Meta, meta_of
 from services.lexical.stamp import stamp_of
 from services.storage.stamps import refuse_other_stamp
 

@@ -8,8 +8,7 @@ from elasticsearch import AsyncElasticsearch
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
 from services.contracts.documents import DeleteReport, Document, IndexReport, ItemError
-from services.lexical.bulk import Operation, bulk, said, without_room
-from services.lexical.collected import wire_bytes
+from services.lexical.document_collector import wire_bytes
 from services.lexical.elasticsearch_answers import (
     BulkAnswer,
     BulkItem,
@@ -17,9 +16,10 @@ from services.lexical.elasticsearch_answers import (
     HashOnly,
     HashPage,
 )
+from services.lexical.elasticsearch_bulk import Operation, bulk, said, without_room
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, refuse_failed, unknown
-from services.lexical.mapping import Json
+from services.lexical.elasticsearch_mapping import Json
 from services.storage.content_digest import ContentDigest
 from services.storage.fields import Declared, fields_of
 from services.storage.write_order import overtaken

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from elasticsearch import AsyncElasticsearch
 
 from services.contracts.documents import Document, FetchedDocuments
-from services.lexical.collected import Collected, Reading, wire_bytes
+from services.lexical.document_collector import Collected, Reading, wire_bytes
 from services.lexical.elasticsearch_answers import FetchedAnswer, LargestAnswer, SizeOnly, Source
 from services.lexical.elasticsearch_client import in_time
 from services.lexical.elasticsearch_errors import elasticsearch_errors, refuse_failed

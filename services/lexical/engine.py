@@ -7,7 +7,7 @@ from services.contracts.collections import CollectionDeclaration, CollectionStat
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
-from services.lexical.collected import WHOLE, Reading
+from services.lexical.document_collector import WHOLE, Reading
 
 
 class LexicalEngine(Protocol):

@@ -14,7 +14,7 @@ from services.contracts.documents import DeleteReport, Document, FetchedDocument
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
 from services.lexical.analysis import ANALYSIS, words_of
-from services.lexical.collected import WHOLE, Collected, Reading
+from services.lexical.document_collector import WHOLE, Collected, Reading
 from services.lexical.edge_documents import SHAPE, EdgeDocuments, KnownIds
 from services.lexical.edge_query import bm25_request
 from services.lexical.presets import chosen_preset

@@ -12,7 +12,7 @@ from services.contracts.documents import DeleteReport, Document, FetchedDocument
 from services.contracts.generations import in_order
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
-from services.lexical.collected import WHOLE, Reading
+from services.lexical.document_collector import WHOLE, Reading
 from services.lexical.elasticsearch_answers import Broadcast, ClusterHealth, Nodes, SearchAnswer
 from services.lexical.elasticsearch_catalog import Catalog, Held
 from services.lexical.elasticsearch_client import in_time
@@ -22,10 +22,10 @@ from services.lexical.elasticsearch_documents import (
     index_documents,
 )
 from services.lexical.elasticsearch_errors import cause_of, elasticsearch_errors
+from services.lexical.elasticsearch_mapping import ANALYSIS, Meta, index_body
+from services.lexical.elasticsearch_query import ORDER, search_query
 from services.lexical.elasticsearch_reading import get_documents
-from services.lexical.mapping import ANALYSIS, Meta, index_body
 from services.lexical.presets import chosen_preset
-from services.lexical.query import ORDER, search_query
 from services.lexical.stamp import stamp_of
 from services.storage.builds import refuse_other_build
 from services.storage.fields import requirements_of

@@ -21,7 +21,7 @@ from services.contracts.documents import (
 from services.contracts.generations import Generation
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.lexical.changes import Changes
-from services.lexical.collected import Reading
+from services.lexical.document_collector import Reading
 from services.lexical.engine import LexicalEngine
 from services.storage.write_order import Write
 

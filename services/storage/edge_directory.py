@@ -20,12 +20,12 @@ from services.chassis.errors import (
 from services.contracts.collections import Unusable
 from services.contracts.generations import in_order, name_of
 from services.contracts.health import Check
-from services.storage import edge_work
+from services.storage import edge_subprocess
+from services.storage.edge_disk_space import Room
 from services.storage.edge_errors import edge_errors
 from services.storage.edge_files import PUBLISHED, Record, locked, read_pointers, write_pointers
 from services.storage.edge_folders import move_aside, ours, remove
 from services.storage.edge_generation import EdgeGeneration, Shape, read_record
-from services.storage.edge_room import Room
 from services.storage.quotas import USUAL_MOST, refuse_one_more
 
 ENGINE = f"qdrant-edge {importlib.metadata.version('qdrant-edge-py')}"
@@ -203,7 +203,7 @@ class EdgeDirectory:
                     records[folder] = record
                 except (ValueError, OSError) as error:
                     self._set_aside(folder.name, str(error))
-            damages = edge_work.damages(
+            damages = edge_subprocess.damages(
                 {
                     folder / record.shard: record.documents if record.finished else None
                     for folder, record in records.items()

@@ -6,7 +6,7 @@ import qdrant_edge as edge
 
 from services.contracts.collections import FieldKind
 from services.storage.fields import Exists, OneOf, Requirement, Within
-from services.storage.identity import point_id
+from services.storage.point_ids import point_id
 
 INDEX_KINDS: Mapping[FieldKind, edge.PayloadSchemaType] = {
     "keyword": edge.PayloadSchemaType.Keyword,

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import qdrant_edge as edge
 
 from services.chassis.errors import ProblemError, UnknownCollection
-from services.storage import edge_work
+from services.storage import edge_subprocess
 from services.storage.content_digest import ContentDigest
+from services.storage.edge_disk_space import Room, taken
 from services.storage.edge_errors import edge_errors
 from services.storage.edge_files import LAYOUT, RECORD, Record, holds, replace, sync
 from services.storage.edge_folders import MARKER, lay_claim, move_aside, remove, settle_claim
 from services.storage.edge_pages import FIRST_PAGE, Page, payload_page
-from services.storage.edge_room import Room, taken
 
 T = TypeVar("T")
 Shard = edge.EdgeShard
@@ -238,7 +238,7 @@ class EdgeGeneration:
         served: Shard | None = None
         try:
             await asyncio.to_thread(shutil.rmtree, new, ignore_errors=True)  # of one that failed
-            if await edge_work.optimise(old, new):
+            if await edge_subprocess.optimise(old, new):
                 served = await self._run(lambda: self._take_over(new, shape))
         finally:
             await self._idle()

@@ -9,7 +9,7 @@ from qdrant_client import models
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.retrieval import RetrievedHit
 from services.storage.fields import Exists, OneOf, Requirement, Within
-from services.storage.identity import point_id
+from services.storage.point_ids import point_id
 from services.vectorstore.qdrant_vectors import qdrant_vector, vector_of
 from services.vectorstore.representation import Dense, Representation, as_data, checked, of_data
 from services.vectorstore.store import Made, Point, StoredPoint

@@ -12,7 +12,7 @@ from services.storage.edge_directory import ENGINE, USUAL, EdgeDirectory, Limits
 from services.storage.edge_fields import edge_filter, field_indexes
 from services.storage.edge_files import Record
 from services.storage.edge_generation import Shape
-from services.storage.identity import point_id
+from services.storage.point_ids import point_id
 from services.storage.ties import settled
 from services.vectorstore.edge_vectors import (
     edge_vector,

@@ -20,7 +20,7 @@ from services.contracts.generations import in_order, is_generation
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
 from services.storage.content_digest import ContentDigest
-from services.storage.identity import point_id
+from services.storage.point_ids import point_id
 from services.storage.quotas import USUAL_MOST, refuse_one_more
 from services.storage.ties import settled
 from services.vectorstore.qdrant_aliases import QdrantAliases

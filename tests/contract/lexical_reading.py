@@ -4,7 +4,7 @@ import pytest
 
 from services.chassis.errors import AnswerTooLarge
 from services.contracts.documents import MOST_ANSWER_BYTES, MOST_ANSWER_VALUES, Document
-from services.lexical.collected import Reading, wire_bytes
+from services.lexical.document_collector import Reading, wire_bytes
 from services.lexical.engine import LexicalEngine
 from tests.support.lexical_notes import ALL_PRESETS
 

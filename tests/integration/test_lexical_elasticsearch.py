@@ -16,7 +16,7 @@ from services.chassis.errors import BadInput, Conflict, Unavailable, UnknownColl
 from services.contracts.documents import Document
 from services.lexical.analysis import words_of
 from services.lexical.app import build_app, open_engine
-from services.lexical.collected import Reading
+from services.lexical.document_collector import Reading
 from services.lexical.elasticsearch_client import open_client
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import LexicalSettings

@@ -36,7 +36,7 @@ from services.contracts.health import Check
 from services.contracts.problem import Problem
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest, RetrievedHit
-from services.lexical.collected import Collected
+from services.lexical.document_collector import Collected
 from services.storage.builds import refuse_other_build, refuse_published
 from services.storage.content_digest import ContentDigest
 from services.storage.write_order import overtaken

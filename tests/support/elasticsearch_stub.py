@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from services.contracts.collections import CollectionDeclaration
-from services.lexical.mapping import ANALYSIS, Meta
+from services.lexical.elasticsearch_mapping import ANALYSIS, Meta
 from services.lexical.stamp import stamp_of
 
 HELD = CollectionDeclaration()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import Overloaded
 from services.lexical.elasticsearch_answers import BulkItem
-from services.lexical.mapping import Json
+from services.lexical.elasticsearch_mapping import Json
 
 TOO_MANY_REQUESTS = 429
 ATTEMPTS = 6

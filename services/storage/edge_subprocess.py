@@ -11,8 +11,8 @@ from pathlib import Path
 
 from services.chassis.errors import InsufficientStorage, UpstreamFailed
 from services.storage import edge_child
+from services.storage.edge_disk_space import MB, taken
 from services.storage.edge_errors import says_no_room
-from services.storage.edge_room import MB, taken
 
 # A shard of 10,000 documents (42 MB) is open within 0.9 s. One that takes 30 s and 0.5 s a megabyte never will be:
 # damaged postings kept it busy for as long as it was watched.

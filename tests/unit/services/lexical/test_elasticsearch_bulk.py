@@ -6,8 +6,8 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import Overloaded
-from services.lexical.bulk import ATTEMPTS, Operation, bulk
 from services.lexical.elasticsearch_answers import BulkItem, Cause
+from services.lexical.elasticsearch_bulk import ATTEMPTS, Operation, bulk
 
 OPERATIONS = [Operation(one, ({"index": {"_id": one}},)) for one in "abc"]
 DONE = BulkItem(status=201)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from services.contracts.collections import LexicalPreset
-from services.lexical.mapping import Json, scored_fields
+from services.lexical.elasticsearch_mapping import Json, scored_fields
 from services.storage.fields import Exists, OneOf, Requirement, Within
 
 # Best first, equal scores by ascending id.
