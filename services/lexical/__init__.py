@@ -1,1 +1,1 @@
-"""Text found again by its words, and the documents themselves: one promise (engine), two engines."""
+"""Owns lexical search and the document store: one port (`engine`), two adapters (Qdrant Edge, Elasticsearch)."""

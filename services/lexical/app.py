@@ -1,4 +1,4 @@
-"""The composition root of the lexical service: the only file that knows which engine."""
+"""Composes the lexical service. The only module that knows which engine it has."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,13 +15,13 @@ from services.lexical.settings import LexicalSettings
 
 
 def open_engine(settings: LexicalSettings) -> LexicalEngine:
-    """The engine that the settings name. Raises Unavailable when the directory of `edge` is in use."""
+    """Opens the engine that the settings name. Raises Unavailable if the directory of `edge` is in use."""
     match settings.engine:
         case "edge":
             from services.lexical.engine_edge import EdgeEngine
-            from services.storage.edge_directory import Limits
+            from services.storage.edge_directory import EdgeLimits
 
-            return EdgeEngine(settings.directory, Limits(settings.least_free_mb, settings.most_generations))
+            return EdgeEngine(settings.directory, EdgeLimits(settings.least_free_mb, settings.most_generations))
         case "elasticsearch":
             from services.lexical.elasticsearch_client import open_client
             from services.lexical.engine_elasticsearch import ElasticsearchEngine
@@ -37,7 +37,7 @@ def open_engine(settings: LexicalSettings) -> LexicalEngine:
 
 
 def build_app(settings: LexicalSettings) -> FastAPI:
-    """The service, its engine opened when it starts and closed when it ends."""
+    """Builds the service's app, which opens its engine at the start and closes it at the end."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:

@@ -1,4 +1,4 @@
-"""Changes to a generation: for the build that it belongs to, and each document's writes in order of version."""
+"""Changes generations: checks the build that they belong to, and keeps each document's writes in order of version."""
 
 from collections.abc import Sequence
 
@@ -6,22 +6,22 @@ from services.contracts.collections import CollectionDeclaration, CollectionStat
 from services.contracts.documents import DeleteReport, Document, IndexReport
 from services.lexical.engine import LexicalEngine
 from services.storage.builds import refuse_other_build, refuse_published
-from services.storage.write_order import Turn, Write, WriteOrder, overtaken
+from services.storage.write_order import Write, WriteOrder, WriteTurn, overtaken
 
 
 class Changes:
-    """Owns the order of writes to an engine: all that changes something goes through here."""
+    """Owns the order of writes to an engine. Every change goes through it."""
 
     def __init__(self, engine: LexicalEngine) -> None:
         self._engine = engine
         self._order = WriteOrder()
 
     async def begin(self, generation: str, declaration: CollectionDeclaration, build: str | None) -> CollectionState:
-        """Begins an empty generation, or finds the one of this declaration and build."""
+        """Begins an empty generation, or returns the existing one of this declaration and build."""
         return await self._order.change(generation, lambda: self._engine.begin(generation, declaration, build))
 
     async def finish(self, generation: str, build: str | None) -> CollectionState:
-        """Makes everything searchable; the state tells the digest of all documents."""
+        """Makes everything searchable. Returns the state with the digest of all documents."""
         await self._engine.finish(generation)
         digest = await self._engine.digest(generation)
         state = await self._engine.state(generation)
@@ -29,7 +29,7 @@ class Changes:
         return state.model_copy(update={"digest": digest})
 
     async def publish(self, generation: str, build: str | None) -> CollectionState:
-        """Makes this generation the published one of its name."""
+        """Publishes a generation in place of the one that was published before."""
 
         async def work() -> CollectionState:
             await self._refuse_other_build(generation, build)
@@ -38,7 +38,7 @@ class Changes:
         return await self._order.change(generation, work)
 
     async def drop(self, generation: str, build: str | None, *, keep_published: bool) -> None:
-        """Removes a generation; raises Conflict when it is published and was to be removed only if it is not."""
+        """Removes a generation. Raises Conflict if it is published and `keep_published` is set."""
 
         async def work() -> None:
             await self._refuse_other_build(generation, build)
@@ -50,16 +50,16 @@ class Changes:
         await self._order.change(generation, work)
 
     async def index(self, write: Write, documents: Sequence[Document]) -> IndexReport:
-        """Adds or replaces the documents that no newer write has overtaken."""
+        """Adds or replaces documents, except those with a newer write."""
 
-        async def work(turn: Turn) -> IndexReport:
+        async def work(turn: WriteTurn) -> IndexReport:
             await self._refuse_other_build(write.generation, write.build)
             timely = [document for document in documents if document.id not in turn.overtaken]
             report = IndexReport(indexed=0, unchanged=0)
             if timely:
                 report = await self._engine.index(write.generation, timely, turn.version)
             refused = {error.id for error in report.errors}
-            turn.took(document.id for document in timely if document.id not in refused)
+            turn.record_written(document.id for document in timely if document.id not in refused)
             return report.model_copy(
                 update={
                     "errors": (*report.errors, *map(overtaken, turn.overtaken)),
@@ -70,16 +70,16 @@ class Changes:
         return await self._order.write(write, [document.id for document in documents], work)
 
     async def delete(self, write: Write, ids: Sequence[str]) -> DeleteReport:
-        """Removes the documents that no newer write has overtaken."""
+        """Removes documents, except those with a newer write."""
 
-        async def work(turn: Turn) -> DeleteReport:
+        async def work(turn: WriteTurn) -> DeleteReport:
             await self._refuse_other_build(write.generation, write.build)
             timely = [one for one in ids if one not in turn.overtaken]
             report = DeleteReport(deleted=0)
             if timely:
                 report = await self._engine.delete(write.generation, timely, turn.version)
             refused = {error.id for error in report.errors}
-            turn.took(one for one in timely if one not in refused)
+            turn.record_written(one for one in timely if one not in refused)
             return report.model_copy(
                 update={
                     "errors": (*report.errors, *map(overtaken, turn.overtaken)),

@@ -1,4 +1,4 @@
-"""Collects the documents of one answer within its bounds: refuses what is beyond, or cuts equal shares. Pure."""
+"""Collects the documents of one answer within its bounds: refuses larger ones, or cuts texts to equal shares. Pure."""
 
 import json
 from dataclasses import dataclass
@@ -13,69 +13,71 @@ from services.contracts.documents import (
     Included,
 )
 
-# Twice as long in JSON; documents carry no other control characters.
+# Characters that JSON escapes to two bytes; documents have no other control characters.
 _ESCAPED = '"\\\n\r\t'
-# Keys, quotes and commas of one document.
-_AROUND = 48
+# Bytes of keys, quotes and commas of one document.
+_PUNCTUATION_BYTES = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Which parts of documents are read; `cut_to_bytes` cuts texts in place of refusing an answer that is too large."""
+class ReadOptions:
+    """Which parts of documents to read. `cut_to_bytes` cuts texts instead of refusing an answer that is too large."""
 
     include: tuple[Included, ...] = ("title", "text", "metadata")
     cut_to_bytes: int | None = None
 
     @classmethod
-    def asked(cls, request: FetchRequest) -> "Reading":
-        """As a request says."""
+    def from_request(cls, request: FetchRequest) -> "ReadOptions":
+        """Returns the options of a request."""
         return cls(request.include, request.cut_to_bytes)
 
 
-WHOLE = Reading()
+WHOLE = ReadOptions()
 
 
 def wire_bytes(document: Document) -> int:
-    """How many bytes a document has in an answer."""
+    """Returns the bytes of a document in an answer."""
     metadata = len(json.dumps(document.metadata, ensure_ascii=False).encode()) if document.metadata else 2
-    return _AROUND + metadata + sum(_json_bytes(text) for text in (document.id, document.title, document.text))
+    return (
+        _PUNCTUATION_BYTES + metadata + sum(_json_bytes(text) for text in (document.id, document.title, document.text))
+    )
 
 
-class Collected:
-    """The documents so far, of those asked for. Their bytes are counted one by one, so nothing is built twice."""
+class DocumentCollector:
+    """Collects the requested documents. Counts bytes document by document, so nothing is serialised twice."""
 
     def __init__(self, ids: tuple[str, ...], cut_to_bytes: int | None) -> None:
         self.ids = tuple(dict.fromkeys(ids))
         self._cut_to_bytes = cut_to_bytes
         self._found: dict[str, Document] = {}
-        self._cut: set[str] = set()
+        self._cut_ids: set[str] = set()
         self._bytes = 0
         self._values = 0
-        self._share: int | None = None  # characters, once all together are known to have too many bytes
+        self._share: int | None = None  # most characters of each, once the total has too many bytes
 
     def add(self, document: Document) -> None:
-        """Takes one in. Raises AnswerTooLarge when it is more than one answer holds and may not be cut."""
+        """Adds a document. Raises AnswerTooLarge if the total exceeds one answer and must not be cut."""
         self._found[document.id] = document
         self._bytes += wire_bytes(document)
         self._values += sum(len(value) if isinstance(value, tuple) else 1 for value in document.metadata.values())
         if self._cut_to_bytes is None:
-            self._check_size()
+            self._refuse_too_large()
         elif self._share is not None:
-            self._shorten(document)
+            self._cut(document)
         elif self._bytes > self._cut_to_bytes:
             self._share = max(1, self._cut_to_bytes // len(self.ids) // 4)  # a character has at most 4 bytes in UTF-8
             for one in list(self._found.values()):
-                self._shorten(one)
+                self._cut(one)
 
     def answer(self) -> FetchedDocuments:
-        """In the order asked for, each once."""
+        """Returns the documents in the order of the ids, each once."""
         return FetchedDocuments(
             documents=tuple(self._found[one] for one in self.ids if one in self._found),
             missing=tuple(one for one in self.ids if one not in self._found),
-            cut=tuple(one for one in self.ids if one in self._cut),
+            cut=tuple(one for one in self.ids if one in self._cut_ids),
         )
 
-    def _check_size(self) -> None:
+    def _refuse_too_large(self) -> None:
         for size, most, unit in (
             (self._bytes, MOST_ANSWER_BYTES, "bytes"),
             (self._values, MOST_ANSWER_VALUES, "metadata values"),
@@ -87,14 +89,14 @@ class Collected:
                     "(include)."
                 )
 
-    def _shorten(self, document: Document) -> None:
+    def _cut(self, document: Document) -> None:
         """Cuts the passage, `<title> <text>`, to its share."""
         assert self._share is not None
         title = document.title[: self._share]
         text = document.text[: max(0, self._share - len(title) - 1)]
         if (title, text) != (document.title, document.text):
             self._found[document.id] = document.model_copy(update={"title": title, "text": text})
-            self._cut.add(document.id)
+            self._cut_ids.add(document.id)
 
 
 def _json_bytes(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Presets in Qdrant Edge's words. Pure."""
+"""Translates presets into queries of Qdrant Edge. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,13 @@ import qdrant_edge as edge
 
 from services.contracts.collections import LexicalPreset
 
-# A field's best documents that a sum over several fields, or over repeated words, is made from: with fewer documents
-# than this in a collection the sum is exact, and 5,183 of them cost 4 ms. Beyond, a document that one field ranks
-# below this place counts as not found in that field.
+# Best documents of each field that enter a sum over fields or repeated words. With fewer documents in the collection
+# the sum is exact, and 5,183 take 4 ms. In larger ones, a document below this rank in a field contributes 0 for it.
 MOST_CANDIDATES = 20_000
 
 
 def fields_of_presets(presets: Sequence[LexicalPreset]) -> tuple[str, ...]:
-    """The payload fields that hold terms: `flat` presets score one field, the others two."""
+    """Returns the payload fields with terms: `flat` presets score one field, the others two."""
     fields = {field for preset in presets for field in _scored(preset)}
     return tuple(sorted(fields))
 
@@ -22,7 +21,7 @@ def fields_of_presets(presets: Sequence[LexicalPreset]) -> tuple[str, ...]:
 def bm25_request(
     preset: LexicalPreset, words: Sequence[str], where: edge.Filter | None, limit: int
 ) -> edge.QueryRequest:
-    """The `limit` best points for the query's terms (at least one)."""
+    """Returns the request for the `limit` best points for the query's terms (at least one)."""
     parameters = edge.Bm25Params(k=preset.k1, b=preset.b)
     groups = _by_repetition(words)
     fields = _scored(preset)
@@ -48,7 +47,7 @@ def _scored(preset: LexicalPreset) -> tuple[str, ...]:
 
 
 def _by_repetition(words: Sequence[str]) -> Mapping[int, str]:
-    """The terms that stand once, twice, … as text. Edge counts a query's terms once, Lucene as often as they stand."""
+    """Groups terms by how often they occur. Edge counts each query term once, Lucene as often as it occurs."""
     groups: defaultdict[int, list[str]] = defaultdict(list)
     for word, times in Counter(words).items():
         groups[times].append(word)
@@ -56,7 +55,7 @@ def _by_repetition(words: Sequence[str]) -> Mapping[int, str]:
 
 
 def _combined(preset: LexicalPreset, scores: list[edge.Expression]) -> edge.Expression:
-    """best_fields is max + tie_breaker * (the others), written as (1 - t) * max + t * sum."""
+    """Combines the scores of fields. best_fields is max + t * (the others), written as (1 - t) * max + t * sum."""
     if preset.match != "best_fields":
         return edge.Expression.Sum(scores)
     best = edge.Expression.Mult([edge.Expression.Constant(1.0 - preset.tie_breaker), edge.Expression.Max(scores)])

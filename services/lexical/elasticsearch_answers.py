@@ -1,4 +1,4 @@
-"""What we read of Elasticsearch's answers, parsed at the border."""
+"""Models the parts of Elasticsearch's answers that the service reads."""
 
 from typing import Annotated, Generic, TypeVar
 
@@ -6,224 +6,224 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from services.contracts.documents import MetadataValue
 
-MOST_SAID = 300
+MOST_SUMMARY = 300
 
 
-class Answer(BaseModel):
-    """Keys that we do not know are none of our business."""
+class ElasticsearchAnswer(BaseModel):
+    """An answer of Elasticsearch. Ignores unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Shards(Answer):
-    """How many shards could not do their part."""
+class Shards(ElasticsearchAnswer):
+    """The number of shards that failed."""
 
     failed: int
 
 
-class SortedHit(Answer):
-    """A hit asked for with `query.ORDER` as its sort."""
+class SortedHit(ElasticsearchAnswer):
+    """A hit of a search sorted by `elasticsearch_query.ORDER`: score and document id."""
 
     sort: tuple[float, str]
 
 
-class Hits(Answer):
+class Hits(ElasticsearchAnswer):
     """Absent when there is no hit, because of the filter_path."""
 
     hits: tuple[SortedHit, ...] = ()
 
 
-class SearchAnswer(Answer):
-    """Of a search; whole only when nothing timed out and no shard failed."""
+class HitsAnswer(ElasticsearchAnswer):
+    """The answer to a search. Complete only if nothing timed out and no shard failed."""
 
     timed_out: bool
     shards: Shards = Field(alias="_shards")
     hits: Hits = Hits()
 
 
-class Broadcast(Answer):
-    """Of a refresh or a merge."""
+class BroadcastAnswer(ElasticsearchAnswer):
+    """The answer to a refresh or a merge."""
 
     shards: Shards = Field(alias="_shards")
 
 
-class Origin(Answer):
-    """What a failure came from."""
+class CausedBy(ElasticsearchAnswer):
+    """The origin of a failure."""
 
     reason: str | None = None
 
 
-class Cause(Answer):
-    """Why something failed."""
+class Cause(ElasticsearchAnswer):
+    """The cause of a failure."""
 
     type: str
     reason: str | None = None
-    caused_by: Origin | None = None
+    caused_by: CausedBy | None = None
 
     @property
     def is_overtaken(self) -> bool:
-        """A newer version of the document was written before."""
+        """Whether a newer version of the document had been written."""
         return self.type == "version_conflict_engine_exception"
 
     @property
-    def said(self) -> str:
-        """In one line; the origin says more than what it led to, which may quote a whole document."""
+    def summary(self) -> str:
+        """The cause in one line. Prefers the origin: what it led to may quote a whole document."""
         origin = None if self.caused_by is None else self.caused_by.reason
-        return " ".join(f"{self.type}: {origin or self.reason or 'no reason given'}".split())[:MOST_SAID]
+        return " ".join(f"{self.type}: {origin or self.reason or 'no reason given'}".split())[:MOST_SUMMARY]
 
 
-class BulkItem(Answer):
-    """What became of one operation; 2xx is done, and 404 for a deletion means that nothing was there."""
+class BulkItem(ElasticsearchAnswer):
+    """The result of one operation. 2xx is success; 404 of a deletion means that the document did not exist."""
 
     status: int
     error: Cause | None = None
 
 
-class BulkAnswer(Answer):
-    """One item an operation, in their order; each is a dictionary from the operation's name to its result."""
+class BulkAnswer(ElasticsearchAnswer):
+    """The answer to a bulk request: one item for each operation, mapping the operation's name to its result."""
 
     items: tuple[dict[str, BulkItem], ...]
 
     def results(self) -> list[BulkItem]:
-        """The items without the names."""
+        """Returns the results without the names."""
         return [result for item in self.items for result in item.values()]
 
 
-class Source(Answer):
-    """A document as it is stored, those parts of it that were asked for."""
+class Source(ElasticsearchAnswer):
+    """The requested parts of a stored document."""
 
     title: str = ""
     text: str = ""
     metadata: dict[str, MetadataValue] = {}
 
 
-class SizeOnly(Answer):
-    """Of a stored document, its bytes in an answer; None of one that was stored before they were kept."""
+class SizeOnly(ElasticsearchAnswer):
+    """The bytes of a stored document in an answer; None if it was stored before sizes were."""
 
     size: int | None = None
 
 
-class HashOnly(Answer):
-    """Of a stored document, its content hash."""
+class HashOnly(ElasticsearchAnswer):
+    """The content hash of a stored document."""
 
     hash: str
 
 
-class HashHit(Answer):
+class HashHit(ElasticsearchAnswer):
     """A document's content hash, and its id as the sort."""
 
     sort: tuple[str]
     source: HashOnly = Field(alias="_source")
 
 
-class HashHits(Answer):
+class HashHits(ElasticsearchAnswer):
     """Absent when there is no hit, because of the filter_path."""
 
     hits: tuple[HashHit, ...] = ()
 
 
-class HashPage(Answer):
-    """Of a search for content hashes, sorted by id."""
+class HashPage(ElasticsearchAnswer):
+    """The answer to a search for content hashes, sorted by id."""
 
     shards: Shards = Field(alias="_shards")
     hits: HashHits = HashHits()
 
 
-Kept = TypeVar("Kept", Source, HashOnly, SizeOnly)
+Stored = TypeVar("Stored", Source, HashOnly, SizeOnly)
 
 
-class Fetched(Answer, Generic[Kept]):
-    """A document asked for by id."""
+class Fetched(ElasticsearchAnswer, Generic[Stored]):
+    """A document requested by id."""
 
     id: str = Field(alias="_id")
     found: bool = False
     version: int = Field(0, alias="_version")
-    source: Kept | None = Field(None, alias="_source")
+    source: Stored | None = Field(None, alias="_source")
     error: Cause | None = None
 
 
-class FetchedAnswer(Answer, Generic[Kept]):
-    """Of an mget, in the order asked for."""
+class FetchedAnswer(ElasticsearchAnswer, Generic[Stored]):
+    """The answer to an mget, in the order of the ids."""
 
-    docs: tuple[Fetched[Kept], ...] = ()
+    docs: tuple[Fetched[Stored], ...] = ()
 
 
-class Mappings(Answer):
-    """Of an index, whoever made it: `mapping.meta_of` reads what it keeps of itself."""
+class Mappings(ElasticsearchAnswer):
+    """The `_meta` of any index; `elasticsearch_mapping.meta_of` parses that of ours."""
 
     meta: dict[str, object] | None = Field(None, alias="_meta")
 
 
-class Described(Answer):
-    """An index: what made it, and the names that it goes by."""
+class IndexDescription(ElasticsearchAnswer):
+    """An index: its `_meta` and its aliases."""
 
     mappings: Mappings = Mappings()
     aliases: dict[str, object] = {}
 
 
-class DocumentCount(Answer):
-    """Live documents that searches see."""
+class DocumentCount(ElasticsearchAnswer):
+    """The number of documents visible to searches."""
 
     count: int
 
 
-class Primaries(Answer):
+class Primaries(ElasticsearchAnswer):
     """Statistics of the primary shards."""
 
     docs: Annotated[DocumentCount, Field(default_factory=lambda: DocumentCount(count=0))]
 
 
-class IndexStatistics(Answer):
-    """Of one index."""
+class IndexStatistics(ElasticsearchAnswer):
+    """Statistics of one index."""
 
     primaries: Primaries
 
 
-class Statistics(Answer):
-    """By index; absent when no index matches, because of the filter_path."""
+class Statistics(ElasticsearchAnswer):
+    """Statistics by index. Absent if no index matches, because of the filter_path."""
 
     indices: dict[str, IndexStatistics] = {}
 
 
-class ClusterHealth(Answer):
-    """green, yellow or red."""
+class ClusterHealth(ElasticsearchAnswer):
+    """The health of the cluster: green, yellow or red."""
 
     status: str
 
 
-class Node(Answer):
+class Node(ElasticsearchAnswer):
     """A server of the cluster."""
 
     version: str
 
 
-class Nodes(Answer):
-    """All of them, by an id that says nothing."""
+class Nodes(ElasticsearchAnswer):
+    """The servers of the cluster, by Elasticsearch's id."""
 
     nodes: dict[str, Node]
 
     @property
     def version(self) -> str:
-        """Theirs; during a rolling upgrade there are several."""
+        """Their version; several during a rolling upgrade."""
         return ", ".join(sorted({node.version for node in self.nodes.values()}))
 
 
-class Largest(Answer):
-    """A maximum; None over no value."""
+class Largest(ElasticsearchAnswer):
+    """A maximum; None without any value."""
 
     value: float | None = None
 
 
-class LargestOf(Answer):
-    """The one that was asked for."""
+class LargestOf(ElasticsearchAnswer):
+    """The aggregations of a search for the largest size."""
 
     largest: Largest
 
 
-class LargestAnswer(Answer):
-    """Of a search for the largest size."""
+class LargestAnswer(ElasticsearchAnswer):
+    """The answer to a search for the largest size."""
 
     aggregations: LargestOf
 
 
-DESCRIBED = TypeAdapter(dict[str, Described])
+INDEX_DESCRIPTIONS = TypeAdapter(dict[str, IndexDescription])

@@ -1,4 +1,4 @@
-"""Bulk operations: what each became, and only what was rejected for lack of room sent again."""
+"""Sends bulk operations and retries only those that Elasticsearch rejected because its write queue was full."""
 
 import asyncio
 import random
@@ -12,48 +12,47 @@ from services.lexical.elasticsearch_mapping import Json
 
 TOO_MANY_REQUESTS = 429
 ATTEMPTS = 6
-# Full jitter below 0.1, 0.2, … 1.6 s: about 1.5 s in all, in which a full write queue empties or does not.
+# Full jitter below 0.1, 0.2, … 1.6 s: about 1.5 s in all, enough for a full write queue to empty if it will.
 FIRST_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One action line, and the source line where there is one."""
+    """The action line of one document, and its source line if it has one."""
 
     id: str
     lines: tuple[Json, ...]
 
 
-def without_room(result: BulkItem) -> bool:
-    """Whether this was refused only because there was no room for it just then."""
+def is_rejected(result: BulkItem) -> bool:
+    """Returns whether an operation was rejected only because the write queue was full."""
     return result.status == TOO_MANY_REQUESTS
 
 
-def said(result: BulkItem) -> str:
-    """What Elasticsearch said of one that it did not take."""
-    return "no reason given" if result.error is None else result.error.said
+def error_summary(result: BulkItem) -> str:
+    """Returns Elasticsearch's reason for a failed operation."""
+    return "no reason given" if result.error is None else result.error.summary
 
 
 Send = Callable[[Sequence[Operation]], Awaitable[Sequence[BulkItem]]]
 
 
 async def bulk(operations: Sequence[Operation], send: Send, deadline: Deadline) -> list[BulkItem]:
-    """The result of each operation, in their order. Items with 429 are retried while attempts and time remain.
+    """Returns the result of each operation, in order. Retries items with 429 while attempts and time remain.
 
-    Raises Overloaded when there was no room for any of them: nothing was done, and it is time to wait.
+    Raises Overloaded if every operation was rejected: nothing was written.
     """
     results: dict[int, BulkItem] = {}
     waiting = list(range(len(operations)))
     for attempt in range(ATTEMPTS):
         answers = await send([operations[place] for place in waiting])
         results.update(zip(waiting, answers, strict=True))
-        waiting = [place for place in waiting if without_room(results[place])]
+        waiting = [place for place in waiting if is_rejected(results[place])]
         pause_s = random.uniform(0.0, FIRST_PAUSE_S * 2**attempt)
         if not waiting or attempt + 1 == ATTEMPTS or deadline.remaining_s <= 2 * pause_s:
             break
         await asyncio.sleep(pause_s)
     if waiting and len(waiting) == len(operations):
-        raise Overloaded(
-            f"Elasticsearch has no room for these writes now ({said(results[waiting[0]])}); send the batch again."
-        )
+        reason = error_summary(results[waiting[0]])
+        raise Overloaded(f"Elasticsearch has no room for these writes now ({reason}); send the batch again.")
     return [results[place] for place in range(len(operations))]

@@ -1,4 +1,4 @@
-"""Which generations an Elasticsearch holds, what made them, and by which names they go."""
+"""Owns the names of indices and aliases, and reads which generations an Elasticsearch holds and what made them."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -10,61 +10,61 @@ from elasticsearch import AsyncElasticsearch
 from services.chassis.errors import Conflict, UnknownCollection
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.generations import is_generation, name_of
-from services.lexical.elasticsearch_answers import DESCRIBED, Described, Statistics
-from services.lexical.elasticsearch_client import in_time
-from services.lexical.elasticsearch_errors import elasticsearch_errors, unknown
-from services.lexical.elasticsearch_mapping import ANALYSIS, Json, Meta, meta_of
+from services.lexical.elasticsearch_answers import INDEX_DESCRIPTIONS, IndexDescription, Statistics
+from services.lexical.elasticsearch_client import within_deadline
+from services.lexical.elasticsearch_errors import elasticsearch_errors, unknown_collection
+from services.lexical.elasticsearch_mapping import ANALYSIS, IndexMeta, Json, meta_of
 from services.lexical.elasticsearch_reading import largest_document
 from services.lexical.stamp import stamp_of
 from services.storage.stamps import refuse_other_stamp
 
-# How long a generation is taken to be as it was: another replica may delete it and begin it anew, or publish it.
+# Seconds for which a generation is cached: another replica may delete it and begin it again, or publish it.
 REMEMBERED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A generation that is there."""
+class HeldGeneration:
+    """A generation that Elasticsearch holds."""
 
     generation: str
-    meta: Meta
-    kept: Json  # the whole `_meta`, with the keys that only a newer release knows
+    meta: IndexMeta
+    kept: Json  # the whole `_meta`, including keys that only a newer release knows
     published: bool
 
     @property
     def declaration(self) -> CollectionDeclaration:
-        """What was declared when it began."""
+        """The declaration that it was begun with."""
         return self.meta.declaration
 
 
-class Catalog:
-    """Owns the names, and for a moment what was read under them.
+class ElasticsearchCatalog:
+    """Owns the names, and a short-lived cache of what was read under them.
 
-    Ours is an index that is named prefix + generation and whose `_meta` says that a service with this prefix made it.
-    All others are as if they were not there, whatever they are called.
+    An index is ours if it is named prefix + generation and its `_meta` says that a service with this prefix made it.
+    All others are ignored.
     """
 
     def __init__(self, client: AsyncElasticsearch, prefix: str) -> None:
         self._client = client
         self.prefix = prefix
-        self._remembered: dict[str, tuple[float, Held]] = {}
+        self._remembered: dict[str, tuple[float, HeldGeneration]] = {}
         self._largest: dict[str, tuple[float, int | None]] = {}
 
     def index(self, generation: str) -> str:
-        """The index of a generation."""
+        """Returns the index of a generation."""
         return f"{self.prefix}{generation}"
 
     def writing(self, generation: str) -> str:
-        """The alias that documents are written to: writing to the name of an index that has just been deleted would
-        make Elasticsearch create it, without a mapping."""
+        """Returns the alias that documents are written to: writing to the name of an index that was just deleted would
+        create it without a mapping."""
         return f"{self.prefix}{generation}-writing"
 
     def alias(self, generation: str) -> str:
-        """The name under which the published generation is found: the collection's."""
+        """Returns the alias of the published generation: the collection's name."""
         return f"{self.prefix}{name_of(generation)}"
 
-    async def usable(self, generation: str) -> Held:
-        """One that the present mapping fits, read at most a second ago."""
+    async def usable(self, generation: str) -> HeldGeneration:
+        """Returns a generation, read at most a second ago. Raises StampMismatch if it was made with another mapping."""
         moment, held = self._remembered.get(generation, (0.0, None))
         if held is None or time.monotonic() - moment > REMEMBERED_S:
             held = await self.held(generation)
@@ -73,42 +73,42 @@ class Catalog:
         return held
 
     async def largest(self, generation: str) -> int | None:
-        """The size of its largest document, read at most a second ago; None when that is not known."""
+        """Returns the bytes of its largest document, read at most a second ago; None if unknown."""
         moment, size = self._largest.get(generation, (0.0, None))
         if time.monotonic() - moment > REMEMBERED_S:
             size = await largest_document(self._client, self.index(generation))
             self._largest[generation] = time.monotonic(), size
         return size
 
-    async def held(self, generation: str) -> Held:
-        """One, read now. Raises UnknownCollection, also for an index that is not ours."""
+    async def held(self, generation: str) -> HeldGeneration:
+        """Reads a generation. Raises UnknownCollection, also for an index that is not ours."""
         self.forget(generation)
         found = await self._described(self.index(generation))
         if generation not in found:
-            raise unknown(generation)
+            raise unknown_collection(generation)
         return found[generation]
 
-    async def all(self) -> dict[str, Held]:
-        """Every one of ours, read now."""
+    async def all(self) -> dict[str, HeldGeneration]:
+        """Reads every generation of ours."""
         return await self._described(f"{self.prefix}*@*")
 
     async def counts(self, pattern: str) -> dict[str, int]:
-        """Documents that searches see, by index."""
+        """Reads the number of documents visible to searches, by index."""
         with elasticsearch_errors():
-            answer = await in_time(self._client).indices.stats(
+            answer = await within_deadline(self._client).indices.stats(
                 index=pattern, metric="docs", filter_path="indices.*.primaries.docs.count"
             )
             statistics = Statistics.model_validate(answer.body)
         return {index: one.primaries.docs.count for index, one in statistics.indices.items()}
 
     def forget(self, generation: str) -> None:
-        """Drops what is remembered of a generation."""
+        """Drops the cached state of a generation."""
         self._remembered.pop(generation, None)
         self._largest.pop(generation, None)
 
     @contextmanager
-    def watching(self, generation: str) -> Iterator[None]:
-        """Around what was begun with a remembered generation: forgets it when it turns out to be gone."""
+    def forget_if_gone(self, generation: str) -> Iterator[None]:
+        """Drops the cached generation if the block raises UnknownCollection."""
         try:
             yield
         except UnknownCollection:
@@ -116,7 +116,7 @@ class Catalog:
             raise
 
     async def siblings(self, generation: str) -> list[str]:
-        """The other indices of ours with this collection's name. Raises Conflict when a foreign one has our alias."""
+        """Returns our other indices of this collection. Raises Conflict if a foreign index has our alias."""
         alias = self.alias(generation)
         described = await self._read(f"{alias},{alias}@*")
         ours = self._ours(described)
@@ -128,26 +128,26 @@ class Catalog:
                 )
         return [self.index(one) for one in ours if one != generation and name_of(one) == name_of(generation)]
 
-    async def _described(self, pattern: str) -> dict[str, Held]:
+    async def _described(self, pattern: str) -> dict[str, HeldGeneration]:
         return self._ours(await self._read(pattern))
 
-    async def _read(self, pattern: str) -> dict[str, Described]:
-        """What there is under a pattern, whoever made it."""
+    async def _read(self, pattern: str) -> dict[str, IndexDescription]:
+        """Reads the indices that match a pattern, ours or not."""
         with elasticsearch_errors():
-            answer = await in_time(self._client).indices.get(
+            answer = await within_deadline(self._client).indices.get(
                 index=pattern, ignore_unavailable=True, filter_path="*.mappings._meta,*.aliases"
             )
-            return DESCRIBED.validate_python(answer.body)
+            return INDEX_DESCRIPTIONS.validate_python(answer.body)
 
-    def _ours(self, indices: Mapping[str, Described]) -> dict[str, Held]:
-        held: dict[str, Held] = {}
+    def _ours(self, indices: Mapping[str, IndexDescription]) -> dict[str, HeldGeneration]:
+        held: dict[str, HeldGeneration] = {}
         for index, described in indices.items():
             generation = index.removeprefix(self.prefix)
             kept = described.mappings.meta or {}
             meta = meta_of(kept, self.prefix)
             if meta is not None and index == self.index(generation) and is_generation(generation):
-                held[generation] = Held(generation, meta, kept, self._is_published(generation, described))
+                held[generation] = HeldGeneration(generation, meta, kept, self._is_published(generation, described))
         return held
 
-    def _is_published(self, generation: str, described: Described) -> bool:
+    def _is_published(self, generation: str, described: IndexDescription) -> bool:
         return self.alias(generation) in described.aliases

@@ -1,4 +1,4 @@
-"""The connection to Elasticsearch: no retries of its own, and the time that the request has left."""
+"""Opens the client of Elasticsearch, without retries, and bounds each call by the request's deadline."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from services.chassis.telemetry import request_id
 
 
 def open_client(url: str, api_key: str | None, ca_file: Path | None, connections: int) -> AsyncElasticsearch:
-    """A client that connects when it is first asked. Raises ValueError naming the setting that is of no use."""
+    """Opens a client that connects on its first call. Raises ValueError naming a setting that is wrong."""
     if ca_file is not None and not ca_file.is_file():
         raise ValueError(f"ELASTICSEARCH_CA_FILE names {ca_file}, which is no file; name the CA's PEM file.")
     ca_certs: DefaultType | str = DEFAULT if ca_file is None else str(ca_file)
@@ -20,15 +20,15 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
         api_key=api_key,
         ca_certs=ca_certs,
         connections_per_node=connections,
-        # Its default is three, at once, on 429, 502, 503 and 504: under overload that is three times the load.
+        # The default is three immediate retries on 429, 502, 503 and 504, which multiplies the load under overload.
         max_retries=0,
         retry_on_timeout=False,
     )
 
 
-def in_time(client: AsyncElasticsearch) -> AsyncElasticsearch:
-    """The client for one call: bounded by the request's deadline, its id in Elasticsearch's own logs."""
+def within_deadline(client: AsyncElasticsearch) -> AsyncElasticsearch:
+    """Returns the client for one call: bounded by the request's deadline, with its id for Elasticsearch's logs."""
     remaining_s = current_deadline().remaining_s
-    if not remaining_s:  # to aiohttp 0 means without end
+    if not remaining_s:  # aiohttp takes 0 as no timeout
         raise DeadlineExceeded("The deadline has passed; send a larger X-Deadline-Ms.")
     return client.options(request_timeout=remaining_s, opaque_id=request_id())

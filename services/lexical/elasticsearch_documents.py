@@ -1,4 +1,4 @@
-"""Documents into an index and out of it; `elasticsearch_reading` reads them."""
+"""Writes and deletes documents of an index, and computes its digest. `elasticsearch_reading` reads documents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from services.lexical.elasticsearch_answers import (
     HashOnly,
     HashPage,
 )
-from services.lexical.elasticsearch_bulk import Operation, bulk, said, without_room
-from services.lexical.elasticsearch_client import in_time
-from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, refuse_failed, unknown
+from services.lexical.elasticsearch_bulk import Operation, bulk, error_summary, is_rejected
+from services.lexical.elasticsearch_client import within_deadline
+from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, raise_failed, unknown_collection
 from services.lexical.elasticsearch_mapping import Json
 from services.storage.content_digest import ContentDigest
 from services.storage.fields import Declared, fields_of
 from services.storage.write_order import overtaken
 
-PAGE = 1_000  # documents whose hashes are read at once
+PAGE = 1_000  # hashes read in one request
 _RESULTS = "items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
 
 
@@ -37,7 +37,7 @@ async def index_documents(
     version: int | None,
     refresh: bool,
 ) -> IndexReport:
-    """Writes those that are new or changed, each with its own result. `index` is an alias."""
+    """Writes new and changed documents, each with its own result. `index` is an alias."""
     held = await _held(client, index, [document.id for document in documents])
     changed = [
         document for document in documents if document.id not in held or held[document.id].hash != document.content_hash
@@ -46,19 +46,19 @@ async def index_documents(
     errors: list[ItemError] = []
     for document in changed:
         try:
-            operations.append(_write(document, declared, version))
+            operations.append(_index_operation(document, declared, version))
         except BadInput as refused:
             errors.append(ItemError(id=document.id, reason=refused.detail))
     results = await _bulk(client, index, operations, refresh=refresh)
-    late = _overtaken(operations, results)
+    late = _overtaken_ids(operations, results)
     for operation, result in zip(operations, results, strict=True):
         if operation.id in late:
             errors.append(overtaken(operation.id))
-        elif without_room(result):
-            reason = f"Elasticsearch has no room for it now; send it again: {said(result)}"
+        elif is_rejected(result):
+            reason = f"Elasticsearch has no room for it now; send it again: {error_summary(result)}"
             errors.append(ItemError(id=operation.id, reason=reason, retryable=True))
         elif result.error is not None:
-            errors.append(ItemError(id=operation.id, reason=said(result)))
+            errors.append(ItemError(id=operation.id, reason=error_summary(result)))
     return IndexReport(
         indexed=sum(result.error is None for result in results),
         unchanged=len(documents) - len(changed),
@@ -70,15 +70,19 @@ async def index_documents(
 async def delete_documents(
     client: AsyncElasticsearch, index: str, ids: Sequence[str], *, version: int | None, refresh: bool
 ) -> DeleteReport:
-    """Removes those that are there and not newer. Raises Overloaded or UpstreamFailed when one was not removed."""
-    operations = [Operation(one, ({"delete": {"_id": one, **_versioned(version)}},)) for one in dict.fromkeys(ids)]
+    """Deletes documents, except newer ones. Raises Overloaded or UpstreamFailed if one could not be deleted."""
+    operations = [
+        Operation(one, ({"delete": {"_id": one, **_version_parameters(version)}},)) for one in dict.fromkeys(ids)
+    ]
     results = await _bulk(client, index, operations, refresh=refresh)
-    late = _overtaken(operations, results)
+    late = _overtaken_ids(operations, results)
     for operation, result in zip(operations, results, strict=True):
-        if without_room(result):
-            raise Overloaded(f"Elasticsearch has no room for all deletions now; delete them again: {said(result)}")
+        if is_rejected(result):
+            raise Overloaded(
+                f"Elasticsearch has no room for all deletions now; delete them again: {error_summary(result)}"
+            )
         if result.error is not None and operation.id not in late:
-            raise UpstreamFailed(f"{operation.id} could not be deleted; delete it again. {said(result)}")
+            raise UpstreamFailed(f"{operation.id} could not be deleted; delete it again. {error_summary(result)}")
     return DeleteReport(
         deleted=sum(result.status != 404 and result.error is None for result in results),
         errors=tuple(overtaken(one) for one in late),
@@ -87,11 +91,11 @@ async def delete_documents(
 
 
 async def digest_documents(client: AsyncElasticsearch, index: str) -> str:
-    """ContentDigest of what searches see, read page by page in the order of ids."""
+    """Computes the ContentDigest of all documents visible to searches, page by page in order of id."""
     digest, after = ContentDigest(), None
     while True:
         with elasticsearch_errors():
-            answer = await in_time(client).search(
+            answer = await within_deadline(client).search(
                 index=index,
                 size=PAGE,
                 sort=[{"doc_id": "asc"}],
@@ -112,23 +116,23 @@ async def digest_documents(client: AsyncElasticsearch, index: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """Of a stored document: its content hash, and the version of the write that made it."""
+class _StoredVersion:
+    """The content hash of a stored document, and the version of its last write."""
 
     hash: str
     version: int
 
 
-async def _held(client: AsyncElasticsearch, index: str, ids: list[str]) -> dict[str, _Held]:
+async def _held(client: AsyncElasticsearch, index: str, ids: list[str]) -> dict[str, _StoredVersion]:
     with elasticsearch_errors():
-        answer = await in_time(client).mget(index=index, ids=ids, source_includes=["hash"])
+        answer = await within_deadline(client).mget(index=index, ids=ids, source_includes=["hash"])
         fetched = FetchedAnswer[HashOnly].model_validate(answer.body).docs
-    refuse_failed([one.error for one in fetched])
-    return {one.id: _Held(one.source.hash, one.version) for one in fetched if one.source is not None}
+    raise_failed([one.error for one in fetched])
+    return {one.id: _StoredVersion(one.source.hash, one.version) for one in fetched if one.source is not None}
 
 
-def _overtaken(operations: Sequence[Operation], results: Sequence[BulkItem]) -> list[str]:
-    """The ids that had been written by a newer write already."""
+def _overtaken_ids(operations: Sequence[Operation], results: Sequence[BulkItem]) -> list[str]:
+    """Returns the ids that already had a newer write."""
     return [
         operation.id
         for operation, result in zip(operations, results, strict=True)
@@ -137,16 +141,16 @@ def _overtaken(operations: Sequence[Operation], results: Sequence[BulkItem]) -> 
 
 
 async def _latest_version(client: AsyncElasticsearch, index: str, ids: list[str]) -> int | None:
-    """The highest version among these documents; None when none of them is there."""
+    """Returns the highest version among these documents; None if none exists."""
     held = await _held(client, index, ids) if ids else {}
     return max((one.version for one in held.values()), default=None)
 
 
-def _versioned(version: int | None) -> Json:
+def _version_parameters(version: int | None) -> Json:
     return {} if version is None else {"version": version, "version_type": "external"}
 
 
-def _write(document: Document, declared: Declared, version: int | None) -> Operation:
+def _index_operation(document: Document, declared: Declared, version: int | None) -> Operation:
     fields = fields_of(document.metadata, declared)
     source = {
         "doc_id": document.id,
@@ -158,7 +162,7 @@ def _write(document: Document, declared: Declared, version: int | None) -> Opera
         "fields": {field: list(values) for field, values in fields.items()},
     }
     return Operation(
-        document.id, ({"index": {"_id": document.id, "require_alias": True, **_versioned(version)}}, source)
+        document.id, ({"index": {"_id": document.id, "require_alias": True, **_version_parameters(version)}}, source)
     )
 
 
@@ -168,10 +172,12 @@ async def _bulk(
     async def send(some: Sequence[Operation]) -> Sequence[BulkItem]:
         lines = [line for operation in some for line in operation.lines]
         with elasticsearch_errors():
-            answer = await in_time(client).bulk(index=index, operations=lines, refresh=refresh, filter_path=_RESULTS)
+            answer = await within_deadline(client).bulk(
+                index=index, operations=lines, refresh=refresh, filter_path=_RESULTS
+            )
             results = BulkAnswer.model_validate(answer.body).results()
         if any(result.error is not None and result.error.type == GONE for result in results):
-            raise unknown(None)
+            raise unknown_collection(None)
         return results
 
     return await bulk(operations, send, current_deadline()) if operations else []

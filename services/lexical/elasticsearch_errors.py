@@ -1,4 +1,4 @@
-"""What Elasticsearch and its client say goes wrong, as problems that say what to do. The one place that maps them."""
+"""Maps every error of Elasticsearch and its client to a problem that says what to do. No other module does."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ from services.chassis.errors import (
     UnknownCollection,
     UpstreamFailed,
 )
-from services.lexical.elasticsearch_answers import MOST_SAID, Cause
+from services.lexical.elasticsearch_answers import MOST_SUMMARY, Cause
 
 GONE = "index_not_found_exception"
 _NAME_TAKEN = ("invalid_alias_name_exception", "invalid_index_name_exception")
@@ -34,7 +34,7 @@ _NAME_TAKEN = ("invalid_alias_name_exception", "invalid_index_name_exception")
 
 @contextmanager
 def elasticsearch_errors(generation: str | None = None) -> Iterator[None]:
-    """Around every call of the client and the parsing of its answer, most specific first."""
+    """Maps the errors of a client's call and of parsing its answer, most specific first."""
     try:
         yield
     except ConnectionTimeout as error:
@@ -57,34 +57,38 @@ def elasticsearch_errors(generation: str | None = None) -> Iterator[None]:
         needs = "services/lexical/README.md lists what a key needs"
         raise Unavailable(f"Elasticsearch does not let this key do that ({needs}): {reason_of(error)}") from error
     except NotFoundError as error:
-        raise unknown(generation) from error
+        raise unknown_collection(generation) from error
     except ConflictError as error:
         raise Conflict(f"Elasticsearch is changing this at the same time; try again: {reason_of(error)}") from error
     except BadRequestError as error:
-        raise _refused(error) from error
+        raise _bad_request_problem(error) from error
     except ApiError as error:
-        raise _failed(error) from error
+        raise _status_problem(error) from error
 
 
-def unknown(generation: str | None) -> UnknownCollection:
-    """For a generation that is not there."""
+def unknown_collection(generation: str | None) -> UnknownCollection:
+    """Returns the error for a generation that does not exist."""
     return UnknownCollection(f"There is no collection {generation or 'of that name'} here; begin it first.")
 
 
-def refuse_failed(errors: Iterable[Cause | None]) -> None:
-    """Raises when a document could not be read: it is not a missing one."""
+def raise_failed(errors: Iterable[Cause | None]) -> None:
+    """Raises for the first document that could not be read: it must not count as missing."""
     for error in errors:
         if error is not None:
-            raise unknown(None) if error.type == GONE else UpstreamFailed(f"A document cannot be read: {error.said}")
+            raise (
+                unknown_collection(None)
+                if error.type == GONE
+                else UpstreamFailed(f"A document cannot be read: {error.summary}")
+            )
 
 
 def reason_of(error: ApiError) -> str:
-    """What the answer says, in one line."""
-    return cause_of(error).said
+    """Returns the reason of an error in one line."""
+    return cause_of(error).summary
 
 
 def cause_of(error: ApiError) -> Cause:
-    """The root cause in an error's body; bodies of proxies have none."""
+    """Returns the root cause in an error's body; the body of a proxy has none."""
     body = error.body
     try:
         return Cause.model_validate(body["error"]["root_cause"][0])
@@ -92,24 +96,25 @@ def cause_of(error: ApiError) -> Cause:
         return Cause(type=str(error.message), reason=None)
 
 
-def _refused(error: BadRequestError) -> ProblemError:
-    """A 400: of a query that is too much for the server, of a name that is taken, or of our making."""
+def _bad_request_problem(error: BadRequestError) -> ProblemError:
+    """Maps a 400: a query with too many words, a name that is taken, a closed index, or a fault of ours."""
     cause = cause_of(error)
-    if "too_many" in cause.type or "too many" in cause.said:
+    if "too_many" in cause.type or "too many" in cause.summary:
         return BadInput(
             "query: it has more distinct words than this Elasticsearch can look up at once "
             "(indices.query.bool.max_clause_count, which grows with its heap); send a shorter one."
         )
     if cause.type in _NAME_TAKEN:
         return Conflict(
-            f"What is not ours has the name that we need; set LEXICAL_INDEX_PREFIX to a name of its own: {cause.said}"
+            "What is not ours has the name that we need; set LEXICAL_INDEX_PREFIX to a name of its own: "
+            f"{cause.summary}"
         )
     if cause.type == "index_closed_exception":
         return Conflict("The index of this collection is closed; open it in Elasticsearch, or remove it there.")
-    return UpstreamFailed(f"Elasticsearch refused what we asked: {cause.said}")
+    return UpstreamFailed(f"Elasticsearch refused what we asked: {cause.summary}")
 
 
-def _failed(error: ApiError) -> ProblemError:
+def _status_problem(error: ApiError) -> ProblemError:
     match error.meta.status:
         case 429:
             return Overloaded("Elasticsearch is overloaded; try again after the seconds in Retry-After.")
@@ -122,4 +127,4 @@ def _failed(error: ApiError) -> ProblemError:
 
 
 def _short(text: str) -> str:
-    return " ".join(text.split())[:MOST_SAID]
+    return " ".join(text.split())[:MOST_SUMMARY]

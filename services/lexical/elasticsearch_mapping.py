@@ -1,4 +1,4 @@
-"""The index of a generation in Elasticsearch: one sub-field a preset, each with its own similarity. Pure."""
+"""Builds the index of a generation in Elasticsearch: a sub-field for each preset, with its own similarity. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -8,23 +8,23 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from services.contracts.collections import CollectionDeclaration, FieldKind, LexicalPreset
 from services.lexical.presets import declared_presets
 
-# Part of the stamp: another number makes another index.
+# Part of the stamp: changing the number requires a new index.
 ANALYSIS = "elasticsearch-english-1"
-# Dates are milliseconds since 1970: a filter compares the same values in every engine (vectorstore/fields.py).
+# Dates are milliseconds since 1970: a filter compares the same values in every engine (services/storage/fields.py).
 _TYPES: Mapping[FieldKind, str] = {"keyword": "keyword", "number": "double", "date": "double"}
 
 Json = Mapping[str, object]
 
 
-class Meta(BaseModel):
-    """What an index says of itself, in the `_meta` of its mapping: an index without it is not ours."""
+class IndexMeta(BaseModel):
+    """The `_meta` in the mapping of an index. An index without it is not ours."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    # Another layout is one that this release cannot read: its index is left alone like one of somebody else.
+    # This release cannot read another layout: it ignores such an index like a foreign one.
     layout: Literal[1] = 1
-    # Of the service that made it: `demo-c@1` of a stack with the prefix `demo-` is not the collection `demo-c` of one
-    # without. None in those made before this was kept; they are told apart by their names alone.
+    # Prefix of the service that made it: `demo-c@1` of a stack with the prefix `demo-` is not the collection `demo-c`
+    # of a stack without one. None in indices made before the prefix was stored; only their names tell them apart.
     prefix: str | None = None
     declaration: CollectionDeclaration
     stamp: dict[str, str]
@@ -32,19 +32,19 @@ class Meta(BaseModel):
     published_at: float | None = None  # Unix seconds
 
 
-def meta_of(kept: Json, prefix: str) -> Meta | None:
-    """The `_meta` of an index as far as this release knows its keys; None when the index is not ours."""
+def meta_of(kept: Json, prefix: str) -> IndexMeta | None:
+    """Parses the `_meta` of an index, ignoring unknown keys; returns None if the index is not ours."""
     try:
-        meta = Meta.model_validate(kept, extra="ignore")
+        meta = IndexMeta.model_validate(kept, extra="ignore")
     except ValidationError:
         return None
     return meta if meta.prefix in (None, prefix) else None
 
 
-def index_body(meta: Meta, replicas: int) -> Mapping[str, Json]:
-    """`settings` and `mappings` of a new index.
+def index_body(meta: IndexMeta, replicas: int) -> Mapping[str, Json]:
+    """Returns `settings` and `mappings` of a new index.
 
-    One shard: term statistics are then those of the whole collection. No refreshes until it is published.
+    It has one shard, so that term statistics are those of the whole collection, and no refreshes until it is published.
     """
     presets = declared_presets(meta.declaration)
     return {
@@ -52,24 +52,24 @@ def index_body(meta: Meta, replicas: int) -> Mapping[str, Json]:
             "number_of_shards": 1,
             "number_of_replicas": replicas,
             "refresh_interval": "-1",
-            # How long the version of a deleted document is known: longer than any write of it can be on its way.
+            # How long the version of a deleted document is kept: longer than any write of it can be in flight.
             "gc_deletes": "10m",
-            # Beside the default similarity, which none of our fields uses; k1 and b leave no trace in the index.
+            # None of our fields uses the default similarity. k1 and b do not change the index itself.
             "similarity": {_similarity(one): {"type": "BM25", "k1": one.k1, "b": one.b} for one in presets},
         },
         "mappings": {
             "dynamic": False,
             "_meta": meta.model_dump(mode="json"),
             "properties": {
-                # `_id` cannot be sorted by; this is the order of equal scores.
+                # Orders equal scores: `_id` cannot be used as a sort key.
                 "doc_id": {"type": "keyword"},
                 "hash": {"type": "keyword", "index": False, "doc_values": False},
-                # Bytes in an answer. Only its maximum is asked for, and that without looking at a document.
+                # Bytes in an answer. Only its maximum is queried, which reads no document.
                 "size": {"type": "integer"},
                 "title": _text(presets, "title"),
                 "text": _text(presets, "text"),
                 "contents": _text(presets, "contents"),
-                # As given: kept in the source, and not looked into.
+                # As given: stored in the source, not parsed.
                 "metadata": {"type": "object", "enabled": False},
                 "fields": {
                     "type": "object",
@@ -81,7 +81,7 @@ def index_body(meta: Meta, replicas: int) -> Mapping[str, Json]:
 
 
 def scored_fields(preset: LexicalPreset) -> list[str]:
-    """The sub-fields that a preset scores."""
+    """Returns the sub-fields that a preset scores."""
     return [f"{field}.{preset.name}" for field in _parents(preset)]
 
 
@@ -90,21 +90,21 @@ def _parents(preset: LexicalPreset) -> tuple[str, ...]:
 
 
 def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
-    """A field that is itself not indexed, with a sub-field for each preset that scores it."""
+    """Returns a field that is not indexed itself, with a sub-field for each preset that scores it."""
     subfields = {
         one.name: {
             "type": "text",
             "analyzer": "english",
             "similarity": _similarity(one),
-            "index_options": "freqs",  # nobody asks for phrases
+            "index_options": "freqs",  # phrase queries are not supported
         }
         for one in presets
         if field in _parents(one)
     }
-    # Title and text, one after the other, are what Anserini's flat collections call contents; the source has them once.
+    # Anserini's flat collections call title and text together `contents`. copy_to leaves the source unchanged.
     copied = {} if field == "contents" else {"copy_to": ["contents"]}
     return {"type": "text", "index": False, "fields": subfields, **copied}
 
 
 def _similarity(preset: LexicalPreset) -> str:
-    return f"preset_{preset.name}"  # a similarity called `default` or `BM25` would mean another thing
+    return f"preset_{preset.name}"  # `default` and `BM25` are names of Elasticsearch's own similarities

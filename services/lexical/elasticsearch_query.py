@@ -1,4 +1,4 @@
-"""Presets and filters in Elasticsearch's words. Pure."""
+"""Translates presets and filters into queries of Elasticsearch. Pure."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ ORDER = ({"_score": "desc"}, {"doc_id": "asc"})
 def search_query(
     preset: LexicalPreset, text: str, requirements: Sequence[Requirement], exclude_ids: Sequence[str]
 ) -> Json:
-    """BM25 over the preset's fields; what filters does not score."""
+    """Returns the BM25 query over the preset's fields. Filters do not change scores."""
     scoring = _scoring(preset, text)
     if not requirements and not exclude_ids:
         return scoring

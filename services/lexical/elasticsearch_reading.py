@@ -1,24 +1,24 @@
-"""Documents out of an index, in parts of a bounded size: the server and we would otherwise hold them all at once."""
+"""Reads documents of an index in parts of bounded size, which bounds memory in the server and here."""
 
 from collections.abc import Sequence
 
 from elasticsearch import AsyncElasticsearch
 
 from services.contracts.documents import Document, FetchedDocuments
-from services.lexical.document_collector import Collected, Reading, wire_bytes
+from services.lexical.document_collector import DocumentCollector, ReadOptions, wire_bytes
 from services.lexical.elasticsearch_answers import FetchedAnswer, LargestAnswer, SizeOnly, Source
-from services.lexical.elasticsearch_client import in_time
-from services.lexical.elasticsearch_errors import elasticsearch_errors, refuse_failed
+from services.lexical.elasticsearch_client import within_deadline
+from services.lexical.elasticsearch_errors import elasticsearch_errors, raise_failed
 
 PART_BYTES = 8_000_000
-# Of documents that were stored before their size was: 16 make a part until some of them have been seen.
+# For documents stored before sizes were: 16 make a part until some of them have been read.
 ASSUMED_BYTES = PART_BYTES // 16
 
 
 async def largest_document(client: AsyncElasticsearch, index: str) -> int | None:
-    """The size of the largest document that searches see; None when none of them has a size."""
+    """Reads the size of the largest document visible to searches; None if no document has a size."""
     with elasticsearch_errors():
-        answer = await in_time(client).search(
+        answer = await within_deadline(client).search(
             index=index,
             size=0,
             aggs={"largest": {"max": {"field": "size"}}},
@@ -31,35 +31,35 @@ async def largest_document(client: AsyncElasticsearch, index: str) -> int | None
 
 
 async def get_documents(
-    client: AsyncElasticsearch, index: str, ids: Sequence[str], reading: Reading, largest: int | None
+    client: AsyncElasticsearch, index: str, ids: Sequence[str], reading: ReadOptions, largest: int | None
 ) -> FetchedDocuments:
-    """From the sources; sees what was just written. `largest` bounds the size of each document, where that is known."""
-    collected = Collected(tuple(ids), reading.cut_to_bytes)
-    if largest is not None and largest * len(collected.ids) <= PART_BYTES:
-        sizes: dict[str, int | None] = dict.fromkeys(collected.ids, largest)
+    """Reads documents by realtime get, also unrefreshed ones. `largest` bounds the size of each document, if known."""
+    collector = DocumentCollector(tuple(ids), reading.cut_to_bytes)
+    if largest is not None and largest * len(collector.ids) <= PART_BYTES:
+        sizes: dict[str, int | None] = dict.fromkeys(collector.ids, largest)
     else:
-        sizes = await _sizes(client, index, collected.ids)
+        sizes = await _sizes(client, index, collector.ids)
     left, assumed = list(sizes), ASSUMED_BYTES
     while left:
-        count = _fitting([assumed if size is None else size for size in map(sizes.get, left)])
+        count = _part_length([assumed if size is None else size for size in map(sizes.get, left)])
         part, left = left[:count], left[count:]
         with elasticsearch_errors():
-            answer = await in_time(client).mget(index=index, ids=part, source_includes=list(reading.include))
+            answer = await within_deadline(client).mget(index=index, ids=part, source_includes=list(reading.include))
             fetched = FetchedAnswer[Source].model_validate(answer.body).docs
-        refuse_failed(one.error for one in fetched)
+        raise_failed(one.error for one in fetched)
         for one in fetched:
             if one.source is not None:
                 source = one.source
                 document = Document(id=one.id, title=source.title, text=source.text, metadata=source.metadata)
-                collected.add(document)
+                collector.add(document)
                 if sizes[one.id] is None:
-                    seen = 4 * wire_bytes(document)  # the next ones may be longer, but hardly many of them
+                    seen = 4 * wire_bytes(document)  # the next ones may be longer, but few of them by more
                     assumed = seen if one.id == part[0] else max(assumed, seen)
-    return collected.answer()
+    return collector.answer()
 
 
-def _fitting(sizes: Sequence[int]) -> int:
-    """How many of the first ones make a part: one at least."""
+def _part_length(sizes: Sequence[int]) -> int:
+    """Returns how many documents make the next part, at least one."""
     total = 0
     for count, size in enumerate(sizes):
         total += size
@@ -70,7 +70,7 @@ def _fitting(sizes: Sequence[int]) -> int:
 
 async def _sizes(client: AsyncElasticsearch, index: str, ids: Sequence[str]) -> dict[str, int | None]:
     with elasticsearch_errors():
-        answer = await in_time(client).mget(index=index, ids=list(ids), source_includes=["size"])
+        answer = await within_deadline(client).mget(index=index, ids=list(ids), source_includes=["size"])
         fetched = FetchedAnswer[SizeOnly].model_validate(answer.body).docs
-    refuse_failed(one.error for one in fetched)
+    raise_failed(one.error for one in fetched)
     return {one.id: one.source.size for one in fetched if one.source is not None}

@@ -1,4 +1,4 @@
-"""Elasticsearch as a lexical engine: an index a generation, an alias for the published one."""
+"""Adapts Elasticsearch to LexicalEngine: an index for each generation, an alias for the published one."""
 
 import time
 from collections.abc import Sequence
@@ -12,49 +12,49 @@ from services.contracts.documents import DeleteReport, Document, FetchedDocument
 from services.contracts.generations import in_order
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
-from services.lexical.document_collector import WHOLE, Reading
-from services.lexical.elasticsearch_answers import Broadcast, ClusterHealth, Nodes, SearchAnswer
-from services.lexical.elasticsearch_catalog import Catalog, Held
-from services.lexical.elasticsearch_client import in_time
+from services.lexical.document_collector import WHOLE, ReadOptions
+from services.lexical.elasticsearch_answers import BroadcastAnswer, ClusterHealth, HitsAnswer, Nodes
+from services.lexical.elasticsearch_catalog import ElasticsearchCatalog, HeldGeneration
+from services.lexical.elasticsearch_client import within_deadline
 from services.lexical.elasticsearch_documents import (
     delete_documents,
     digest_documents,
     index_documents,
 )
 from services.lexical.elasticsearch_errors import cause_of, elasticsearch_errors
-from services.lexical.elasticsearch_mapping import ANALYSIS, Meta, index_body
+from services.lexical.elasticsearch_mapping import ANALYSIS, IndexMeta, index_body
 from services.lexical.elasticsearch_query import ORDER, search_query
 from services.lexical.elasticsearch_reading import get_documents
 from services.lexical.presets import chosen_preset
 from services.lexical.stamp import stamp_of
 from services.storage.builds import refuse_other_build
 from services.storage.fields import requirements_of
-from services.storage.quotas import USUAL_MOST, refuse_one_more
+from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.stamps import refuse_other_stamp
 
 CHECK_S = 2.0
-# Elasticsearch measures a search's timeout by a clock that moves every 200 ms (elastic/elasticsearch 11346): what took
-# 10 ms over such a tick counts as 200, and with 50 ms left one search in fifty was ended early. In time it is our side
-# that ends the call, and Elasticsearch stops a search whose caller has hung up; this bounds what it would miss.
+# Elasticsearch measures a search's timeout by a clock with steps of 200 ms (elastic/elasticsearch 11346): 10 ms across
+# a step count as 200, and with 50 ms left one search in fifty ended early. So our side ends the call at the deadline,
+# and Elasticsearch stops a search whose caller disconnects; its own timeout is only a bound for missed disconnects.
 CLOCK_MS = 500
 MOVES = 3
 
 
 class ElasticsearchEngine:
-    """Owns a client. Promises what LexicalEngine promises; keeps nothing that another replica would have to know."""
+    """Owns a client. Keeps the promises of LexicalEngine, and no state that another replica would need."""
 
     def __init__(
-        self, client: AsyncElasticsearch, prefix: str, replicas: int, most_generations: int = USUAL_MOST
+        self, client: AsyncElasticsearch, prefix: str, replicas: int, most_generations: int = DEFAULT_MOST_GENERATIONS
     ) -> None:
-        """Connects to nothing yet: a service may start before its Elasticsearch."""
+        """Does not connect yet: a service may start before its Elasticsearch."""
         self._client = client
-        self._catalog = Catalog(client, prefix)
+        self._catalog = ElasticsearchCatalog(client, prefix)
         self._replicas = replicas
         self._most_generations = most_generations
         self._version: str | None = None
 
     async def check(self) -> Check:
-        """Whether the cluster serves."""
+        """Returns whether the cluster serves requests."""
         try:
             with elasticsearch_errors():
                 answer = await self._client.options(request_timeout=CHECK_S).cluster.health(filter_path="status")
@@ -66,16 +66,16 @@ class ElasticsearchEngine:
     async def begin(
         self, generation: str, declaration: CollectionDeclaration, build: str | None = None
     ) -> CollectionState:
-        """Creates the index, or finds it made of the same."""
+        """Creates the index, or finds the existing one and checks its stamp and build."""
         stamp = stamp_of(declaration, ANALYSIS)
-        wanted = Meta(prefix=self._catalog.prefix, declaration=declaration, stamp=stamp, build=build)
+        wanted = IndexMeta(prefix=self._catalog.prefix, declaration=declaration, stamp=stamp, build=build)
         body = index_body(wanted, self._replicas)
         there = await self._catalog.all()
         published = [one for one, held in there.items() if held.published]
         refuse_one_more(generation, there, published, self._most_generations)
         with elasticsearch_errors(generation):
             try:
-                await in_time(self._client).indices.create(
+                await within_deadline(self._client).indices.create(
                     index=self._catalog.index(generation),
                     settings=body["settings"],
                     mappings=body["mappings"],
@@ -97,73 +97,73 @@ class ElasticsearchEngine:
         return await self._state(held)
 
     async def states(self) -> tuple[CollectionState, ...]:
-        """Three requests, however many there are."""
+        """Reads all states in three requests."""
         held = await self._catalog.all()
         counts = await self._catalog.counts(self._catalog.index("*@*"))
         engine = await self._engine()
         return tuple(_state(held[one], counts.get(self._catalog.index(one), 0), engine) for one in in_order(held))
 
     async def unusable(self) -> tuple[Unusable, ...]:
-        """None: a server opens its own, and says so in its health."""
+        """Returns nothing: a server opens its own indices, and reports them in its health."""
         return ()
 
     async def state(self, generation: str) -> CollectionState:
-        """One index."""
+        """Reads the state of one index."""
         return await self._state(await self._catalog.held(generation))
 
     async def drop(self, generation: str) -> None:
-        """The index, and its aliases with it."""
+        """Deletes the index with its aliases."""
         await self._catalog.held(generation)
         with elasticsearch_errors(generation):
-            await in_time(self._client).indices.delete(index=self._catalog.index(generation))
+            await within_deadline(self._client).indices.delete(index=self._catalog.index(generation))
         self._catalog.forget(generation)
 
     async def index(self, generation: str, documents: Sequence[Document], version: int | None = None) -> IndexReport:
-        """In one bulk request, its items retried where Elasticsearch had no room."""
+        """Indexes in one bulk request; retries items that Elasticsearch rejected for a full queue."""
         held = await self._catalog.usable(generation)
         alias = self._catalog.writing(generation)
-        with self._catalog.watching(generation):
+        with self._catalog.forget_if_gone(generation):
             return await index_documents(
                 self._client, alias, documents, held.declaration.metadata, version=version, refresh=held.published
             )
 
     async def delete(self, generation: str, ids: Sequence[str], version: int | None = None) -> DeleteReport:
-        """In one bulk request."""
+        """Deletes in one bulk request."""
         held = await self._catalog.usable(generation)
-        with self._catalog.watching(generation):
+        with self._catalog.forget_if_gone(generation):
             alias = self._catalog.writing(generation)
             return await delete_documents(self._client, alias, ids, version=version, refresh=held.published)
 
-    async def get(self, generation: str, ids: Sequence[str], reading: Reading = WHOLE) -> FetchedDocuments:
-        """By realtime get, in parts that are known to be small."""
+    async def get(self, generation: str, ids: Sequence[str], reading: ReadOptions = WHOLE) -> FetchedDocuments:
+        """Reads by realtime get, in parts of bounded size."""
         held = await self._catalog.usable(generation)
-        with self._catalog.watching(generation):
-            # Of one that is being built searches see nothing yet, so nothing is known of its documents.
+        with self._catalog.forget_if_gone(generation):
+            # Before it is published its documents are not visible to searches, so their sizes are unknown.
             largest = await self._catalog.largest(generation) if held.published else None
             return await get_documents(self._client, self._catalog.index(generation), ids, reading, largest)
 
     async def finish(self, generation: str) -> CollectionState:
-        """Refreshes and merges to one segment. A merge goes on inside when the deadline cuts it off."""
+        """Merges to one segment and refreshes. A merge continues in Elasticsearch after a deadline."""
         held = await self._catalog.usable(generation)
         index = self._catalog.index(generation)
         with elasticsearch_errors(generation):
-            merged = await in_time(self._client).indices.forcemerge(index=index, max_num_segments=1)
-            refreshed = await in_time(self._client).indices.refresh(index=index)
+            merged = await within_deadline(self._client).indices.forcemerge(index=index, max_num_segments=1)
+            refreshed = await within_deadline(self._client).indices.refresh(index=index)
             for answer in (merged, refreshed):
-                if Broadcast.model_validate(answer.body).shards.failed:
+                if BroadcastAnswer.model_validate(answer.body).shards.failed:
                     raise UpstreamFailed(f"A shard of {generation} could not be finished; finish it again.")
         return await self._state(held)
 
     async def digest(self, generation: str) -> str:
-        """Pages through what searches see."""
+        """Computes the digest page by page from the documents visible to searches."""
         await self._catalog.usable(generation)
-        with self._catalog.watching(generation):
+        with self._catalog.forget_if_gone(generation):
             return await digest_documents(self._client, self._catalog.index(generation))
 
     async def publish(self, generation: str) -> CollectionState:
-        """Records the time, then moves the alias in one step.
+        """Records the time, then moves the alias atomically.
 
-        From then on writes are refreshed at once, and stragglers within a second.
+        From then on writes are refreshed at once, and those already in flight within a second.
         """
         await self._catalog.usable(generation)
         held = await self._catalog.held(generation)
@@ -171,36 +171,36 @@ class ElasticsearchEngine:
         with elasticsearch_errors(generation):
             if not held.published or held.meta.published_at is None:
                 meta = {**held.kept, "published_at": time.time()}
-                await in_time(self._client).indices.put_mapping(index=index, meta=meta)
-            await in_time(self._client).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
+                await within_deadline(self._client).indices.put_mapping(index=index, meta=meta)
+            await within_deadline(self._client).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
             await self._move_alias(generation)
-            await in_time(self._client).indices.refresh(index=index)
+            await within_deadline(self._client).indices.refresh(index=index)
         return await self._state(await self._catalog.held(generation))
 
     async def search(self, generation: str, asked: RetrievalRequest) -> tuple[RetrievedHit, ...]:
-        """One request for ids and scores."""
+        """Searches ids and scores in one request."""
         declaration = (await self._catalog.usable(generation)).declaration
         preset = chosen_preset(declaration, asked.preset)
         requirements = requirements_of(asked.filter, declaration.metadata)
-        with self._catalog.watching(generation), elasticsearch_errors(generation):
-            answer = await in_time(self._client).search(
+        with self._catalog.forget_if_gone(generation), elasticsearch_errors(generation):
+            answer = await within_deadline(self._client).search(
                 index=self._catalog.index(generation),
                 query=search_query(preset, asked.query, requirements, asked.exclude_ids),
                 size=asked.top,
                 sort=ORDER,
                 source=False,
-                # Nor `_id`: the id is in the sort. Reading it unpacks the stored text of every hit, and 1,000 hits took
-                # 25 ms instead of 6 (SciFact, Elasticsearch 8.19).
+                # Not `_id` either: the sort has the id. Reading `_id` decompresses the stored text of every hit: 1,000
+                # hits took 25 ms instead of 6 (SciFact, Elasticsearch 8.19).
                 stored_fields="_none_",
                 track_total_hits=False,
                 timeout=f"{current_deadline().remaining_ms + CLOCK_MS}ms",
                 allow_partial_search_results=False,
                 request_cache=False,
-                # Copies of a shard differ in what they have merged, and so in their statistics: always ask the same.
+                # Copies of a shard differ in merged segments and so in term statistics: always query the same copy.
                 preference="lexical",
                 filter_path="timed_out,_shards.failed,hits.hits.sort",
             )
-            found = SearchAnswer.model_validate(answer.body)
+            found = HitsAnswer.model_validate(answer.body)
         if found.timed_out:
             raise DeadlineExceeded("Elasticsearch did not see all documents in time; send a larger X-Deadline-Ms.")
         if found.shards.failed:
@@ -212,35 +212,35 @@ class ElasticsearchEngine:
         await self._client.close()
 
     async def _move_alias(self, generation: str) -> None:
-        """Takes the collection's alias from its other generations, by their names: a pattern would also meet indices
-        that are not ours."""
+        """Moves the collection's alias from its other generations, listed by name: a pattern could match foreign
+        indices."""
         alias = self._catalog.alias(generation)
         for attempt in range(MOVES):
             others = await self._catalog.siblings(generation)
             removals = [{"remove": {"index": one, "alias": alias, "must_exist": False}} for one in others]
             addition = {"add": {"index": self._catalog.index(generation), "alias": alias}}
             try:
-                await in_time(self._client).indices.update_aliases(actions=[*removals, addition])
+                await within_deadline(self._client).indices.update_aliases(actions=[*removals, addition])
                 return
-            except NotFoundError:  # another replica removed one of them meanwhile; then none of it was done
+            except NotFoundError:  # another replica removed one of them meanwhile; the update was not applied at all
                 if attempt + 1 == MOVES:
                     raise
 
-    async def _state(self, held: Held) -> CollectionState:
+    async def _state(self, held: HeldGeneration) -> CollectionState:
         index = self._catalog.index(held.generation)
         counts = await self._catalog.counts(index)
         return _state(held, counts.get(index, 0), await self._engine())
 
     async def _engine(self) -> str:
-        """Name and version of the server that was first met; `GET /` is not there on every distribution."""
+        """Returns name and version of the cluster, read once. Not every distribution has `GET /`."""
         if self._version is None:
             with elasticsearch_errors():
-                answer = await in_time(self._client).nodes.info(filter_path="nodes.*.version")
+                answer = await within_deadline(self._client).nodes.info(filter_path="nodes.*.version")
                 self._version = Nodes.model_validate(answer.body).version
         return f"elasticsearch {self._version}"
 
 
-def _state(held: Held, documents: int, engine: str) -> CollectionState:
+def _state(held: HeldGeneration, documents: int, engine: str) -> CollectionState:
     return CollectionState(
         generation=held.generation,
         published=held.published,

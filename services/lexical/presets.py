@@ -1,4 +1,4 @@
-"""Lexical presets: the three built-in ones, and which of a collection's a search means. Pure."""
+"""Owns the three built-in presets, and chooses the preset of a search. Pure."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ BUILT_IN: Mapping[str, LexicalPreset] = {
 
 
 def declared_presets(declaration: CollectionDeclaration) -> tuple[LexicalPreset, ...]:
-    """The presets with their parameters. Raises BadInput when a name stands for two of them."""
+    """Returns the declared presets with their parameters. Raises BadInput if a name stands for two presets."""
     presets = tuple(BUILT_IN[preset] if isinstance(preset, str) else preset for preset in declaration.presets)
     names = [preset.name for preset in presets]
     for preset in presets:
@@ -28,7 +28,7 @@ def declared_presets(declaration: CollectionDeclaration) -> tuple[LexicalPreset,
 
 
 def chosen_preset(declaration: CollectionDeclaration, name: str | None) -> LexicalPreset:
-    """The preset of that name, or the first one. Raises BadInput naming the declared ones."""
+    """Returns the preset of that name, or the first one. Raises BadInput naming the declared ones."""
     presets = declared_presets(declaration)
     if name is None:
         return presets[0]

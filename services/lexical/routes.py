@@ -1,4 +1,4 @@
-"""The routes of the lexical service: HTTP in and out, no logic."""
+"""Owns the routes of the lexical service: HTTP in and out, no logic."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from services.contracts.documents import (
 from services.contracts.generations import Generation
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.lexical.changes import Changes
-from services.lexical.document_collector import Reading
+from services.lexical.document_collector import ReadOptions
 from services.lexical.engine import LexicalEngine
 from services.storage.write_order import Write
 
@@ -33,7 +33,7 @@ JSON = "application/json"
 
 
 def lexical_router(engine: LexicalEngine) -> APIRouter:
-    """Collections, documents and searches of one engine."""
+    """Returns the routes for collections, documents and searches of one engine."""
     routes, changes = router(), Changes(engine)
     one = "/v1/collections/{generation}"
 
@@ -72,11 +72,11 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
     ) -> DeleteReport:
         return await changes.delete(Write(generation, version, build), asked.ids)
 
-    # Answers of a thousand hits or of whole documents are rendered once, not validated again by FastAPI.
+    # Large answers (a thousand hits, whole documents) are serialised here: FastAPI would validate them again.
     @routes.post(f"{one}/documents/get", response_model=FetchedDocuments)
     async def get(generation: InPath, asked: FetchRequest) -> Response:
         with timed("get"):
-            answer = await engine.get(generation, asked.ids, Reading.asked(asked))
+            answer = await engine.get(generation, asked.ids, ReadOptions.from_request(asked))
         return Response(answer.model_dump_json(), media_type=JSON)
 
     @routes.post(f"{one}/finish")

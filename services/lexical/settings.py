@@ -1,4 +1,4 @@
-"""The settings of the lexical service, from LEXICAL_* and ELASTICSEARCH_*."""
+"""Owns the settings of the lexical service, from LEXICAL_* and ELASTICSEARCH_*."""
 
 from pathlib import Path
 from typing import Literal
@@ -10,9 +10,9 @@ from services.chassis.settings import ServiceSettings
 
 
 class LexicalSettings(ServiceSettings):
-    """Which engine holds the text, and where."""
+    """Settings of the lexical service: its engine, and where it stores documents."""
 
-    # A variable that is set but empty, as compose files leave them, means that it is not given.
+    # A variable that is set but empty, as in compose files, counts as not set.
     model_config = SettingsConfigDict(
         env_prefix="LEXICAL_",
         env_nested_delimiter="__",

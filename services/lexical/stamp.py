@@ -1,11 +1,11 @@
-"""What decides the answers of a generation, as text that two of them can be compared by. Pure."""
+"""Builds the stamp of a lexical generation: all that determines its answers, as text to compare. Pure."""
 
 from services.contracts.collections import CollectionDeclaration
 from services.lexical.presets import declared_presets
 
 
 def stamp_of(declaration: CollectionDeclaration, analysis: str) -> dict[str, str]:
-    """Analysis, presets (in order: the first is the default) with their parameters, and metadata fields."""
+    """Returns analysis, presets (in order: the first is the default) with their parameters, and metadata fields."""
     presets = declared_presets(declaration)
     return {
         "analysis": analysis,

@@ -1,1 +1,1 @@
-"""What every store shares: generations, whose build they are, the order of writes, fields, ties, the files of Edge."""
+"""Owns what every store shares: builds and stamps of generations, write order, fields, ties, directories of Edge."""

@@ -1,10 +1,10 @@
-"""Whose build a generation is, and what only its state allows. Knows no engine and no vectors."""
+"""Refuses requests that a generation's build or state does not allow. Knows no engine."""
 
 from services.chassis.errors import BuildConflict, Conflict
 
 
 def refuse_other_build(generation: str, held: str | None, wanted: str | None) -> None:
-    """Raises BuildConflict when a request is for a build (None: for any) that the generation does not belong to."""
+    """Raises BuildConflict if the generation does not belong to the requested build (None: any build)."""
     if wanted is not None and held != wanted:
         raise BuildConflict(
             f"{generation} belongs to another build: it was removed and begun again, or somebody else began it. PUT "
@@ -13,6 +13,6 @@ def refuse_other_build(generation: str, held: str | None, wanted: str | None) ->
 
 
 def refuse_published(generation: str, *, published: bool) -> None:
-    """Raises Conflict for a generation that was to be removed only if searches do not see it."""
+    """Raises Conflict if a generation that must not be published is."""
     if published:
         raise Conflict(f"{generation} is the published one; it stays.")

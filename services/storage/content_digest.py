@@ -1,4 +1,4 @@
-"""One number over all documents of a generation, by which two services tell whether they hold the same."""
+"""Computes a digest of all documents of a generation, by which two services compare their contents."""
 
 import hashlib
 from collections.abc import Iterable
@@ -7,17 +7,17 @@ _MODULUS = 1 << 256
 
 
 class ContentDigest:
-    """Adds up sha256(id, content hash) of each document modulo 2^256: stores list documents in orders of their own."""
+    """Sums sha256(id, content hash) of each document modulo 2^256, so that the order of documents does not matter."""
 
     def __init__(self) -> None:
         self._sum = 0
 
     def add(self, documents: Iterable[tuple[str, str]]) -> None:
-        """Takes pairs of id and content hash in."""
+        """Adds pairs of id and content hash."""
         for document_id, content_hash in documents:
             one = hashlib.sha256(f"{document_id}\0{content_hash}".encode()).digest()
             self._sum = (self._sum + int.from_bytes(one)) % _MODULUS
 
     def hexdigest(self) -> str:
-        """64 hexadecimal digits."""
+        """Returns the digest as 64 hexadecimal digits."""
         return f"{self._sum:064x}"

@@ -1,9 +1,8 @@
-"""What Edge does in a process of its own: `python edge_child.py optimise OLD NEW PARENT` or `probe SHARD N PARENT`.
+"""Runs Edge in a child process: `python edge_child.py optimise OLD NEW PARENT` or `probe SHARD N PARENT`.
 
-qdrant-edge-py 0.9.0 holds the GIL in its calls (5,200 vectors: 1.1 s in which no other thread of the process ran a
-line), so that an optimisation inside the service would stop every query, and /livez. And a shard that cannot be read,
-or a full disk, may end the process that opens it (SIGBUS) or keep it busy for ever: better this one.
-Imports nothing of ours: it is started by its path.
+qdrant-edge-py 0.9.0 holds the GIL during its calls (1.1 s for 5,200 vectors), so optimising inside the service would
+block every query, and /livez. A damaged shard or a full disk may also end the process that opens it (SIGBUS) or keep
+it busy for ever. Imports nothing of the project: it is started by its path.
 """
 
 import ctypes
@@ -17,28 +16,28 @@ import qdrant_edge
 
 PR_SET_PDEATHSIG = 1
 CHUNK = 1 << 20
-# Documents whose payloads are read at once.
+# Payloads read at once.
 PAGE = 1_000
-# In place of the number of documents, where nobody counted them.
+# Stands for an unknown number of documents.
 NOT_COUNTED = "-"
-# The exit status of an optimisation that found nothing to do.
+# Exit status of an optimisation that found nothing to do.
 NOTHING_TO_DO = 3
 
 
 def end_with(parent: int) -> None:
-    """Has this process killed when its parent ends: a copy that nobody waits for must not be written to any more."""
+    """Has the kernel kill this process when its parent ends, so that it does not write to an abandoned copy."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit("the process that asked for this has ended")
 
 
 def copy(old: str, new: str) -> None:
-    """Copies a shard's folder without its holes: Edge lays out 100 MB a shard, of which 40 KB are written."""
+    """Copies a shard's folder as sparse files: Edge allocates 100 MB a shard, of which 40 KB are written."""
     shutil.copytree(old, new, copy_function=copy_data)
 
 
 def copy_data(old: str, new: str) -> None:
-    """Copies what a file has on the disk; the rest of the copy is a hole too."""
+    """Copies the data of a sparse file; its holes stay holes."""
     with open(old, "rb") as source, open(new, "wb") as target:
         read, write = source.fileno(), target.fileno()
         length = os.fstat(read).st_size
@@ -51,7 +50,7 @@ def copy_data(old: str, new: str) -> None:
 
 
 def next_data(file: int, at: int) -> int | None:
-    """Where the next data of a file begins, or None when only a hole is left."""
+    """Returns where the next data of a file begins, or None if only a hole is left."""
     try:
         return os.lseek(file, at, os.SEEK_DATA)
     except OSError as error:
@@ -61,7 +60,7 @@ def next_data(file: int, at: int) -> int | None:
 
 
 def optimise(old: str, new: str) -> int:
-    """Copies the shard `old` to `new`; merges and indexes the copy's segments, until none is left to be done."""
+    """Copies the shard `old` to `new`, then merges and indexes all segments of the copy. Returns the exit status."""
     os.nice(10)  # queries go on meanwhile, in the process that asked for this
     copy(old, new)
     shard = qdrant_edge.EdgeShard.load(new)
@@ -72,8 +71,8 @@ def optimise(old: str, new: str) -> int:
 
 
 def probe(shard: str, documents: str) -> None:
-    """Opens a shard as the service will, and reads the payload of every document: Edge opens some damage without a
-    word, and would fail at the first search that meets it. Ends the process where one is missing."""
+    """Opens a shard as the service will, and reads the payload of every document: Edge opens some damaged shards
+    without an error and fails at a later search. Exits with a message if a document is missing."""
     opened = qdrant_edge.EdgeShard.load(shard)
     points = whole = 0
     page = None

@@ -1,4 +1,4 @@
-"""Room on the disk. Edge writes to mapped files, where a full disk is no error but SIGBUS, the end of the process."""
+"""Checks free disk space. Edge writes to mapped files, where a full disk is no error but ends the process (SIGBUS)."""
 
 import contextlib
 import os
@@ -8,22 +8,22 @@ from pathlib import Path
 from services.chassis.errors import InsufficientStorage
 
 MB = 1_000_000
-# Edge writes a little to open a shard: its configuration, and what only the write-ahead log has.
+# To open a shard, Edge writes a little: its configuration, and entries of the write-ahead log.
 RESERVE = ".reserve"
 RESERVE_BYTES = 32 * MB
 
 
-class Room:
-    """The disk that a directory is on, and how much of it must stay free."""
+class DiskSpace:
+    """The disk of a directory, and how much of it must stay free."""
 
     def __init__(self, directory: Path, least_free_mb: int) -> None:
         self._directory = directory
         self._least = least_free_mb * MB
 
     @contextlib.contextmanager
-    def reserved_for_opening(self) -> Iterator[None]:
-        """Gives the reserve free when there is too little room, so that what is held can be opened and read even on a
-        full disk; makes a new one afterwards, if there is room for it."""
+    def reserve_for_opening(self) -> Iterator[None]:
+        """Deletes the reserve file if too little is free, so that shards can be opened and read even on a full disk.
+        Creates it again after the block if there is enough space."""
         reserve = self._directory / RESERVE
         if self.shortage() is not None:
             reserve.unlink(missing_ok=True)
@@ -33,13 +33,13 @@ class Room:
                 os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
 
     def require(self, more_bytes: int = 0) -> None:
-        """Raises InsufficientStorage when there would be too little left after writing so much."""
+        """Raises InsufficientStorage if too little would be free after writing `more_bytes`."""
         shortage = self.shortage(more_bytes)
         if shortage is not None:
             raise InsufficientStorage(f"Nothing can be written: {shortage} Free some of it; searches go on.")
 
     def shortage(self, more_bytes: int = 0) -> str | None:
-        """What is wrong with the room that is left, or None. Never raises."""
+        """Returns why there is too little space for `more_bytes`, or None. Never raises."""
         try:
             disk = os.statvfs(self._directory)
         except OSError as error:
@@ -53,6 +53,6 @@ class Room:
         return f"{free // MB} MB are free in {self._directory}, {need}."
 
 
-def taken(folder: Path) -> int:
-    """Bytes that a folder takes on the disk, holes not counted."""
+def disk_usage(folder: Path) -> int:
+    """Returns the bytes that a folder takes on the disk, without holes."""
     return sum((Path(at) / name).lstat().st_blocks * 512 for at, _, names in os.walk(folder) for name in names)

@@ -1,4 +1,4 @@
-"""The one place that maps the errors of Qdrant Edge, and of the disk under it, to problems."""
+"""Maps the errors of Qdrant Edge and of its disk to problems. No other module does."""
 
 import errno
 from collections.abc import Iterator
@@ -6,39 +6,41 @@ from contextlib import contextmanager
 
 from services.chassis.errors import InsufficientStorage, UpstreamFailed
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-# How Rust writes them into the text of its errors.
-_NO_ROOM_TEXTS = tuple(f"(os error {number})" for number in NO_ROOM)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+# How Rust formats these numbers in the text of its errors.
+_DISK_FULL_TEXTS = tuple(f"(os error {number})" for number in DISK_FULL)
 
 
 @contextmanager
 def edge_errors() -> Iterator[None]:
-    """Raises UpstreamFailed, or InsufficientStorage where the disk is full, for what Edge and the disk raise.
+    """Maps errors of Edge and the disk to UpstreamFailed, or to InsufficientStorage if the disk is full.
 
-    Edge raises plain Exception, no class of its own, and a panic of its Rust code as a BaseException.
+    Edge raises plain Exception, and a panic of its Rust code as a BaseException.
     """
     try:
         yield
     except BaseException as error:
         if type(error) is not Exception and not isinstance(error, OSError) and not _is_panic(error):
             raise
-        if is_no_room(error):
-            raise InsufficientStorage(f"The disk is full: {told(error)}. Free some of it; searches go on.") from error
-        raise UpstreamFailed(f"The embedded engine failed: {told(error)}") from error
+        if is_disk_full(error):
+            raise InsufficientStorage(
+                f"The disk is full: {one_line(error)}. Free some of it; searches go on."
+            ) from error
+        raise UpstreamFailed(f"The embedded engine failed: {one_line(error)}") from error
 
 
-def is_no_room(error: BaseException) -> bool:
-    """Whether the disk, or this user's share of it, is full."""
-    return getattr(error, "errno", None) in NO_ROOM or says_no_room(str(error))
+def is_disk_full(error: BaseException) -> bool:
+    """Returns whether an error means that the disk, or this user's quota, is full."""
+    return getattr(error, "errno", None) in DISK_FULL or reports_full_disk(str(error))
 
 
-def says_no_room(text: str) -> bool:
-    """Whether Edge's own words say so."""
-    return any(words in text for words in _NO_ROOM_TEXTS)
+def reports_full_disk(text: str) -> bool:
+    """Returns whether the text of an error of Edge reports a full disk."""
+    return any(words in text for words in _DISK_FULL_TEXTS)
 
 
-def told(error: BaseException) -> str:
-    """What an error says, in one line."""
+def one_line(error: BaseException) -> str:
+    """Returns the text of an error in one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]
 
 

@@ -1,4 +1,4 @@
-"""Metadata fields and filters in Qdrant Edge's words, for every engine that lives in it. Pure."""
+"""Translates metadata fields and filters for Qdrant Edge, for every engine built on it. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ INDEX_KINDS: Mapping[FieldKind, edge.PayloadSchemaType] = {
 
 
 def field_indexes(metadata: Mapping[str, FieldKind]) -> list[edge.UpdateOperation]:
-    """What has Edge index the declared fields."""
+    """Returns the operations that make Edge index the declared fields."""
     return [
         edge.UpdateOperation.create_field_index(f"fields.{field}", INDEX_KINDS[kind])
         for field, kind in metadata.items()
@@ -24,7 +24,7 @@ def field_indexes(metadata: Mapping[str, FieldKind]) -> list[edge.UpdateOperatio
 
 
 def edge_filter(requirements: Sequence[Requirement], exclude_ids: Sequence[str]) -> edge.Filter | None:
-    """All requirements met, and none of these ids."""
+    """Returns the filter for all requirements and none of these ids; None without any."""
     if not requirements and not exclude_ids:
         return None
     excluded: list[edge.ConditionType] = (

@@ -1,4 +1,4 @@
-"""The files of an Edge directory: one folder a generation, small JSON files that are replaced in one step, one lock."""
+"""Owns the files of an Edge directory: a record for each generation and published.json, replaced atomically; a lock."""
 
 import fcntl
 import os
@@ -13,18 +13,17 @@ from services.contracts.base import Name
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.generations import Generation
 
-# Bumped when the layout of the folder or of the payload changes; another number is not opened.
+# Incremented when the layout of the folder or of the payload changes; other layouts are not opened.
 LAYOUT = 1
 RECORD = "collection.json"
 PUBLISHED = "published.json"
 _POINTERS = TypeAdapter(dict[Name, Generation])
 
 
-class Record(BaseModel):
-    """A generation's collection.json. `shard` names the folder beside it that is current; `finished` that it is indexed
-    as far as it gets and unchanged since, with so many `documents` (None: not counted then). Defaults are those of
-    records that were written before the fields were there. `representation` says what its vectors are where `dimension`
-    alone does not: it is the engine's."""
+class GenerationRecord(BaseModel):
+    """A generation's collection.json. `shard` names the current folder beside it. `finished`: fully indexed and
+    unchanged since, with this many `documents` (None: not counted). Defaults are for records written before the fields
+    existed. `representation` describes the vectors where `dimension` alone does not; it belongs to the engine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,27 +40,27 @@ class Record(BaseModel):
     published_at: float | None = None  # Unix seconds
 
 
-def replace(path: Path, text: str) -> None:
-    """Writes a file so that after a crash either the old or the new text is there, whole."""
+def replace_file(path: Path, text: str) -> None:
+    """Replaces a file atomically: after a crash it has either the old or the new text."""
     beside = path.with_name(f".{path.name}.new")
     with beside.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    sync(path.parent)
+    sync_folder(path.parent)
 
 
-def holds(path: Path, text: str) -> bool:
-    """Whether a file has this text: a `replace` that failed at its last step, the sync, has done all the others."""
+def has_text(path: Path, text: str) -> bool:
+    """Returns whether a file has this text: a `replace_file` that failed at its last step, the sync, did write it."""
     try:
         return path.read_text(encoding="utf-8") == text
     except OSError:
         return False
 
 
-def sync(folder: Path) -> None:
-    """Makes renames within a folder survive a power cut."""
+def sync_folder(folder: Path) -> None:
+    """Makes renames within a folder durable (fsync)."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -70,18 +69,18 @@ def sync(folder: Path) -> None:
 
 
 def read_pointers(directory: Path) -> dict[str, str]:
-    """The published generation of each name. Raises ValueError when the file is damaged."""
+    """Reads the published generation of each collection. Raises ValueError if the file is damaged."""
     path = directory / PUBLISHED
     return dict(_POINTERS.validate_json(path.read_bytes())) if path.exists() else {}
 
 
 def write_pointers(directory: Path, pointers: Mapping[str, str]) -> None:
-    """Replaces them all in one step."""
-    replace(directory / PUBLISHED, _POINTERS.dump_json(dict(pointers), indent=1).decode())
+    """Replaces published.json atomically."""
+    replace_file(directory / PUBLISHED, _POINTERS.dump_json(dict(pointers), indent=1).decode())
 
 
-def locked(directory: Path) -> TextIO:
-    """Takes the directory for this process, until the file is closed or the process ends. Raises Unavailable."""
+def lock_directory(directory: Path) -> TextIO:
+    """Locks the directory until the returned file is closed or the process ends. Raises Unavailable if it is in use."""
     directory.mkdir(parents=True, exist_ok=True)
     file = (directory / ".lock").open("w", encoding="utf-8")
     try:

@@ -1,6 +1,6 @@
-"""Which folders of an Edge directory are ours: those that carry our record, or our marker while they are laid out.
+"""Creates, finds and removes the folders of generations: those with a record, or with a marker while being created.
 
-Nothing else is opened, renamed or removed, whatever its name.
+Never opens, renames or removes any other folder.
 """
 
 import logging
@@ -11,17 +11,17 @@ from pathlib import Path
 
 from services.chassis.errors import Conflict
 from services.contracts.generations import is_generation
-from services.storage.edge_files import RECORD, sync
+from services.storage.edge_files import RECORD, sync_folder
 
 logger = logging.getLogger(__name__)
 
-# In a folder that is being laid out, until its record is written.
+# A file in a folder that is being created, until its record is written.
 MARKER = ".unfinished"
 _GONE = re.compile(r"\.gone-[0-9a-f]{32}")
 
 
-def ours(directory: Path) -> list[Path]:
-    """The folders of generations, by name; what a creation or a removal left behind when it broke off is cleared."""
+def own_folders(directory: Path) -> list[Path]:
+    """Returns the folders of generations, by name. Removes leftovers of interrupted creations and removals."""
     found: list[Path] = []
     for folder in sorted(directory.iterdir()):
         if folder.is_symlink() or not folder.is_dir():
@@ -33,11 +33,11 @@ def ours(directory: Path) -> list[Path]:
     return found
 
 
-def lay_claim(folder: Path) -> None:
-    """Makes a new folder that is ours from the start. Raises Conflict when something else has the name."""
+def claim_folder(folder: Path) -> None:
+    """Creates a folder with the marker. Raises Conflict if a foreign file or folder has the name."""
     if folder.is_dir() and _is_marked(folder):
-        remove(folder)  # of a creation that failed, and could not even be cleared
-    # A file, a pipe, a link: even a link to an empty folder, which no start would take for ours again.
+        remove(folder)  # left by a failed creation
+    # A file, a pipe or a link; also a link to an empty folder, which own_folders would skip at the next start.
     foreign = folder.is_symlink() or (folder.exists() and not folder.is_dir())
     if not foreign:
         folder.mkdir(exist_ok=True)
@@ -46,27 +46,27 @@ def lay_claim(folder: Path) -> None:
             f"{folder} is in the way: it does not carry a {RECORD} of this service, which leaves it alone. Move it."
         )
     (folder / MARKER).touch()
-    sync(folder.parent)
+    sync_folder(folder.parent)
 
 
-def settle_claim(folder: Path) -> None:
-    """Takes the marker away from a folder that has its record."""
+def confirm_claim(folder: Path) -> None:
+    """Removes the marker from a folder that has its record."""
     (folder / MARKER).unlink()
-    sync(folder)
+    sync_folder(folder)
 
 
 def move_aside(folder: Path) -> Path:
-    """Renames a folder in one step to a name that the next start clears; where it is now."""
+    """Renames a folder, atomically, to a name that the next start removes. Returns the new path."""
     gone = folder.rename(folder.with_name(f".gone-{uuid.uuid4().hex}"))
     try:
-        sync(gone.parent)
-    except OSError:  # it has happened: only a power cut could bring the name back
+        sync_folder(gone.parent)
+    except OSError:  # the rename succeeded; only a power cut could undo it
         logger.warning("removal not yet on the disk", extra={"folder": folder.name}, exc_info=True)
     return gone
 
 
 def remove(folder: Path) -> None:
-    """Deletes a folder of ours; what makes it ours last, so that the next start clears what is left. Never raises."""
+    """Deletes a folder of ours, its record or marker last, so that the next start removes any rest. Never raises."""
     last = MARKER if _is_marked(folder) else RECORD
     try:
         (folder / (RECORD if last == MARKER else MARKER)).unlink(missing_ok=True)
@@ -86,7 +86,7 @@ def _is_marked(folder: Path) -> bool:
 
 
 def _is_left_over(folder: Path) -> bool:
-    """A removal that broke off: its last act but one is to take the record away."""
+    """Returns whether a folder is the rest of an interrupted removal, which deletes the record next to last."""
     if not _GONE.fullmatch(folder.name):
         return False
     return (folder / RECORD).exists() or _is_marked(folder) or not any(folder.iterdir())

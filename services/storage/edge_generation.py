@@ -1,4 +1,4 @@
-"""One generation of an Edge directory: its record, its open shard, and who may touch it when."""
+"""Owns one generation of an Edge directory: its record, its open shard, and the order of access to both."""
 
 import asyncio
 import contextlib
@@ -17,42 +17,42 @@ import qdrant_edge as edge
 from services.chassis.errors import ProblemError, UnknownCollection
 from services.storage import edge_subprocess
 from services.storage.content_digest import ContentDigest
-from services.storage.edge_disk_space import Room, taken
+from services.storage.edge_disk_space import DiskSpace, disk_usage
 from services.storage.edge_errors import edge_errors
-from services.storage.edge_files import LAYOUT, RECORD, Record, holds, replace, sync
-from services.storage.edge_folders import MARKER, lay_claim, move_aside, remove, settle_claim
+from services.storage.edge_files import LAYOUT, RECORD, GenerationRecord, has_text, replace_file, sync_folder
+from services.storage.edge_folders import MARKER, claim_folder, confirm_claim, move_aside, remove
 from services.storage.edge_pages import FIRST_PAGE, Page, payload_page
 
 T = TypeVar("T")
 Shard = edge.EdgeShard
 
-# Edge's own default is 8 threads a shard on 2 cores. Shards have one segment or two, and 100 empty ones had 800.
+# Edge's default is 8 threads a shard on 2 cores: 800 for 100 empty shards. A shard has only one segment or two.
 SEARCH_THREADS = 1
-# Edge merges a segment of at least 1,000 points once a fifth of them is deleted: fewer deletions never suffice.
+# Edge merges a segment of at least 1,000 points once a fifth is deleted, so fewer deletions than this have no effect.
 VACUUM_FROM = 200
-# What an optimisation needs beside the shard: its copy, and what is built of that before the copy's own goes.
+# Disk space of an optimisation, in sizes of the shard: the copy, and what is built before the copy's segments go.
 COPIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What the shards of an engine are like, and the points from which an index may be built (None: never).
+class ShardSchema:
+    """Configuration and field indexes of an engine's shards, and the least points for a vector index (None: never).
 
-    `check` raises ValueError, in words that can be shown, for a record that the engine cannot read.
+    `check` raises ValueError, with a message for users, for a record that the engine cannot read.
     """
 
-    config: Callable[[Record], edge.EdgeConfig]
-    indexes: Callable[[Record], Sequence[edge.UpdateOperation]]
-    points_to_index: Callable[[Record], int] | None = None
-    check: Callable[[Record], object] = lambda record: None
+    config: Callable[[GenerationRecord], edge.EdgeConfig]
+    indexes: Callable[[GenerationRecord], Sequence[edge.UpdateOperation]]
+    points_to_index: Callable[[GenerationRecord], int] | None = None
+    check: Callable[[GenerationRecord], object] = lambda record: None
 
 
-def read_record(folder: Path) -> Record:
-    """A generation's record. Raises ValueError in words that can be shown."""
+def read_record(folder: Path) -> GenerationRecord:
+    """Reads a generation's record. Raises ValueError with a message for users."""
     try:
         if not (folder / RECORD).is_file():
-            raise ValueError("it is no file")  # a pipe would be waited for
-        record = Record.model_validate_json((folder / RECORD).read_bytes())
+            raise ValueError("it is no file")  # reading a pipe would block
+        record = GenerationRecord.model_validate_json((folder / RECORD).read_bytes())
     except ValueError as error:
         raise ValueError(f"its {RECORD} cannot be read: {' '.join(str(error).split())[:200]}") from error
     if record.layout != LAYOUT:
@@ -65,86 +65,92 @@ def read_record(folder: Path) -> Record:
 
 
 class EdgeGeneration:
-    """Reads run beside each other; writes one at a time; it is optimised as a copy, which then takes over."""
+    """Runs reads concurrently and writes one at a time. Optimises a copy of the shard, then switches to it."""
 
-    def __init__(self, folder: Path, record: Record, shard: Shard, room: Room, threads: Executor) -> None:
+    def __init__(
+        self, folder: Path, record: GenerationRecord, shard: Shard, disk: DiskSpace, threads: Executor
+    ) -> None:
         self.record = record
         self._folder = folder
         self._shard = shard
-        self._room = room
+        self._disk = disk
         self._threads = threads
         self._running: set[Future[Any]] = set()
         self._writing = asyncio.Lock()
         self._finishing: asyncio.Task[None] | None = None
         self._closed = False
-        # Deleted since it was last optimised; what was deleted before it was opened is not known.
+        # Deletions since the last optimisation; those before it was opened are unknown.
         self._deleted = 0 if record.finished else VACUUM_FROM
-        # The record was replaced, but its folder could not be synced: a power cut could bring the old one back.
+        # The record was replaced, but its folder could not be synced: a power cut could restore the old record.
         self._unsynced = False
         self._recording = threading.Lock()
 
     @classmethod
-    def open(cls, folder: Path, record: Record, shape: Shape, room: Room, threads: Executor) -> "EdgeGeneration":
-        """Opens what its record names (blocking). Raises UpstreamFailed or InsufficientStorage."""
+    def open(
+        cls, folder: Path, record: GenerationRecord, schema: ShardSchema, disk: DiskSpace, threads: Executor
+    ) -> "EdgeGeneration":
+        """Opens the shard that the record names (blocking). Raises UpstreamFailed or InsufficientStorage."""
         with edge_errors():
-            if (folder / MARKER).exists():  # of a creation that was killed between its last two steps
-                settle_claim(folder)
-            for left in folder.glob("shard*"):  # of an optimisation that did not come to its end
+            if (folder / MARKER).exists():  # a creation was killed between its last two steps
+                confirm_claim(folder)
+            for left in folder.glob("shard*"):  # left by an interrupted optimisation
                 if left.name != record.shard and left.is_dir():
                     shutil.rmtree(left)
-            shard = _load(folder / record.shard, shape, record)
-            indexes = shape.indexes(record)
-            if len(shard.info().payload_schema) < len(indexes):  # damage: every search that needs one would fail
+            shard = _load(folder / record.shard, schema, record)
+            indexes = schema.indexes(record)
+            if len(shard.info().payload_schema) < len(indexes):  # damaged: searches that need a missing one would fail
                 for index in indexes:
                     shard.update(index)
-            return cls(folder, record, shard, room, threads)
+            return cls(folder, record, shard, disk, threads)
 
     @classmethod
-    def create(cls, folder: Path, record: Record, shape: Shape, room: Room, threads: Executor) -> "EdgeGeneration":
-        """Lays out an empty generation (blocking): a marker first, the record last, so that a half-made one is known
-        as such. Leaves nothing behind when it fails."""
+    def create(
+        cls, folder: Path, record: GenerationRecord, schema: ShardSchema, disk: DiskSpace, threads: Executor
+    ) -> "EdgeGeneration":
+        """Creates an empty generation (blocking): the marker first, the record last, so that an incomplete one is
+        recognised. Removes everything if it fails."""
         with edge_errors():
-            lay_claim(folder)
+            claim_folder(folder)
             try:
-                shard = Shard.create(str(folder / record.shard), shape.config(record))
+                shard = Shard.create(str(folder / record.shard), schema.config(record))
                 try:
-                    # One call each: Edge holds the GIL, and 64 fields take 1.8 s.
-                    for index in shape.indexes(record):
+                    # One call for each field: Edge holds the GIL, and 64 fields take 1.8 s.
+                    for index in schema.indexes(record):
                         shard.update(index)
                     shard.flush()
-                    replace(folder / RECORD, record.model_dump_json(indent=1))
-                    settle_claim(folder)
+                    replace_file(folder / RECORD, record.model_dump_json(indent=1))
+                    confirm_claim(folder)
                 except BaseException:
                     shard.close()
                     raise
             except BaseException:
                 remove(folder)
                 raise
-            return cls(folder, record, shard, room, threads)
+            return cls(folder, record, shard, disk, threads)
 
     async def read(self, work: Callable[[Shard], T]) -> T:
         """Runs `work` on the shard, in a thread."""
         return await self._run(lambda: work(self._shard))
 
     async def write(self, work: Callable[[Shard], T]) -> T:
-        """Runs `work` on the shard, in a thread, alone among the writers. Waits while a copy is being optimised.
+        """Runs `work` on the shard, in a thread, excluding other writers. Waits while a copy is being optimised.
 
-        Raises InsufficientStorage when there is too little room on the disk.
+        Raises InsufficientStorage if too little disk space is free.
         """
         async with self._writing:
-            self._room.require()
-            await self._run(self._settle)
+            self._disk.require()
+            await self._run(self._sync_record)
             if self.record.finished:
-                await self._run(lambda: self._keep(finished=False))
+                await self._run(lambda: self._update_record(finished=False))
             return await self._run(lambda: work(self._shard))
 
     def deleted(self, points: int) -> None:
-        """Counts what a write has deleted: many deletions are worth an optimisation."""
+        """Counts deleted points: many deletions make an optimisation worthwhile."""
         self._deleted += points
 
     async def digest(self, key: str) -> str:
-        """The digest of all ids and content hashes (under `key` of the payload), read page by page, so that searches
-        get their turns in between."""
+        """Computes the digest of all ids and content hashes (under `key` of the payload), page by page, so that
+        searches run in between."""
         digest = ContentDigest()
         page: Page | None = FIRST_PAGE
         while page is not None:
@@ -154,30 +160,30 @@ class EdgeGeneration:
         return digest.hexdigest()
 
     async def published(self, at: float) -> None:
-        """Records that it becomes the published one at this moment (Unix seconds)."""
-        await self._run(lambda: self._keep(published_at=at))
+        """Records the time of publication (Unix seconds)."""
+        await self._run(lambda: self._update_record(published_at=at))
 
-    async def finish(self, shape: Shape) -> None:
-        """Optimises what is worth it. When the caller gives up, it goes on, and the next call waits for it."""
+    async def finish(self, schema: ShardSchema) -> None:
+        """Optimises the shard if worthwhile. Continues when the caller is cancelled; the next call waits for it."""
         if self._finishing is None or self._finishing.done():
-            self._finishing = asyncio.create_task(self._finish(shape))
+            self._finishing = asyncio.create_task(self._finish(schema))
         finishing = self._finishing
         try:
             await asyncio.shield(finishing)
         except asyncio.CancelledError:
-            if self._closed and finishing.cancelled():  # by its removal, not by the caller
+            if self._closed and finishing.cancelled():  # cancelled by the removal, not by the caller
                 raise UnknownCollection(f"The collection {self.record.generation} is being removed.") from None
             raise
 
     async def close(self) -> None:
-        """Waits for the threads that are at it, then lets the shard go."""
-        await self._quiet()
+        """Waits for running threads, then closes the shard."""
+        await self._stop()
         with edge_errors():
             self._shard.close()
 
-    async def leave(self) -> Path:
-        """Closes it and moves its folder aside; where that is now. When it cannot be moved, everything is as before."""
-        await self._quiet()
+    async def close_and_move_aside(self) -> Path:
+        """Closes the shard and moves its folder aside. Returns the new path. If the move fails, nothing has changed."""
+        await self._stop()
         try:
             with edge_errors():
                 gone = move_aside(self._folder)
@@ -188,14 +194,14 @@ class EdgeGeneration:
             self._shard.close()
         return gone
 
-    async def _quiet(self) -> None:
-        """Lets nothing more begin, and waits for what has."""
+    async def _stop(self) -> None:
+        """Refuses new work and waits for running work."""
         self._closed = True
         if self._finishing is not None:
             self._finishing.cancel()
             with contextlib.suppress(asyncio.CancelledError, ProblemError):
                 await self._finishing
-        await self._idle()
+        await self._wait_for_threads()
 
     async def _run(self, work: Callable[[], T]) -> T:
         if self._closed:
@@ -206,42 +212,42 @@ class EdgeGeneration:
                 return work()
 
         future = self._threads.submit(guarded)
-        # A cancelled caller leaves, its thread does not: whoever closes the shard must wait for the thread.
+        # Cancelling the caller does not stop its thread, so closing the shard must wait for the thread.
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         return await asyncio.wrap_future(future)
 
-    async def _idle(self) -> None:
-        """Waits for the threads that are at it now (not for later ones: under load there are always some)."""
+    async def _wait_for_threads(self) -> None:
+        """Waits for the threads running now. Not for later ones: under load there are always some."""
         await asyncio.gather(*(asyncio.wrap_future(future) for future in self._running), return_exceptions=True)
 
-    async def _finish(self, shape: Shape) -> None:
+    async def _finish(self, schema: ShardSchema) -> None:
         async with self._writing:
             if self.record.finished:
                 return
-            self._room.require()
-            await self._run(self._settle)
+            self._disk.require()
+            await self._run(self._sync_record)
             await self._run(self._shard.flush)
-            await self._idle()
+            await self._wait_for_threads()
             points = (await self._run(self._shard.info)).points_count
-            to_index = None if shape.points_to_index is None else shape.points_to_index(self.record)
+            to_index = None if schema.points_to_index is None else schema.points_to_index(self.record)
             if (to_index is not None and points >= to_index) or self._deleted >= VACUUM_FROM:
-                await self._optimise(shape)
+                await self._optimise(schema)
             documents = await self._run(lambda: self._shard.count(edge.CountRequest(exact=True)))
-            await self._run(lambda: self._keep(finished=True, documents=documents))
+            await self._run(lambda: self._update_record(finished=True, documents=documents))
 
-    async def _optimise(self, shape: Shape) -> None:
-        """Optimises a copy of the shard in another process, then puts it in the place of the one that served."""
+    async def _optimise(self, schema: ShardSchema) -> None:
+        """Optimises a copy of the shard in a child process, then replaces the current shard by it."""
         old = self._folder / self.record.shard
         new = self._folder / f"shard-{int(self.record.shard.removeprefix('shard').removeprefix('-') or 0) + 1}"
-        self._room.require(COPIES * await asyncio.to_thread(taken, old))
+        self._disk.require(COPIES * await asyncio.to_thread(disk_usage, old))
         served: Shard | None = None
         try:
-            await asyncio.to_thread(shutil.rmtree, new, ignore_errors=True)  # of one that failed
+            await asyncio.to_thread(shutil.rmtree, new, ignore_errors=True)  # left by a failed optimisation
             if await edge_subprocess.optimise(old, new):
-                served = await self._run(lambda: self._take_over(new, shape))
+                served = await self._run(lambda: self._switch_to(new, schema))
         finally:
-            await self._idle()
+            await self._wait_for_threads()
             if self.record.shard != new.name:
                 await asyncio.to_thread(shutil.rmtree, new, ignore_errors=True)
         self._deleted = 0
@@ -251,44 +257,44 @@ class EdgeGeneration:
             if not self._unsynced:
                 await asyncio.to_thread(shutil.rmtree, old, ignore_errors=True)
 
-    def _take_over(self, new: Path, shape: Shape) -> Shard:
-        """Opens the new shard, names it in the record, and only then has it serve; gives back the one that did.
+    def _switch_to(self, new: Path, schema: ShardSchema) -> Shard:
+        """Opens the new shard, names it in the record, then switches to it. Returns the old shard.
 
-        Whatever fails, the shard that serves is the one that the record names: a write to another would be lost.
+        On any failure the shard in use is the one that the record names: writes to another would be lost.
         """
-        sync(self._folder)
-        shard = _load(new, shape, self.record)
+        sync_folder(self._folder)
+        shard = _load(new, schema, self.record)
         try:
-            self._keep(shard=new.name)
+            self._update_record(shard=new.name)
         except BaseException:
             shard.close()
             raise
         served, self._shard = self._shard, shard
         return served
 
-    def _keep(self, **changes: object) -> None:
-        """Writes the record with these changes. When it raises, the record on the disk is the one that was."""
+    def _update_record(self, **changes: object) -> None:
+        """Writes the record with these changes. If it raises, the record on the disk is unchanged."""
         with self._recording:
             record = self.record.model_copy(update=changes)
             text = record.model_dump_json(indent=1)
             try:
-                replace(self._folder / RECORD, text)
+                replace_file(self._folder / RECORD, text)
             except OSError:
-                if not holds(self._folder / RECORD, text):
+                if not has_text(self._folder / RECORD, text):
                     raise
                 self._unsynced = True
             self.record = record
 
-    def _settle(self) -> None:
-        """Nothing is written under a record that a power cut could take back."""
+    def _sync_record(self) -> None:
+        """Syncs the record's folder before a write, if that failed before: a power cut could restore the old record."""
         if self._unsynced:
-            sync(self._folder)
+            sync_folder(self._folder)
             self._unsynced = False
 
 
-def _load(path: Path, shape: Shape, record: Record) -> Shard:
-    # A configuration that is given is written to the disk, which may be full: only where it would change something.
+def _load(path: Path, schema: ShardSchema, record: GenerationRecord) -> Shard:
+    # Passing a configuration writes it to the disk, which may be full: done only where it changes something.
     held = json.loads((path / "edge_config.json").read_text(encoding="utf-8"))
     if held.get("max_search_threads") == SEARCH_THREADS:
         return Shard.load(str(path))
-    return Shard.load(str(path), shape.config(record))
+    return Shard.load(str(path), schema.config(record))

@@ -1,16 +1,16 @@
-"""Every point of an Edge shard, page by page, as ids and content hashes."""
+"""Reads ids and content hashes of all points of an Edge shard, page by page."""
 
 from dataclasses import dataclass
 
 import qdrant_edge as edge
 
-# 1,000 payloads of two strings take 4 ms, for which a search may have to wait.
+# 1,000 payloads of two strings take 4 ms, which may delay a search.
 PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The first point of a page; None is the first of all."""
+    """A page, by its first point. None begins at the first point of the shard."""
 
     first: "edge.PointId | None"  # a name of the stubs alone
 
@@ -19,7 +19,7 @@ FIRST_PAGE = Page(None)
 
 
 def payload_page(shard: edge.EdgeShard, key: str, page: Page) -> tuple[list[tuple[str, str]], Page | None]:
-    """The id and the content hash (under `key`) of each point of a page, and the next page."""
+    """Reads id and content hash (under `key`) of each point of a page. Returns them and the next page."""
     records, following = shard.scroll(
         edge.ScrollRequest(offset=page.first, limit=PAGE, with_payload=["id", key], with_vector=False)
     )

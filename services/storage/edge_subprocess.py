@@ -1,4 +1,4 @@
-"""Starts Edge's work in processes of their own (edge_child.py), and says what became of it."""
+"""Starts Edge in child processes (edge_child.py) and interprets their exit status."""
 
 import asyncio
 import os
@@ -11,19 +11,21 @@ from pathlib import Path
 
 from services.chassis.errors import InsufficientStorage, UpstreamFailed
 from services.storage import edge_child
-from services.storage.edge_disk_space import MB, taken
-from services.storage.edge_errors import says_no_room
+from services.storage.edge_disk_space import MB, disk_usage
+from services.storage.edge_errors import reports_full_disk
 
-# A shard of 10,000 documents (42 MB) is open within 0.9 s. One that takes 30 s and 0.5 s a megabyte never will be:
-# damaged postings kept it busy for as long as it was watched.
+# A shard of 10,000 documents (42 MB) opens within 0.9 s. One that is not open after 30 s plus 0.5 s a megabyte never
+# will be: damaged postings kept one busy for as long as it was observed.
 OPEN_S = 30.0
 OPEN_S_PER_MB = 0.5
 PROBES_AT_ONCE = 2
 
 
 async def optimise(old: Path, new: Path) -> bool:
-    """Makes `new` an optimised copy of the shard `old`; False when there was nothing to do. Raises UpstreamFailed, or
-    InsufficientStorage when the disk was full. The process ends with the caller's wait."""
+    """Makes `new` an optimised copy of the shard `old`. Returns False if there was nothing to do.
+
+    Raises UpstreamFailed, or InsufficientStorage if the disk was full. Kills the child when the caller is cancelled.
+    """
     process = await asyncio.create_subprocess_exec(*_command("optimise", old, new), stderr=asyncio.subprocess.PIPE)
     try:
         _, complaint = await process.communicate()
@@ -34,21 +36,21 @@ async def optimise(old: Path, new: Path) -> bool:
     if process.returncode in (0, edge_child.NOTHING_TO_DO):
         return process.returncode == 0
     reason = _reason(process.returncode or 0, complaint)
-    if process.returncode == -signal.SIGBUS or says_no_room(reason):
+    if process.returncode == -signal.SIGBUS or reports_full_disk(reason):
         raise InsufficientStorage(f"The disk became full while the index was built ({reason}). Free some of it.")
     raise UpstreamFailed(f"The index could not be built: {reason}")
 
 
-def damages(shards: Mapping[Path, int | None]) -> dict[Path, str]:
-    """Why some of these shards cannot be used; tried in processes of their own (blocking). `shards` says how many
-    documents each has to hold, or None where that is not known."""
+def find_damage(shards: Mapping[Path, int | None]) -> dict[Path, str]:
+    """Opens shards in child processes and returns why some cannot be used (blocking). `shards` maps each to its number
+    of documents, or to None if that is unknown."""
     with ThreadPoolExecutor(PROBES_AT_ONCE) as threads:
-        reasons = threads.map(_damage, shards.keys(), shards.values())
+        reasons = threads.map(_probe, shards.keys(), shards.values())
         return {shard: reason for shard, reason in zip(shards, reasons, strict=True) if reason}
 
 
-def _damage(shard: Path, documents: int | None) -> str | None:
-    timeout_s = OPEN_S + OPEN_S_PER_MB * taken(shard) / MB
+def _probe(shard: Path, documents: int | None) -> str | None:
+    timeout_s = OPEN_S + OPEN_S_PER_MB * disk_usage(shard) / MB
     try:
         expected = edge_child.NOT_COUNTED if documents is None else str(documents)
         ended = subprocess.run(_command("probe", shard, expected), capture_output=True, timeout=timeout_s, check=False)
@@ -58,7 +60,7 @@ def _damage(shard: Path, documents: int | None) -> str | None:
 
 
 def _command(*work: str | Path) -> list[str]:
-    # -I: nothing of the folder that the program lies in is imported by accident.
+    # -I: no module of the program's folder is imported by accident.
     return [sys.executable, "-I", edge_child.__file__, *map(str, work), str(os.getpid())]
 
 

@@ -1,7 +1,7 @@
-"""Metadata fields as the vector stores keep and test them, so that every engine filters alike.
+"""Converts metadata fields and filters to values that every engine compares alike. Pure.
 
-Keywords become strings, numbers floats, dates milliseconds since 1970 in UTC (floats, too): an engine then needs
-equality of strings, ranges of floats and presence, nothing else. Pure.
+Keywords become strings, numbers floats, dates milliseconds since 1970 in UTC (also floats): an engine then needs only
+equality of strings, ranges of floats, and presence.
 """
 
 import json
@@ -24,7 +24,7 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """The keyword field holds one of these values."""
+    """Requires that the keyword field has one of these values."""
 
     field: str
     values: tuple[str, ...]
@@ -32,7 +32,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The number or date field lies in one of these closed ranges; None is open."""
+    """Requires that the number or date field lies in one of these closed ranges; None is open."""
 
     field: str
     ranges: tuple[tuple[float | None, float | None], ...]
@@ -40,7 +40,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The field has a value, or has none."""
+    """Requires that the field has a value, or has none."""
 
     field: str
     present: bool
@@ -50,9 +50,9 @@ Requirement = OneOf | Within | Exists
 
 
 def fields_of(metadata: Mapping[str, MetadataValue], declared: Declared) -> dict[str, FieldValue]:
-    """The declared fields of a document's metadata; the others are kept by the document store alone.
+    """Returns the declared fields of a document's metadata. Only the document store keeps the others.
 
-    Raises BadInput with a sentence naming the field when a value is not of the declared kind.
+    Raises BadInput naming the field if a value is not of the declared kind.
     """
     found: dict[str, FieldValue] = {}
     for field, kind in declared.items():
@@ -73,7 +73,7 @@ def fields_of(metadata: Mapping[str, MetadataValue], declared: Declared) -> dict
 
 
 def requirements_of(asked: Filter | None, declared: Declared) -> tuple[Requirement, ...]:
-    """A wire filter as requirements. Raises BadInput for an undeclared field or an operand that does not fit it."""
+    """Converts a filter of the wire. Raises BadInput for an undeclared field or an operand that does not fit it."""
     return () if asked is None else tuple(_requirement(condition, declared) for condition in asked.all)
 
 
@@ -102,7 +102,7 @@ def _requirement(condition: Condition, declared: Declared) -> Requirement:
 
 
 def _keyword(value: Operand) -> str:
-    # true and 5 are written as JSON writes them, which is how Elasticsearch indexes them as keywords.
+    # true and 5 are written as in JSON, which is how Elasticsearch indexes them as keywords.
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -119,7 +119,7 @@ def _number(value: Operand, field: str) -> float:
 
 
 def _span(value: Operand, field: str) -> tuple[float, float]:
-    """First and last millisecond that a date means: a day without a time is the whole day, as in Elasticsearch."""
+    """Returns first and last millisecond of a date: a day without a time is the whole day, as in Elasticsearch."""
     try:
         if not isinstance(value, str) or not _DAY.match(value):
             raise ValueError("neither a day nor a moment")
@@ -130,6 +130,6 @@ def _span(value: Operand, field: str) -> tuple[float, float]:
 
 
 def _ms(moment: datetime) -> float:
-    """Milliseconds since 1970; a time without a zone is UTC."""
+    """Returns milliseconds since 1970; a time without a zone is UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return float((aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))

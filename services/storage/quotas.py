@@ -1,17 +1,17 @@
-"""How many generations a server may hold for us: each costs it memory, files and a part of every listing."""
+"""Bounds the number of generations in an engine: each costs memory, files and time in every listing."""
 
 from collections.abc import Collection
 
 from services.chassis.errors import Conflict
 
-USUAL_MOST = 128
+DEFAULT_MOST_GENERATIONS = 128
 _NAMED = 5
 
 
 def refuse_one_more(generation: str, held: Collection[str], published: Collection[str], most: int) -> None:
-    """Raises Conflict, saying what may be removed, when a generation that is not there would be one too many.
+    """Raises Conflict, saying what may be removed, if a new generation would exceed the bound.
 
-    Those begun at the same moment may pass it together: it bounds what piles up, not the last one to the number.
+    Concurrent calls may exceed it slightly: it bounds growth, not the exact number.
     """
     if generation in held or len(held) < most:
         return

@@ -1,4 +1,4 @@
-"""Compares what made a generation (stamp, declaration) with what a request or a service has now. Pure."""
+"""Compares a generation's stamp and declaration with those of a request or a service. Pure."""
 
 from collections.abc import Mapping
 
@@ -7,10 +7,10 @@ from services.contracts.collections import CollectionDeclaration
 
 
 def refuse_other_stamp(generation: str, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Raises StampMismatch when the stamps differ, with the values on both sides of every key that differs."""
+    """Raises StampMismatch if the stamps differ, with both values of every key that differs."""
     keys = sorted(key for key in {*there, *wanted} if there.get(key) != wanted.get(key))
     if keys:
-        # Parameters of BM25 hold equals signs of their own (`k1=0.9 b=0.4`).
+        # Parameters of BM25 contain equals signs themselves (`k1=0.9 b=0.4`).
         sign = ": " if any("=" in value for value in (*there.values(), *wanted.values())) else "="
         made, asked = (_listed(stamp, keys, sign) for stamp in (there, wanted))
         raise StampMismatch(
@@ -20,7 +20,7 @@ def refuse_other_stamp(generation: str, there: Mapping[str, str], wanted: Mappin
 
 
 def refuse_other_declaration(generation: str, there: CollectionDeclaration, wanted: CollectionDeclaration) -> None:
-    """Raises StampMismatch when the declarations differ, with both."""
+    """Raises StampMismatch if the declarations differ, with both."""
     if there != wanted:
         raise StampMismatch(
             f"{generation} was begun with the declaration {there.model_dump_json()} and is asked for with "

@@ -1,22 +1,22 @@
-"""The order of equal scores, also at the cut: engines return ties as they find them (by insertion), we by id."""
+"""Orders equal scores by id, also at the cut: engines return ties by insertion."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
 from services.contracts.retrieval import RetrievedHit
 
-# Asked for beyond the cut at first: enough for ordinary duplicates, and it costs next to nothing.
+# Hits fetched beyond the cut at first: enough for ordinary duplicates, at almost no cost.
 FIRST_EXTRA = 16
-# Beyond the cut at most: when more documents than this tie with the last place, which of them appear is the engine's
-# choice (those that appear are in order all the same).
+# Most hits fetched beyond the cut. If more documents tie with the last place, the engine decides which of them appear;
+# those are in order of id all the same.
 MOST_EXTRA = 4_096
 
 Fetch = Callable[[int], Awaitable[Sequence[RetrievedHit]]]
 
 
-async def settled(fetch: Fetch, top: int) -> tuple[RetrievedHit, ...]:
-    """The `top` best hits, equal scores by ascending id. `fetch(n)` gives the engine's n best, best first.
+async def settle_ties(fetch: Fetch, top: int) -> tuple[RetrievedHit, ...]:
+    """Returns the `top` best hits, equal scores by ascending id. `fetch(n)` returns the engine's n best, best first.
 
-    Fetches deeper until a score falls below the last place's, so that nothing that ties with it is missed.
+    Fetches deeper until a score falls below that of the last place, so that no tie with it is missed.
     """
     extra = FIRST_EXTRA
     while True:

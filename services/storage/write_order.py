@@ -1,4 +1,4 @@
-"""The order of writes, above every engine: which write of a document is newer, and who may change a generation when."""
+"""Orders writes for every engine: decides which write of a document is newer, and serialises generation changes."""
 
 import asyncio
 import time
@@ -8,62 +8,61 @@ from typing import TypeVar
 
 from services.contracts.documents import ItemError
 
-# A write is on its way for at most the longest deadline, two minutes.
+# A write is in flight for at most the longest deadline, two minutes.
 REMEMBERED_S = 600.0
-# Versions kept at 160 bytes each. What is forgotten earlier makes an old write fail that nothing overtook, never the
-# other way round.
+# Versions kept, 160 bytes each. Dropping one early can refuse an old write that no newer one overtook, but never accept
+# an overtaken one.
 MOST_REMEMBERED = 50_000
 
 T = TypeVar("T")
 
 
 def overtaken(document_id: str) -> ItemError:
-    """The report of a document whose write came later than a newer one."""
+    """Returns the error of a document whose write arrived after a newer one."""
     reason = "A newer write of this id was taken meanwhile; send it again if it is to take that one's place."
     return ItemError(id=document_id, reason=reason, retryable=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What a write says of itself: where it goes, its version (None: newer than all before), and whose build it is
-    for (None: anybody's)."""
+    """The generation of a write, its version (None: newer than all before), and its build (None: any)."""
 
     generation: str
     version: int | None = None
     build: str | None = None
 
 
-class Turn:
-    """A write's turn: until it ends, nobody else writes its ids, and its generation neither goes nor comes."""
+class WriteTurn:
+    """A write's exclusive access to its ids. Until it ends, its generation is not created, published or removed."""
 
-    def __init__(self, memory: "_Memory", ids: Collection[str], version: int) -> None:
+    def __init__(self, memory: "_RecentVersions", ids: Collection[str], version: int) -> None:
         self._memory = memory
         self.version = version
         self.overtaken = {one: newer for one in ids if (newer := memory.latest(one)) >= version}
 
     @property
     def latest_version(self) -> int | None:
-        """The highest version among those that overtook this write."""
+        """The highest version among the writes that overtook this one."""
         return max(self.overtaken.values(), default=None)
 
-    def took(self, ids: Iterable[str]) -> None:
-        """The write of these ids is done (a deletion too): older ones come too late from now on."""
+    def record_written(self, ids: Iterable[str]) -> None:
+        """Records that these ids are written (or deleted): older writes are refused from now on."""
         self._memory.remember(ids, self.version)
 
 
 class WriteOrder:
-    """Remembers the latest version of each id by generation, for REMEMBERED_S at least or MOST_REMEMBERED ids.
+    """Keeps the latest version of each id by generation, for at least REMEMBERED_S or MOST_REMEMBERED ids.
 
-    Only this process's: what several processes write into is ordered by the engine that they share.
+    Orders only the writes of this process; those of several processes are ordered by the engine that they share.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives Unix seconds."""
+        """`clock` returns Unix seconds."""
         self._clock = clock
-        self._memories: dict[str, _Memory] = {}
+        self._memories: dict[str, _RecentVersions] = {}
 
-    async def write(self, write: Write, ids: Collection[str], work: Callable[[Turn], Awaitable[T]]) -> T:
-        """Runs `work` when nobody else writes any of these ids."""
+    async def write(self, write: Write, ids: Collection[str], work: Callable[[WriteTurn], Awaitable[T]]) -> T:
+        """Runs `work` while no other write has any of these ids."""
         memory = self._memory(write.generation)
         memory.users += 1
         try:
@@ -71,21 +70,21 @@ class WriteOrder:
                 await memory.changed.wait_for(lambda: not memory.changing and memory.writing.isdisjoint(ids))
                 memory.writing.update(ids)
         except BaseException:
-            self._left(write.generation, memory)
+            self._release(write.generation, memory)
             raise
 
         async def alone() -> T:
             try:
                 version = write.version or max(int(self._clock() * 1e6), memory.highest + 1)
-                return await work(Turn(memory, ids, version))
+                return await work(WriteTurn(memory, ids, version))
             finally:
                 memory.writing.difference_update(ids)
-                await self._over(write.generation, memory)
+                await self._end(write.generation, memory)
 
-        return await _to_its_end(alone())
+        return await _shielded(alone())
 
     async def change(self, generation: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Runs `work`, which makes, publishes or removes the generation, while nobody writes into it."""
+        """Runs `work`, which creates, publishes or removes the generation, while no write to it runs."""
         memory = self._memory(generation)
         memory.users += 1
         try:
@@ -99,7 +98,7 @@ class WriteOrder:
                     memory.changed.notify_all()
                     raise
         except BaseException:
-            self._left(generation, memory)
+            self._release(generation, memory)
             raise
 
         async def alone() -> T:
@@ -107,31 +106,31 @@ class WriteOrder:
                 return await work()
             finally:
                 memory.changing = False
-                await self._over(generation, memory)
+                await self._end(generation, memory)
 
-        return await _to_its_end(alone())
+        return await _shielded(alone())
 
     def forget(self, generation: str) -> None:
-        """Forgets the versions of a generation that was removed."""
+        """Drops the versions of a generation that was removed."""
         self._memory(generation).forget()
 
-    def _memory(self, generation: str) -> "_Memory":
-        return self._memories.setdefault(generation, _Memory(self._clock))
+    def _memory(self, generation: str) -> "_RecentVersions":
+        return self._memories.setdefault(generation, _RecentVersions(self._clock))
 
-    async def _over(self, generation: str, memory: "_Memory") -> None:
-        self._left(generation, memory)
+    async def _end(self, generation: str, memory: "_RecentVersions") -> None:
+        self._release(generation, memory)
         async with memory.changed:
             memory.changed.notify_all()
 
-    def _left(self, generation: str, memory: "_Memory") -> None:
+    def _release(self, generation: str, memory: "_RecentVersions") -> None:
         memory.users -= 1
         if not memory.users and memory.empty:
             self._memories.pop(generation, None)
 
 
 @dataclass(slots=True)
-class _Memory:
-    """Of one generation: the versions of late, in two halves of which the older is forgotten as a whole."""
+class _RecentVersions:
+    """The recent versions of one generation, in two halves; the older half is dropped as a whole."""
 
     clock: Callable[[], float]
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -139,9 +138,9 @@ class _Memory:
     changing: bool = False
     users: int = 0
     highest: int = 0
-    forgotten: int = 0  # the highest version in what was forgotten: everything up to it counts as overtaken
+    forgotten: int = 0  # the highest dropped version: writes up to it count as overtaken
     begun_at: float = 0.0
-    # By the hash of an id, which may have 512 bytes: two ids of one hash delay a write, and lose none.
+    # By the hash of an id, which may have 512 bytes. Two ids of one hash can delay a write, but lose none.
     newer: dict[int, int] = field(default_factory=dict)
     older: dict[int, int] = field(default_factory=dict)
 
@@ -167,9 +166,9 @@ class _Memory:
         self.newer, self.older, self.forgotten, self.highest = {}, {}, 0, 0
 
 
-async def _to_its_end(work: Awaitable[T]) -> T:
-    """Waits for work that goes on when the caller leaves: an engine does not stop in the middle of a write, and what
-    is written next must come after it."""
+async def _shielded(work: Awaitable[T]) -> T:
+    """Waits for work that continues when the caller is cancelled: an engine does not stop in the middle of a write, and
+    the next write must come after it."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(task)

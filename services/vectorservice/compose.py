@@ -31,10 +31,10 @@ def open_store(settings: VectorServiceSettings) -> VectorStore:
     """The store that the settings name. Raises Unavailable when the directory of `edge` is in use."""
     match settings.store:
         case "edge":
-            from services.storage.edge_directory import Limits
+            from services.storage.edge_directory import EdgeLimits
             from services.vectorstore.store_edge import EdgeStore
 
-            return EdgeStore(settings.directory, Limits(settings.least_free_mb, settings.most_generations))
+            return EdgeStore(settings.directory, EdgeLimits(settings.least_free_mb, settings.most_generations))
         case "qdrant":
             from services.vectorstore.qdrant_connection import QdrantServer
             from services.vectorstore.store_qdrant import QdrantStore

@@ -16,7 +16,7 @@ from services.contracts.documents import DeleteReport, Document, IndexReport, It
 from services.contracts.generations import name_of, number_of
 from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, fields_of
-from services.storage.write_order import Turn, Write, WriteOrder, overtaken
+from services.storage.write_order import Write, WriteOrder, WriteTurn, overtaken
 from services.vectorservice.collections import opened
 from services.vectorservice.encoder import Encoder
 from services.vectorstore.representation import Vector
@@ -88,13 +88,13 @@ async def _compared(store: VectorStore, order: WriteOrder, write: Write, documen
     """Compares by content hash. What is unchanged counts as written: an older write must not come after it."""
     ids = [document.id for document in documents]
 
-    async def work(turn: Turn) -> _Compared:
+    async def work(turn: WriteTurn) -> _Compared:
         await _refuse_other_build(store, write)
         held = await store.stored(write.generation, ids, vectors=False)
         timely = [document for document in documents if document.id not in turn.overtaken]
         changed = [one for one in timely if one.id not in held or held[one.id].content_hash != one.content_hash]
         differing = {one.id for one in changed}
-        turn.took(one.id for one in timely if one.id not in differing)
+        turn.record_written(one.id for one in timely if one.id not in differing)
         return _Compared(held, changed, len(timely) - len(changed), turn.overtaken)
 
     with timed("compare"):
@@ -104,12 +104,12 @@ async def _compared(store: VectorStore, order: WriteOrder, write: Write, documen
 async def _stored(store: VectorStore, order: WriteOrder, write: Write, points: Sequence[Point]) -> Mapping[str, int]:
     """Stores what no newer write has overtaken meanwhile; the versions that overtook the rest, by id."""
 
-    async def work(turn: Turn) -> Mapping[str, int]:
+    async def work(turn: WriteTurn) -> Mapping[str, int]:
         await _refuse_other_build(store, write)
         timely = [point for point in points if point.id not in turn.overtaken]
         if timely:
             await store.upsert(write.generation, timely)
-        turn.took(point.id for point in timely)
+        turn.record_written(point.id for point in timely)
         return turn.overtaken
 
     return await order.write(write, [point.id for point in points], work)
@@ -123,11 +123,11 @@ async def _refuse_other_build(store: VectorStore, write: Write) -> None:
 async def delete(store: VectorStore, order: WriteOrder, write: Write, ids: Sequence[str]) -> DeleteReport:
     """Removes the documents that no newer write has overtaken."""
 
-    async def work(turn: Turn) -> DeleteReport:
+    async def work(turn: WriteTurn) -> DeleteReport:
         await _refuse_other_build(store, write)
         timely = [one for one in ids if one not in turn.overtaken]
         deleted = await store.delete(write.generation, timely) if timely else 0
-        turn.took(timely)
+        turn.record_written(timely)
         return DeleteReport(
             deleted=deleted,
             errors=tuple(map(overtaken, turn.overtaken)),

@@ -5,7 +5,7 @@ from typing import assert_never
 import numpy as np
 import qdrant_edge as edge
 
-from services.storage.edge_files import Record
+from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import SEARCH_THREADS
 from services.vectorstore.representation import (
     Dense,
@@ -35,7 +35,7 @@ def kept_representation(representation: Representation) -> tuple[int, dict[str, 
             return 1, as_data(representation)
 
 
-def representation_of(record: Record) -> Representation:
+def representation_of(record: GenerationRecord) -> Representation:
     """The representation that a record keeps. Raises ValueError, in words that can be shown, for an unknown one."""
     if record.representation is None:
         return Dense(record.dimension)
@@ -45,7 +45,7 @@ def representation_of(record: Record) -> Representation:
         raise ValueError(f"this program does not know its representation {record.representation}.") from error
 
 
-def shard_config(record: Record) -> edge.EdgeConfig:
+def shard_config(record: GenerationRecord) -> edge.EdgeConfig:
     """How a shard keeps vectors of the record's representation."""
     dense: edge.EdgeVectorParams | None = None
     sparse: dict[str, edge.EdgeSparseVectorParams] | None = None
@@ -71,7 +71,7 @@ def shard_config(record: Record) -> edge.EdgeConfig:
     )
 
 
-def points_to_index(record: Record) -> int:
+def points_to_index(record: GenerationRecord) -> int:
     """Points from which an optimisation may build an index; of sparse and multi-vectors Edge alone knows the size."""
     match representation_of(record):
         case Dense(dimension=dimension):

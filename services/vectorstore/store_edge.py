@@ -8,12 +8,12 @@ import qdrant_edge as edge
 from services.contracts.collections import Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
-from services.storage.edge_directory import ENGINE, USUAL, EdgeDirectory, Limits
+from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirectory, EdgeLimits
 from services.storage.edge_fields import edge_filter, field_indexes
-from services.storage.edge_files import Record
-from services.storage.edge_generation import Shape
+from services.storage.edge_files import GenerationRecord
+from services.storage.edge_generation import ShardSchema
 from services.storage.point_ids import point_id
-from services.storage.ties import settled
+from services.storage.ties import settle_ties
 from services.vectorstore.edge_vectors import (
     edge_vector,
     kept_representation,
@@ -26,7 +26,7 @@ from services.vectorstore.edge_vectors import (
 from services.vectorstore.representation import Representation, checked
 from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, refuse_another
 
-SHAPE = Shape(
+SCHEMA = ShardSchema(
     config=shard_config,
     indexes=lambda record: field_indexes(record.declaration.metadata),
     points_to_index=points_to_index,
@@ -39,10 +39,10 @@ class EdgeStore:
 
     engine = ENGINE
 
-    def __init__(self, directory: Path, limits: Limits = USUAL) -> None:
+    def __init__(self, directory: Path, limits: EdgeLimits = DEFAULT_LIMITS) -> None:
         """Opens the directory and every generation in it (blocking). Raises Unavailable when it is in use."""
         # Edge holds the GIL in its calls, so more threads would only wait for each other.
-        self._held = EdgeDirectory(directory, SHAPE, limits, threads=2)
+        self._held = EdgeDirectory(directory, SCHEMA, limits, threads=2)
 
     async def ready(self) -> Check:
         """An open directory stays usable."""
@@ -59,7 +59,7 @@ class EdgeStore:
     async def create(self, made: Made) -> None:
         """A folder, its record written last."""
         dimension, representation = kept_representation(made.representation)
-        wanted = Record(
+        wanted = GenerationRecord(
             generation=made.generation,
             dimension=dimension,
             representation=representation,
@@ -121,7 +121,7 @@ class EdgeStore:
         return present
 
     async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
-        """The best by the representation's score, ties settled."""
+        """Returns the best by the representation's score, ties by ascending id."""
         opened = self._held.held(generation)
         vector = nearest(checked(query.vector, representation_of(opened.record)))
         where = edge_filter(query.where, query.exclude_ids)
@@ -131,7 +131,7 @@ class EdgeStore:
             request = edge.QueryRequest(limit=limit, query=vector, filter=where, with_payload=["id"], params=params)
             return await opened.read(lambda shard: _hits(shard.query(request)))
 
-        return await settled(fetch, query.top)
+        return await settle_ties(fetch, query.top)
 
     async def finish(self, generation: str) -> None:
         """Indexes a copy in another process; searches go on meanwhile, writes wait."""
@@ -162,7 +162,7 @@ class EdgeStore:
         await self._held.close()
 
 
-def _made(record: Record) -> Made:
+def _made(record: GenerationRecord) -> Made:
     return Made(record.generation, representation_of(record), record.stamp, record.declaration, record.build)
 
 

@@ -21,8 +21,8 @@ from services.contracts.health import Check
 from services.contracts.retrieval import RetrievedHit
 from services.storage.content_digest import ContentDigest
 from services.storage.point_ids import point_id
-from services.storage.quotas import USUAL_MOST, refuse_one_more
-from services.storage.ties import settled
+from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
+from services.storage.ties import settle_ties
 from services.vectorstore.qdrant_aliases import QdrantAliases
 from services.vectorstore.qdrant_connection import QdrantConnection, QdrantServer, client_of
 from services.vectorstore.qdrant_errors import unknown
@@ -53,7 +53,9 @@ SCROLLED = 1_000  # points a page, of two short strings each
 class QdrantStore:
     """Owns a client. A collection is `<prefix><generation>`, the published one has the alias `<prefix><name>`."""
 
-    def __init__(self, client: AsyncQdrantClient, prefix: str = "", most_generations: int = USUAL_MOST) -> None:
+    def __init__(
+        self, client: AsyncQdrantClient, prefix: str = "", most_generations: int = DEFAULT_MOST_GENERATIONS
+    ) -> None:
         self._connection = QdrantConnection(client)
         self._client = client
         self._prefix = prefix
@@ -62,7 +64,7 @@ class QdrantStore:
         self._made: dict[str, tuple[float, Made]] = {}
 
     @classmethod
-    def connect(cls, server: QdrantServer, prefix: str, most_generations: int = USUAL_MOST) -> Self:
+    def connect(cls, server: QdrantServer, prefix: str, most_generations: int = DEFAULT_MOST_GENERATIONS) -> Self:
         """A store over a server, whether or not it answers now; call inside a running event loop."""
         return cls(client_of(server), prefix, most_generations)
 
@@ -181,7 +183,7 @@ class QdrantStore:
         return len(present)
 
     async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
-        """The best by the representation's score, ties settled; the id is all that is read of the payload."""
+        """Returns the best by the representation's score, ties by ascending id. Reads only the id of the payload."""
         vector = nearest(checked(query.vector, (await self.made(generation)).representation))
         where = filter_of(query.where, query.exclude_ids)
 
@@ -199,7 +201,7 @@ class QdrantStore:
                 )
                 return hits_of(answer.points)
 
-        return await settled(fetch, query.top)
+        return await settle_ties(fetch, query.top)
 
     async def finish(self, generation: str) -> None:
         """Asks until the server says green twice with the same number of indexed vectors."""

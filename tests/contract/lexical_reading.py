@@ -4,7 +4,7 @@ import pytest
 
 from services.chassis.errors import AnswerTooLarge
 from services.contracts.documents import MOST_ANSWER_BYTES, MOST_ANSWER_VALUES, Document
-from services.lexical.document_collector import Reading, wire_bytes
+from services.lexical.document_collector import ReadOptions, wire_bytes
 from services.lexical.engine import LexicalEngine
 from tests.support.lexical_notes import ALL_PRESETS
 
@@ -24,7 +24,7 @@ class ReadingSuite:
     async def test_only_the_parts_that_are_asked_for_are_read(self, engine: LexicalEngine) -> None:
         await engine.begin("notes@1", ALL_PRESETS)
         await engine.index("notes@1", HELD[:1])
-        titles = await engine.get("notes@1", ["a", "x"], Reading(include=("title", "metadata")))
+        titles = await engine.get("notes@1", ["a", "x"], ReadOptions(include=("title", "metadata")))
         assert titles.documents == (Document(id="a", title="Apple", metadata={"year": 2019}),)
         assert titles.missing == ("x",)
 
@@ -52,7 +52,7 @@ class ReadingSuite:
         with pytest.raises(AnswerTooLarge, match=rf"3 of the 3 .* 270000 metadata values .* {MOST_ANSWER_VALUES} at"):
             await engine.get("notes@1", ["a", "b", "c"])
         assert (await engine.get("notes@1", ["a", "b"])).documents == tuple(held[:2])
-        titles = await engine.get("notes@1", ["a", "b", "c"], Reading(include=("title",)))
+        titles = await engine.get("notes@1", ["a", "b", "c"], ReadOptions(include=("title",)))
         assert [document.title for document in titles.documents] == ["Apple"] * 3
 
     async def test_a_lone_document_is_given_whatever_it_has(self, engine: LexicalEngine) -> None:
@@ -67,7 +67,7 @@ class ReadingSuite:
         await engine.begin("notes@1", ALL_PRESETS)
         for document in HELD:
             await engine.index("notes@1", [document])
-        reading = Reading(include=("title", "text"), cut_to_bytes=7_000_000)
+        reading = ReadOptions(include=("title", "text"), cut_to_bytes=7_000_000)
         whole = await engine.get("notes@1", ["b", "small"], reading)
         assert (whole.documents, whole.cut) == ((HELD[1], HELD[3]), ())
         cut = await engine.get("notes@1", ["small", "c", "a", "b"], reading)

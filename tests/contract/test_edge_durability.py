@@ -13,11 +13,11 @@ from services.chassis.errors import (
     InsufficientStorage,
     UpstreamFailed,
 )
-from services.storage.edge_directory import Limits
+from services.storage.edge_directory import EdgeLimits
 from services.storage.edge_files import PUBLISHED, RECORD
 from tests.support.edge_subjects import Subject, numbered, opened
 
-FULL = Limits(least_free_mb=10**9)
+FULL = EdgeLimits(least_free_mb=10**9)
 
 
 async def worth_optimising(subject: Subject) -> list[str]:
@@ -64,7 +64,7 @@ async def test_a_record_that_was_written_and_could_not_be_synced_costs_no_later_
     async with opened(kind, directory) as subject:
         ids = await worth_optimising(subject)
         with monkeypatch.context() as disk:
-            disk.setattr("services.storage.edge_files.sync", broken)  # the last step of replacing a file
+            disk.setattr("services.storage.edge_files.sync_folder", broken)  # the last step of replacing a file
             await subject.finish("c@1")
         late = numbered(5_000, 5_100)
         await subject.put("c@1", late)
@@ -160,7 +160,7 @@ async def test_a_finish_that_has_no_room_for_its_copy_is_refused_and_nothing_is_
     async with opened(kind, directory) as subject:
         ids = await worth_optimising(subject)
     disk = shutil.disk_usage(directory)
-    just_enough = Limits(least_free_mb=disk.free // 1_000_000 - 1)
+    just_enough = EdgeLimits(least_free_mb=disk.free // 1_000_000 - 1)
     async with opened(kind, directory, just_enough) as subject:
         with pytest.raises(InsufficientStorage):
             await subject.finish("c@1")

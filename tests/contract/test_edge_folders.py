@@ -9,7 +9,7 @@ import pytest
 
 from services.chassis.errors import BadInput, Conflict, DamagedCollection, UnknownCollection
 from services.contracts.collections import CollectionDeclaration
-from services.storage.edge_directory import Limits
+from services.storage.edge_directory import EdgeLimits
 from services.storage.edge_files import PUBLISHED, RECORD
 from tests.support.edge_subjects import numbered, opened
 
@@ -253,7 +253,7 @@ async def test_an_empty_generation_costs_at_most_two_threads(kind: str, director
 
 
 async def test_generations_and_fields_have_quotas_that_say_what_to_remove(kind: str, directory: Path) -> None:
-    async with opened(kind, directory, Limits(most_generations=2)) as subject:
+    async with opened(kind, directory, EdgeLimits(most_generations=2)) as subject:
         with pytest.raises(BadInput, match="65 fields are declared, and the embedded engine takes 64"):
             await subject.begin("c@1", CollectionDeclaration(metadata={f"f{n}": "keyword" for n in range(65)}))
         await subject.begin("c@1")

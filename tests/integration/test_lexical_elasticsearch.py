@@ -16,7 +16,7 @@ from services.chassis.errors import BadInput, Conflict, Unavailable, UnknownColl
 from services.contracts.documents import Document
 from services.lexical.analysis import words_of
 from services.lexical.app import build_app, open_engine
-from services.lexical.document_collector import Reading
+from services.lexical.document_collector import ReadOptions
 from services.lexical.elasticsearch_client import open_client
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import LexicalSettings
@@ -131,7 +131,7 @@ async def test_documents_that_were_stored_before_their_size_was_kept_are_read_to
         source = {"doc_id": one, "hash": "1", "title": one, "text": "." * 20_000, "metadata": {}, "fields": {}}
         await opener.client.index(index=f"{opener.settings.index_prefix}notes@1", id=one, document=source)
     await engine.publish("notes@1")
-    answer = await engine.get("notes@1", [*ids, "none"], Reading(include=("title",)))
+    answer = await engine.get("notes@1", [*ids, "none"], ReadOptions(include=("title",)))
     assert ([document.title for document in answer.documents], answer.missing) == (ids, ("none",))
 
 

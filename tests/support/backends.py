@@ -36,7 +36,7 @@ from services.contracts.health import Check
 from services.contracts.problem import Problem
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest, RetrievedHit
-from services.lexical.document_collector import Collected
+from services.lexical.document_collector import DocumentCollector
 from services.storage.builds import refuse_other_build, refuse_published
 from services.storage.content_digest import ContentDigest
 from services.storage.write_order import overtaken
@@ -198,12 +198,12 @@ class Store:
             async def get(generation: str, asked: FetchRequest) -> FetchedDocuments:
                 self.fetched.append(asked)
                 documents = self.held(generation).documents
-                collected = Collected(asked.ids, asked.cut_to_bytes)
-                for identity in collected.ids:
+                collector = DocumentCollector(asked.ids, asked.cut_to_bytes)
+                for identity in collector.ids:
                     if identity in documents:
                         parts = {part: getattr(documents[identity], part) for part in asked.include}
-                        collected.add(Document(id=identity, **parts))
-                return collected.answer()
+                        collector.add(Document(id=identity, **parts))
+                return collector.answer()
 
             @routes.post("/v1/collections/{generation}/finish")
             async def finish(generation: str, build: str | None = None) -> CollectionState:

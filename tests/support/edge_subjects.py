@@ -12,7 +12,7 @@ from services.contracts.documents import Document
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest
 from services.lexical.engine_edge import EdgeEngine
-from services.storage.edge_directory import USUAL, Limits
+from services.storage.edge_directory import DEFAULT_LIMITS, EdgeLimits
 from services.vectorstore.representation import Dense
 from services.vectorstore.store import Made, Point, VectorQuery
 from services.vectorstore.store_edge import EdgeStore
@@ -57,7 +57,7 @@ class Subject(ABC):
 class Vectors(Subject):
     """The vector store; 700 of its vectors are worth an index."""
 
-    def __init__(self, directory: Path, limits: Limits = USUAL) -> None:
+    def __init__(self, directory: Path, limits: EdgeLimits = DEFAULT_LIMITS) -> None:
         self._store = EdgeStore(directory, limits)
 
     async def begin(self, generation: str, declaration: CollectionDeclaration = NONE) -> None:
@@ -103,7 +103,7 @@ class Vectors(Subject):
 class Texts(Subject):
     """The text engine; a copy is made of it after 200 deletions."""
 
-    def __init__(self, directory: Path, limits: Limits = USUAL) -> None:
+    def __init__(self, directory: Path, limits: EdgeLimits = DEFAULT_LIMITS) -> None:
         self._engine = EdgeEngine(directory, limits)
 
     async def begin(self, generation: str, declaration: CollectionDeclaration = NONE) -> None:
@@ -151,7 +151,7 @@ SUBJECTS: dict[str, type[Vectors] | type[Texts]] = {"vectors": Vectors, "texts":
 
 
 @asynccontextmanager
-async def opened(kind: str, directory: Path, limits: Limits = USUAL) -> AsyncIterator[Subject]:
+async def opened(kind: str, directory: Path, limits: EdgeLimits = DEFAULT_LIMITS) -> AsyncIterator[Subject]:
     subject = SUBJECTS[kind](directory, limits)
     try:
         yield subject

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from services.storage import write_order
-from services.storage.write_order import Turn, Write, WriteOrder
+from services.storage.write_order import Write, WriteOrder, WriteTurn
 
 AT = "notes@1"
 
@@ -21,8 +21,8 @@ class Clock:
 async def take(order: WriteOrder, version: int | None, *ids: str) -> list[str]:
     """Writes what no newer write has overtaken; the others."""
 
-    async def work(turn: Turn) -> list[str]:
-        turn.took(one for one in ids if one not in turn.overtaken)
+    async def work(turn: WriteTurn) -> list[str]:
+        turn.record_written(one for one in ids if one not in turn.overtaken)
         return sorted(turn.overtaken)
 
     return await order.write(Write(AT, version), ids, work)
@@ -47,7 +47,7 @@ async def test_a_write_without_a_version_is_newer_than_all_before() -> None:
 async def test_what_was_refused_is_not_remembered() -> None:
     order = WriteOrder()
 
-    async def refused(_: Turn) -> None:
+    async def refused(_: WriteTurn) -> None:
         raise ValueError("full")
 
     with pytest.raises(ValueError, match="full"):
@@ -59,11 +59,11 @@ async def test_writes_of_one_id_are_one_after_the_other_and_of_others_at_once() 
     order, going_on = WriteOrder(), asyncio.Event()
     ended: list[str] = []
 
-    async def slow(_: Turn) -> None:
+    async def slow(_: WriteTurn) -> None:
         await going_on.wait()
         ended.append("slow")
 
-    async def quick(_: Turn) -> None:
+    async def quick(_: WriteTurn) -> None:
         ended.append("quick")
 
     first = asyncio.create_task(order.write(Write(AT, 1), ["a", "b"], slow))
@@ -80,14 +80,14 @@ async def test_a_generation_is_changed_while_nobody_writes_into_it() -> None:
     order, going_on = WriteOrder(), asyncio.Event()
     ended: list[str] = []
 
-    async def slow(_: Turn) -> None:
+    async def slow(_: WriteTurn) -> None:
         await going_on.wait()
         ended.append("write")
 
     async def drop() -> None:
         ended.append("drop")
 
-    async def late(_: Turn) -> None:
+    async def late(_: WriteTurn) -> None:
         ended.append("late write")
 
     writing = asyncio.create_task(order.write(Write(AT, 1), ["a"], slow))
@@ -106,10 +106,10 @@ async def test_a_write_whose_caller_left_ends_before_the_next_of_its_ids_begins(
     order, going_on = WriteOrder(), asyncio.Event()
     stored: list[int] = []
 
-    async def slow(turn: Turn) -> None:
+    async def slow(turn: WriteTurn) -> None:
         await going_on.wait()
         stored.append(turn.version)
-        turn.took(["a"])
+        turn.record_written(["a"])
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
@@ -124,7 +124,7 @@ async def test_a_write_whose_caller_left_ends_before_the_next_of_its_ids_begins(
 async def test_a_caller_who_leaves_the_queue_keeps_nobody_waiting() -> None:
     order, going_on = WriteOrder(), asyncio.Event()
 
-    async def slow(_: Turn) -> None:
+    async def slow(_: WriteTurn) -> None:
         await going_on.wait()
 
     async def nothing() -> None: ...
