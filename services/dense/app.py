@@ -23,9 +23,11 @@ def open_encoder(settings: DenseSettings) -> DenseEncoder:
             return HashingEncoder()
         case "onnx":
             from services.inference.embed import TextEncoder
+            from services.inference.memory import keep
             from services.inference.model import Engine
             from services.inference.profiles import MODELS_FILE, load_encoder
 
+            keep()
             return TextEncoder(
                 load_encoder(MODELS_FILE, settings.model),
                 settings.models / settings.model,

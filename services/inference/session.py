@@ -10,7 +10,6 @@ import numpy as np
 
 from services.inference.graph import Float32, Runtime
 from services.inference.graph_factory import open_graph
-from services.inference.memory import keep
 from services.inference.prepared import verified_graph
 from services.inference.profiles import CONFIG, GRAPH, CrossEncoderProfile, EncoderProfile, ModelError
 from services.inference.tokens import Row
@@ -38,7 +37,6 @@ class Session:
         # in bf16 by 0.01, rounded to int8 by 0.09 (minilm-l6-ce-v1). In ONNX Runtime not one bit changed.
         self.batchable = profile.batchable and chosen.library == "onnxruntime"
         self._pad_id = pad_id(folder / CONFIG)
-        keep()
         self._graph = open_graph(self._path, profile, chosen)
         self._check_inputs()
         self._check_output(profile)

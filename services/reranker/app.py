@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
 
@@ -12,6 +13,7 @@ from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.rendering import Wordings
 from services.contracts.health import Check
+from services.inference.profiles import MODELS_FILE, TOKENIZER, load_cross_encoder
 from services.reranker.dialects.cohere import cohere_v1_router, cohere_v2_router
 from services.reranker.dialects.tei import tei_router
 from services.reranker.routes import score_router
@@ -32,8 +34,11 @@ WORDINGS: Wordings = {
 }
 
 
-def open_scorer(settings: RerankerSettings) -> Scorer:
-    """The scorer that the settings name, with its caches. Raises ModelError in one sentence."""
+def open_scorer(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> Scorer:
+    """Opens the scorer that the settings name, a model of `models_file`, with its caches.
+
+    Memory that a model frees is kept in this process from then on. Raises ModelError in one sentence.
+    """
     scorer: Scorer
     match settings.scorer:
         case "overlap":
@@ -41,11 +46,12 @@ def open_scorer(settings: RerankerSettings) -> Scorer:
 
             scorer, stamp = OverlapScorer(), ""
         case "onnx":
+            from services.inference.memory import keep
             from services.inference.model import Engine
-            from services.inference.profiles import MODELS_FILE, TOKENIZER, load_cross_encoder
             from services.inference.score import PairScorer
 
-            profile = load_cross_encoder(MODELS_FILE, settings.model)
+            keep()
+            profile = load_cross_encoder(models_file, settings.model)
             engine = Engine(
                 settings.device,
                 settings.threads,
@@ -63,12 +69,12 @@ def open_scorer(settings: RerankerSettings) -> Scorer:
     return CachedScorer(scorer, ScoreCache(f"{scorer.model} {stamp}", settings.score_cache_mb * MB))
 
 
-def build_app(settings: RerankerSettings) -> FastAPI:
+def build_app(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> FastAPI:
     """The re-ranker as an ASGI app; the model is opened, and warmed, when it starts."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
-        scorer = open_scorer(settings)
+        scorer = open_scorer(settings, models_file)
         try:
             await scorer.score("why does my chain slip", WARM_UP, Deadline.after_ms(30_000))
 

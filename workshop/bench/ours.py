@@ -12,10 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from services.chassis.deadlines import MOST_MS, Deadline
-from services.inference import profiles
 from services.inference.batcher import form, restored
 from services.inference.cores import available_cores
 from services.inference.graph import Runtime
+from services.inference.memory import keep
 from services.inference.profiles import TOKENIZER, load_cross_encoder
 from services.inference.score import activated
 from services.inference.session import Session
@@ -26,9 +26,9 @@ from services.reranker.settings import RerankerSettings
 from workshop.bench.peer import Prepare, serve, whole
 
 
-def scorer(settings: RerankerSettings) -> tuple[Prepare, dict[str, str]]:
+def scorer(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dict[str, str]]:
     """Opens the scorer that the service would serve, without HTTP."""
-    opened, runner = open_scorer(settings), asyncio.Runner()
+    opened, runner = open_scorer(settings, models_file), asyncio.Runner()
 
     def score(query: str, passages: Sequence[str]) -> Sequence[float]:
         return runner.run(opened.score(query, passages, Deadline.after_ms(MOST_MS)))
@@ -36,9 +36,10 @@ def scorer(settings: RerankerSettings) -> tuple[Prepare, dict[str, str]]:
     return whole(score), {"model": opened.model, "max_tokens": "models.yaml", **_about(settings)}
 
 
-def session(settings: RerankerSettings) -> tuple[Prepare, dict[str, str]]:
+def session(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dict[str, str]]:
     """Opens the graph alone, on the service's number of threads and in the batches that it forms."""
-    profile, folder = load_cross_encoder(profiles.MODELS_FILE, settings.model), settings.models / settings.model
+    keep()  # as the service does
+    profile, folder = load_cross_encoder(models_file, settings.model), settings.models / settings.model
     threads = settings.threads or available_cores()
     graph = Session(profile, folder, Runtime(settings.engine, settings.device, settings.arithmetic, threads))
     tokens, workers, runner = Tokens(folder / TOKENIZER, profile.max_tokens), Workers(threads), asyncio.Runner()
@@ -67,6 +68,4 @@ def _about(settings: RerankerSettings) -> dict[str, str]:
 
 if __name__ == "__main__":
     what, models_file = sys.argv[1:]
-    # The service reads the models.yaml of this repository; here it is the bench's own, with the plain model in it.
-    profiles.MODELS_FILE = Path(models_file)
-    serve(partial({"scorer": scorer, "session": session}[what], RerankerSettings()))
+    serve(partial({"scorer": scorer, "session": session}[what], RerankerSettings(), Path(models_file)))

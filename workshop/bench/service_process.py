@@ -6,7 +6,6 @@
 import http.client
 import json
 import os
-import runpy
 import socket
 import sys
 import time
@@ -17,9 +16,11 @@ import psutil  # type: ignore[import-untyped]  # ships no types
 from pydantic import ValidationError
 
 from services.chassis.deadlines import DEADLINE_HEADER, MOST_MS
+from services.chassis.serve import serve
 from services.contracts.rerank import ScoreAnswer
-from services.inference import profiles
 from services.inference.profiles import ROOT
+from services.reranker.app import build_app
+from services.reranker.settings import RerankerSettings
 from workshop.bench.candidate_lists import CandidateList
 from workshop.bench.contender import ANSWER_TIMEOUT_S, ContenderError, ContenderScores
 
@@ -123,5 +124,5 @@ def _scores(content: bytes) -> tuple[float, ...]:
 
 
 if __name__ == "__main__":
-    profiles.MODELS_FILE = Path(sys.argv[1])
-    runpy.run_module("services.reranker", run_name="__main__")
+    settings = RerankerSettings()
+    serve("reranker", build_app(settings, Path(sys.argv[1])), settings)

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
+from services.inference.memory import keep
 from services.inference.model import Engine
 from services.inference.profiles import CrossEncoderProfile
 from services.inference.score import PairScorer
@@ -117,6 +118,7 @@ def main() -> None:
                 by_file.setdefault(f"{line['file']}, {kind}", []).append(line)
     profile = _profile(chosen.model, chosen.max_tokens, chosen.precision)
     prepare(profile, chosen.model)
+    keep()
     scorer = PairScorer(profile, chosen.model, Engine())
     tables = []
     for file, lines in sorted(by_file.items()):
