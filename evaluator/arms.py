@@ -9,7 +9,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import live_states
 from services.contracts.collections import CollectionView
-from services.contracts.pipelines import Fuse, Pipeline, Retrieve
+from services.contracts.pipelines import Fuse, Pipeline, Retrieve, SourceStage
 from services.contracts.query import SearchRequest
 
 
@@ -55,7 +55,7 @@ async def resolve_arms(client: GatewayClient, experiment: Experiment, view: Coll
 def with_preset(pipeline: Pipeline, preset: str, lexical: frozenset[str]) -> Pipeline:
     """Returns the pipeline with `preset` in every retrieve from a lexical backend."""
 
-    def changed(stage: Retrieve | Fuse) -> Retrieve | Fuse:
+    def changed(stage: SourceStage) -> SourceStage:
         match stage:
             case Fuse():
                 return stage.model_copy(update={"inputs": tuple(changed(source) for source in stage.inputs)})
@@ -64,7 +64,7 @@ def with_preset(pipeline: Pipeline, preset: str, lexical: frozenset[str]) -> Pip
             case _:
                 assert_never(stage)
 
-    stages = tuple(changed(stage) if isinstance(stage, Retrieve | Fuse) else stage for stage in pipeline.stages)
+    stages = tuple(changed(stage) if isinstance(stage, SourceStage) else stage for stage in pipeline.stages)
     return Pipeline(name=pipeline.name, description=pipeline.description, stages=stages)
 
 

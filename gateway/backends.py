@@ -35,7 +35,6 @@ class Backends:
         self.document_store = next(
             (backend for backend in self.storing if FAMILIES[backend.family].document_store), None
         )
-        self.families = {name: FAMILIES[backend.family] for name, backend in backends.items()}
 
     def __getitem__(self, name: str) -> Backend:
         return self._by_name[name]

@@ -1,4 +1,4 @@
-"""The families of backends, one row each: what a pipeline may ask of a backend, and what its scores can be.
+"""Owns the families of backends, one row each: what a pipeline may ask of a backend, what its scores can be.
 
 Settings, catalog and walker read this table; they name no family themselves.
 """
@@ -39,5 +39,5 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def named(has: Callable[[Family], bool]) -> str:
-    """The families that have something, for a sentence: `lexical or dense`."""
+    """Returns the families that have something, for a sentence: `lexical or dense`."""
     return " or ".join(name for name, family in FAMILIES.items() if has(family))

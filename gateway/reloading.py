@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gateway.catalog import Catalog, PipelineError
+from gateway.catalog import Catalog
+from gateway.plan import PipelineError
 from services.chassis.errors import BadInput
 from services.contracts.pipelines import PipelineChanges
 

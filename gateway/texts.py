@@ -1,6 +1,8 @@
-"""Documents for one walk, from the document store: only those that are needed, and each only once."""
+"""Reads documents of one generation for a walk from the document store: only those that are needed, each only once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from gateway import backends as wire
 from gateway.downstream import Backend
@@ -12,36 +14,44 @@ from services.contracts.documents import Document, FetchedDocuments, FetchReques
 MOST_BYTES = 7_000_000
 
 
+@dataclass(frozen=True, slots=True)
 class Texts:
-    """What a walk has read of the documents of one generation so far."""
+    """Titles and texts that were read of documents of one generation, and where to read more.
 
-    def __init__(self, store: Backend | None, generation: str) -> None:
-        self._store = store
-        self._generation = generation
-        self._passages: dict[str, Document] = {}  # title and text
-        self._cut: set[str] = set()  # of these, those whose text is not whole
-        self._gone: BackendFailed | None = None
+    `cut`: the ids of those whose text is not whole. `gone`: the store's failure in an earlier stage of the walk, which
+    saves the time of asking it again.
+    """
 
-    def note_failure(self, failure: BackendFailed) -> None:
-        """A leg of this walk found the backend gone: it is not asked for documents too, which would take time."""
-        if self._store is not None and failure.backend == self._store.name:
-            self._gone = failure
+    store: Backend | None
+    generation: str
+    gone: BackendFailed | None = None
+    read: Mapping[str, Document] = field(default_factory=dict)
+    cut: frozenset[str] = frozenset()
 
-    async def passages(self, ids: Sequence[str], timeout_s: float) -> dict[str, str]:
-        """What a re-ranker reads of those documents that the store has, cut by the store where it would be too much.
+    def after(self, failures: Iterable[BackendFailed]) -> Self:
+        """Returns these without asking the store again where one of the failures is its own."""
+        own = [failure for failure in failures if self.store is not None and failure.backend == self.store.name]
+        return replace(self, gone=own[-1]) if own else self
+
+    async def with_passages(self, ids: Sequence[str], timeout_s: float) -> Self:
+        """Returns these and those of the documents that the store has; it cuts texts where all would be too much.
 
         Raises BackendFailed (no_document_store).
         """
-        wanted = [identity for identity in ids if identity not in self._passages]
-        if wanted:
-            request = FetchRequest(ids=tuple(wanted), include=("title", "text"), cut_to_bytes=MOST_BYTES)
-            answer = await self._fetched(request, timeout_s)
-            self._passages |= {document.id: document for document in answer.documents}
-            self._cut |= set(answer.cut)
-        return {identity: self._passages[identity].passage for identity in ids if identity in self._passages}
+        wanted = tuple(identity for identity in ids if identity not in self.read)
+        if not wanted:
+            return self
+        request = FetchRequest(ids=wanted, include=("title", "text"), cut_to_bytes=MOST_BYTES)
+        answer = await self._fetched(request, timeout_s)
+        read = {**self.read, **{document.id: document for document in answer.documents}}
+        return replace(self, read=read, cut=self.cut.union(answer.cut))
+
+    def passages(self, ids: Sequence[str]) -> dict[str, str]:
+        """Returns by id what a re-ranker reads of those documents that were read."""
+        return {identity: self.read[identity].passage for identity in ids if identity in self.read}
 
     async def whole(self, ids: Sequence[str], include: Sequence[Included], timeout_s: float) -> dict[str, Document]:
-        """These parts of those documents that the store has. Raises BackendFailed (no_document_store)."""
+        """Returns these parts of those documents that the store has. Raises BackendFailed (no_document_store)."""
         found = self.at_hand(ids, include)
         wanted = tuple(identity for identity in ids if identity not in found)
         if wanted:
@@ -51,34 +61,31 @@ class Texts:
         return found
 
     def at_hand(self, ids: Sequence[str], include: Sequence[Included]) -> dict[str, Document]:
-        """Those of the documents of which these parts have been read whole."""
+        """Returns those of the documents of which these parts have been read whole."""
         if "metadata" in include:
             return {}
-        known = self._passages.keys() - self._cut
-        return {identity: self._passages[identity] for identity in ids if identity in known}
+        known = self.read.keys() - self.cut
+        return {identity: self.read[identity] for identity in ids if identity in known}
 
     async def _fetched(self, request: FetchRequest, timeout_s: float) -> FetchedDocuments:
-        if self._store is None:
-            raise BackendFailed(
-                "document store",
-                "no_document_store",
-                f"no {named(lambda family: family.document_store)} backend is configured.",
-            )
-        if self._gone is not None:
-            raise self._without(self._gone) from self._gone
+        if self.store is None:
+            stores = named(lambda family: family.document_store)
+            raise BackendFailed("document store", "no_document_store", f"no {stores} backend is configured.")
+        if self.gone is not None:
+            raise self._without(self.gone) from self.gone
         try:
-            return await wire.fetch_documents(self._store, self._generation, request, timeout_s)
+            return await wire.fetch_documents(self.store, self.generation, request, timeout_s)
         except BackendFailed as failure:
             raise self._without(failure) from failure
 
     def _without(self, failure: BackendFailed) -> BackendFailed:
-        told = not_held(failure.backend, self._generation) if failure.unknown_generation else failure
+        told = not_held(failure.backend, self.generation) if failure.unknown_generation else failure
         detail = f"{told.reason}: {told.detail}"
         return BackendFailed("document store", "no_document_store", detail, status=told.status, kind=told.kind)
 
 
 def fitting(passages: Sequence[str]) -> tuple[str, ...]:
-    """The passages, cut to equal shares only where all together would exceed what the re-ranker takes."""
+    """Returns the passages, cut to equal shares only where all together would exceed what the re-ranker takes."""
     if sum(len(passage.encode()) for passage in passages) <= MOST_BYTES:
         return tuple(passages)
     share = MOST_BYTES // len(passages) // 4  # a character has at most 4 bytes in UTF-8

@@ -8,7 +8,8 @@ from pathlib import Path
 from deploy.local.choices import ROOT
 from deploy.local.problem import StackProblem
 from evaluator.settings import Settings as EvaluatorSettings
-from gateway.catalog import PipelineError, read_pipelines
+from gateway.catalog import read_pipelines
+from gateway.plan import PipelineError
 from gateway.settings import GatewaySettings
 from services.chassis.environment import BadSettings, read_settings, variables
 from services.chassis.settings import ServiceSettings

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.app import build_app
-from gateway.catalog import PipelineError, parse
+from gateway.catalog import parse
+from gateway.plan import PipelineError
 from gateway.settings import GatewaySettings
 from tests.support.backends import DECLARATION, DOCUMENTS, Stack, opened_stack
 

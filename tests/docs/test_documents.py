@@ -13,7 +13,8 @@ from evaluator.settings import Settings as EvaluatorSettings
 from gateway.app import build_app as build_gateway
 from gateway.settings import GatewaySettings
 from services.chassis.settings import ServiceSettings
-from services.contracts.pipelines import Cut, Fuse, Rerank, Retrieve
+from services.contracts.base import Wire
+from services.contracts.pipelines import STAGE_MODELS
 from services.dense.settings import DenseSettings
 from services.lexical.settings import LexicalSettings
 from services.reranker.settings import RerankerSettings
@@ -59,8 +60,8 @@ def test_every_target_is_documented_and_every_documented_target_exists() -> None
         assert named <= targets, document
 
 
-@pytest.mark.parametrize("stage", [Retrieve, Fuse, Rerank, Cut])
-def test_every_stage_kind_and_every_field_of_it_is_in_the_gateways_readme(stage: type[Retrieve]) -> None:
+@pytest.mark.parametrize("stage", STAGE_MODELS)
+def test_every_stage_kind_and_every_field_of_it_is_in_the_gateways_readme(stage: type[Wire]) -> None:
     readme = text("gateway/README.md")
     (kind,) = get_args(stage.model_fields["kind"].annotation)
     assert f"kind: {kind}" in readme

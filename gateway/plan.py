@@ -1,0 +1,139 @@
+"""Plans a pipeline: checks every stage against the backends and binds it to the function that runs it.
+
+Owns all that depends on the kind of a stage, decided once, when a pipeline is read. Does not run anything.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, assert_never
+
+from gateway.families import FAMILIES, Family, named
+from gateway.reranking import rerank
+from gateway.settings import BackendAddress
+from gateway.sources import PlannedSource, fuse, retrieve
+from gateway.walked import RERANKING, WalkContext, Walked
+from services.chassis.configuration import ConfigurationError
+from services.contracts.pipelines import (
+    Cut,
+    Fuse,
+    IdentifiedStage,
+    LaterStage,
+    Pipeline,
+    Rerank,
+    Retrieve,
+    SourceStage,
+)
+
+# A pipeline is data from outside: what it costs is bounded before anything is asked of a backend.
+MOST_RETRIEVES = 16
+MOST_RERANKS = 4
+LARGEST_WEIGHT = 1_000.0
+
+Addresses = Mapping[str, BackendAddress]
+
+
+class PipelineError(ConfigurationError):
+    """A pipeline cannot be walked over the present backends; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage:
+    """A stage after the source, bound to what runs it, which is given the share of time that the ones after it need.
+
+    `share` is its own share of the time that is left, against those of other stages.
+    """
+
+    id: str
+    run: Callable[[WalkContext, Walked, float], Coroutine[Any, Any, Walked]]
+    share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WalkPlan:
+    """A pipeline, and what runs its stages."""
+
+    pipeline: Pipeline
+    fingerprint: str
+    source: PlannedSource
+    later: tuple[PlannedStage, ...]
+
+
+def plan(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
+    """Returns the plan of a pipeline over these backends, which are given by name.
+
+    Raises PipelineError unless every stage names a backend of a fitting family and the whole is bounded.
+    """
+    for kind, most in ((Retrieve, MOST_RETRIEVES), (Rerank, MOST_RERANKS)):
+        count = sum(isinstance(one.stage, kind) for one in pipeline.identified)
+        if count > most:
+            raise PipelineError(f"{count} {kind.__name__.lower()} stages, at most {most} are allowed")
+    source = _source(pipeline.identified.source, backends)
+    later = tuple(_later(one, backends) for one in pipeline.identified.later)
+    return WalkPlan(pipeline, pipeline.fingerprint, source, later)
+
+
+def _source(identified: IdentifiedStage[SourceStage], backends: Addresses) -> PlannedSource:
+    match identified.stage:
+        case Retrieve() as stage:
+            family = _checked_retrieve(identified.id, stage, backends)
+            return PlannedSource(partial(retrieve, identified.id, stage), family.least_score)
+        case Fuse() as stage:
+            inputs = tuple(_source(one, backends) for one in identified.inputs)
+            _check_fuse(identified.id, stage, inputs)
+            # A sum of z-scores has no least score; one of shares that are not negative has 0.
+            least = None if stage.method == "weighted" and stage.normalisation == "z-score" else 0.0
+            return PlannedSource(partial(fuse, identified.id, stage, inputs), least)
+        case _:
+            assert_never(identified.stage)
+
+
+def _later(identified: IdentifiedStage[LaterStage], backends: Addresses) -> PlannedStage:
+    match identified.stage:
+        case Rerank() as stage:
+            _check_rerank(identified.id, stage, backends)
+            return PlannedStage(identified.id, partial(rerank, identified.id, stage), RERANKING)
+        case Cut() as stage:
+            return PlannedStage(identified.id, partial(_cut, stage))
+        case _:
+            assert_never(identified.stage)
+
+
+async def _cut(stage: Cut, _context: WalkContext, before: Walked, _later: float) -> Walked:
+    return replace(before, ranking=before.ranking[: stage.top])
+
+
+def _checked_retrieve(identity: str, stage: Retrieve, backends: Addresses) -> Family:
+    name = _checked_family(identity, stage.backend, lambda family: family.retrieves, backends)
+    family = FAMILIES[name]
+    if stage.preset is not None and not family.presets:
+        presets = named(lambda family: family.presets)
+        raise PipelineError(f"stage '{identity}': presets are {presets}; backend '{stage.backend}' is {name}")
+    if stage.exact and not family.exact:
+        raise PipelineError(f"stage '{identity}': exact is for vectors; backend '{stage.backend}' is {name}")
+    return family
+
+
+def _check_fuse(identity: str, stage: Fuse, inputs: tuple[PlannedSource, ...]) -> None:
+    if stage.weights and max(stage.weights) > LARGEST_WEIGHT:
+        raise PipelineError(f"stage '{identity}': weights may be at most {LARGEST_WEIGHT:g}")
+    if stage.method == "weighted" and stage.normalisation == "theoretical-min":
+        for source, one in zip(stage.inputs, inputs, strict=True):
+            if one.least_score is None:
+                what = "z-scores have" if isinstance(source, Fuse) else f"backend '{source.backend}' has"
+                raise PipelineError(f"stage '{identity}': theoretical-min needs inputs with a least score; {what} none")
+
+
+def _check_rerank(identity: str, stage: Rerank, backends: Addresses) -> None:
+    _checked_family(identity, stage.backend, lambda family: family.reranks, backends)
+    if not any(FAMILIES[backend.family].document_store for backend in backends.values()):
+        stores = named(lambda family: family.document_store)
+        raise PipelineError(f"stage '{identity}': re-ranking needs a {stores} backend, the document store")
+
+
+def _checked_family(identity: str, name: str, fits: Callable[[Family], bool], backends: Addresses) -> str:
+    """Returns the name of the backend's family. Raises PipelineError where no such backend fits."""
+    fit = sorted(known for known, backend in backends.items() if fits(FAMILIES[backend.family]))
+    if name not in fit:
+        raise PipelineError(f"stage '{identity}': no backend '{name}' for this; there are: {', '.join(fit) or 'none'}")
+    return backends[name].family
