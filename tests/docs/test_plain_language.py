@@ -16,9 +16,7 @@ ONE_LINK = re.compile(r"\s*(?:[-*]\s+)?(?:\[[^\]]*\]\([^)]*\)|<?https?://\S+)[.,
 DOCUMENTS = sorted(
     path
     for path in ROOT.rglob("*.md")
-    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
-    and path.name != "ARCHITECTURE.md"
-    and path.parent.name != "soak"
+    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts) and path.name != "ARCHITECTURE.md"
 )
 
 

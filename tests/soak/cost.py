@@ -22,9 +22,9 @@ MOST_RATIO = 1.10
 ROUNDS = 7
 PIPELINES = ("hybrid", "hybrid-rerank")
 SAYS = (
-    f"Two gateways over the same stub backends; {IN_FLIGHT} kept connections ask one query after the other, {QUERIES} "
-    "a round and gateway, and take turns. CPU is user and system time of the gateway's process. The ratio is the "
-    "median of the rounds' ratios."
+    f"Two gateways over the same stub backends take turns. {IN_FLIGHT} kept connections send one query after another, "
+    f"{QUERIES} a round and gateway. CPU is user and system time of the gateway's process. The ratio is the median of "
+    "the rounds' ratios."
 )
 
 

@@ -43,10 +43,10 @@ STORE: dict[str, Toxic | None] = {"read-only": "read_only", "full": "full", "ful
 STORING = ("lexical", "dense")
 DISK = ("full disk", "start on a full disk")  # for real, on a small disk of its own
 SAYS = (
-    f"{CALLERS} callers ask `hybrid-rerank` without pause with a deadline of {DEADLINE_MS} ms while the fault lasts "
-    f"({FAULT_S:.0f} s). *Late*: the slowest answer after its deadline. *Unflagged*: answers of status 200 that list "
-    "nothing as degraded and are not, hit for hit, what the whole stack had answered. *Back*: seconds from the return "
-    "to the first of three whole answers in a row."
+    f"{CALLERS} clients send `hybrid-rerank` without pause, with a deadline of {DEADLINE_MS} ms, while the fault lasts "
+    f"({FAULT_S:.0f} s). *Late*: by how much the slowest answer exceeded its deadline. *Unflagged*: answers of status "
+    "200 that list nothing as degraded, but differ in a hit from the answer without a fault. *Back*: seconds from the "
+    "end of the fault to the first of three complete answers in a row."
 )
 
 

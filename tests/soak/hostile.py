@@ -23,10 +23,10 @@ MORE_S = 0.05
 ENDED_WITHIN_S = 15.0
 MOST_GROWTH_MIB = 200.0
 SAYS = (
-    "Malformed lines, headers, chunks and bodies, header bombs, requests inside requests, noise, and valid requests "
-    f"with bytes or values changed. {AT_ONCE} connections at once; a sixth of them half-closes, a sixth resets. Hung: "
-    f"neither answered nor closed within {ENDED_WITHIN_S:.0f} s. Any 5xx counts, 503 and 504 too: no request asks for "
-    "less than 8 s."
+    "Malformed lines, headers, chunks and bodies, header bombs, requests inside requests, random bytes, and valid "
+    f"requests with bytes or values changed, on {AT_ONCE} connections at once. A sixth of them is half-closed, a sixth "
+    f"is reset. Hung: neither answered nor closed within {ENDED_WITHIN_S:.0f} s. Every 5xx counts, also 503 and 504, "
+    "because no request has a deadline below 8 s."
 )
 
 

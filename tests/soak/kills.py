@@ -39,16 +39,18 @@ RECOVERED_WITHIN_S = 60.0
 BREAKERS_CLOSE_S = 2.0  # else the last of the race are sent again one by one
 STORING = ("lexical", "dense")
 SAYS = (
-    f"Two writers, each through its own gateway, change one collection at once: {OWN_IDS} ids each, "
-    f"{COMMON_IDS} in common; batches, deletions, publishing; a batch is sent again until it is acknowledged. "
-    "Before each comparison both write all common ids four times at once. The way from the gateways to the services "
-    f"takes up to {JITTER_S} s longer at random, so that batches overtake one another. Two others rebuild a second "
-    f"collection of {REBUILT_IDS} documents in batches of five, and in between begin it, write one document and "
-    "publish it, like somebody who knows nothing of a build; before each comparison both build it at once, and what "
-    "is live must be a build that was acknowledged. The loader (`.venv/bin/python -m evaluator ingest`, every other "
-    f"time `--rebuild`) loads {CORPUS} documents with new texts over and over. After every {CALM_AFTER} kills of each "
-    "everything rests and both services are compared with what was acknowledged: texts by `documents/get`, vectors by "
-    "an exact search for the passage, which scores 1 only where its vector is that text's, everything by the digests."
+    f"Two writers, each with a gateway of its own, change one collection at once: each {OWN_IDS} ids of its own, and "
+    f"both {COMMON_IDS} common ids. They send batches and deletions and publish; a batch is repeated until it is "
+    "acknowledged. "
+    "Before each comparison both write all common ids four times at once. Requests from the gateways to the services "
+    f"are delayed at random by up to {JITTER_S} s, so that batches overtake one another.\n\n"
+    f"Two builders rebuild a second collection of {REBUILT_IDS} documents in batches of five. In between they begin it "
+    "without a build, write one document and publish. Before each comparison both build it at once, and the live "
+    "generation must be a build that was acknowledged. The loader (`.venv/bin/python -m evaluator ingest`, every "
+    f"other time with `--rebuild`) loads {CORPUS} documents with new texts again and again.\n\n"
+    f"After every {CALM_AFTER} kills of each process all writing stops, and both services are compared with what was "
+    "acknowledged: texts by `documents/get`, vectors by an exact search for the passage, which scores 1 only where "
+    "the vector is that text's, and everything by the digests."
 )
 
 
@@ -282,7 +284,11 @@ def _outcome(seed: int, kills: Kills) -> Outcome:
         bars=(
             Bar("every acknowledged document is in both services", f"{lost} lost or wrong", not lost),
             Bar("texts and vectors are of the same version", f"{differing} differ", not differing),
-            Bar("no look at a collection under rebuild misses a document", f"{kills.lacking} did", not kills.lacking),
+            Bar(
+                "no read of a collection during its rebuild misses a document",
+                f"{kills.lacking} did",
+                not kills.lacking,
+            ),
             Bar("writers, builders and loader go on by themselves", f"{len(stuck)} did not", not stuck),
         ),
         broken=tuple(kills.broken),

@@ -2,6 +2,7 @@
 
 import datetime
 import platform
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,14 +54,22 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def wrapped(paragraph: str) -> str:
+    """Wraps a paragraph at the 120 characters that every document keeps to."""
+    return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)
+
+
 def page(outcome: Outcome, root: Path, seconds: float, command: str) -> str:
     """The page of a run: bars, table, broken cases, and where and how it was run."""
     bars = [(bar.promise, bar.measured, "yes" if bar.held else "**no**") for bar in outcome.bars]
     parts = [
         f"# Soak: {outcome.name}",
-        outcome.says,
-        f"`{command}`, seed {outcome.seed}, commit {commit(root)}, {machine()}, "
-        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {seconds:.0f} s.",
+        *map(wrapped, outcome.says.split("\n\n")),
+        f"```bash\n{command}\n```",
+        wrapped(
+            f"Seed {outcome.seed}, commit {commit(root)}, {machine()}, "
+            f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {seconds:.0f} s."
+        ),
         table(("bar", "measured", "held"), bars),
         table(outcome.columns, outcome.rows),
     ]

@@ -29,9 +29,9 @@ FAULTS: dict[str, Toxic] = {
     "hung": "timeout",
 }
 SAYS = (
-    f"Each connection to a backend lands on one of two ways at random; one of the two is broken. {CALLERS} callers ask "
-    f"`hybrid-rerank` until {ANSWERS} answers are there, those under way when it broke among them. Degraded: flagged, "
-    "or not answered with 200."
+    f"Each connection to a backend reaches one of two replicas at random; one of the two is broken. {CALLERS} clients "
+    f"send `hybrid-rerank` until {ANSWERS} answers have arrived, including those in flight when the replica broke. "
+    "Degraded: flagged, or not answered with 200."
 )
 
 

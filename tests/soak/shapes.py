@@ -23,10 +23,10 @@ GONE_BACK_WITHIN_S = 20.0
 TRIES = 3
 NO_DOUBT_S = 1.0
 SAYS = (
-    "Every shape goes to every service. `/livez` is asked every 20 ms by another process. Growth is the kernel's peak "
-    "of resident memory during the request over what was resident before it. A shape that made `/livez` late by less "
-    f"than a second is sent up to {TRIES} times and its best counts; *own* leaves out what the main thread waited for "
-    "a core."
+    "Every shape is sent to every service. Another process asks `/livez` every 20 ms. Growth is the kernel's peak of "
+    "resident memory during the request, less what was resident before it. A shape that delayed `/livez` by less than "
+    f"a second is sent up to {TRIES} times, and its best result counts. *Own* leaves out the time that the main thread "
+    "waited for a core."
 )
 
 

@@ -26,10 +26,10 @@ FULL = 160  # slots and queue of one process: so many callers come with those wh
 # What counts as an answer time when none came: the deadline.
 DEADLINE_MS = 5_000
 SAYS = (
-    f"{SEARCHES_A_SECOND} hybrid searches a second through the gateway, each sent when it is due on a new connection "
-    f"and timed from then; windows of {WINDOW_S:.0f} s alone and with the burden take turns, {ROUNDS} rounds. A search "
-    "that failed counts as one that took the whole deadline. The ratio is that of the medians of the windows' p95; "
-    "beside it the least and the greatest of the rounds."
+    f"{SEARCHES_A_SECOND} hybrid searches a second through the gateway, each sent at its scheduled time on a new "
+    f"connection and timed from then. Windows of {WINDOW_S:.0f} s without and with the burden take turns, {ROUNDS} "
+    "rounds. A search that failed counts as one that took the whole deadline. The ratio is that of the medians of the "
+    "windows' p95; beside it the least and the greatest of the rounds."
 )
 
 Burden = Callable[[Loaded, int], AbstractAsyncContextManager[None]]
@@ -144,7 +144,7 @@ BURDENS: Mapping[str, tuple[Burden, int]] = {
     "32 uploads of 1 B/s at lexical and dense each": (uploads_at_services, UPLOADS),
     "3,000 half-open connections at the gateway": (half_open_at_gateway, HALF_OPEN),
     "1,500 half-open connections at lexical and dense each": (half_open_at_services, HALF_OPEN),
-    "128 callers vanished from the gateway's queue": (vanished_at_gateway, VANISHED),
+    "128 clients disconnected from the gateway's queue": (vanished_at_gateway, VANISHED),
 }
 
 
