@@ -205,8 +205,8 @@ async def test_finish_gives_multi_vectors_an_approximate_index(store: EdgeStore)
     after = await store.counts("notes@1")
     assert (before.indexed, after.documents, after.indexed) == (0, 400, 400)
     wanted = unit_rows(random, 8, 128)
-    exact = await store.search("notes@1", VectorQuery(wanted, top=10, exact=True))
-    assert await store.search("notes@1", VectorQuery(wanted, top=10)) == exact
+    exact, near = [await store.search("notes@1", VectorQuery(wanted, 10, exact=exact)) for exact in (True, False)]
+    assert len({hit.id for hit in exact} & {hit.id for hit in near}) >= 8  # a graph differs from build to build
 
 
 async def test_a_finish_cut_off_by_its_deadline_goes_on(wide: EdgeStore) -> None:
