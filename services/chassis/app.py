@@ -11,7 +11,8 @@ from starlette.middleware.cors import CORSMiddleware
 from services.chassis import rendering
 from services.chassis.body import BodyMiddleware, JsonRoute
 from services.chassis.caching import CACHED_HEADER, CachingMiddleware
-from services.chassis.deadlines import DEADLINE_HEADER, DeadlineMiddleware
+from services.chassis.deadline_middleware import DeadlineMiddleware
+from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.handling import HandlingTable
 from services.chassis.instruments import Instruments
 from services.chassis.limits import LimitMiddleware, lanes_of
