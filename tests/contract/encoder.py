@@ -9,7 +9,7 @@ import pytest
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.dense.encoder import DenseEncoder
-from tests.support.passages import LONG, PASSAGES, QUERY, a_turning_loop, soon
+from tests.support.passages import LONG, PASSAGES, QUERY, responsive_event_loop, soon
 
 
 class EncoderSuite:
@@ -43,9 +43,9 @@ class EncoderSuite:
         assert encoder.max_tokens > 0
 
     async def test_the_loop_turns_while_eight_megabytes_are_encoded_and_measured(self, encoder: DenseEncoder) -> None:
-        async with a_turning_loop():
+        async with responsive_event_loop():
             assert len(await encoder.encode_passages(LONG, soon())) == len(LONG)
-        async with a_turning_loop():
+        async with responsive_event_loop():
             assert min(await encoder.lengths(LONG, "passage", soon())) > 300_000
 
     async def test_a_passed_deadline_ends_the_work(self, encoder: DenseEncoder) -> None:

@@ -9,7 +9,7 @@ import pytest
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.reranker.scorer import Scorer
-from tests.support.passages import LONG, PASSAGES, QUERY, a_turning_loop, soon
+from tests.support.passages import LONG, PASSAGES, QUERY, responsive_event_loop, soon
 
 
 class ScorerSuite:
@@ -54,9 +54,9 @@ class ScorerSuite:
         assert scorer.max_tokens > 0
 
     async def test_the_loop_turns_while_eight_megabytes_are_scored_and_measured(self, scorer: Scorer) -> None:
-        async with a_turning_loop():
+        async with responsive_event_loop():
             assert len(await scorer.score(QUERY, LONG, soon())) == len(LONG)
-        async with a_turning_loop():
+        async with responsive_event_loop():
             assert min(await scorer.lengths(QUERY, LONG, soon())) > 300_000
 
     async def test_a_bounded_score_is_a_share(self, scorer: Scorer) -> None:

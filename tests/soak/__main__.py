@@ -15,7 +15,7 @@ SOAKS = ("shapes", "hostile", "stalled", "faults", "replicas", "kills", "cost")
 
 
 async def soaked(name: str, seed: int, size: int | None, options: dict[str, Path]) -> Outcome:
-    """Runs one soak in full, or at the size asked for; `options` are those of its parameters that were given."""
+    """Runs one soak in full, or at `size`; passes on the `options` that it has as parameters."""
     run = importlib.import_module(f"tests.soak.{name}").run
     taken = {key: value for key, value in options.items() if key in inspect.signature(run).parameters}
     outcome = await (run(seed, **taken) if size is None else run(seed, size, **taken))

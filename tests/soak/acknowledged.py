@@ -1,4 +1,4 @@
-"""What a test knows to be acknowledged: of every id the versions that may stand there now."""
+"""Records acknowledged writes: for every id, the versions that a service may hold now."""
 
 import hashlib
 import random
@@ -11,7 +11,7 @@ DELETED = 0  # the version of an id whose last write was its deletion
 
 
 def document(identity: str, version: int) -> dict[str, object]:
-    """The one document of an id and a version. Its words differ from those of every other version."""
+    """Returns the document of an id and a version; its words differ from those of every other version."""
     rng = random.Random(f"{identity} {version}")
     mark = hashlib.sha256(f"{identity} {version}".encode()).hexdigest()
     words = [mark[at : at + 6] for at in range(0, 48, 6)]
@@ -20,14 +20,14 @@ def document(identity: str, version: int) -> dict[str, object]:
 
 
 def passage(identity: str, version: int) -> str:
-    """What the encoder reads of it."""
+    """Returns the passage that the encoder gets of it."""
     one = document(identity, version)
     return f"{one['title']} {one['text']}"
 
 
 @dataclass(slots=True)
 class Write:
-    """One version of one id on its way: when it was first sent, and when it was acknowledged."""
+    """One write of an id: its version, when it was first sent, and when it was acknowledged."""
 
     version: int
     begun: float
@@ -42,7 +42,7 @@ class Ledger:
     _next: int = 1
 
     def begin(self, ids: list[str], *, delete: bool = False) -> dict[str, Write]:
-        """Notes that these ids are being written from now on."""
+        """Records the start of a write of these ids."""
         begun = {}
         for identity in ids:
             begun[identity] = Write(DELETED if delete else self._next, time.monotonic())
@@ -51,14 +51,14 @@ class Ledger:
         return begun
 
     def acknowledge(self, begun: dict[str, Write]) -> None:
-        """Notes that all of them were acknowledged now."""
+        """Records that these writes were acknowledged now."""
         for write in begun.values():
             write.ended = time.monotonic()
 
     def admissible(self, identity: str) -> set[int]:
-        """Versions that may stand there: all but those that ended before an acknowledged one began.
+        """Returns the versions that a service may hold: all but those that ended before an acknowledged one began.
 
-        Two writes that overlapped may have come in either order; what was never acknowledged may be there or not.
+        Overlapping writes may be applied in either order; an unacknowledged write may be applied or not.
         """
         writes = self.writes[identity]
         last = max((one.begun for one in writes if one.ended is not None), default=-1.0)

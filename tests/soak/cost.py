@@ -1,4 +1,4 @@
-"""What the gateway costs: CPU seconds an answered query at 64 in flight, this checkout and another one in turns."""
+"""Measures the gateway's CPU time a query at 64 in flight, alternating this checkout with another one."""
 
 import asyncio
 import json
@@ -29,8 +29,8 @@ SAYS = (
 
 
 @contextmanager
-def before(commit_wanted: str = BEFORE) -> Iterator[Path]:
-    """A checkout of an earlier commit, in a directory that goes again."""
+def earlier_checkout(commit_wanted: str = BEFORE) -> Iterator[Path]:
+    """Yields a checkout of an earlier commit in a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         place = Path(name) / "before"
         subprocess.run(
@@ -45,12 +45,12 @@ def before(commit_wanted: str = BEFORE) -> Iterator[Path]:
 async def run(seed: int, size: int = ROUNDS, against: Path | None = None) -> Outcome:
     """Compares over `size` rounds with the checkout `against`, or with the commit BEFORE."""
     if against is not None:
-        return await _compared(seed, size, against)
-    with before() as place:
-        return await _compared(seed, size, place)
+        return await _compare(seed, size, against)
+    with earlier_checkout() as place:
+        return await _compare(seed, size, place)
 
 
-async def _compared(seed: int, size: int, other: Path) -> Outcome:
+async def _compare(seed: int, size: int, other: Path) -> Outcome:
     trees = {"this": ROOT, "other": other}
     queries = QUERIES if size > 1 else QUERIES // 5
     costs: dict[tuple[str, str], list[float]] = {(name, tree): [] for name in PIPELINES for tree in trees}
@@ -89,7 +89,7 @@ async def _gateways(trees: Mapping[str, Path]) -> AsyncIterator[dict[str, Proces
 
 
 async def _cost_ms(process: Process, pipeline: str, queries: int) -> float:
-    """CPU milliseconds of the gateway's process an answered query."""
+    """Measures CPU milliseconds of the gateway's process a query."""
     body = {"query": "warm light for loose tea", "pipeline": pipeline}
     request = wire.written("POST", "/v1/collections/demo/search", body, {"x-deadline-ms": "60000"})
     left = iter(range(queries))

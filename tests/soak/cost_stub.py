@@ -1,6 +1,6 @@
-"""`python -m tests.soak.cost_stub`: backends that answer at once with what was written before, on three free ports.
+"""`python -m tests.soak.cost_stub`: runs three backends on free ports that answer at once with prepared bytes.
 
-They cost next to nothing and say only what every release understands, so that two gateways differ in themselves alone.
+They cost little, and their answers suit every release, so that a comparison measures the gateways alone.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ def _response(value: object) -> bytes:
 
 
 def _answers(family: str) -> dict[bytes, bytes]:
-    """Whole answers by what their path ends with."""
+    """Prepares whole answers by the end of their path."""
     state = {
         "generation": "demo@1", "published": True, "documents": HITS, "engine": "stub", "stamp": {"model": "1"},
         "declaration": DECLARED, "vectors": None,
@@ -37,7 +37,7 @@ def _answers(family: str) -> dict[bytes, bytes]:
 
 
 class Stub:
-    """One backend; `family` decides what it has."""
+    """One backend of a family."""
 
     def __init__(self, family: str) -> None:
         self._answers = _answers(family)

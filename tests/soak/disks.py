@@ -1,4 +1,4 @@
-"""Where a stack keeps its data: a directory, or small disks that can be filled."""
+"""Makes data directories for stacks: ordinary ones, or small disks that a test can fill."""
 
 import os
 import subprocess
@@ -12,8 +12,8 @@ BALLAST = "ballast"
 
 
 @contextmanager
-def place(small_disks: bool) -> Iterator[Path]:
-    """A directory that goes again; where this process may mount, its `lexical` and `dense` are disks of DISK_MIB."""
+def data_directory(small_disks: bool) -> Iterator[Path]:
+    """Yields a temporary directory; where this process may mount, its `lexical` and `dense` are disks of DISK_MIB."""
     with tempfile.TemporaryDirectory(prefix="soak-") as name, ExitStack() as mounted:
         directory = Path(name)
         for disk in (directory / "lexical", directory / "dense") if small_disks else ():
@@ -24,19 +24,19 @@ def place(small_disks: bool) -> Iterator[Path]:
         yield directory
 
 
-def fill(directory: Path) -> None:
-    """Takes all the room of a disk."""
+def fill_disk(directory: Path) -> None:
+    """Fills a disk completely."""
     with (directory / BALLAST).open("wb") as ballast:
         room = os.statvfs(directory)
         os.posix_fallocate(ballast.fileno(), 0, room.f_bavail * room.f_frsize)
 
 
-def empty(directory: Path) -> None:
-    """Gives it back."""
+def free_disk(directory: Path) -> None:
+    """Frees a filled disk."""
     (directory / BALLAST).unlink()
 
 
-def may_fill(directory: Path) -> bool:
-    """Whether a directory is a small disk of its own."""
+def is_small_disk(directory: Path) -> bool:
+    """Returns whether a directory is a small disk of its own."""
     room = os.statvfs(directory)
     return room.f_blocks * room.f_frsize <= DISK_MIB * 2**20

@@ -1,6 +1,6 @@
-"""A TCP proxy before one HTTP service whose wire can be broken, with toxiproxy's names where it has one.
+"""A TCP proxy that injects faults before one HTTP service, named as in toxiproxy where it has them.
 
-Answers of the service are framed by Content-Length, as all of ours are: that is how it finds their ends.
+It finds the end of an answer by Content-Length, which all our services send.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class FaultProxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=2**24, backlog=1_000)
 
     async def close(self) -> None:
-        """Stops listening and resets what is connected."""
+        """Stops listening and resets open connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -61,7 +61,7 @@ class FaultProxy:
             wire.reset(writer)
 
     async def put(self, toxic: Toxic | None) -> None:
-        """The wire as it is from now on, for connections that there are already too."""
+        """Sets the fault from now on, for open connections too."""
         self.toxic = toxic
         if toxic == "refused":
             await self.close()
@@ -131,7 +131,7 @@ class FaultProxy:
 
 
 async def _message(reader: asyncio.StreamReader) -> bytes:
-    """One request or answer as it came; empty where the connection ended between two."""
+    """Reads one request or answer; empty when the connection ended between two."""
     with suppress(asyncio.IncompleteReadError):
         head = await reader.readuntil(b"\r\n\r\n")
         length = LENGTH.search(head)
@@ -149,7 +149,7 @@ def _problem(kind: str, status: int) -> bytes:
 
 
 def _with_unknown_field(answer: bytes) -> bytes:
-    """The same answer of a release that says one thing more, at the top and in whatever it lists."""
+    """Adds an unknown field to an answer, at the top and in its lists, as a later release might."""
     head, _, body = answer.partition(b"\r\n\r\n")
     try:
         value = json.loads(body)
@@ -165,7 +165,7 @@ def _with_unknown_field(answer: bytes) -> bytes:
 
 
 class Balancer:
-    """One address for several: each new connection goes to one of them at random, as behind a Service of Kubernetes."""
+    """One address for several targets: each new connection goes to a random one, as behind a Kubernetes Service."""
 
     def __init__(self, ports: Sequence[int], seed: str) -> None:
         self.port = free_port()
@@ -199,7 +199,7 @@ async def _spliced(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def opened(upstream: int, seed: str = "") -> FaultProxy:
-    """A proxy that listens."""
+    """Opens a listening proxy."""
     proxy = FaultProxy(upstream, seed)
     await proxy.open()
     return proxy

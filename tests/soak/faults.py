@@ -1,4 +1,4 @@
-"""Every fault at every backend: answers come in time, say what they lack, and are whole again soon after."""
+"""Checks every fault at every backend: answers are in time and flagged, and soon complete again."""
 
 import asyncio
 import itertools
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.soak import fault_proxy, wire
-from tests.soak.disks import empty, fill, may_fill
+from tests.soak.disks import fill_disk, free_disk, is_small_disk
 from tests.soak.fault_proxy import LATENCY_S, FaultProxy, Toxic
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import WORDS, Loaded, load, loaded
+from tests.soak.stack import WORDS, LoadedStack, load, loaded_stack
 from tests.support.processes import ROOT, Process, gateway
 
 DEADLINE_MS = 2_000
@@ -38,7 +38,7 @@ WIRE: dict[str, Toxic] = {
 }
 # The process itself.
 PROCESS = ("hung", "killed", "restarted")
-# What a service says that cannot write: it reads as before, and nothing may be degraded.
+# Faults of writes alone: reads work, so no answer may be degraded.
 STORE: dict[str, Toxic | None] = {"read-only": "read_only", "full": "full", "full disk": None}
 STORING = ("lexical", "dense")
 DISK = ("full disk", "start on a full disk")  # for real, on a small disk of its own
@@ -52,7 +52,7 @@ SAYS = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One query as its caller saw it. Status 0: no answer at all."""
+    """Outcome of one query. Status 0: no answer."""
 
     status: int
     seconds: float
@@ -61,14 +61,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """What one fault at one backend did."""
+class FaultOutcome:
+    """Answers during and after one fault at one backend."""
 
     fault: str
     backend: str
     answers: tuple[Answer, ...]
     back_s: float
-    unsaid: int = 0  # writes meanwhile that were called complete, or had no answer
+    unsaid: int = 0  # writes during the fault that were acknowledged or unanswered
 
     @property
     def late_ms(self) -> float:
@@ -99,10 +99,10 @@ class Cell:
 
 
 @dataclass
-class Asked:
-    """A gateway over proxies, and what it answers while everything is well."""
+class ProxiedStack:
+    """A gateway over proxies, with its answers without a fault."""
 
-    stack: Loaded
+    stack: LoadedStack
     gateway: Process
     proxies: dict[str, FaultProxy]
     queries: tuple[str, ...]
@@ -125,7 +125,7 @@ class Asked:
             self.whole[query] = value["hits"]
         return Answer(reply.status, time.monotonic() - started, degraded, same and not degraded)
 
-    async def _asked_for(self, seconds: float) -> list[Answer]:
+    async def _ask_for(self, seconds: float) -> list[Answer]:
         answers: list[Answer] = []
         ends_at = time.monotonic() + seconds
 
@@ -138,8 +138,8 @@ class Asked:
         await asyncio.gather(*(caller(place) for place in range(CALLERS)))
         return answers
 
-    async def _written(self) -> str:
-        """What became of a write of a document that no query finds: complete, refused, or no answer."""
+    async def _write_probe(self) -> str:
+        """Writes a document that no query finds; returns complete, refused or no answer."""
         batch = {"documents": [{"id": "written", "text": f"zzz{time.monotonic_ns()}"}]}
         try:
             reply = await wire.ask(self.gateway.port, "POST", "/v1/collections/spare/documents", batch)
@@ -147,36 +147,36 @@ class Asked:
             return "no answer"
         return "complete" if reply.status == 200 and b'"complete":true' in reply.body else "refused"
 
-    async def cell(self, fault: str, backend: str, seconds: float) -> Cell:
-        """Breaks, asks, mends, and asks until it is whole again."""
-        await self._broken(fault, backend)
-        answers, unsaid = await self._asked_for(seconds), 0
+    async def measure(self, fault: str, backend: str, seconds: float) -> FaultOutcome:
+        """Applies a fault, queries, lifts it, and queries until answers are complete again."""
+        await self._apply(fault, backend)
+        answers, unsaid = await self._ask_for(seconds), 0
         if fault in STORE:
-            unsaid = sum([await self._written() != "refused" for _ in range(5)])
-        await self._mended(fault, backend)
+            unsaid = sum([await self._write_probe() != "refused" for _ in range(5)])
+        await self._lift(fault, backend)
         returned, back_s, row = time.monotonic(), 0.0, 0
         while row < 3:
             asked_at = time.monotonic()
             answer = await self.ask(self.queries[row])
             answers.append(answer)
-            whole = answer.whole and (fault not in STORE or await self._written() == "complete")
+            whole = answer.whole and (fault not in STORE or await self._write_probe() == "complete")
             row, back_s = (row + 1, back_s if row else asked_at - returned) if whole else (0, back_s)
             if asked_at - returned > 4 * BACK_WITHIN_S:
-                # For good, it seems: the next cell must not begin with this one's outcome.
+                # It does not recover: a new gateway keeps this fault from the next one.
                 self.gateway.kill()
                 self.gateway.start(self.stack.log("proxied gateway"))
                 await self.gateway.ready()
-                return Cell(fault, backend, tuple(answers), asked_at - returned, unsaid)
+                return FaultOutcome(fault, backend, tuple(answers), asked_at - returned, unsaid)
             await asyncio.sleep(0.05)
-        return Cell(fault, backend, tuple(answers), back_s, unsaid)
+        return FaultOutcome(fault, backend, tuple(answers), back_s, unsaid)
 
-    async def _anew(self, backend: str) -> None:
+    async def _restart(self, backend: str) -> None:
         process = self.stack.processes[backend]
         process.kill()
         process.start(self.stack.log(backend))
         await process.ready()
 
-    async def _broken(self, fault: str, backend: str) -> None:
+    async def _apply(self, fault: str, backend: str) -> None:
         process = self.stack.processes[backend]
         match fault:
             case "hung":
@@ -187,14 +187,14 @@ class Asked:
                 process.kill()
                 process.start(self.stack.log(backend))
             case "full disk":
-                fill(self.stack.directory / backend)
+                fill_disk(self.stack.directory / backend)
             case "start on a full disk":
-                fill(self.stack.directory / backend)
-                await self._anew(backend)
+                fill_disk(self.stack.directory / backend)
+                await self._restart(backend)
             case _:
                 await self.proxies[backend].put({**WIRE, **STORE}[fault])
 
-    async def _mended(self, fault: str, backend: str) -> None:
+    async def _lift(self, fault: str, backend: str) -> None:
         process = self.stack.processes[backend]
         match fault:
             case "hung":
@@ -205,17 +205,17 @@ class Asked:
             case "restarted":
                 await process.ready()
             case "full disk":
-                empty(self.stack.directory / backend)
+                free_disk(self.stack.directory / backend)
             case "start on a full disk":
-                empty(self.stack.directory / backend)
-                await self._anew(backend)
+                free_disk(self.stack.directory / backend)
+                await self._restart(backend)
             case _:
                 await self.proxies[backend].put(None)
 
 
 @asynccontextmanager
-async def _asked(seed: int, root: Path) -> AsyncIterator[Asked]:
-    async with loaded(seed, root, small_disks=True) as stack:
+async def _proxied_stack(seed: int, root: Path) -> AsyncIterator[ProxiedStack]:
+    async with loaded_stack(seed, root, small_disks=True) as stack:
         proxies = {name: await fault_proxy.opened(stack.port(name)) for name in BACKENDS}
         proxied = gateway({name: one.url for name, one in proxies.items()}, root)
         stack.processes["proxied gateway"] = proxied  # ended with the others
@@ -224,7 +224,7 @@ async def _asked(seed: int, root: Path) -> AsyncIterator[Asked]:
             await proxied.ready()
             rng = random.Random(seed)
             queries = tuple(" ".join(rng.choices(WORDS, k=3)) for _ in range(5))
-            asked = Asked(stack, proxied, proxies, queries)
+            asked = ProxiedStack(stack, proxied, proxies, queries)
             await load(proxied.port, "spare", [{"id": "written", "text": "zzz"}])
             for query in queries:
                 await asked.ask(query)
@@ -241,19 +241,19 @@ MATRIX = (
 
 
 async def run(seed: int, size: int = len(MATRIX), root: Path = ROOT) -> Outcome:
-    """The whole matrix in a seeded order, or the first `size` cells of it."""
+    """Runs all faults in a seeded order, or the first `size` of them."""
     cells = list(MATRIX)
     random.Random(seed).shuffle(cells)
-    async with _asked(seed, root) as asked:
+    async with _proxied_stack(seed, root) as proxied:
         done = []
         for fault, backend in cells[:size]:
-            # Without the right to mount a small disk there is none that may be filled.
-            if fault not in DISK or may_fill(asked.stack.directory / backend):
-                done.append(await asked.cell(fault, backend, FAULT_S if size > 9 else 1.5))
+            # Only a small disk may be filled; making one needs the right to mount.
+            if fault not in DISK or is_small_disk(proxied.stack.directory / backend):
+                done.append(await proxied.measure(fault, backend, FAULT_S if size > 9 else 1.5))
     return _outcome(seed, sorted(done, key=lambda cell: MATRIX.index((cell.fault, cell.backend))))
 
 
-def _outcome(seed: int, cells: list[Cell]) -> Outcome:
+def _outcome(seed: int, cells: list[FaultOutcome]) -> Outcome:
     rows = []
     for cell in cells:
         said = sorted({one for answer in cell.answers for one in answer.degraded})

@@ -1,4 +1,4 @@
-"""Thousands of hostile requests a service over raw sockets: no 5xx, no hang, the process lives and stays small."""
+"""Sends thousands of hostile requests to each service over raw sockets; checks for 5xx, hangs, death and memory."""
 
 import asyncio
 import random
@@ -12,11 +12,11 @@ from pathlib import Path
 from tests.soak import vitals, wire
 from tests.soak.hostile_requests import VALID, requests
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import Loaded, load, loaded
+from tests.soak.stack import LoadedStack, load, loaded_stack
 from tests.support.processes import ROOT
 
 AT_ONCE = 28
-# Silence after a request that may be incomplete; then we say that nothing more will come.
+# Silence after a possibly incomplete request; then the sender half-closes.
 SILENCE_S = 0.7
 # Silence after an answer that may not be the last one.
 MORE_S = 0.05
@@ -31,8 +31,8 @@ SAYS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How one hostile request ended: the statuses that came back, whether at all, and when."""
+class HostileOutcome:
+    """Outcome of one hostile request."""
 
     number: int
     kind: str
@@ -43,18 +43,18 @@ class Ended:
 
 async def run(seed: int, size: int = 10_000, root: Path = ROOT) -> Outcome:
     """Sends `size` hostile requests to every service."""
-    ended: dict[str, list[Ended]] = {}
+    ended: dict[str, list[HostileOutcome]] = {}
     growth: dict[str, float] = {}
     died: list[str] = []
-    async with loaded(seed, root, evaluator=True) as stack:
+    async with loaded_stack(seed, root, evaluator=True) as stack:
         for service in VALID:
             process = stack.processes[service]
-            # What came of the one before may differ from service to service: batches that were not taken whole.
+            # A new collection: the last one may differ between services after partly refused batches.
             await wire.ask(stack.port("gateway"), "DELETE", "/v1/collections/scratch")
             await load(stack.port("gateway"), "scratch", [{"id": "h1", "text": "tea"}])
-            await _sent(stack, service, seed, min(size, 300))  # what any first requests fill
+            await _send_all(stack, service, seed, min(size, 300))  # warms up caches and pools
             before = vitals.rss_mib(process.pid)
-            ended[service] = await _sent(stack, service, seed + 1, size)
+            ended[service] = await _send_all(stack, service, seed + 1, size)
             if not process.alive:
                 died.append(f"{service} ended; its log: {stack.log(service).read_text()[-500:]}")
                 continue
@@ -63,19 +63,19 @@ async def run(seed: int, size: int = 10_000, root: Path = ROOT) -> Outcome:
     return _outcome(seed, ended, growth, died)
 
 
-async def _sent(stack: Loaded, service: str, seed: int, count: int) -> list[Ended]:
+async def _send_all(stack: LoadedStack, service: str, seed: int, count: int) -> list[HostileOutcome]:
     todo = iter(requests(service, seed, count))
-    ended: list[Ended] = []
+    ended: list[HostileOutcome] = []
 
     async def sender() -> None:
         for number, kind, data, ending in todo:
-            ended.append(await _one(stack.port(service), number, kind, data, ending))
+            ended.append(await _send_one(stack.port(service), number, kind, data, ending))
 
     await asyncio.gather(*(sender() for _ in range(AT_ONCE)))
     return ended
 
 
-async def _one(port: int, number: int, kind: str, data: bytes, ending: str) -> Ended:
+async def _send_one(port: int, number: int, kind: str, data: bytes, ending: str) -> HostileOutcome:
     started = time.monotonic()
     received = bytearray()
     hung = False
@@ -89,9 +89,9 @@ async def _one(port: int, number: int, kind: str, data: bytes, ending: str) -> E
     except TimeoutError:
         hung = True
     except OSError:
-        pass  # reset by the server: an end like any other
+        pass  # reset by the server counts as ended
     statuses = tuple(int(status) for status in wire.STATUS.findall(bytes(received)))
-    return Ended(number, kind, statuses, hung, time.monotonic() - started)
+    return HostileOutcome(number, kind, statuses, hung, time.monotonic() - started)
 
 
 async def _exchange(
@@ -129,7 +129,7 @@ async def _exchange(
             await sending
 
 
-def _broken(service: str, seed: int, some: list[Ended]) -> Iterator[str]:
+def _broken(service: str, seed: int, some: list[HostileOutcome]) -> Iterator[str]:
     for one in some:
         bad = [status for status in one.statuses if status >= 500]
         if bad or one.hung:
@@ -138,7 +138,7 @@ def _broken(service: str, seed: int, some: list[Ended]) -> Iterator[str]:
             yield f"{service} #{one.number} {one.kind}: {what} ({again})"
 
 
-def _outcome(seed: int, ended: dict[str, list[Ended]], growth: dict[str, float], died: list[str]) -> Outcome:
+def _outcome(seed: int, ended: dict[str, list[HostileOutcome]], growth: dict[str, float], died: list[str]) -> Outcome:
     rows = []
     for service, some in ended.items():
         statuses = Counter(status // 100 for one in some for status in one.statuses)

@@ -1,4 +1,4 @@
-"""Parts of requests that no honest client sends: values, names, headers, methods, paths, versions, noise."""
+"""Lists parts of hostile requests: values, names, headers, methods, paths, versions, noise."""
 
 # In place of a value anywhere in a body.
 ODD_VALUES: tuple[str, ...] = (

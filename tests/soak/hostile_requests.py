@@ -1,4 +1,4 @@
-"""Requests that no honest client sends, and honest ones with a few bytes or values changed. Seeded, as raw bytes."""
+"""Generates hostile requests, and valid ones with a few bytes or values changed. Seeded, as raw bytes."""
 
 import json
 import random
@@ -75,7 +75,7 @@ VALID: Mapping[str, tuple[Valid, ...]] = {
 
 
 def encoded(method: str, path: str, body: bytes | None, headers: Sequence[bytes] = ()) -> bytes:
-    """A well-formed request."""
+    """Encodes a well-formed request."""
     own = () if body is None else (b"content-type: application/json", b"content-length: %d" % len(body))
     lines = (f"{method} {path} HTTP/1.1".encode(), b"host: soak", b"x-deadline-ms: 8000", *own, *headers, b"", b"")
     return b"\r\n".join(lines) + (body or b"")
@@ -106,7 +106,7 @@ def _header_bomb(rng: random.Random, valid: Valid) -> bytes:
 
 
 def _smuggled(rng: random.Random, valid: Valid) -> bytes:
-    """Two lengths that disagree, and a second request in what one of them leaves over."""
+    """Builds a request with two contradicting lengths and a second request in the remainder (smuggling)."""
     _, path, body = valid
     inner = b"GET /metrics HTTP/1.1\r\nhost: soak\r\n\r\n"
     content = _body(body) or b"{}"
@@ -159,14 +159,14 @@ def _changed_bytes(rng: random.Random, valid: Valid) -> bytes:
 
 
 def _nested(rng: random.Random) -> str:
-    """Lists or objects about as deep as parsers, validators and writers go."""
+    """Nests lists or objects about as deep as the limits of parsers, validators and writers."""
     depth = rng.choice([30, 120, 400, 600, 900, 1_100, 3_000]) + rng.randrange(60)
     opening, closing = rng.choice([("[", "]"), ('{"a":', "}"), ('[{"all":', "}]")])
     return opening * depth + "1" + closing * depth
 
 
 def _changed_body(rng: random.Random, valid: Valid) -> bytes:
-    """A body with one to three values or names replaced by odd ones; the rest stays valid."""
+    """Replaces one to three values or names of a valid body by odd ones."""
     method, path, body = valid
     marks: dict[str, str] = {}
 
@@ -215,13 +215,13 @@ ENDINGS = ("wait", "wait", "wait", "wait", "half-close", "reset")
 
 
 def request(service: str, seed: int, number: int) -> tuple[str, bytes, str]:
-    """The kind, the bytes and the ending of one hostile request; the same for the same three arguments."""
+    """Returns kind, bytes and ending of one hostile request; deterministic in its arguments."""
     rng = random.Random(f"{seed} {service} {number}")
     kind = rng.choices(list(KINDS), [WEIGHTS.get(name, 1) for name in KINDS])[0]
     return kind, KINDS[kind](rng, rng.choice(VALID[service])), rng.choice(ENDINGS)
 
 
 def requests(service: str, seed: int, count: int) -> Iterable[tuple[int, str, bytes, str]]:
-    """The first `count` hostile requests to a service."""
+    """Yields the first `count` hostile requests to a service."""
     for number in range(count):
         yield number, *request(service, seed, number)

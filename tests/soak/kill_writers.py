@@ -1,4 +1,4 @@
-"""Those who write while services are killed: two writers, two who rebuild, and the evaluator's loader."""
+"""Writes while services are killed: two writers, two rebuilders, and the evaluator's loader."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ DECLARED = {"metadata": {"own": "keyword"}}
 
 
 class Caller:
-    """Asks one gateway about one collection and counts what it was refused."""
+    """Calls one gateway for one collection and counts refusals."""
 
     def __init__(self, port: int, collection: str) -> None:
         self._port = port
@@ -29,7 +29,7 @@ class Caller:
         self.refusals: Counter[str] = Counter()
 
     async def ask(self, method: str, path: str, body: object) -> wire.Reply | None:
-        """The answer; None where there was none."""
+        """Returns the answer, or None."""
         try:
             answer = await wire.ask(self._port, method, self._at + path, body, {"x-deadline-ms": "10000"}, 15)
         except (OSError, TimeoutError) as error:
@@ -40,7 +40,7 @@ class Caller:
         return answer
 
     async def until_complete(self, path: str, body: object, rng: random.Random) -> None:
-        """Sends a batch or a deletion until every service took all of it."""
+        """Sends a batch or a deletion until every service has taken all of it."""
         while True:
             answer = await self.ask("POST", path, body)
             if answer is not None and answer.status == 200 and b'"complete":true' in answer.body:
@@ -50,7 +50,7 @@ class Caller:
 
 @dataclass
 class Writer:
-    """One of two writers of the collection `shared`, at work until told to rest."""
+    """One of two writers of the collection `shared`; works until told to stop."""
 
     name: str
     caller: Caller
@@ -60,7 +60,7 @@ class Writer:
     acknowledged: int = 0
 
     async def work(self) -> None:
-        """Batches, now and then a deletion or a publishing, until `resting` is set; the last batch is completed."""
+        """Sends batches, deletions and publishings until `resting` is set; completes the last batch."""
         ids = [f"{self.name}-{number}" for number in range(OWN_IDS)] + [f"c-{number}" for number in range(COMMON_IDS)]
         while not self.resting.is_set():
             chosen = self.rng.sample(ids, self.rng.randrange(1, 30))
@@ -74,7 +74,7 @@ class Writer:
                     await self._write(chosen, delete=False)
 
     async def duel(self) -> None:
-        """All common ids four times at once: with the other writer's, eight versions of each race."""
+        """Writes all common ids four times at once: with the other writer, eight versions of each race."""
         ids = [f"c-{number}" for number in range(COMMON_IDS)]
         await asyncio.gather(*(self._write(ids, delete=False) for _ in range(4)))
 
@@ -93,7 +93,7 @@ class Writer:
 
 @dataclass
 class Rebuilder:
-    """One of two who rebuild the collection `rebuilt` from the same ids, and in between write to it like anybody."""
+    """One of two rebuilders of the collection `rebuilt` from the same ids; also writes single documents."""
 
     name: str
     caller: Caller
@@ -104,7 +104,7 @@ class Rebuilder:
     lacking: list[str] = field(default_factory=list)
 
     async def work(self) -> None:
-        """Whole builds in batches of five, and one document with a publishing in between, until `resting` is set."""
+        """Makes whole builds in batches of five, publishing a single document in between, until `resting` is set."""
         while not self.resting.is_set():
             if self.rng.random() < 0.5:
                 await self._one_document()
@@ -113,7 +113,7 @@ class Rebuilder:
             await self._look()
 
     async def _look(self) -> None:
-        """No build that was published whole may be replaced by one that is not: searches would miss the rest."""
+        """Checks that no incomplete build replaces a completely published one: searches would miss documents."""
         ids = [rebuilt(number) for number in range(REBUILT_IDS)]
         answer = await self.caller.ask("POST", "/documents/get", {"ids": ids})
         if answer is not None and answer.status == 200:
@@ -128,7 +128,7 @@ class Rebuilder:
             await self.caller.ask("POST", "/publish", None)
 
     async def build(self) -> int | None:
-        """The version of the build that was acknowledged; None where another took its place."""
+        """Builds and publishes; returns the acknowledged version, or None when another build superseded it."""
         self.builds += 1
         token: dict[str, object] = {"build": f"{self.name}-{self.builds}"}
         version = self.rng.randrange(1, 2**31)
@@ -152,7 +152,7 @@ class Rebuilder:
         return await self._through("/documents", body, b'"complete":true')
 
     async def _through(self, path: str, body: object, sign: bytes) -> bool:
-        """Asks until the answer has the sign of success; False where another build took the place of this one."""
+        """Calls until the answer shows success; returns False when another build superseded this one."""
         for _ in range(100):
             answer = await self.caller.ask("POST", path, body)
             if answer is not None and answer.status == 200 and sign in answer.body:
@@ -164,7 +164,7 @@ class Rebuilder:
 
 
 def rebuilt(number: int) -> str:
-    """An id of the collection `rebuilt`."""
+    """Returns an id of the collection `rebuilt`."""
     return f"r-{number}"
 
 
@@ -223,7 +223,7 @@ class Loader:
             self._running.wait()
 
     async def complete(self) -> int:
-        """Waits for the end of a round that nobody disturbs; its exit status."""
+        """Waits for the end of an undisturbed round; returns its exit status."""
         self.start()
         assert self._running is not None
         return await asyncio.to_thread(self._running.wait, 120)

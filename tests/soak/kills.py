@@ -1,4 +1,4 @@
-"""kill -9 of the loader and of both storing services while two writers write: what was acknowledged is there."""
+"""Kills the loader and both storing services with SIGKILL during writes; checks that acknowledged writes survive."""
 
 import asyncio
 import itertools
@@ -31,7 +31,7 @@ from tests.soak.kill_writers import (
     rebuilt,
 )
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import Loaded, build_of
+from tests.soak.stack import LoadedStack, build_of
 from tests.support.processes import ROOT, gateway, started
 
 CALM_AFTER = 10  # kills of each
@@ -56,9 +56,9 @@ SAYS = (
 
 @dataclass
 class Kills:
-    """The run: whom it killed, what it found."""
+    """Kills and findings of a run."""
 
-    stack: Loaded
+    stack: LoadedStack
     loader: Loader
     rng: random.Random
     seed: int
@@ -71,7 +71,7 @@ class Kills:
     lacking: int = 0
 
     async def stretch(self, victims: Sequence[str]) -> None:
-        """Writes, loads and kills; then rests and compares."""
+        """Writes, loads and kills; then stops the writers and compares."""
         resting = asyncio.Event()
         ports = [self.stack.port("gateway"), self.stack.port("second gateway")]
         callers = [Caller(port, name) for port, name in itertools.product(ports, (SHARED, REBUILT))]
@@ -119,7 +119,7 @@ class Kills:
         await self.compare(at, sum(writer.acknowledged for writer in writers), duels)
 
     async def _kill(self, victim: str) -> None:
-        """At a random moment of its work."""
+        """Kills a process at a random moment of its work."""
         if self.loader.ended:
             self.loader.start()
         await asyncio.sleep(self.rng.uniform(0.0, 2.5 if victim == "loader" else 1.2))
@@ -134,7 +134,7 @@ class Kills:
             await process.ready()
 
     async def compare(self, at: str, acknowledged: int, built: set[int]) -> None:
-        """Every id in both services, against the versions that may stand there; `built`: those of the last builds."""
+        """Compares every id in both services with its admissible versions; `built`: those of the last builds."""
         shared = {identity: self.ledger.admissible(identity) for identity in sorted(self.ledger.writes)}
         loaded = {f"l-{number}": {self.loader.round} for number in range(CORPUS)}
         # Where no build was acknowledged, whoever's version: but every id, and both services the same of each.
@@ -148,7 +148,7 @@ class Kills:
         self.checks.append((self.killed.total(), acknowledged, compared, lost, differing))
 
     async def _compared(self, at: str, collection: str, wanted: Mapping[str, set[int] | None]) -> tuple[int, int]:
-        """How many ids are lost or wrong, and of how many text and vector differ. None: any version but none."""
+        """Counts lost or wrong ids, and ids whose text and vector differ. None: any version is admissible."""
         live = await self._live(collection)
         if live is None:
             self.broken.append(f"{at}: {collection} has no live generation")
@@ -174,7 +174,7 @@ class Kills:
         return lost, differing
 
     async def _digest(self, family: str, live: str) -> str | None:
-        """The service's digest over the ids and contents of a generation; None of a release that has none."""
+        """Returns a service's digest of ids and contents of a generation; None from releases without one."""
         answer = await wire.ask(self.stack.port(family), "POST", f"/v1/collections/{live}/finish")
         assert answer.status == 200, answer.body
         digest = json.loads(answer.body).get("digest")
@@ -187,7 +187,7 @@ class Kills:
         return str(live) if live else None
 
     async def _texts(self, live: str, ids: Sequence[str]) -> dict[str, int]:
-        """Versions by id as the lexical service has them; -1 for a text that no version of the id has."""
+        """Returns versions by id in the lexical service; -1 for a text of no version of the id."""
         path = f"/v1/collections/{live}/documents/get"
         answer = await wire.ask(self.stack.port("lexical"), "POST", path, {"ids": ids})
         assert answer.status == 200, answer.body
@@ -199,7 +199,7 @@ class Kills:
         return found
 
     async def _vector(self, live: str, identity: str, versions: set[int]) -> int:
-        """The version whose vector the dense service has; 0: none of the id, -1: of no version asked for."""
+        """Returns the version whose vector the dense service holds; 0: no vector, -1: of no version in question."""
         own = {"all": [{"field": "own", "op": "eq", "value": identity}]}
         found = DELETED
         for version in sorted(versions - {DELETED, -1}, reverse=True) or [1]:
@@ -230,12 +230,12 @@ async def run(seed: int, size: int = 50, root: Path = ROOT) -> Outcome:
 
 
 @asynccontextmanager
-async def _running(seed: int, root: Path) -> AsyncIterator[Loaded]:
-    """Two gateways over proxies that delay, and both collections published."""
+async def _running(seed: int, root: Path) -> AsyncIterator[LoadedStack]:
+    """Yields two gateways over delaying proxies, with both collections published."""
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         directory = Path(name)
         async with started(directory, root) as processes:
-            stack = Loaded(processes, directory)
+            stack = LoadedStack(processes, directory)
             families = (*STORING, "reranker")
             proxies = {one: await fault_proxy.opened(stack.port(one), f"{seed} {one}") for one in families}
             urls = {one: proxy.url for one, proxy in proxies.items()}
@@ -255,7 +255,7 @@ async def _running(seed: int, root: Path) -> AsyncIterator[Loaded]:
                     await proxy.close()
 
 
-async def _published(stack: Loaded, collection: str, batch: Sequence[Mapping[str, object]]) -> None:
+async def _published(stack: LoadedStack, collection: str, batch: Sequence[Mapping[str, object]]) -> None:
     at, port = f"/v1/collections/{collection}", stack.port("gateway")
     begun = await wire.ask(port, "PUT", at, DECLARED)
     assert begun.status == 200, begun.body

@@ -1,4 +1,4 @@
-"""What a soak gives: a table, the bars it was held against, and the cases that broke one; and the page that says so."""
+"""Holds the outcome of a soak (table, bars, broken cases) and renders its page."""
 
 import datetime
 import platform
@@ -12,9 +12,9 @@ from evaluator.environment_record import describe_machine, git_state
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One promise, what was measured of it, and whether it held.
+    """One promise, its measurement, and whether it held.
 
-    `needs_cores`: a time that other work on the machine stretches, so that it says something only on free cores.
+    `needs_cores`: a time that foreign load lengthens, so that it is meaningful only on free cores.
     """
 
     promise: str
@@ -25,7 +25,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run of a soak. `broken` has one line a case that broke a bar, each enough to send the case again."""
+    """One run of a soak. `broken` has a line for each case that broke a bar, enough to repeat it."""
 
     name: str
     says: str
@@ -42,7 +42,7 @@ class Outcome:
     def demand(self) -> None:
         """Raises AssertionError with the seed, the bars that did not hold and the first cases that broke one.
 
-        Bars that need free cores are left to the full run: beside other tests they would fail for the machine.
+        Leaves bars that need free cores to the full run: foreign load of other tests would break them.
         """
         missed = [f"{bar.promise}: {bar.measured}" for bar in self.bars if not bar.held and not bar.needs_cores]
         assert not missed, "\n".join((f"soak {self.name}, seed {self.seed}", *missed, *self.broken[:20]))
@@ -60,7 +60,7 @@ def wrapped(paragraph: str) -> str:
 
 
 def page(outcome: Outcome, root: Path, seconds: float, command: str) -> str:
-    """The page of a run: bars, table, broken cases, and where and how it was run."""
+    """Renders the page of a run: bars, table, broken cases, machine and command."""
     bars = [(bar.promise, bar.measured, "yes" if bar.held else "**no**") for bar in outcome.bars]
     parts = [
         f"# Soak: {outcome.name}",

@@ -1,4 +1,4 @@
-"""One of two replicas of a backend broken, behind one address: hardly anybody is degraded."""
+"""Breaks one of two replicas of a backend behind one address; checks that few answers are degraded."""
 
 import asyncio
 import itertools
@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.soak import fault_proxy, wire
 from tests.soak.fault_proxy import Balancer, FaultProxy, Toxic
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import WORDS, loaded
+from tests.soak.stack import WORDS, loaded_stack
 from tests.support.processes import ROOT, Process, gateway
 
 ANSWERS = 1_000
@@ -36,8 +36,8 @@ SAYS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """How many answers were degraded by one broken replica, and as what."""
+class ReplicaOutcome:
+    """Answers degraded by one broken replica, with reasons."""
 
     fault: str
     backend: str
@@ -54,25 +54,25 @@ class Row:
 
 
 async def run(seed: int, size: int = len(FAULTS) * 3, root: Path = ROOT) -> Outcome:
-    """Every fault at one replica of every backend, or the first `size` of them in a seeded order."""
+    """Applies every fault to one replica of every backend, or the first `size` in a seeded order."""
     cells = list(itertools.product(FAULTS, BACKENDS))
     random.Random(seed).shuffle(cells)
     rows = []
     async with _balanced(seed, root) as (process, breakable):
         for fault, backend in cells[:size]:
-            await _asked(process.port, 50)
+            await _degraded_answers(process.port, 50)
             await breakable[backend].put(FAULTS[fault])
-            degraded = await _asked(process.port, ANSWERS if size > 3 else 300)
+            degraded = await _degraded_answers(process.port, ANSWERS if size > 3 else 300)
             await breakable[backend].put(None)
-            rows.append(Row(fault, backend, ANSWERS if size > 3 else 300, tuple(degraded)))
+            rows.append(ReplicaOutcome(fault, backend, ANSWERS if size > 3 else 300, tuple(degraded)))
             await asyncio.sleep(6.0 if size > 3 else 2.0)
     return _outcome(seed, sorted(rows, key=lambda row: (list(FAULTS).index(row.fault), row.backend)))
 
 
 @asynccontextmanager
 async def _balanced(seed: int, root: Path) -> AsyncIterator[tuple[Process, dict[str, FaultProxy]]]:
-    """A gateway whose backends have two ways each, and of each backend the way that can be broken."""
-    async with loaded(seed, root) as stack:
+    """Yields a gateway with two paths to each backend, and the breakable path of each."""
+    async with loaded_stack(seed, root) as stack:
         sound = {name: await fault_proxy.opened(stack.port(name)) for name in BACKENDS}
         breakable = {name: await fault_proxy.opened(stack.port(name)) for name in BACKENDS}
         balancers = {name: Balancer((sound[name].port, breakable[name].port), f"{seed} {name}") for name in BACKENDS}
@@ -91,8 +91,8 @@ async def _balanced(seed: int, root: Path) -> AsyncIterator[tuple[Process, dict[
                 await proxy.close()
 
 
-async def _asked(port: int, answers: int) -> list[str]:
-    """What each degraded answer said."""
+async def _degraded_answers(port: int, answers: int) -> list[str]:
+    """Sends queries; returns status or reasons of each degraded answer."""
     degraded: list[str] = []
     left = iter(range(answers))
 
@@ -112,7 +112,7 @@ async def _asked(port: int, answers: int) -> list[str]:
     return degraded
 
 
-def _outcome(seed: int, rows: list[Row]) -> Outcome:
+def _outcome(seed: int, rows: list[ReplicaOutcome]) -> Outcome:
     table = [
         (
             row.fault,

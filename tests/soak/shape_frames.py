@@ -1,4 +1,4 @@
-"""Where a value can stand in a request to a service, and how the bytes of a request can be put on the wire."""
+"""Places values into requests to a service, and encodes the requests in several ways."""
 
 import gzip
 import random
@@ -10,7 +10,7 @@ GENERATION = "scratch@1"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A route, and the body around a value (at `%b`)."""
+    """A route and a body template with a value at `%b`."""
 
     method: str
     path: str
@@ -22,7 +22,7 @@ class Frame:
 
 
 def _storing(collection: str, search: tuple[bytes, ...]) -> tuple[Frame, ...]:
-    """The routes that the gateway and both storing services have."""
+    """Returns the routes that the gateway and both storing services share."""
     at = f"/v1/collections/{collection}"
     return (
         *(Frame("POST", f"{at}/search", one) for one in search),
@@ -109,7 +109,7 @@ def _chunked(size: int) -> Sent:
 
 
 def _short(frame: Frame, body: bytes) -> Iterable[bytes]:
-    """Half of what Content-Length says, then nothing more is sent: the rest of it is taken for another request."""
+    """Announces half of the body in Content-Length; the server takes the rest for another request."""
     return [_head(frame, "content-type: application/json", f"content-length: {len(body) // 2}"), body]
 
 
@@ -145,7 +145,7 @@ WAYS: Mapping[str, Sent] = {
 
 
 def frame_for(rng: random.Random, service: str, value: str) -> Frame:
-    """A route of the service for a value: the one that it belongs to where there is one, else any."""
+    """Returns the route that a value belongs to, else a random one of the service."""
     frames = FRAMES[service]
     for prefix, part in BELONGS.items():
         if value.startswith(prefix):

@@ -1,4 +1,4 @@
-"""JSON values of a given size in bytes that cost a parser, a validator or an analyser more than their size says."""
+"""Generates JSON values of a given size in bytes that are expensive for parsers, validators or analysers."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -7,17 +7,17 @@ Value = Callable[[random.Random, int], bytes]
 
 
 def _many(item: bytes) -> Value:
-    """A list of as many equal items as fit."""
+    """Fills the size with a list of equal items."""
     return lambda rng, size: b"[" + b",".join([item] * max(1, size // (len(item) + 1))) + b"]"
 
 
 def _string(unit: bytes) -> Value:
-    """A string of one unit, as often as it fits."""
+    """Fills the size with a string of one repeated unit."""
     return lambda rng, size: b'"' + unit * max(1, size // len(unit)) + b'"'
 
 
 def _deep(opening: bytes, middle: bytes, closing: bytes) -> Value:
-    """Nested to the end of the size, or to a random depth about where parsers give up."""
+    """Nests to the full size, or to a random depth around parsers' limits."""
 
     def value(rng: random.Random, size: int) -> bytes:
         depth = rng.choice([size // len(opening + closing), rng.randrange(20, 3_000)])
@@ -27,13 +27,13 @@ def _deep(opening: bytes, middle: bytes, closing: bytes) -> Value:
 
 
 def _brushes(rng: random.Random, size: int) -> bytes:
-    """A wide list of lists, each nested to a depth below every limit."""
+    """Fills the size with lists nested below every depth limit."""
     depth = rng.randrange(5, 60)
     return b"[" + b",".join([b"[" * depth + b"]" * depth] * (size // (2 * depth + 1))) + b"]"
 
 
 def _numbered(form: str) -> Value:
-    """A list of distinct items made from a format with one number."""
+    """Fills the size with distinct items made from a format with one number."""
 
     def value(rng: random.Random, size: int) -> bytes:
         parts, length = [], 0
@@ -46,7 +46,7 @@ def _numbered(form: str) -> Value:
 
 
 def _keys(rng: random.Random, size: int) -> bytes:
-    """An object of distinct names that are valid names of fields."""
+    """Fills the size with an object of distinct valid field names."""
     count = size // 12
     return b"{" + b",".join(b'"f%07d":1' % number for number in range(count)) + b"}"
 
@@ -60,7 +60,7 @@ def _long_key(rng: random.Random, size: int) -> bytes:
 
 
 def _random_tree(rng: random.Random, size: int) -> bytes:
-    """Anything: lists and objects of random width and depth down to scalars."""
+    """Generates a random tree of lists and objects down to scalars."""
     leaves = (b"1", b"-0.0", b"null", b"true", b'""', b'"a"', b"[]", b"{}", b"1e5", b'"\\u0301"')
 
     def grown(depth: int) -> bytes:
@@ -76,7 +76,7 @@ def _random_tree(rng: random.Random, size: int) -> bytes:
 
 
 def _words(rng: random.Random, size: int) -> bytes:
-    """A text of distinct words: a dictionary entry for each."""
+    """Generates a text of distinct words: a dictionary entry for each."""
     parts, length = [], 0
     while length < size:
         parts.append(b"%x" % rng.getrandbits(40))
@@ -121,7 +121,7 @@ def _one_of_many(rng: random.Random, size: int) -> bytes:
 
 
 def _documents(count: int, unit: bytes, identity: bytes = b"s%d") -> Value:
-    """So many whole documents that share the size among their texts."""
+    """Generates `count` whole documents that share the size among their texts."""
 
     def value(rng: random.Random, size: int) -> bytes:
         each = unit * max(1, (size // count - 40) // len(unit))

@@ -1,4 +1,4 @@
-"""Single requests of up to 8 MB: whatever their shape, the process stays quick, small and free of 5xx."""
+"""Sends single requests of up to 8 MB in expensive shapes; checks for 5xx, /livez latency and memory."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from tests.soak import vitals, wire
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.shape_frames import FRAMES, GENERATION, WAYS, Frame, frame_for
 from tests.soak.shape_values import VALUES
-from tests.soak.stack import Loaded, loaded
+from tests.soak.stack import LoadedStack, loaded_stack
 from tests.support.processes import ROOT
 
 MOST_BYTES = 8_000_000
@@ -18,8 +18,8 @@ MOST_LIVEZ_S = 0.25
 MOST_GROWTH_MIB = 200.0
 MOST_LEFT_MIB = 32.0  # bounded caches
 ANSWERED_WITHIN_S = 60.0
-GONE_BACK_WITHIN_S = 20.0
-# A short stall that a shape makes comes again when it is sent again; one of a busy machine does not.
+RELEASED_WITHIN_S = 20.0
+# A short stall caused by a shape repeats when the shape is sent again; one of a busy machine does not.
 TRIES = 3
 NO_DOUBT_S = 1.0
 SAYS = (
@@ -32,7 +32,7 @@ SAYS = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is sent: a value, where it stands, and how it is put on the wire. `number` and the seed make it again."""
+    """A value, its encoding and its size. `number` and the seed reproduce it."""
 
     number: int
     value: str
@@ -44,8 +44,8 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What one service did with one shape. Status 0: no answer."""
+class ShapeOutcome:
+    """Outcome of one shape at one service. Status 0: no answer."""
 
     shape: Shape
     frame: Frame
@@ -65,7 +65,7 @@ class Taken:
 
 
 def shapes(rng: random.Random, count: int) -> Iterator[Shape]:
-    """The first `count` shapes: every value once plain and near 8 MB, then values, ways and sizes at random."""
+    """Yields `count` shapes: every value once plain and near 8 MB, then random values, encodings and sizes."""
     names = list(VALUES)
     rng.shuffle(names)
     for number in range(count):
@@ -80,49 +80,51 @@ def shapes(rng: random.Random, count: int) -> Iterator[Shape]:
 async def run(seed: int, size: int = 100, root: Path = ROOT) -> Outcome:
     """Sends `size` shapes to every service."""
     chosen = list(shapes(random.Random(seed), size))
-    taken: dict[str, list[Taken]] = {}
+    taken: dict[str, list[ShapeOutcome]] = {}
     left: dict[str, float] = {}
-    async with loaded(seed, root, evaluator=True) as stack:
+    async with loaded_stack(seed, root, evaluator=True) as stack:
         for service in FRAMES:
             process = stack.processes[service]
-            await _scratch(stack)
-            for shape in chosen[:3]:  # caches and pools that any first requests fill
+            await _recreate_scratch(stack)
+            for shape in chosen[:3]:  # warms up caches and pools
                 await _send(process.port, shape, Frame("POST", "/v1/nowhere", b"%b"), seed)
             before = vitals.rss_mib(process.pid)
             with vitals.watching(process.port, process.pid) as watch:
-                taken[service] = [await _take(stack, service, shape, watch, seed) for shape in chosen]
+                taken[service] = [await _measure_best(stack, service, shape, watch, seed) for shape in chosen]
             assert process.alive, f"{service} ended; its log: {stack.log(service).read_text()[-2000:]}"
-            await _scratch(stack)
-            left[service] = await _gone_back(process.pid, before)
+            await _recreate_scratch(stack)
+            left[service] = await _unreleased_mib(process.pid, before)
     return _outcome(seed, taken, left)
 
 
-async def _take(stack: Loaded, service: str, shape: Shape, watch: vitals.Watch, seed: int) -> Taken:
+async def _measure_best(
+    stack: LoadedStack, service: str, shape: Shape, watch: vitals.LivezWatch, seed: int
+) -> ShapeOutcome:
     tries = []
     for _ in range(TRIES):
-        tries.append(await _once(stack, service, shape, watch, seed))
+        tries.append(await _measure(stack, service, shape, watch, seed))
         if tries[-1].livez_s <= MOST_LIVEZ_S or tries[-1].own_s > NO_DOUBT_S:
             break
     return min(tries, key=lambda one: one.own_s)
 
 
-async def _once(stack: Loaded, service: str, shape: Shape, watch: vitals.Watch, seed: int) -> Taken:
+async def _measure(stack: LoadedStack, service: str, shape: Shape, watch: vitals.LivezWatch, seed: int) -> ShapeOutcome:
     process = stack.processes[service]
     frame = frame_for(random.Random(f"{seed} {service} {shape.number}"), service, shape.value)
-    vitals.forget_peak(process.pid)
+    vitals.reset_peak(process.pid)
     before = vitals.rss_mib(process.pid)
     watch.begin()
     status, seconds = await _send(process.port, shape, frame, seed)
-    await asyncio.sleep(0.05)  # what is thrown away after the answer stalls the loop as well
+    await asyncio.sleep(0.05)  # freeing memory after the answer may stall the loop too
     seen = watch.end()
     growth = vitals.peak_mib(process.pid) - before
     if status == 200 and (frame.method == "PUT" or frame.path.endswith("/documents")):
-        await _scratch(stack)
-    return Taken(shape, frame, status, seconds, seen.worst_s, seen.worst_own_s, growth)
+        await _recreate_scratch(stack)
+    return ShapeOutcome(shape, frame, status, seconds, seen.worst_s, seen.worst_own_s, growth)
 
 
 async def _send(port: int, shape: Shape, frame: Frame, seed: int) -> tuple[int, float]:
-    """The status (0: none) and the seconds."""
+    """Sends a shape; returns status (0: none) and seconds."""
     body = frame.body(VALUES[shape.value](random.Random(seed + shape.number), shape.size))[:MOST_BYTES]
     try:
         reply = await wire.exchange(port, WAYS[shape.way](frame, body), ANSWERED_WITHIN_S)
@@ -131,8 +133,8 @@ async def _send(port: int, shape: Shape, frame: Frame, seed: int) -> tuple[int, 
     return reply.status, reply.seconds
 
 
-async def _scratch(stack: Loaded) -> None:
-    """An empty published collection `scratch`, whatever was made of the one before."""
+async def _recreate_scratch(stack: LoadedStack) -> None:
+    """Replaces the collection `scratch` by an empty published one."""
     port = stack.port("gateway")
     await wire.ask(port, "DELETE", "/v1/collections/scratch", timeout_s=60)
     for service in ("lexical", "dense"):
@@ -148,10 +150,10 @@ async def _scratch(stack: Loaded) -> None:
         assert published.status == 200, published.body
 
 
-async def _gone_back(pid: int, before: float) -> float:
-    """MiB above `before` once that no longer falls."""
+async def _unreleased_mib(pid: int, before: float) -> float:
+    """Waits until memory no longer falls; returns the MiB above `before`."""
     last = vitals.rss_mib(pid)
-    for _ in range(int(GONE_BACK_WITHIN_S / 2)):
+    for _ in range(int(RELEASED_WITHIN_S / 2)):
         await asyncio.sleep(2.0)
         now = vitals.rss_mib(pid)
         if now > last - 1:
@@ -160,7 +162,7 @@ async def _gone_back(pid: int, before: float) -> float:
     return vitals.rss_mib(pid) - before
 
 
-def _outcome(seed: int, taken: dict[str, list[Taken]], left: dict[str, float]) -> Outcome:
+def _outcome(seed: int, taken: dict[str, list[ShapeOutcome]], left: dict[str, float]) -> Outcome:
     everything = [(service, one) for service, some in taken.items() for one in some]
     broken = tuple(
         f"{service} {one.frame.method} {one.frame.path} `{one.frame.around.decode()}` {one.shape}: {', '.join(faults)}"
@@ -204,6 +206,6 @@ def _outcome(seed: int, taken: dict[str, list[Taken]], left: dict[str, float]) -
     )  # fmt: skip
 
 
-def _counted(some: list[Taken]) -> list[tuple[int, int]]:
+def _counted(some: list[ShapeOutcome]) -> list[tuple[int, int]]:
     statuses = [one.status for one in some]
     return sorted((status, statuses.count(status)) for status in set(statuses))

@@ -1,4 +1,4 @@
-"""A running stack with a loaded collection, of this checkout or of another one."""
+"""Starts a stack of this or another checkout and loads a collection."""
 
 import json
 import random
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.soak import wire
-from tests.soak.disks import place
+from tests.soak.disks import data_directory
 from tests.support.processes import ROOT, Process, started
 
 COLLECTION = "demo"
@@ -21,12 +21,12 @@ WORDS = VOCABULARY.split()
 
 
 def text(rng: random.Random, words: int) -> str:
-    """So many words of a small vocabulary."""
+    """Returns a text of random words of a small vocabulary."""
     return " ".join(rng.choice(WORDS) for _ in range(words))
 
 
 def documents(rng: random.Random, count: int) -> list[dict[str, object]]:
-    """Documents `d000…` with titles, texts and metadata."""
+    """Returns documents `d000…` with titles, texts and metadata."""
     return [
         {
             "id": f"d{number:03}",
@@ -39,8 +39,8 @@ def documents(rng: random.Random, count: int) -> list[dict[str, object]]:
 
 
 @dataclass
-class Loaded:
-    """The processes by name, and where their logs and data are."""
+class LoadedStack:
+    """Processes by name, and the directory of their logs and data."""
 
     processes: dict[str, Process]
     directory: Path
@@ -68,17 +68,17 @@ async def load(gateway: int, collection: str, batch: Sequence[dict[str, object]]
 
 
 def build_of(begun: wire.Reply) -> dict[str, object]:
-    """What documents and publish name after this answer to PUT; nothing at a gateway from before there were builds."""
+    """Returns the build that documents and publish must name; empty for gateways without builds."""
     build = json.loads(begun.body).get("build")
     return {} if build is None else {"build": build}
 
 
 @asynccontextmanager
-async def loaded(
+async def loaded_stack(
     seed: int, root: Path = ROOT, evaluator: bool = False, small_disks: bool = False
-) -> AsyncIterator[Loaded]:
-    """The stack of the checkout `root` with the collection `demo`, in a directory that goes with it."""
-    with place(small_disks) as directory:
+) -> AsyncIterator[LoadedStack]:
+    """Yields the stack of the checkout `root` with the collection `demo`, in a temporary directory."""
+    with data_directory(small_disks) as directory:
         async with started(directory, root) as processes:
             if evaluator:
                 environment = {
@@ -90,4 +90,4 @@ async def loaded(
                 one.start(directory / "evaluator.log")
                 await one.ready()
             await load(processes["gateway"].port, COLLECTION, documents(random.Random(seed), DOCUMENTS))
-            yield Loaded(processes, directory)
+            yield LoadedStack(processes, directory)

@@ -1,4 +1,4 @@
-"""Ordinary searches while callers stall, half-open connections pile up, or callers vanish: p95 with and alone."""
+"""Measures the p95 of searches with and without stalled uploads, half-open connections and vanishing callers."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.soak import wire
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import WORDS, Loaded, loaded
+from tests.soak.stack import WORDS, LoadedStack, loaded_stack
 from tests.support.processes import ROOT
 
 MOST_RATIO = 1.5
@@ -32,12 +32,12 @@ SAYS = (
     "windows' p95; beside it the least and the greatest of the rounds."
 )
 
-Burden = Callable[[Loaded, int], AbstractAsyncContextManager[None]]
+Burden = Callable[[LoadedStack, int], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Searches of one window: p95 in ms, what the answers that were not whole said, and how many were sent."""
+    """Searches of one window: p95 in ms, reasons of incomplete answers, and number sent."""
 
     p95_ms: float
     failures: Sequence[str]
@@ -46,7 +46,7 @@ class Window:
 
 @asynccontextmanager
 async def _connections(port: int, head: bytes, count: int) -> AsyncIterator[list[asyncio.StreamWriter]]:
-    """So many connections on which `head` was sent; reset at the end."""
+    """Opens `count` connections, sends `head` on each; resets them at the end."""
     writers: list[asyncio.StreamWriter] = []
     gate = asyncio.Semaphore(64)
 
@@ -72,7 +72,7 @@ def _upload(path: str) -> bytes:
 
 @asynccontextmanager
 async def _stalled_uploads(ports: Sequence[int], paths: Sequence[str], count: int) -> AsyncIterator[None]:
-    """`count` uploads a port, a byte a second each; one that the server ends is begun again."""
+    """Runs `count` uploads a port at a byte a second; restarts those that the server ends."""
 
     async def stall(port: int, path: str) -> None:
         while True:
@@ -102,25 +102,25 @@ async def _stalled_uploads(ports: Sequence[int], paths: Sequence[str], count: in
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def uploads_at_gateway(stack: Loaded, count: int) -> AbstractAsyncContextManager[None]:
+def uploads_at_gateway(stack: LoadedStack, count: int) -> AbstractAsyncContextManager[None]:
     return _stalled_uploads([stack.port("gateway")], ["/v1/collections/demo/documents"], min(count, UPLOADS))
 
 
-def uploads_at_services(stack: Loaded, count: int) -> AbstractAsyncContextManager[None]:
+def uploads_at_services(stack: LoadedStack, count: int) -> AbstractAsyncContextManager[None]:
     path = "/v1/collections/demo@1/documents"
     return _stalled_uploads([stack.port("lexical"), stack.port("dense")], [path, path], min(count, UPLOADS))
 
 
 @asynccontextmanager
-async def half_open_at_gateway(stack: Loaded, count: int) -> AsyncIterator[None]:
-    """Connections on which half a header was sent."""
+async def half_open_at_gateway(stack: LoadedStack, count: int) -> AsyncIterator[None]:
+    """Opens connections that have sent half a header."""
     async with _connections(stack.port("gateway"), b"GET /livez HTTP/1.1\r\nhost: so", count):
         yield
 
 
 @asynccontextmanager
-async def half_open_at_services(stack: Loaded, count: int) -> AsyncIterator[None]:
-    """The same at both storing services."""
+async def half_open_at_services(stack: LoadedStack, count: int) -> AsyncIterator[None]:
+    """Opens such connections at both storing services."""
     head = b"GET /livez HTTP/1.1\r\nhost: so"
     async with (
         _connections(stack.port("lexical"), head, count // 2),
@@ -130,8 +130,8 @@ async def half_open_at_services(stack: Loaded, count: int) -> AsyncIterator[None
 
 
 @asynccontextmanager
-async def vanished_at_gateway(stack: Loaded, count: int) -> AsyncIterator[None]:
-    """Callers of re-ranked searches fill slots and queue at once, and are gone a tenth of a second later."""
+async def vanished_at_gateway(stack: LoadedStack, count: int) -> AsyncIterator[None]:
+    """Fills slots and queue with re-ranked searches whose callers disconnect after 0.1 s."""
     body = {"query": " ".join(WORDS), "pipeline": "hybrid-rerank", "top": 100, "include": ["title", "text"]}
     request = wire.written("POST", "/v1/collections/demo/search", body)
     async with _connections(stack.port("gateway"), request, count + FULL - VANISHED):
@@ -149,12 +149,12 @@ BURDENS: Mapping[str, tuple[Burden, int]] = {
 
 
 async def run(seed: int, size: int = ROUNDS, root: Path = ROOT) -> Outcome:
-    """Measures every burden in `size` rounds; a single one has short windows."""
+    """Measures every load in `size` rounds; a single round has short windows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2 * HALF_OPEN + 1_000)), hard))
     seconds = WINDOW_S if size > 1 else 2.0
     measured: dict[str, list[tuple[Window, Window]]] = {}
-    async with loaded(seed, root) as stack:
+    async with loaded_stack(seed, root) as stack:
         rng = random.Random(seed)
         await _window(stack, rng, seconds)
         for name, (burden, count) in BURDENS.items():
@@ -168,8 +168,8 @@ async def run(seed: int, size: int = ROUNDS, root: Path = ROOT) -> Outcome:
     return _outcome(seed, measured)
 
 
-async def _recovered(stack: Loaded) -> None:
-    """Returns a second after ten whole answers in a row, after half a minute in any case."""
+async def _recovered(stack: LoadedStack) -> None:
+    """Waits until a second after ten complete answers in a row, at most half a minute."""
     whole, ends_at = 0, time.monotonic() + 30
     while whole < 10 and time.monotonic() < ends_at:
         _, failure = await _search(stack.port("gateway"), time.monotonic(), "tea kettle")
@@ -178,8 +178,8 @@ async def _recovered(stack: Loaded) -> None:
     await asyncio.sleep(1.0)
 
 
-async def _window(stack: Loaded, rng: random.Random, seconds: float) -> Window:
-    """An open loop: each search leaves when it is due, whatever became of those before."""
+async def _window(stack: LoadedStack, rng: random.Random, seconds: float) -> Window:
+    """Runs an open loop: each search is sent when due, regardless of earlier ones."""
     port = stack.port("gateway")
     started = time.monotonic()
     searches = []
@@ -194,7 +194,7 @@ async def _window(stack: Loaded, rng: random.Random, seconds: float) -> Window:
 
 
 async def _search(port: int, due: float, query: str) -> tuple[float, str]:
-    """Milliseconds since it was due, and what the answer said if it was not whole."""
+    """Returns milliseconds since the search was due, and the reasons of an incomplete answer."""
     try:
         headers = {"x-deadline-ms": str(DEADLINE_MS)}
         body = {"query": query}

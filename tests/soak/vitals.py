@@ -1,4 +1,4 @@
-"""What a process is seen to do from outside: its memory, its CPU time, and whether /livez answers meanwhile."""
+"""Measures a process from outside: memory, CPU time, and the latency of /livez."""
 
 import multiprocessing
 import os
@@ -23,34 +23,34 @@ def _status_mib(pid: int, key: str) -> float:
 
 
 def rss_mib(pid: int) -> float:
-    """Resident memory of a process now, in MiB."""
+    """Reads resident memory of a process, in MiB."""
     return _status_mib(pid, "VmRSS")
 
 
 def peak_mib(pid: int) -> float:
-    """The most resident memory since `forget_peak`, in MiB; the kernel keeps it, so no peak is missed."""
+    """Reads peak resident memory since `reset_peak`, in MiB, as the kernel records it."""
     return _status_mib(pid, "VmHWM")
 
 
-def forget_peak(pid: int) -> None:
-    """Starts the kernel's record of the peak anew."""
+def reset_peak(pid: int) -> None:
+    """Resets the kernel's record of the peak."""
     Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds (user and system) that a process has used, its threads among it, its children not."""
+    """Reads CPU seconds (user and system) of a process with its threads, without its children."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
 
 
-def waited_s(pid: int) -> float:
-    """Seconds that a process' main thread was ready to run and got no core: the machine's fault, not its own."""
+def cpu_wait_s(pid: int) -> float:
+    """Reads the seconds that a process's main thread was runnable without a core: delay by foreign load."""
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text(encoding="utf-8").split()[1]) / 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The polls of one window, in seconds. `worst_own_s` leaves out what the main thread waited for a core."""
+class LivezWindow:
+    """Polls of one window, in seconds. `worst_own_s` excludes the main thread's wait for a core."""
 
     polls: int
     failed: int
@@ -58,8 +58,8 @@ class Seen:
     worst_own_s: float
 
 
-class Watch:
-    """A process of its own that asks /livez every 20 ms on a new connection, so that nothing here delays it."""
+class LivezWatch:
+    """Polls /livez every 20 ms on new connections from its own process, so that the test cannot delay it."""
 
     def __init__(self, port: int, pid: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -73,11 +73,11 @@ class Watch:
         self._ours.send("begin")
         assert self._ours.recv() == "begun"
 
-    def end(self) -> Seen:
-        """Closes the window; the poll under way belongs to it."""
+    def end(self) -> LivezWindow:
+        """Closes the window, with the poll in flight; returns its figures."""
         self._ours.send("end")
         seen = self._ours.recv()
-        assert isinstance(seen, Seen)
+        assert isinstance(seen, LivezWindow)
         return seen
 
     def close(self) -> None:
@@ -86,8 +86,8 @@ class Watch:
 
 
 @contextmanager
-def watching(port: int, pid: int) -> Iterator[Watch]:
-    watch = Watch(port, pid)
+def watching(port: int, pid: int) -> Iterator[LivezWatch]:
+    watch = LivezWatch(port, pid)
     try:
         yield watch
     finally:
@@ -105,21 +105,21 @@ def _watch(port: int, pid: int, commands: Connection) -> None:
                 commands.send("begun")
             else:
                 opened = False
-                commands.send(Seen(polls, failed, worst_s, own_s))
+                commands.send(LivezWindow(polls, failed, worst_s, own_s))
                 continue
         if opened:
-            started, waited = time.monotonic(), _waited_or_gone_s(pid)
+            started, waited = time.monotonic(), _cpu_wait_or_zero_s(pid)
             answered = _alive(port)
             took = time.monotonic() - started
             polls += 1
             failed += not answered
             worst_s = max(worst_s, took)
-            own_s = max(own_s, took - (_waited_or_gone_s(pid) - waited))
+            own_s = max(own_s, took - (_cpu_wait_or_zero_s(pid) - waited))
 
 
-def _waited_or_gone_s(pid: int) -> float:
+def _cpu_wait_or_zero_s(pid: int) -> float:
     try:
-        return waited_s(pid)
+        return cpu_wait_s(pid)
     except (OSError, IndexError):
         return 0.0
 

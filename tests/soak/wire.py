@@ -1,4 +1,4 @@
-"""HTTP/1.1 by hand on a new connection each time: what is sent is exactly what was written, well formed or not."""
+"""Sends raw HTTP/1.1 bytes, well formed or not, each on a new connection."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ MOST_READ = 64_000_000
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back: the status (0: none), the body as bytes, and the seconds until its end."""
+    """An answer: status (0: none), body as bytes, and seconds until its end."""
 
     status: int
     headers: Mapping[str, str]
@@ -35,13 +35,13 @@ async def ask(
     headers: Mapping[str, str] | None = None,
     timeout_s: float = 30.0,
 ) -> Reply:
-    """One well-formed request and its whole answer. Raises OSError or TimeoutError where there is none."""
+    """Sends a well-formed request; returns its whole answer. Raises OSError or TimeoutError without one."""
     request = written(method, path, body, {"connection": "close", **(headers or {})})
     return await exchange(port, [request], timeout_s)
 
 
 def written(method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> bytes:
-    """A well-formed request; `body` is sent as JSON."""
+    """Encodes a well-formed request; `body` as JSON."""
     content = b"" if body is None else json.dumps(body).encode()
     all_headers = {"host": "soak", **(headers or {})}
     if body is not None:
@@ -53,7 +53,7 @@ def written(method: str, path: str, body: object = None, headers: Mapping[str, s
 async def exchange(port: int, parts: Iterable[bytes], timeout_s: float) -> Reply:
     """Sends the parts and reads until the answer is whole or the connection ends. Raises TimeoutError, OSError.
 
-    Reading goes on while sending: a server may refuse what it has not read to the end.
+    Reads while sending: a server may refuse a request before it has read all of it.
     """
     started = time.monotonic()
     async with asyncio.timeout(timeout_s):
@@ -103,7 +103,7 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], by
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Ends a connection with RST: no goodbye."""
+    """Ends a connection with RST."""
     raw = writer.get_extra_info("socket")
     if raw is not None:
         with suppress(OSError):

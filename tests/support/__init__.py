@@ -1,1 +1,1 @@
-"""What tests of all kinds share: stacks, processes, doubles at the wire, models, graphs."""
+"""Helpers that several kinds of tests share: stacks, processes, stubs at the wire, models, graphs."""

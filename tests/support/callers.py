@@ -1,4 +1,4 @@
-"""Callers over plain sockets, who may stop in the middle of anything."""
+"""Clients over plain sockets that can stop at any byte."""
 
 import socket
 import time
@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 
 class Caller:
-    """One connection, and what came back on it."""
+    """One connection to a server."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
@@ -17,11 +17,11 @@ class Caller:
             for piece in pieces:
                 self.socket.sendall(piece)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # refused while it was sending: what came back tells
+            pass  # refused while sending: the answer says why
         return self
 
     def received(self) -> bytes:
-        """Everything until the other side closes."""
+        """Reads until the server closes."""
         pieces = []
         try:
             while piece := self.socket.recv(65_536):
@@ -31,7 +31,7 @@ class Caller:
         return b"".join(pieces)
 
     def answer(self) -> tuple[int, bytes]:
-        """Status and body of one answer; the connection stays."""
+        """Reads status and body of one answer; the connection stays open."""
         with self.socket.makefile("rb") as lines:
             status = int(lines.readline().split()[1])
             size = 0
@@ -52,7 +52,7 @@ def callers(port: int, number: int) -> Iterator[list[Caller]]:
 
 
 def wait_for(condition: Callable[[], bool], within_s: float) -> None:
-    """Returns when the condition holds."""
+    """Waits until the condition holds."""
     ends_at = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < ends_at

@@ -1,4 +1,4 @@
-"""A clone of this checkout whose stack comes up beside any other: real processes, supervised, on free ports."""
+"""Clones this checkout and runs its stack: real processes, supervised, on free ports."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class Clone:
 
     @property
     def gateway(self) -> str:
-        """Where its gateway listens."""
+        """Returns the URL of its gateway."""
         return f"http://127.0.0.1:{self.ports['gateway']}"
 
     def local(self, command: str, **settings: str) -> subprocess.CompletedProcess[str]:

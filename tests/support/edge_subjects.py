@@ -1,4 +1,4 @@
-"""Both embedded engines as one thing to test: a directory of generations that hold ids."""
+"""Wraps both embedded engines as one test subject: a directory of generations that hold ids."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
@@ -34,7 +34,7 @@ class Subject(ABC):
     async def held(self, generation: str, ids: Sequence[str]) -> set[str]: ...
     @abstractmethod
     async def found(self, generation: str) -> int:
-        """Hits of a search that everything matches, at most 10."""
+        """Returns hits of a search that matches every document, at most 10."""
 
     @abstractmethod
     async def finish(self, generation: str) -> None: ...

@@ -1,4 +1,4 @@
-"""A small BERT as an ONNX graph, and how the tests of services/inference change and run one."""
+"""Builds a small BERT as an ONNX graph, and changes and runs graphs for tests."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +40,7 @@ def small_cross_encoder(folder: Path) -> CrossEncoderProfile:
 
 
 def scaled_otherwise() -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    """Two that do not divide the product of queries and keys: one multiplies it, one takes it as it is."""
+    """Returns two graphs that do not divide the product of queries and keys: one multiplies it, one leaves it."""
     scaled, plain = small_bert(), small_bert()
     for one in scaled.graph.node:
         if one.op_type == "Div" and one.output[0].endswith("scaled"):
@@ -54,7 +54,7 @@ def scaled_otherwise() -> tuple[onnx.ModelProto, onnx.ModelProto]:
 
 
 def changed(model: onnx.ModelProto, *edits: Callable[[onnx.ModelProto], None]) -> onnx.ModelProto:
-    """A copy that `edits` have been at."""
+    """Returns a copy with `edits` applied."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     for edit in edits:
@@ -63,7 +63,7 @@ def changed(model: onnx.ModelProto, *edits: Callable[[onnx.ModelProto], None]) -
 
 
 def how_many(model: onnx.ModelProto, kind: str) -> int:
-    """Nodes of this kind."""
+    """Counts the nodes of a kind."""
     return sum(node.op_type == kind for node in model.graph.node)
 
 

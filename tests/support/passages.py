@@ -1,4 +1,4 @@
-"""A query and passages that every model must cope with: fitting, foreign, empty, too long, not English."""
+"""A query and passages for every model (relevant, irrelevant, empty, too long, not English), and loop checks."""
 
 import asyncio
 import time
@@ -17,14 +17,14 @@ PASSAGES = (
 )
 
 
-# As much as a request may carry, in few passages: the less is computed, the more a loop that stands stands out.
+# As much as a request may carry, in few passages: little computation, so that a blocked event loop is visible.
 LONG = ("wheel spoke rim " * 120_000,) * 4
 MOST_STILL_S = 0.25
 
 
 @asynccontextmanager
-async def a_turning_loop() -> AsyncIterator[None]:
-    """Fails when nothing else of this loop could run for MOST_STILL_S during the block."""
+async def responsive_event_loop() -> AsyncIterator[None]:
+    """Fails when the event loop is blocked for MOST_STILL_S during the block."""
     longest_s = 0.0
 
     async def ticking() -> None:

@@ -1,4 +1,4 @@
-"""The whole stack as real processes on free ports: embedded engines, encoder and scorer without weights."""
+"""Runs the whole stack as real processes on free ports: embedded engines, encoder and scorer without weights."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ class Process:
         self.running.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye to anybody."""
+        """Sends SIGKILL."""
         if self.running is not None:
             self.running.kill()
             self.running.wait()
@@ -99,7 +99,7 @@ def gateway(urls: Mapping[str, str], root: Path = ROOT) -> Process:
 
 @asynccontextmanager
 async def started(directory: Path, root: Path = ROOT) -> AsyncIterator[dict[str, Process]]:
-    """Gateway, lexical, dense and reranker, ready; all ended at the end, whatever state they are in."""
+    """Yields gateway, lexical, dense and reranker, ready; ends all of them, also stopped ones."""
     processes = services(directory, root)
     processes["gateway"] = gateway({name: one.url for name, one in processes.items()}, root)
     try:

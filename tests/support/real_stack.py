@@ -24,7 +24,7 @@ BACKENDS = {
 
 
 class Way(httpx.AsyncBaseTransport):
-    """The way to a service. What has the bytes that `hold` names in its path or body waits until the event is set."""
+    """Transport to a service. Requests with the bytes of `hold` in path or body wait until the event is set."""
 
     def __init__(self, app: FastAPI) -> None:
         self._inner = httpx.ASGITransport(app=app, raise_app_exceptions=False)
@@ -72,13 +72,13 @@ class RealStack:
         }
 
     async def states(self, service: str) -> dict[str, dict[str, object]]:
-        """What one service says of each of its generations."""
+        """Returns a service's state of each generation."""
         client = self.lexical if service == "lexical" else self.dense
         states = (await client.get("/v1/collections")).json()["collections"]
         return {state["generation"]: state for state in states}
 
     async def digests(self, generation: str) -> dict[str, str]:
-        """What each service says that it holds of a generation."""
+        """Returns each service's digest of a generation."""
         answers = {}
         for name, client in (("lexical", self.lexical), ("dense", self.dense)):
             answer = await client.post(f"/v1/collections/{generation}/finish")
@@ -86,7 +86,7 @@ class RealStack:
         return answers
 
     async def texts(self, ids: Sequence[str]) -> dict[str, str]:
-        """The texts of these documents, as far as they are there."""
+        """Returns the texts of those documents that exist."""
         answer = await self.post("/documents/get", ids=list(ids))
         return {one["id"]: one["text"] for one in answer.json()["documents"]}
 

@@ -1,4 +1,4 @@
-"""An app on a real port of this process, for clients that know no ASGI."""
+"""Serves an app on a real port of this process, for clients without ASGI."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from services.chassis.settings import ServiceSettings
 
 @contextmanager
 def served(app: FastAPI, within_s: float = 60.0) -> Iterator[str]:
-    """Its address while it is served; its lifespan is entered before and left after."""
+    """Yields the address of a served app, with its lifespan entered."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="on"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -60,5 +60,5 @@ def bounded(app: FastAPI, bounds: ConnectionBounds, within_s: float = 60.0) -> I
 
 
 def port_of(server: DrainingServer) -> int:
-    """Where a served server listens."""
+    """Returns the port of a running server."""
     return int(server.servers[0].sockets[0].getsockname()[1])

@@ -1,4 +1,4 @@
-"""Faults that reach every route of a vendor's dialect, and what its clients are told of them."""
+"""Provokes faults on every route of a vendor's dialect; returns the answers to its clients."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ async def connected(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def overloaded(client: httpx.AsyncClient, path: str) -> httpx.Response:
-    """The answer of a service with one slot and no queue while another request has that slot: it writes its answer."""
+    """Returns the answer of a service with one slot and no queue while another request holds the slot."""
     taken, release = asyncio.Event(), asyncio.Event()
     transport = client._transport
     assert isinstance(transport, httpx.ASGITransport)
@@ -53,7 +53,7 @@ async def overloaded(client: httpx.AsyncClient, path: str) -> httpx.Response:
 
 
 async def too_late(client: httpx.AsyncClient, path: str) -> httpx.Response:
-    """The answer to a body that was not all there when its deadline passed."""
+    """Returns the answer to a body that was incomplete at its deadline."""
 
     async def slow() -> AsyncIterator[bytes]:
         yield b"{"

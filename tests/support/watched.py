@@ -1,4 +1,4 @@
-"""A real process under hostile requests: how long /livez waited meanwhile, and what became of its memory."""
+"""Watches a real process under hostile requests: latency of /livez, and memory."""
 
 import contextlib
 import socket
@@ -6,19 +6,19 @@ import threading
 import time
 from collections.abc import Iterator
 
-from tests.soak.vitals import forget_peak, peak_mib, rss_mib, waited_s
+from tests.soak.vitals import cpu_wait_s, peak_mib, reset_peak, rss_mib
 from tests.support.processes import Process
 
 
 class Watched:
-    """What a process did while it was watched. Seconds without those that it waited for a core; MiB."""
+    """Figures of a watched process: slowest /livez in seconds, without waits for a core, and memory in MiB."""
 
     def __init__(self, process: Process) -> None:
         self.slowest_s = 0.0
         self._port, self._pid = process.port, process.pid
         self._before = rss_mib(self._pid)
         self._ended = threading.Event()
-        forget_peak(self._pid)
+        reset_peak(self._pid)
 
     @property
     def grown_mib(self) -> float:
@@ -30,13 +30,13 @@ class Watched:
 
     def _watch(self) -> None:
         while not self._ended.wait(0.01):
-            started, waited = time.monotonic(), waited_s(self._pid)
+            started, waited = time.monotonic(), cpu_wait_s(self._pid)
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=60) as one:
                 one.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                 while one.recv(4_096):
                     pass
             took = time.monotonic() - started
-            self.slowest_s = max(self.slowest_s, took - (waited_s(self._pid) - waited))
+            self.slowest_s = max(self.slowest_s, took - (cpu_wait_s(self._pid) - waited))
 
     @contextlib.contextmanager
     def _watching(self) -> Iterator["Watched"]:
@@ -50,5 +50,5 @@ class Watched:
 
 
 def watched(process: Process) -> contextlib.AbstractContextManager[Watched]:
-    """Asks /livez a hundred times a second until the block ends; the kernel keeps the peak of the memory."""
+    """Polls /livez a hundred times a second until the block ends; the kernel records peak memory."""
     return Watched(process)._watching()
