@@ -3,7 +3,7 @@
 import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 Grades = Mapping[str, Mapping[str, int]]
@@ -17,7 +17,25 @@ RANX_NAMES = {
     "Recall@100": "recall@100",
     "P@10": "precision@10",
 }
-METRICS = (*RANX_NAMES, "R_cap@100", "judged@10")
+
+
+def capped_recall(grades: Mapping[str, int], ranking: Sequence[str]) -> float:
+    """Returns the share of min(100, positives) that stands in the first 100 (BEIR, arXiv 2104.08663, capped recall)."""
+    positives = {name for name, grade in grades.items() if grade > 0}
+    return len(positives.intersection(ranking[:100])) / min(100, len(positives)) if positives else 0.0
+
+
+def judged_share(grades: Mapping[str, int], ranking: Sequence[str]) -> float:
+    """Returns the share of the first 10 that was judged, relevant or not."""
+    shown = ranking[:10]
+    return sum(name in grades for name in shown) / len(shown) if shown else 0.0
+
+
+# What ranx does not have: the value of one query, from its grades and its ranking (best first).
+OUR_METRICS: dict[str, Callable[[Mapping[str, int], Sequence[str]], float]] = {
+    "R_cap@100": capped_recall,
+    "judged@10": judged_share,
+}
 
 
 def cutoff(metric: str) -> int:
@@ -29,20 +47,16 @@ def measure(judgments: Grades, rankings: Mapping[str, Sequence[str]], queries: S
     """Computes every metric for every one of `queries`, in their order; a query without a ranking scores 0.
 
     `rankings` are best first; queries in them that are not asked for are ignored (the caller counts them). Relevant is
-    a grade of at least 1. R_cap@100 divides by min(100, positives); judged@10 is the judged share of the top 10 shown.
+    a grade of at least 1.
     """
     for query, ranking in rankings.items():
         if len(set(ranking)) < len(ranking):
             raise ValueError(f"query {query}: a document stands twice in its ranking")
-    figures = _by_ranx(judgments, rankings, queries)
-    recall = figures["Recall@100"]
-    capped, judged = {}, {}
-    for query in queries:
-        grades, shown = judgments.get(query, {}), rankings.get(query, ())[:10]
-        positives = sum(grade > 0 for grade in grades.values())
-        capped[query] = recall[query] * positives / min(100, positives) if positives else 0.0
-        judged[query] = sum(name in grades for name in shown) / len(shown) if shown else 0.0
-    return {**figures, "R_cap@100": capped, "judged@10": judged}
+    ours = {
+        metric: {query: value(judgments.get(query, {}), rankings.get(query, ())) for query in queries}
+        for metric, value in OUR_METRICS.items()
+    }
+    return {**_by_ranx(judgments, rankings, queries), **ours}
 
 
 def means(figures: PerQuery) -> dict[str, float]:

@@ -10,7 +10,7 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.quality import METRICS, means, measure
+from evaluator.quality import OUR_METRICS, RANX_NAMES, means, measure
 from evaluator.trec_runs import read_run, run_lines
 
 
@@ -120,7 +120,7 @@ def test_figures_equal_those_of_trec_eval_on_the_exported_run_files(tmp_path: Pa
         expected = trec_eval(judgments, path, theirs) | trec_eval(judgments, cut, {"recip_rank": "MRR@10"})
         for metric, value in expected.items():
             assert ours[metric] == pytest.approx(value, abs=5e-5), metric
-        assert set(ours) == set(METRICS)
+        assert set(ours) == {*RANX_NAMES, *OUR_METRICS}
 
 
 def trec_eval(judgments: dict[str, dict[str, int]], path: Path, measures: dict[str, str]) -> dict[str, float]:
@@ -132,3 +132,9 @@ def trec_eval(judgments: dict[str, dict[str, int]], path: Path, measures: dict[s
         ours: sum(values[theirs.replace(".", "_")] for values in found.values()) / len(judgments)
         for theirs, ours in measures.items()
     }
+
+
+def test_a_metric_is_added_with_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OUR_METRICS, "first@1", lambda grades, ranking: float(grades.get(ranking[0], 0) > 0))
+    assert one({"a": 1}, ["a", "b"])["first@1"] == 1.0
+    assert one({"a": 1}, ["b", "a"])["first@1"] == 0.0
