@@ -17,6 +17,8 @@ _SERVICE = ("services/__init__.py", "services/contracts", "services/chassis", _P
 # Profiles of models are read when the service starts; weights are not in the code.
 _INFERENCE = ("services/inference", "deploy/models/models.yaml")
 _VECTORS = ("services/storage", "services/vectorstore", "services/vectorservice")
+# The vendors' dialects of dense and reranker.
+_DIALECTS = "services/dialects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ DEPLOYABLES = {
             module="services.dense",
             prefix="DENSE_",
             port=8002,
-            paths=(*_SERVICE, *_INFERENCE, *_VECTORS, "services/dense"),
+            paths=(*_SERVICE, *_INFERENCE, *_VECTORS, _DIALECTS, "services/dense"),
             extra="dense",
             models=("all-MiniLM-L6-v2",),
         ),
@@ -67,7 +69,7 @@ DEPLOYABLES = {
             module="services.reranker",
             prefix="RERANKER_",
             port=8003,
-            paths=(*_SERVICE, *_INFERENCE, "services/reranker"),
+            paths=(*_SERVICE, *_INFERENCE, _DIALECTS, "services/reranker"),
             extra="reranker",
             models=("minilm-l6-ce-v4",),
         ),

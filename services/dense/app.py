@@ -2,16 +2,16 @@
 
 from fastapi import FastAPI
 
-from services.chassis import vendor_errors
 from services.chassis.rendering import Wordings
-from services.dense.dialects.openai import openai_router
+from services.dense.dialects.openai import openai_router, openai_wording
 from services.dense.dialects.tei import tei_router
 from services.dense.encoder import DenseEncoder
 from services.dense.settings import DenseSettings
+from services.dialects.tei_errors import tei_wording
 from services.vectorservice.compose import build_vector_app
 
 # Whose clients call at which path.
-WORDINGS: Wordings = {"/v1/embeddings": vendor_errors.openai, "/embed": vendor_errors.tei}
+WORDINGS: Wordings = {"/v1/embeddings": openai_wording, "/embed": tei_wording}
 
 
 def open_encoder(settings: DenseSettings) -> DenseEncoder:

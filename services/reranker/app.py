@@ -6,15 +6,15 @@ from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
 
-from services.chassis import vendor_errors
 from services.chassis.app import create_app
 from services.chassis.deadlines import Deadline
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.rendering import Wordings
 from services.contracts.health import Check
+from services.dialects.tei_errors import tei_wording
 from services.inference.profiles import MODELS_FILE, TOKENIZER, load_cross_encoder
-from services.reranker.dialects.cohere import cohere_v1_router, cohere_v2_router
+from services.reranker.dialects.cohere import cohere_or_jina_wording, cohere_v1_router, cohere_v2_router, cohere_wording
 from services.reranker.dialects.tei import tei_router
 from services.reranker.routes import score_router
 from services.reranker.score_cache import ScoreCache
@@ -28,9 +28,9 @@ WARM_UP = ("the chain slips under load because the cassette is worn and its teet
 
 # Whose clients call at which path.
 WORDINGS: Wordings = {
-    "/v1/rerank": vendor_errors.cohere_or_jina,
-    "/v2/rerank": vendor_errors.cohere,
-    "/rerank": vendor_errors.tei,
+    "/v1/rerank": cohere_or_jina_wording,
+    "/v2/rerank": cohere_wording,
+    "/rerank": tei_wording,
 }
 
 

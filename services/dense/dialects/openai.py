@@ -9,11 +9,11 @@ from fastapi import APIRouter, Response
 
 from services.chassis.app import router
 from services.chassis.handling import handled
-from services.chassis.served_model import MODEL_HEADER, check_asked
-from services.chassis.vendor_errors import OpenAIError
 from services.contracts.base import Count, Wire
+from services.contracts.problem import Problem
 from services.dense.dialects.embedding import Texts, check_dimensions, embedded, lengths, served_model
 from services.dense.encoder import DenseEncoder, Role, Vectors
+from services.dialects.served_model import MODEL_HEADER, check_asked
 
 # How many texts were longer than the model reads, and were cut at their end: OpenAI's answer has no place for it.
 TRUNCATED_HEADER = "x-truncated-inputs"
@@ -53,6 +53,41 @@ class EmbeddingsAnswer(Wire):
     data: tuple[Embedding, ...]
     model: str
     usage: OpenAIUsage
+
+
+class OpenAIFault(Wire):
+    """What went wrong; `param` is the field at fault, where it is one."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(Wire):
+    """OpenAI's errors."""
+
+    error: OpenAIFault
+
+
+def openai_wording(problem: Problem) -> tuple[int, OpenAIError]:
+    """OpenAI answers 400 to a bad body; where it has no `code` for a problem it is our own kind."""
+    kind = problem.type.removeprefix("urn:problem:")
+    param: str | None = None
+    code: str | None = kind
+    match problem.status:
+        case status if status in (400, 422):
+            status, name, code = 400, "invalid_request_error", None
+            param = problem.errors[0].field if problem.errors else None
+        case 404 if kind == "unknown-model":
+            status, name, param, code = 404, "invalid_request_error", "model", "model_not_found"
+        case 429:
+            status, name, code = 429, "rate_limit_error", "rate_limit_exceeded"
+        case status if status >= 500:
+            name = "server_error"
+        case status:
+            name = "invalid_request_error"
+    return status, OpenAIError(error=OpenAIFault(message=problem.detail, type=name, param=param, code=code))
 
 
 def openai_router(encoder: DenseEncoder) -> APIRouter:

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Response
 from services.chassis.app import router
 from services.chassis.errors import BadInput, BodyTooLarge
 from services.chassis.handling import handled
-from services.chassis.served_model import MODEL_HEADER
-from services.chassis.vendor_errors import TeiError
 from services.contracts.base import Wire
 from services.dense.dialects.embedding import Texts, check_dimensions, embedded, lengths, served_model
 from services.dense.encoder import DenseEncoder, Role, Vectors
+from services.dialects.served_model import MODEL_HEADER
+from services.dialects.tei_errors import TeiError
 
 
 class EmbedRequest(Wire):

@@ -12,11 +12,11 @@ from pydantic import BeforeValidator, Field, FiniteFloat, JsonValue
 from services.chassis.app import router
 from services.chassis.errors import BadInput
 from services.chassis.handling import handled
-from services.chassis.served_model import MODEL_HEADER, check_asked, is_served
 from services.chassis.telemetry import request_id
-from services.chassis.vendor_errors import CohereError, CohereOrJinaError
 from services.contracts.base import Count, QueryText, Text, Wire
 from services.contracts.lists import Items
+from services.contracts.problem import Problem
+from services.dialects.served_model import MODEL_HEADER, check_asked, is_served
 from services.reranker.dialects.ranking import Ranked, lengths, ranked
 from services.reranker.dialects.request import VendorRequest
 from services.reranker.scorer import Scorer
@@ -114,6 +114,31 @@ class AnswerV1(AnswerV2):
     usage: JinaUsage
 
 
+class CohereError(Wire):
+    """Cohere's v2 errors; `id` is the request's."""
+
+    id: str
+    message: str
+
+
+class CohereOrJinaError(CohereError):
+    """What a client of Cohere v1 (`message`) and one of Jina (`detail`) both find their sentence in."""
+
+    detail: str
+
+
+def cohere_wording(problem: Problem) -> tuple[int, CohereError]:
+    """Cohere answers 400 to whatever is wrong with a body."""
+    return _cohere_status(problem), CohereError(id=problem.request_id, message=problem.detail)
+
+
+def cohere_or_jina_wording(problem: Problem) -> tuple[int, CohereOrJinaError]:
+    """The same with both vendors' keys. Jina's clients look no further than whether the status is an error."""
+    return _cohere_status(problem), CohereOrJinaError(
+        id=problem.request_id, message=problem.detail, detail=problem.detail
+    )
+
+
 def cohere_v1_router(scorer: Scorer) -> APIRouter:
     """`POST /v1/rerank`, for Cohere v1 and Jina."""
     routes = router(CohereOrJinaError)
@@ -185,3 +210,7 @@ def _meta(version: str, asked: _RerankRequest, named: str | None, served: str) -
         billed_units=BilledUnits(search_units=units),
         warnings=None if is_served(named, served) else (warning,),
     )
+
+
+def _cohere_status(problem: Problem) -> int:
+    return 400 if problem.status in (400, 422) else problem.status

@@ -8,10 +8,10 @@ from pydantic import FiniteFloat
 from services.chassis.app import router
 from services.chassis.errors import BodyTooLarge
 from services.chassis.handling import handled
-from services.chassis.served_model import MODEL_HEADER
-from services.chassis.vendor_errors import TeiError
 from services.contracts.base import Count, QueryText, Text, Wire
 from services.contracts.lists import Items
+from services.dialects.served_model import MODEL_HEADER
+from services.dialects.tei_errors import TeiError
 from services.reranker.dialects.ranking import lengths, ranked
 from services.reranker.dialects.request import VendorRequest
 from services.reranker.scorer import Scorer
