@@ -1,4 +1,4 @@
-"""Composition root of the evaluator's HTTP service."""
+"""Composes the evaluator's HTTP service: the only module that knows its parts."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI
 
 from evaluator.jobs import Jobs
 from evaluator.routes import experiment_routes
-from evaluator.settings import Settings
+from evaluator.settings import EvaluatorSettings
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
@@ -16,15 +16,15 @@ from services.chassis.start import start
 from services.contracts.health import Check
 
 
-def build_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> FastAPI:
-    """The service; `transport` leads to the gateway where that is in the same process (tests)."""
+def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport | None = None) -> FastAPI:
+    """Builds the service; `transport` leads to a gateway in the same process (tests)."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[list[APIRouter], Readiness]]:
         jobs = Jobs(settings.runs, settings.gateway_url, transport)
 
         async def readiness() -> tuple[Check, ...]:
-            # The gateway is no condition: an evaluator without one is ready to say so in an experiment's state.
+            # Ready without a gateway: a missing one is reported in the experiment's state.
             return (Check(name="runs", ok=True, detail=str(settings.runs)),)
 
         try:
@@ -37,4 +37,4 @@ def build_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = N
 
 def main() -> None:
     """Serves until a signal ends the process."""
-    start("evaluator", Settings, build_app)
+    start("evaluator", EvaluatorSettings, build_app)

@@ -133,7 +133,7 @@ def _scored(answer: SearchAnswer, reranks: dict[str, int]) -> int:
 
 
 def render_deadlines(report: DeadlineReport) -> str:
-    """The report for a person."""
+    """Renders a Markdown table of a report."""
     lines = [
         f"{report.pipeline} over {report.collection}, {', '.join(report.models) or 'no model'}",
         "",

@@ -11,7 +11,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states
 from evaluator.judgments import read_judgments
-from evaluator.manifest import Manifest, describe
+from evaluator.manifest import Manifest, build_manifest
 from evaluator.progress import say
 from evaluator.quality import means, measure
 from evaluator.rank import AnswerRecord, RankReport, rank
@@ -69,7 +69,7 @@ async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
     dataset = await asyncio.to_thread(load_dataset, experiment)
     view = await _live(client, experiment)
     arms = await resolve_arms(client, experiment, view)
-    manifest = describe(experiment, dataset, client.url, str(view.live), live_states(view), arms)
+    manifest = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), arms)
     folder.write("manifest.json", manifest)
     folder.point_latest_here()
     report = await rank(client, experiment, arms, dataset, folder)

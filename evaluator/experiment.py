@@ -61,7 +61,7 @@ class Experiment(Wire):
 
     @property
     def directory(self) -> Path:
-        """Where the dataset lies."""
+        """The dataset's directory."""
         return Path(self.dataset)
 
     @property
@@ -71,12 +71,12 @@ class Experiment(Wire):
 
     @property
     def fingerprint(self) -> str:
-        """8 hexadecimal digits over all of it: equal experiments have equal ones."""
+        """Hash of all fields, 8 hexadecimal digits."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
 
 
 def collection_name(directory: Path) -> str:
-    """A wire name made of a directory's: lower case, everything else a dash."""
+    """Derives a collection's name from a directory's: lower case, other characters become dashes."""
     name = re.sub(r"[^a-z0-9_-]+", "-", directory.resolve().name.lower()).strip("-_")[:64]
     if not name:
         raise EvaluationError(f"{directory}: no collection name can be derived from it; give one with --collection")
@@ -84,7 +84,7 @@ def collection_name(directory: Path) -> str:
 
 
 def read_experiment(path: Path, **overrides: object) -> Experiment:
-    """A YAML file, with `overrides` (those that are not None) in place of what it says. Raises EvaluationError."""
+    """Reads a YAML file and applies the `overrides` that are not None. Raises EvaluationError."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -108,10 +108,10 @@ def read_experiment(path: Path, **overrides: object) -> Experiment:
 
 
 def bundled_directory() -> Path:
-    """Where the experiments of this repository lie."""
+    """Returns the folder of this repository's experiments."""
     return Path(__file__).resolve().parent / "experiments"
 
 
 def experiment_path(name: str) -> Path:
-    """`demo` is the bundled file of that name; anything with a suffix is a path."""
+    """Returns the file of an experiment: a name is a bundled file, anything with a suffix a path."""
     return Path(name) if Path(name).suffix else bundled_directory() / f"{name}.yaml"

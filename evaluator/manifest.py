@@ -1,4 +1,4 @@
-"""What must be known to believe or repeat a run: versions, hashes, seed, machine, commit, command."""
+"""Defines and builds manifest.json: what is needed to verify or repeat a run (hashes, seed, services, environment)."""
 
 import os
 import platform
@@ -17,15 +17,14 @@ PACKAGES = ("pydantic", "httpx", "httpx-aiohttp", "aiohttp", "ranx", "numba", "n
 
 
 class LoadedMachine(Machine):
-    """The machine that the evaluator ran on, and how busy it was. On one machine the measured system and the one who
-    measures share all of it."""
+    """The evaluator's machine and its load. A measured system on the same machine shares its cores."""
 
     host: str
     load_1m: FiniteFloat  # before the first query
 
 
 class Manifest(Environment):
-    """Written before the first query."""
+    """manifest.json, written before the first query."""
 
     machine: LoadedMachine
     gateway: str
@@ -39,7 +38,7 @@ class Manifest(Environment):
     pipelines: dict[str, str]  # name → fingerprint of what was sent
 
 
-def describe(
+def build_manifest(
     experiment: Experiment,
     dataset: Dataset,
     gateway: str,
@@ -47,7 +46,7 @@ def describe(
     backends: Mapping[str, CollectionState],
     arms: tuple[Arm, ...],
 ) -> Manifest:
-    """Everything as it is now."""
+    """Builds the manifest from the present state."""
     environment = collect_environment(PACKAGES)
     machine = LoadedMachine(**dict(environment.machine), host=platform.node(), load_1m=os.getloadavg()[0])
     return Manifest(

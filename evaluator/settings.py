@@ -1,4 +1,4 @@
-"""The settings of the evaluator's HTTP service."""
+"""Settings of the evaluator's HTTP service."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from pydantic_settings import SettingsConfigDict
 from services.chassis.settings import ServiceSettings
 
 
-class Settings(ServiceSettings):
-    """Read once, in `app.main`, from the environment."""
+class EvaluatorSettings(ServiceSettings):
+    """Settings of the HTTP service, read once from the environment in `app.main`."""
 
     model_config = SettingsConfigDict(
         env_prefix="EVALUATOR_",

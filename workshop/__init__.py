@@ -1,1 +1,1 @@
-"""What developers run and nobody ships: training and benches. Imports the rest; nothing imports it."""
+"""Holds training and benches for developers. In no image; imports the rest, nothing imports it."""

@@ -1,1 +1,1 @@
-"""A real Elasticsearch without Docker: fetched from Maven Central, run on 127.0.0.1, stopped by its own pid."""
+"""Fetches a real Elasticsearch from Maven Central, runs it on 127.0.0.1 without Docker, stops it by its pid."""

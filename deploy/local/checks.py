@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deploy.local.choices import ROOT
 from deploy.local.problem import StackProblem
-from evaluator.settings import Settings as EvaluatorSettings
+from evaluator.settings import EvaluatorSettings
 from gateway.catalog import read_pipelines
 from gateway.plan import PipelineError
 from gateway.settings import GatewaySettings

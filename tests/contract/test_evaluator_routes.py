@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from evaluator.app import build_app
-from evaluator.settings import Settings
+from evaluator.settings import EvaluatorSettings
 from services.chassis.errors import Overloaded
 from tests.support.gateway_stub import GatewayStub, write_shop
 
@@ -18,7 +18,7 @@ from tests.support.gateway_stub import GatewayStub, write_shop
 @asynccontextmanager
 async def evaluator(stub: GatewayStub, runs: Path) -> AsyncIterator[httpx.AsyncClient]:
     gateway = stub.app
-    app = build_app(Settings(runs=runs, gateway_url="http://gateway"), httpx.ASGITransport(app=gateway))
+    app = build_app(EvaluatorSettings(runs=runs, gateway_url="http://gateway"), httpx.ASGITransport(app=gateway))
     async with (
         gateway.router.lifespan_context(gateway),
         app.router.lifespan_context(app),

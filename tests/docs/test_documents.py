@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from evaluator.app import build_app as build_evaluator
-from evaluator.settings import Settings as EvaluatorSettings
+from evaluator.settings import EvaluatorSettings
 from gateway.app import build_app as build_gateway
 from gateway.settings import GatewaySettings
 from services.chassis.settings import ServiceSettings

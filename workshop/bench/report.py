@@ -22,7 +22,7 @@ class ReportError(Exception):
 
 
 class BenchModel(Wire):
-    """The graph that every contender of `ratios` got."""
+    """The graph that every contender of `ratios` ran."""
 
     name: str
     sha256: str  # of the plain fp32 graph
@@ -126,7 +126,7 @@ class BenchReport(Wire):
 
     @property
     def unequal(self) -> dict[str, float]:
-        """Contenders whose scores differ from the reference, with the largest difference."""
+        """Contenders whose scores differ from the reference, and by how much at most."""
         return {name: found for name, found in self.largest_difference.items() if not found < MOST_DIFFERENCE}
 
 
