@@ -1,4 +1,4 @@
-"""The runs on SciFact that `.ci/run` has just made, against their bars (README, Results)."""
+"""The runs on SciFact that `.ci/run` has just made, against their bars (docs/parity.md)."""
 
 import json
 from pathlib import Path

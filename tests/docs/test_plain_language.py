@@ -14,9 +14,7 @@ ENTRIES = [entry.partition("\n") for entry in (ROOT / "DECISIONS.md").read_text(
 # One link or one URL, perhaps as an item of a list: it has no place to break.
 ONE_LINK = re.compile(r"\s*(?:[-*]\s+)?(?:\[[^\]]*\]\([^)]*\)|<?https?://\S+)[.,:;]?")
 DOCUMENTS = sorted(
-    path
-    for path in ROOT.rglob("*.md")
-    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts) and path.name != "ARCHITECTURE.md"
+    path for path in ROOT.rglob("*.md") if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
 )
 
 
