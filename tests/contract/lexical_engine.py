@@ -1,5 +1,5 @@
-"""The promises of LexicalEngine as tests. A subclass gives the fixture `opener`: what opens the engine, again and again
-on the same storage, and makes a generation look as if another version had made it."""
+"""Checks the promises of LexicalEngine. A subclass provides the fixture `opener`, which opens the engine repeatedly on
+the same storage, and changes a generation as if another version had made it."""
 
 import time
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The promises of LexicalEngine on reading documents: which parts of them, and never more than an answer holds."""
+"""Checks the promises of LexicalEngine on reading documents: selected parts, and the bound of an answer."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from services.lexical.document_collector import ReadOptions, wire_bytes
 from services.lexical.engine import LexicalEngine
 from tests.support.lexical_notes import ALL_PRESETS
 
-# Points are no words: long texts that are indexed in a moment.
+# Points are no words, so long texts of them are indexed quickly.
 LONG = "." * 6_000_000
 HELD = [
     Document(id="a", title="Apple", text=LONG, metadata={"year": 2019}),

@@ -1,4 +1,4 @@
-"""The promises of LexicalEngine on ranking and filters, as tests."""
+"""Checks the promises of LexicalEngine on ranking and filters."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What was acknowledged stays, whatever fails: the disk, the process, somebody else's folder. On both Edge engines."""
+"""Acknowledged writes survive failures of the disk and the process, and foreign folders. On both Edge engines."""
 
 import errno
 import shutil
@@ -21,7 +21,7 @@ FULL = EdgeLimits(least_free_mb=10**9)
 
 
 async def worth_optimising(subject: Subject) -> list[str]:
-    """Begins `c@1` so that its next finish makes a copy; what it then holds."""
+    """Begins `c@1` so that its next finish makes a copy. Returns what it then holds."""
     await subject.begin("c@1")
     await subject.put("c@1", numbered(0, 1_100))
     await subject.delete("c@1", numbered(0, 300))
@@ -30,7 +30,7 @@ async def worth_optimising(subject: Subject) -> list[str]:
 
 @asynccontextmanager
 async def no_record_can_be_written(directory: Path) -> AsyncIterator[None]:
-    """A folder stands where the record's next version is written first."""
+    """Puts a folder where the next version of the record is written first."""
     obstacle = directory / "c@1" / f".{RECORD}.new"
     obstacle.mkdir()
     yield
@@ -87,7 +87,7 @@ async def test_a_write_that_cannot_unset_finished_is_refused_and_can_be_sent_aga
         assert await subject.held("c@1", ["a", "b"]) == {"a", "b"}
 
 
-async def test_a_drop_that_meets_a_disk_error_did_not_happen_and_can_be_repeated(kind: str, directory: Path) -> None:
+async def test_a_drop_that_fails_changes_nothing_and_can_be_repeated(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         await subject.begin("c@1")
         await subject.put("c@1", ["a"])
@@ -137,7 +137,7 @@ async def test_a_creation_that_fails_leaves_nothing_behind(kind: str, directory:
         assert await subject.generations() == ("c@1",)
 
 
-async def test_too_little_room_refuses_writes_and_lets_searches_go_on(kind: str, directory: Path) -> None:
+async def test_too_little_disk_space_refuses_writes_but_not_searches(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         await subject.begin("c@1")
         await subject.put("c@1", ["a", "b"])
@@ -154,7 +154,7 @@ async def test_too_little_room_refuses_writes_and_lets_searches_go_on(kind: str,
         assert await subject.generations() == ()
 
 
-async def test_a_finish_that_has_no_room_for_its_copy_is_refused_and_nothing_is_lost(
+async def test_a_finish_without_disk_space_for_its_copy_is_refused_and_nothing_is_lost(
     kind: str, directory: Path
 ) -> None:
     async with opened(kind, directory) as subject:

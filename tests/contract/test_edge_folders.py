@@ -1,4 +1,4 @@
-"""Damaged generations, folders of others, quotas. On both Edge engines."""
+"""Checks damaged generations, foreign folders and quotas. On both Edge engines."""
 
 import os
 import shutil
@@ -85,7 +85,7 @@ def _torn_wal(folder: Path) -> None:
         _torn_wal,
     ],
 )
-async def test_a_damaged_generation_is_set_aside_and_named_and_the_others_serve(
+async def test_a_damaged_generation_is_reported_and_the_others_serve(
     kind: str, directory: Path, damage: Callable[[Path], None]
 ) -> None:
     async with opened(kind, directory) as subject:
@@ -116,7 +116,7 @@ async def test_a_damaged_generation_is_set_aside_and_named_and_the_others_serve(
         assert await subject.generations() == ("c@1", "c@2")
 
 
-async def test_a_finished_generation_with_fewer_documents_than_it_had_is_set_aside(kind: str, directory: Path) -> None:
+async def test_a_finished_generation_that_lost_documents_is_reported_as_damaged(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         await subject.begin("c@1")
         await subject.put("c@1", ["a"])
@@ -134,7 +134,7 @@ async def test_a_finished_generation_with_fewer_documents_than_it_had_is_set_asi
             await subject.held("c@1", ["a", "b"])
 
 
-async def test_documents_that_have_lost_their_ids_are_missed_at_the_start(kind: str, directory: Path) -> None:
+async def test_documents_that_have_lost_their_ids_are_detected_at_the_start(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         await subject.begin("c@1")
         await subject.put("c@1", numbered(0, 1_100))
@@ -148,7 +148,7 @@ async def test_documents_that_have_lost_their_ids_are_missed_at_the_start(kind: 
             await subject.found("c@1")
 
 
-async def test_indexes_that_were_lost_are_made_again(kind: str, directory: Path) -> None:
+async def test_lost_field_indexes_are_rebuilt(kind: str, directory: Path) -> None:
     declared = CollectionDeclaration(metadata={"year": "number"})
     async with opened(kind, directory) as subject:
         await subject.begin("c@1", declared)
@@ -162,9 +162,7 @@ async def test_indexes_that_were_lost_are_made_again(kind: str, directory: Path)
     assert "year" in made.read_text()
 
 
-async def test_a_generation_that_is_written_after_finishing_is_opened_with_what_it_holds(
-    kind: str, directory: Path
-) -> None:
+async def test_a_generation_written_after_finishing_is_opened_with_all_documents(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         await subject.begin("c@1")
         await subject.put("c@1", ["a", "b"])
@@ -177,7 +175,7 @@ async def test_a_generation_that_is_written_after_finishing_is_opened_with_what_
         assert await subject.held("c@1", ["a", "b"]) == {"b"}
 
 
-async def test_a_damaged_list_of_what_is_published_is_kept_and_said(kind: str, directory: Path) -> None:
+async def test_a_damaged_published_json_is_kept_and_reported(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         await subject.begin("c@1")
         await subject.publish("c@1")
@@ -190,7 +188,7 @@ async def test_a_damaged_list_of_what_is_published_is_kept_and_said(kind: str, d
     assert (directory / f"{PUBLISHED}.damaged").read_text() == "{ not json"
 
 
-async def test_what_is_not_ours_is_never_touched(kind: str, directory: Path) -> None:
+async def test_foreign_files_and_folders_are_never_changed(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         await subject.begin("c@1")
         await subject.put("c@1", ["a"])
@@ -210,7 +208,7 @@ async def test_what_is_not_ours_is_never_touched(kind: str, directory: Path) -> 
     assert not (directory / "c@1").exists()
 
 
-async def test_a_name_that_a_file_or_a_link_has_is_a_conflict_and_left_alone(kind: str, directory: Path) -> None:
+async def test_a_foreign_file_or_link_with_the_name_is_a_conflict_and_stays(kind: str, directory: Path) -> None:
     (directory / "empty").mkdir(parents=True)
     (directory / "c@1").write_text("somebody's")
     (directory / "c@2").symlink_to(directory / "empty")
@@ -225,7 +223,7 @@ async def test_a_name_that_a_file_or_a_link_has_is_a_conflict_and_left_alone(kin
     assert list((directory / "empty").iterdir()) == []
 
 
-async def test_what_broke_off_is_cleared_away(kind: str, directory: Path) -> None:
+async def test_leftovers_of_interrupted_changes_are_removed(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         await subject.begin("c@1")
     half_made, half_gone = directory / "c@2", directory / (".gone-" + "0" * 32)
@@ -278,7 +276,7 @@ async def test_the_fields_of_all_generations_have_a_quota(
         await subject.begin("c@2", two)
 
 
-async def test_a_generation_that_is_not_there_is_unknown(kind: str, directory: Path) -> None:
+async def test_a_missing_generation_is_unknown(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         with pytest.raises(UnknownCollection, match="begin it first"):
             await subject.found("c@1")

@@ -1,4 +1,4 @@
-"""A disk that others have filled, a real one: a file system of 400 MB in a file. On both Edge engines."""
+"""Checks behaviour on a full disk, a real file system of 400 MB in a file. On both Edge engines."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SIZE = 400_000_000
 BLOCK = 4_096
 
-# Writes; others fill the disk, but for 8 MB, behind its back; then it goes on writing and searching, and is killed.
+# Writes; then the test fills the disk up to 8 MB; it goes on writing and searching, and is killed.
 WRITER = """
 import asyncio, os, sys
 from pathlib import Path
@@ -47,7 +47,7 @@ asyncio.run(write(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))
 
 
 def fill(disk: Path, name: str, but_for: int = 0) -> None:
-    """What others write: all that is free, but for so many bytes."""
+    """Fills the disk up to a number of free bytes."""
     free = os.statvfs(disk)
     length = free.f_bavail * free.f_frsize - but_for
     with (disk / name).open("wb", buffering=0) as others, contextlib.suppress(OSError):
@@ -56,7 +56,7 @@ def fill(disk: Path, name: str, but_for: int = 0) -> None:
 
 
 async def written(kind: str, disk: Path, documents: int) -> str:
-    """What the writer said before it was killed."""
+    """Returns the output of the writer before it was killed."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", WRITER, kind, str(disk / "edge"), str(documents)),
         cwd=ROOT,
@@ -83,7 +83,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", at], check=True)
 
 
-async def test_a_full_disk_refuses_writes_and_ends_no_process_and_no_start(kind: str, disk: Path) -> None:
+async def test_a_full_disk_refuses_writes_but_ends_no_process_and_allows_a_start(kind: str, disk: Path) -> None:
     assert await written(kind, disk, 5_000) == "100 10 True"
     fill(disk, "the rest")
     async with opened(kind, disk / "edge") as subject:
@@ -99,9 +99,7 @@ async def test_a_full_disk_refuses_writes_and_ends_no_process_and_no_start(kind:
         assert await subject.held("c@1", ["late"]) == {"late"}
 
 
-async def test_what_cannot_be_opened_for_lack_of_room_is_named_and_comes_back_with_the_room(
-    kind: str, disk: Path
-) -> None:
+async def test_a_generation_that_a_full_disk_keeps_closed_is_reported_and_reopened_later(kind: str, disk: Path) -> None:
     await written(kind, disk, 5_000)
     (disk / "edge" / ".reserve").unlink()
     fill(disk, "the rest")

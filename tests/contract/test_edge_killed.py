@@ -70,7 +70,7 @@ async def test_a_process_killed_at_a_random_moment_loses_nothing_that_it_acknowl
 
     held: dict[str, set[str]] = {}
     published: set[str] = set()
-    # What was asked last and not acknowledged may have happened, or not, or a part of it.
+    # The last request, if not acknowledged, may have been done, not done, or partly done.
     doubted: set[str] = set()
     open_request: list[str] = []
     for line in lines:

@@ -1,4 +1,4 @@
-"""The gateway's wire: every route, its reports, and clear refusals of what cannot be."""
+"""Checks the gateway's wire: every route, its reports, and clear refusals of invalid requests."""
 
 import json
 from collections.abc import AsyncIterator
@@ -69,7 +69,7 @@ async def test_another_declaration_or_a_wish_builds_beside_the_live_one(
     assert list(stack.lexical.generations) == list(stack.dense.generations) == ["demo@1", "demo@2"]
 
 
-async def test_a_begin_that_reached_one_service_only_is_healed_by_the_next(empty: Stack) -> None:
+async def test_a_begin_that_reached_only_one_service_is_completed_by_the_next(empty: Stack) -> None:
     empty.wires["dense"].fault = "refused"
     assert (await empty.client.put(DEMO, json={**DECLARATION, **MINE})).status_code == 503
     empty.wires["dense"].fault = None
@@ -77,7 +77,7 @@ async def test_a_begin_that_reached_one_service_only_is_healed_by_the_next(empty
     assert list(empty.lexical.generations) == list(empty.dense.generations) == ["demo@1"]
 
 
-async def test_a_live_generation_that_a_service_lacks_is_built_anew_beside_it(stack: Stack) -> None:
+async def test_a_live_generation_that_a_service_lacks_is_rebuilt_beside_it(stack: Stack) -> None:
     stack.lexical.generations.clear()  # another engine took its place
     begun = (await stack.client.put(DEMO, json=DECLARATION)).json()
     assert begun.pop("build")
@@ -111,7 +111,7 @@ async def test_documents_come_with_a_report_of_every_service(stack: Stack) -> No
     assert {outcome["backend"] for outcome in report["services"]} == {"lexical", "dense"}
 
 
-async def test_half_a_success_is_seen_and_sending_again_completes_it(stack: Stack) -> None:
+async def test_a_partial_success_is_visible_and_sending_again_completes_it(stack: Stack) -> None:
     stack.wires["dense"].fault = "refused"
     batch = {"documents": [{"id": "x", "text": "fruit"}]}
     report = await post(stack, f"{DEMO}/documents", **batch)
@@ -201,7 +201,7 @@ async def test_collections_are_listed_with_what_every_backend_says(stack: Stack)
     assert (await stack.client.get("/v1/collections")).json() == {"collections": [view]}
 
 
-async def test_a_backend_that_is_gone_is_listed_with_the_reason_and_its_last_word(stack: Stack) -> None:
+async def test_an_unreachable_backend_is_listed_with_the_reason_and_its_last_state(stack: Stack) -> None:
     stack.wires["dense"].fault = "refused"
     dense = (await stack.client.get(DEMO)).json()["backends"][1]
     assert dense["reachable"] is False
@@ -307,7 +307,7 @@ async def test_a_bad_search_gets_a_clear_4xx(stack: Stack, name: str) -> None:
     assert said in answer.json()["detail"]
 
 
-async def test_fuses_nested_beyond_measure_are_refused(stack: Stack) -> None:
+async def test_too_deeply_nested_fuses_are_refused(stack: Stack) -> None:
     for depth in (5, 60, 240, 400):
         stage: dict[str, object] = RETRIEVE
         for _ in range(depth):
@@ -389,7 +389,7 @@ def test_a_bad_pipeline_file_names_the_place_and_the_legal_kinds(text: str, said
         parse(text)
 
 
-def test_a_pipeline_over_a_backend_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
+def test_a_pipeline_over_an_unknown_backend_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("name: x\nstages: [{kind: retrieve, backend: sparse}]")
     with pytest.raises(PipelineError, match=r"x\.yaml.*no backend 'sparse'"):
         build_app(GatewaySettings(pipelines=tmp_path))

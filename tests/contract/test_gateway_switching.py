@@ -1,4 +1,4 @@
-"""Going back and publishing while others write, over real services: nothing is lost, nobody waits for ever."""
+"""Rollbacks and publishing during writes, over real services: no write is lost, and none waits for ever."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ async def rebuild(stack: RealStack, build: str) -> None:
 PRECIOUS: list[dict[str, object]] = [{"id": "x", "text": "precious"}]
 
 
-async def test_after_going_back_and_publishing_again_one_goes_back_to_what_was_live_before(loaded: RealStack) -> None:
+async def test_after_a_rollback_and_a_publish_a_rollback_goes_to_what_was_live_before(loaded: RealStack) -> None:
     await rebuild(loaded, "faulty")
     assert (await loaded.post("/rollback")).json()["generation"] == "c@1"
     assert (await loaded.send(PRECIOUS)).json()["complete"]
@@ -37,7 +37,7 @@ async def test_after_going_back_and_publishing_again_one_goes_back_to_what_was_l
     assert await loaded.texts(["x"]) == {"x": "precious"}
 
 
-async def test_a_write_on_its_way_while_somebody_goes_back_is_in_what_is_live_then(loaded: RealStack) -> None:
+async def test_a_write_in_flight_during_a_rollback_is_in_the_generation_live_then(loaded: RealStack) -> None:
     await rebuild(loaded, "faulty")
     way = loaded.ways["dense"]
     way.hold = (b"precious", asyncio.Event())
@@ -50,7 +50,7 @@ async def test_a_write_on_its_way_while_somebody_goes_back_is_in_what_is_live_th
     assert await loaded.texts(["x"]) == {"x": "precious"}
 
 
-async def test_a_write_beside_the_beginning_of_a_build_is_in_all_of_it(loaded: RealStack) -> None:
+async def test_a_write_during_the_beginning_of_a_build_reaches_all_of_it(loaded: RealStack) -> None:
     way = loaded.ways["lexical"]  # the second one where a build is begun
     way.hold = (b"anserini-flat", asyncio.Event())
     beginning = asyncio.create_task(loaded.begin(presets=["anserini-flat"], build="next"))
@@ -64,7 +64,7 @@ async def test_a_write_beside_the_beginning_of_a_build_is_in_all_of_it(loaded: R
     assert (await loaded.post("/publish", build="next")).json()["documents"] == 41
 
 
-async def test_a_build_that_was_given_up_halfway_holds_writers_up_once_and_can_be_gone_on_with(
+async def test_an_incomplete_build_delays_writes_once_and_can_be_continued(
     loaded: RealStack,
 ) -> None:
     begun = await loaded.begin(presets=["anserini-flat"], build="next")
@@ -79,7 +79,7 @@ async def test_a_build_that_was_given_up_halfway_holds_writers_up_once_and_can_b
     assert (await loaded.post("/publish", build="next")).json()["documents"] == 40
 
 
-async def test_a_write_after_a_publishing_that_broke_off_is_in_the_build_that_is_published_later(
+async def test_a_write_after_an_interrupted_publish_is_in_the_build_published_later(
     loaded: RealStack, tmp_path: Path
 ) -> None:
     await loaded.begin(new_generation=True, build="next")
@@ -96,7 +96,7 @@ async def test_a_write_after_a_publishing_that_broke_off_is_in_the_build_that_is
     assert await loaded.texts(["x"]) == {"x": "precious"}
 
 
-async def test_a_slow_publishing_does_not_replace_what_was_published_meanwhile(loaded: RealStack) -> None:
+async def test_a_slow_publish_does_not_replace_what_was_published_meanwhile(loaded: RealStack) -> None:
     for build in ("slow", "quick"):
         await loaded.begin(new_generation=True, build=build)
         assert (await loaded.send(numbered(40, build), build=build)).json()["complete"]
@@ -113,7 +113,7 @@ async def test_a_slow_publishing_does_not_replace_what_was_published_meanwhile(l
     assert await loaded.texts(["x"]) == {"x": "precious"}
 
 
-async def test_a_rebuild_is_published_while_others_never_cease_to_write(loaded: RealStack) -> None:
+async def test_a_rebuild_is_published_during_continuous_writes(loaded: RealStack) -> None:
     written: dict[str, str] = {}
     publishing = True
 

@@ -1,4 +1,4 @@
-"""Texts through the gateway: an answer is bounded in bytes, and re-ranking copes with texts of any length."""
+"""Checks texts through the gateway: answers are bounded in bytes, and texts of any length can be re-ranked."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""What a service cannot open or write, as the gateway's callers see it: real services on disk behind it."""
+"""Checks what callers of the gateway see when a service cannot open or write a generation. Real services on disk."""
 
 import json
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ HYBRID = {"name": "hybrid", "stages": [{"kind": "fuse", "id": "fuse", "method": 
 
 @pytest.fixture
 async def damaged(tmp_path: Path) -> AsyncIterator[RealStack]:
-    """`c` is loaded; then the vectors of `c@1` are damaged, and everything is started anew."""
+    """Loads `c`, damages the vectors of `c@1`, and restarts everything."""
     async with real_stack(tmp_path) as stack:
         begun = (await stack.begin()).json()
         build = {} if begun.get("build") is None else {"build": begun["build"]}
@@ -46,7 +46,7 @@ async def test_the_list_names_what_a_backend_cannot_open(damaged: RealStack) -> 
     assert "collection.json cannot be read" in dense["unusable"][0]["reason"]
 
 
-async def test_a_search_that_needs_it_is_told_what_to_do_and_others_go_on(damaged: RealStack) -> None:
+async def test_a_search_in_a_damaged_generation_says_what_to_do_and_others_continue(damaged: RealStack) -> None:
     for _ in range(10):  # no breaker opens for it
         answer = await damaged.post("/search", query="word", pipeline=DENSE)
         assert said(answer) == (409, "damaged-collection")
@@ -59,7 +59,7 @@ async def test_a_search_that_needs_it_is_told_what_to_do_and_others_go_on(damage
     assert len(hybrid["hits"]) == 3
 
 
-async def test_it_can_be_removed_and_begun_again(damaged: RealStack) -> None:
+async def test_a_damaged_generation_can_be_removed_and_begun_again(damaged: RealStack) -> None:
     assert (await damaged.client.delete("/v1/collections/c")).status_code == 204
     assert (await damaged.client.get("/v1/collections")).json() == {"collections": []}
     assert (await damaged.dense.get("/v1/collections")).json() == {"collections": []}
@@ -76,7 +76,7 @@ async def test_a_service_with_a_damaged_generation_is_ready_and_says_so(damaged:
     assert "c@1 cannot be opened" in json.dumps(ready.json())
 
 
-async def test_a_full_disk_is_a_507_for_writers_and_nothing_to_searches(
+async def test_a_full_disk_is_a_507_for_writes_and_does_not_affect_searches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with real_stack(tmp_path) as stack:

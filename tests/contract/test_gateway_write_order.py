@@ -1,4 +1,4 @@
-"""Writes of the same ids that overtake one another on their way to a service: the newest stays, in every service."""
+"""Of writes of the same ids that overtake one another, the newest stays in every service."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ async def loaded(tmp_path: Path) -> AsyncIterator[RealStack]:
 
 @asynccontextmanager
 async def overtaken(stack: RealStack, service: str, documents: int) -> AsyncIterator[dict[str, object]]:
-    """Within the block a batch is on its way to one service; afterwards the value holds what became of it."""
+    """Keeps a batch in flight to one service within the block; afterwards the value has its result."""
     way, late = stack.ways[service], {}
     way.hold = (b"older", asyncio.Event())
     older = asyncio.create_task(stack.send(numbered(documents, "older")))
@@ -37,7 +37,7 @@ async def equal(stack: RealStack) -> bool:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_a_batch_that_a_newer_one_overtook_is_told_and_both_services_hold_the_newer(
+async def test_an_overtaken_batch_is_reported_and_both_services_have_the_newer_one(
     loaded: RealStack, service: str
 ) -> None:
     async with overtaken(loaded, service, 40) as late:

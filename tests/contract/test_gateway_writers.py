@@ -1,4 +1,4 @@
-"""Several writers at one collection, over real services: nothing acknowledged is lost, nobody is locked out."""
+"""Concurrent writers of one collection, over real services: no acknowledged write is lost, no writer is blocked."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ async def found(stack: RealStack, query: str) -> list[str]:
 # Two writers
 
 
-async def test_a_second_writer_neither_joins_nor_publishes_a_rebuild_that_is_under_way(loaded: RealStack) -> None:
+async def test_a_second_writer_neither_joins_nor_publishes_a_running_rebuild(loaded: RealStack) -> None:
     rebuild = (await loaded.begin(new_generation=True)).json()
     assert (await loaded.send(numbered(5, "new"), build=rebuild["build"])).json()["collection"] == "c@2"
     second = (await loaded.begin()).json()
@@ -38,7 +38,7 @@ async def test_a_second_writer_neither_joins_nor_publishes_a_rebuild_that_is_und
     assert (await loaded.send([{"id": "x", "text": "one more"}])).json()["collection"] == "c@1"
     assert (await loaded.post("/publish")).json()["generation"] == "c@1"
     assert await loaded.live() == {"lexical": 41, "dense": 41}
-    # What was written to the live one meanwhile is in the rebuild too, which is published by who began it.
+    # Writes to the live generation meanwhile are in the rebuild too; the caller that began it publishes it.
     assert (await loaded.send(numbered(40, "new"), build=rebuild["build"])).json()["complete"]
     published = await loaded.post("/publish", build=rebuild["build"], expected_documents=41)
     assert (published.json()["generation"], published.json()["documents"]) == ("c@2", 41)
@@ -56,7 +56,7 @@ async def test_a_writer_with_another_declaration_begins_a_generation_of_its_own(
     assert (await loaded.post("/publish", build=second["build"])).json()["documents"] == 2
 
 
-async def test_a_killed_loader_goes_on_with_its_own_build(loaded: RealStack) -> None:
+async def test_a_killed_loader_continues_its_own_build(loaded: RealStack) -> None:
     for created in (True, False):
         begun = (await loaded.begin(new_generation=True, build="nightly")).json()
         assert (begun["generation"], begun["created"], begun["build"]) == ("c@2", created, "nightly")
@@ -101,7 +101,7 @@ async def test_without_a_live_generation_a_write_says_what_to_send(
     assert "PUT /v1/collections/c with the same `build` begins one" in wrong.json()["detail"]
 
 
-async def test_a_build_that_another_one_overtook_is_told_to_begin_again(loaded: RealStack) -> None:
+async def test_a_build_overtaken_by_another_must_begin_again(loaded: RealStack) -> None:
     await loaded.begin(new_generation=True, build="slow")
     await loaded.begin(new_generation=True, build="quick")
     await loaded.send(numbered(3), build="quick")
@@ -135,7 +135,7 @@ async def test_another_number_of_documents_than_expected_is_not_published(stack:
 async def test_equal_counts_of_different_contents_are_not_published(stack: RealStack) -> None:
     await stack.begin(build="mine")
     await stack.send(numbered(5), build="mine")
-    # Past the gateway, as a service that came back with older files would have it.
+    # Bypasses the gateway, to simulate a service restored from older files.
     await stack.dense.post("/v1/collections/c@1/documents", json={"documents": numbered(1, "another")})
     refused = await stack.post("/publish", build="mine")
     assert refused.status_code == 409
@@ -148,7 +148,7 @@ async def test_equal_counts_of_different_contents_are_not_published(stack: RealS
 # Going back
 
 
-async def test_what_was_live_before_can_be_gone_back_to_and_forth(loaded: RealStack) -> None:
+async def test_rollbacks_go_back_and_forth(loaded: RealStack) -> None:
     await loaded.begin(new_generation=True, build="next")
     await loaded.send(numbered(3, "new"), build="next")
     await loaded.post("/publish", build="next")
@@ -157,20 +157,20 @@ async def test_what_was_live_before_can_be_gone_back_to_and_forth(loaded: RealSt
     back = await loaded.client.post("/v1/collections/c/rollback")
     assert (back.json()["generation"], back.json()["documents"]) == ("c@1", 40)
     assert (await found(loaded, "word 7"))[0] == "d07"
-    # c@2 is no build: what is written now goes to what is live alone, and nothing waits for it.
+    # c@2 is no build: new writes go only to the live generation, and do not wait.
     assert (await loaded.send([{"id": "x", "text": "after going back"}])).json()["collection"] == "c@1"
     assert [one["documents"] for one in (await loaded.states("lexical")).values()] == [41, 3]
     assert (await loaded.post("/publish", generation="c@2")).json()["documents"] == 3
     assert (await loaded.client.get("/v1/collections/c")).json()["live"] == "c@2"
 
 
-async def test_without_an_earlier_generation_there_is_nothing_to_go_back_to(loaded: RealStack) -> None:
+async def test_without_an_earlier_generation_a_rollback_is_refused(loaded: RealStack) -> None:
     refused = await loaded.client.post("/v1/collections/c/rollback")
     assert refused.status_code == 409
     assert "GATEWAY_KEEP_PREVIOUS_S" in refused.json()["detail"]
 
 
-async def test_only_the_one_before_is_kept_and_only_for_its_time(tmp_path: Path) -> None:
+async def test_only_the_previous_generation_is_kept_and_only_for_its_time(tmp_path: Path) -> None:
     async with real_stack(tmp_path, keep_previous_s=3.0, refresh_s=0.2) as stack:
         for number in range(1, 4):
             await stack.begin(new_generation=True, build=f"b{number}")
@@ -186,7 +186,7 @@ async def test_only_the_one_before_is_kept_and_only_for_its_time(tmp_path: Path)
         assert (await stack.client.get("/v1/collections/c")).json()["live"] == "c@3"
 
 
-async def test_keeping_for_no_time_removes_at_once(tmp_path: Path) -> None:
+async def test_a_keep_time_of_0_removes_at_once(tmp_path: Path) -> None:
     async with real_stack(tmp_path, keep_previous_s=0) as stack:
         for number in (1, 2):
             await stack.begin(new_generation=True, build=f"b{number}")
@@ -198,7 +198,7 @@ async def test_keeping_for_no_time_removes_at_once(tmp_path: Path) -> None:
 # Live writes during a rebuild
 
 
-async def test_what_is_written_and_deleted_while_a_rebuild_is_under_way_survives_its_publishing(
+async def test_writes_and_deletions_during_a_rebuild_survive_its_publication(
     loaded: RealStack,
 ) -> None:
     await loaded.begin(new_generation=True, build="next")
@@ -211,7 +211,7 @@ async def test_what_is_written_and_deleted_while_a_rebuild_is_under_way_survives
     assert "d00" not in await loaded.texts(["d00", "d01"])
 
 
-async def test_a_write_on_its_way_when_a_rebuild_begins_is_in_the_rebuild(loaded: RealStack) -> None:
+async def test_a_write_in_flight_when_a_rebuild_begins_is_in_the_rebuild(loaded: RealStack) -> None:
     way = loaded.ways["lexical"]
     way.hold = (b"meanwhile", asyncio.Event())
     writing = asyncio.create_task(loaded.send([{"id": "x", "text": "written meanwhile"}]))
@@ -224,7 +224,7 @@ async def test_a_write_on_its_way_when_a_rebuild_begins_is_in_the_rebuild(loaded
     assert await found(loaded, "written meanwhile") == ["x"]
 
 
-async def test_an_abandoned_build_locks_nobody_out(loaded: RealStack) -> None:
+async def test_an_abandoned_build_does_not_block_others(loaded: RealStack) -> None:
     await loaded.begin(metadata={"year": "number"}, build="abandoned")
     await loaded.dense.delete("/v1/collections/c@2")
     assert (await loaded.send([{"id": "x", "text": "one more"}])).json()["complete"]
@@ -234,7 +234,7 @@ async def test_an_abandoned_build_locks_nobody_out(loaded: RealStack) -> None:
     assert (await loaded.post("/publish", build=mine["build"])).json()["generation"] == "c@3"
 
 
-async def test_a_build_that_another_model_made_keeps_no_live_write_from_being_complete(tmp_path: Path) -> None:
+async def test_a_build_of_another_model_does_not_make_live_writes_incomplete(tmp_path: Path) -> None:
     async with real_stack(tmp_path) as stack:
         await stack.load()
         await stack.begin(new_generation=True, build="next")
@@ -245,7 +245,7 @@ async def test_a_build_that_another_model_made_keeps_no_live_write_from_being_co
         assert (await stack.post("/publish")).json()["documents"] == 41
 
 
-async def test_a_document_that_a_build_cannot_take_is_named_with_the_build(loaded: RealStack) -> None:
+async def test_a_document_that_a_build_refuses_is_reported_with_the_build(loaded: RealStack) -> None:
     await loaded.begin(metadata={"year": "number"}, build="stricter")
     report = (await loaded.send([{"id": "x", "metadata": {"year": "long ago"}}])).json()
     assert not report["complete"]
@@ -258,10 +258,10 @@ async def test_a_document_that_a_build_cannot_take_is_named_with_the_build(loade
 async def writer(
     stack: RealStack, rng: random.Random, number: int, acknowledged: dict[str, str], refused: dict[str, str]
 ) -> None:
-    """Rebuilds from what was acknowledged by then, writes and publishes in a random order; notes what is acknowledged,
-    and what was not: one service may have taken it.
+    """Rebuilds from the documents acknowledged so far, writes and publishes in a random order. Records which writes are
+    acknowledged and which are refused; one service may have taken a refused one.
 
-    What lies in the live generation has ids of its own: a rebuild from older texts may take their place rightly.
+    Live writes have ids of their own, because a rebuild from older texts may rightly replace others.
     """
     build: str | None = None
     for step in range(8):
@@ -309,7 +309,7 @@ async def test_writers_who_rebuild_and_publish_at_once_lose_nothing_acknowledged
         acknowledged: dict[str, str] = {}
         refused: dict[str, str] = {}
         await asyncio.gather(*(writer(stack, random.Random(rng.random()), n, acknowledged, refused) for n in range(4)))
-        # What came through in one service only says so (`complete` is false) and is sent again.
+        # A write that only one service took reports `complete: false` and is sent again.
         again = [{"id": one, "text": text} for one, text in refused.items()]
         assert (await stack.send([*numbered(20, "last"), *again])).json()["complete"]
         acknowledged |= refused
@@ -319,9 +319,7 @@ async def test_writers_who_rebuild_and_publish_at_once_lose_nothing_acknowledged
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_publish_ingest_put_and_delete_at_once_leave_both_services_with_the_same(
-    tmp_path: Path, seed: int
-) -> None:
+async def test_concurrent_publish_ingest_put_and_delete_leave_both_services_equal(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     async with real_stack(tmp_path) as stack:
         await stack.begin(build="first")

@@ -1,4 +1,4 @@
-"""Qdrant Edge keeps the promises of a lexical engine, and its own."""
+"""Checks that the Edge engine keeps the promises of LexicalEngine, and its own."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ class EdgeOpener(Opener):
         await engine.close()
         path = self.directory / generation / RECORD
         record = json.loads(path.read_text())
-        # What stood there before the stamp followed from the rules.
+        # The stamp of releases before it was computed from the rules.
         record["stamp"]["analysis"] = "english-1 (UAX 29 words, Lucene's 33 stop words, Porter)"
         path.write_text(json.dumps(record))
         return await self.open()
@@ -53,7 +53,7 @@ async def test_a_directory_in_use_is_refused_in_one_sentence(opener: EdgeOpener)
     await (await opener.open()).close()
 
 
-async def test_what_was_acknowledged_is_there_after_an_end_without_goodbye(opener: EdgeOpener) -> None:
+async def test_acknowledged_writes_survive_a_kill(opener: EdgeOpener) -> None:
     engine = await opener.open()
     await filled(engine, documents(NOTES))
     await engine.index("notes@1", documents({"n6": "saddle creaks"}))

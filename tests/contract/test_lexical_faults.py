@@ -1,4 +1,4 @@
-"""The lexical service before an Elasticsearch that fails: a clear problem in time, and no partial ranking ever."""
+"""A failing Elasticsearch gives a clear problem in time, and never a partial ranking."""
 
 import asyncio
 import time
@@ -83,7 +83,7 @@ async def test_cancelled_searches_leave_the_connections_usable() -> None:
         assert (await search(client)).status_code == 200
 
 
-async def test_a_service_whose_elasticsearch_is_down_starts_says_so_and_recovers() -> None:
+async def test_a_service_starts_while_its_elasticsearch_is_down_and_recovers() -> None:
     stub = Stub(reply=lambda path: WHOLE)
     async with stub.listening() as url:
         pass  # the port is now known, and nothing listens there
@@ -99,7 +99,7 @@ async def test_a_service_whose_elasticsearch_is_down_starts_says_so_and_recovers
             assert (await search(client)).status_code == 200
 
 
-async def test_something_that_is_not_elasticsearch_is_named_so() -> None:
+async def test_a_server_that_is_not_elasticsearch_is_reported() -> None:
     async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}")

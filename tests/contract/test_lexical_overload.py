@@ -1,4 +1,4 @@
-"""An Elasticsearch without room for writes: the service says so in a way that a loader can wait by."""
+"""An Elasticsearch with a full write queue gives errors that tell a loader what to retry and when."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ BROKEN = {"index": {"status": 400, "error": {"type": "document_parsing_exception
 
 
 def answering(*items: object) -> Stub:
-    """A server that takes the first bulk request as told, and has no room for those that follow."""
+    """A server that answers the first bulk request as scripted and rejects all others for a full queue."""
     left = list(items)
 
     def reply(path: str) -> Reply:
@@ -45,14 +45,14 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elasticsearch_bulk, "FIRST_PAUSE_S", 0.001)
 
 
-async def test_a_batch_without_any_room_is_a_429_with_a_time_to_wait() -> None:
+async def test_a_batch_rejected_as_a_whole_is_a_429_with_retry_after() -> None:
     async with service(answering(FULL, FULL, FULL)) as client:
         answer = await client.post("/v1/collections/notes@1/documents", json={"documents": DOCUMENTS})
     assert (answer.status_code, answer.json()["type"]) == (429, "urn:problem:overloaded")
     assert int(answer.headers["retry-after"]) >= 1
 
 
-async def test_items_without_room_say_that_they_may_be_sent_again_and_the_others_that_they_may_not() -> None:
+async def test_only_rejected_items_are_reported_as_retryable() -> None:
     async with service(answering(DONE, FULL, BROKEN)) as client:
         answer = await client.post("/v1/collections/notes@1/documents", json={"documents": DOCUMENTS})
     report = answer.json()
@@ -61,7 +61,7 @@ async def test_items_without_room_say_that_they_may_be_sent_again_and_the_others
     assert "send it again" in next(error["reason"] for error in report["errors"] if error["id"] == "b")
 
 
-async def test_a_deletion_that_finds_no_room_for_one_document_is_a_429() -> None:
+async def test_a_deletion_rejected_for_one_document_is_a_429() -> None:
     done = {"delete": {"status": 200}}
     stub = answering(done, FULL)
     async with service(stub) as client:

@@ -56,7 +56,7 @@ async def test_a_search_answers_ids_and_scores_and_its_time(filled: httpx.AsyncC
     assert "bm25;dur=" in answer.headers["server-timing"]
 
 
-async def test_collections_tell_their_state(filled: httpx.AsyncClient) -> None:
+async def test_collections_report_their_state(filled: httpx.AsyncClient) -> None:
     state = (await filled.post(f"{GENERATION}/publish")).json()
     assert (state["generation"], state["published"], state["documents"]) == ("notes@1", True, 3)
     assert state["declaration"] == DECLARATION

@@ -1,4 +1,4 @@
-"""Calls that are cancelled at any moment leak neither connections nor tasks (encode/httpcore 1093 is what we avoid)."""
+"""Calls cancelled at any moment leak neither connections nor tasks (httpx's own pool did: encode/httpcore 1093)."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d
 
 
 class Stub:
-    """An HTTP server that takes its time between headers and body, or answers only when SLOTS requests are there."""
+    """An HTTP server that pauses between headers and body, or answers only when SLOTS requests have arrived."""
 
     def __init__(self) -> None:
         self.random = random.Random(7)
@@ -56,12 +56,12 @@ class Stub:
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[Backend, Stub]]:
     stub = Stub()
-    # Cancelled connections wait to be accepted too: a full backlog would lose connections that nobody cancelled.
+    # Cancelled connections also wait to be accepted: a full backlog would drop connections that were not cancelled.
     server = await asyncio.start_server(stub.serve, "127.0.0.1", 0, backlog=4_096)
     port = server.sockets[0].getsockname()[1]
     address = BackendAddress(family="reranker", url=f"http://127.0.0.1:{port}")
     assert type(socket_endpoints("reranker", address).transport("127.0.0.1")) is SocketTransport
-    # The production transport with few slots, so that a single one that leaked would be missed.
+    # The production transport with few slots, so that a single leaked one is detected.
     endpoints = FixedEndpoints(SocketTransport("127.0.0.1", most=SLOTS))
     async with Supervisor(Instruments()) as supervisor:
         backend = Backend("reranker", address, endpoints, 10.0, supervisor)
@@ -78,7 +78,7 @@ def call() -> Call:
 
 
 async def cancel_at_random(backend: Backend, chance: random.Random, times: int) -> int:
-    """Calls that are cancelled after 0 to 4 ms, or before if they are done by then; how many were cancelled."""
+    """Starts calls and cancels each after 0 to 4 ms unless it has ended. Returns how many were cancelled."""
     cancelled = 0
     while cancelled < times:
         asking = asyncio.create_task(backend.request(call(), ScoreAnswer))
@@ -102,7 +102,7 @@ async def test_random_cancellations_leak_nothing(cancellations: int) -> None:
         share = cancellations // TASKS
         counts = await asyncio.gather(*(cancel_at_random(backend, chance, share) for _ in range(TASKS)))
         assert sum(counts) == cancellations
-        # The stub answers only when as many requests are in its hands as there are slots: none may have leaked.
+        # The stub answers only when it has as many requests as there are slots, so a leaked slot would block it.
         stub.together = True
         async with asyncio.timeout(30):
             answers = await asyncio.gather(*(backend.request(call(), ScoreAnswer) for _ in range(SLOTS)))

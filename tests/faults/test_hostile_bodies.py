@@ -1,4 +1,4 @@
-"""Bodies of up to 8 MB that mean harm, to a real gateway: it answers, others do not wait, and its memory stays."""
+"""Hostile bodies of up to 8 MB at a real gateway: it answers, other requests do not wait, and memory does not grow."""
 
 import asyncio
 import http.client
@@ -15,7 +15,7 @@ from tests.support.processes import Process
 from tests.support.watched import watched
 
 MOST = 7_900_000
-# The bar is 0.25 s on a machine of one's own; these are shared, and tests run beside one another.
+# The bar is 0.25 s on an idle machine; this one may be shared, and tests run concurrently.
 SOON_S = 0.5
 MOST_KEPT_MIB = 20
 
@@ -92,7 +92,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 async def alive(process: Process) -> None:
-    """It never gets ready: there is no backend. What is tested comes before these are asked."""
+    """A gateway that never gets ready, because it has no backend. The tests need none."""
     for _ in range(1_200):
         try:
             asked(process, "GET", "/livez", b"")
@@ -117,19 +117,19 @@ CASES = [("documents", name) for name in DOCUMENTS] + [("search", name) for name
 
 
 @pytest.mark.parametrize(("action", "name"), CASES, ids=[name for _, name in CASES])
-def test_a_hostile_body_holds_up_nobody_and_is_answered(process: Process, action: str, name: str) -> None:
+def test_a_hostile_body_is_answered_and_delays_no_other_request(process: Process, action: str, name: str) -> None:
     body = (DOCUMENTS if action == "documents" else SEARCHES)[name]
     assert len(body) <= 8_000_000
     with watched(process) as seen:
         status, problem = asked(process, "POST", f"/v1/collections/c/{action}", body)
-    # 503: a good body, and nobody behind the gateway to take it.
+    # 503: a valid body, but no backend to take it.
     assert status in (400, 404, 422, 503), problem
     assert problem["detail"]
     assert seen.slowest_s < SOON_S
     assert seen.grown_mib < 200
 
 
-def test_what_large_bodies_took_goes_back_to_the_system(tmp_path: Path) -> None:
+def test_memory_of_large_bodies_is_returned_to_the_system(tmp_path: Path) -> None:
     with started(tmp_path / "log") as fresh:
         for action, name in CASES[:2]:  # what any first requests fill for good: caches, pools, stacks of threads
             asked(fresh, "POST", f"/v1/collections/c/{action}", (DOCUMENTS | SEARCHES)[name])

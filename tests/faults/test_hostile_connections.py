@@ -1,4 +1,4 @@
-"""Connections that mean harm, to a real process with the bounds that it has: the others do not notice."""
+"""Hostile connections at a real process with its default bounds do not affect other connections."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ import pytest
 from tests.support.processes import Process
 from tests.support.watched import watched
 
-# Half of what the bar allows a loop: these machines are shared.
+# Half of the bar for the event loop: the machine may be shared.
 SOON_S = 0.25
 
 
@@ -33,14 +33,14 @@ def connected(process: Process) -> socket.socket:
 
 
 def held(process: Process) -> int:
-    """Connections that the process has open."""
+    """Returns the number of connections that the process has open."""
     assert process.running is not None
     found = psutil.Process(process.running.pid).net_connections("tcp")
     return sum(one.status == psutil.CONN_ESTABLISHED for one in found)
 
 
 def sent(process: Process, first: bytes, piece: bytes, times: int) -> bytes:
-    """The beginning of the answer to one request in pieces, whether or not it was all taken."""
+    """Sends one request in pieces and returns the beginning of the answer, even if not all pieces were taken."""
     with connected(process) as one:
         with contextlib.suppress(ConnectionError):
             one.sendall(first)
@@ -56,7 +56,9 @@ def sent(process: Process, first: bytes, piece: bytes, times: int) -> bytes:
     [(b"GET /livez HTTP/1.1\r\nA: ", 200_000_000, b"431"), (b"GET /livez?", 60_000_000, b"414")],
     ids=["header", "URL"],
 )
-def test_a_gigantic_head_is_refused_and_nobody_waits(process: Process, first: bytes, size: int, status: bytes) -> None:
+def test_a_gigantic_head_is_refused_and_delays_no_other(
+    process: Process, first: bytes, size: int, status: bytes
+) -> None:
     piece = b"a" * 1_000_000
     with watched(process) as seen:
         answer = sent(process, first, piece, size // len(piece))
@@ -65,7 +67,7 @@ def test_a_gigantic_head_is_refused_and_nobody_waits(process: Process, first: by
     assert seen.grown_mib < 20
 
 
-def test_half_open_connections_keep_nobody_out(process: Process) -> None:
+def test_half_open_connections_do_not_block_others(process: Process) -> None:
     with contextlib.ExitStack() as stack, watched(process) as seen:
         for _ in range(1_000):
             one = stack.enter_context(connected(process))

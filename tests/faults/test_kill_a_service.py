@@ -1,4 +1,4 @@
-"""Services killed and hung under running hybrid-rerank queries, as real processes: what the answers say, and when."""
+"""Checks answers of hybrid-rerank queries, and their time, while services (real processes) are killed or hang."""
 
 import asyncio
 import signal
@@ -21,13 +21,13 @@ LATE_S = DEADLINE_S + 0.05
 QUERIES = ("boil water", "warm light at night", "glass for tea", "a chair that turns", "the of and")
 TOPICS = ("kettle boils water fast", "lamp with warm light", "teapot of glass for loose tea", "office chair that turns")
 DOCUMENTS = [{"id": f"d{number:03}", "title": TOPICS[number % 4], "text": f"item {number}"} for number in range(40)]
-# What is flagged while a service is gone; without texts there is no re-ranking either.
+# The stages flagged while a service is gone; without texts there is no re-ranking either.
 FLAGGED = {"lexical": {"bm25", "rerank"}, "dense": {"dense"}, "reranker": {"rerank"}}
 
 
 @dataclass
 class Answered:
-    """One query's outcome as its caller saw it: when it left, how long it took, what it said."""
+    """The outcome of one query: when it was sent, how long it took, and its answer."""
 
     left_at: float
     seconds: float
@@ -37,7 +37,7 @@ class Answered:
 
 @dataclass
 class Running:
-    """The stack, and callers who keep asking it."""
+    """A stack, and callers that query it continuously."""
 
     processes: dict[str, Process]
     client: httpx.AsyncClient
@@ -59,7 +59,7 @@ class Running:
 
     @asynccontextmanager
     async def queries(self) -> AsyncIterator[None]:
-        """Four callers who ask one query after the other, until the block ends."""
+        """Runs four callers that send one query after the other until the block ends."""
 
         async def caller(first: int) -> None:
             number = first
@@ -102,7 +102,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
 
 
 async def bring_back(running: Running, name: str, fault: signal.Signals) -> float:
-    """The service as it was; the moment of its return."""
+    """Restores the service and returns the time of its return."""
     process = running.processes[name]
     if fault == signal.SIGSTOP:
         process.send(signal.SIGCONT)
@@ -123,7 +123,7 @@ async def test_answers_keep_coming_in_time_and_flagged_while_a_service_is_gone(
         running.processes[name].send(fault)
         gone_at = time.monotonic()
         await asyncio.sleep(5.0)
-        # From here on it may answer again, up to a poll of `ready` before anybody here knows.
+        # From here on it may answer again, up to one poll of `ready` before this test knows.
         gone_until = time.monotonic()
         back_at = await bring_back(running, name, fault)
         await running.full_quality_within(5.0, back_at)
@@ -135,7 +135,7 @@ async def test_answers_keep_coming_in_time_and_flagged_while_a_service_is_gone(
     assert meanwhile
     assert all(not answered.degraded for answered in before)
     assert all(set(answered.degraded) == FLAGGED[name] for answered in meanwhile)
-    # What is known to be gone costs no waiting: the last ones are fast however the service ended.
+    # A service known to be gone costs no waiting: the last answers are fast however it ended.
     assert all(answered.seconds < 0.5 for answered in meanwhile[-5:])
 
 

@@ -1,4 +1,4 @@
-"""A backend whose answers were broken for a while is asked again once they are right, whatever was wrong with them."""
+"""A backend whose answers were faulty is used again once they are right, whatever the fault was."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ async def readiness_is(searches: Searches, status: int, within_s: float) -> None
 
 
 @pytest.mark.parametrize("name", ["dense", "lexical", "reranker"])
-async def test_answers_that_could_not_be_read_lock_a_backend_out_only_while_they_last(name: str) -> None:
+async def test_unreadable_answers_exclude_a_backend_only_while_they_last(name: str) -> None:
     async with opened_stack() as stack:
         stack.wires[name].fault = "garbage"
         for _ in range(12):
@@ -45,7 +45,7 @@ async def test_answers_that_could_not_be_read_lock_a_backend_out_only_while_they
             await asyncio.sleep(0.02)
 
 
-async def test_one_answer_that_cannot_be_read_is_asked_for_again_and_never_seen() -> None:
+async def test_one_unreadable_answer_is_retried_and_hidden_from_the_caller() -> None:
     async with opened_stack() as stack:
         stack.wires["dense"].fault, stack.wires["dense"].faults_left = "garbage", 1
         assert (await stack.search("fruit", "dense")).status_code == 200
@@ -74,7 +74,7 @@ async def test_a_broken_backend_is_flagged_in_time_and_back_within_five_seconds(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_what_the_gateway_knows_of_its_backends_is_right_again_after_any_fault(
+async def test_the_gateways_view_of_its_backends_recovers_from_any_fault(
     backends: tuple[Replica, Replica], fault: ReplicaFault
 ) -> None:
     async with searching(lexical(backends), backends[1]) as searches:
@@ -94,7 +94,7 @@ async def test_a_slow_backend_is_waited_for_although_it_hung_before(backends: tu
         await searches.many(8)
         backends[0].fault = None
         assert await searches.full_quality_again() < 5.0
-        # Less than the 1.8 s that retrieval has, more than that after two liveness probes in vain of 0.25 s.
+        # Less than the 1.8 s that retrieval has, more than that after two failed liveness probes of 0.25 s.
         backends[0].work_s = 1.4
         assert await searches.many(24) == 0
 

@@ -1,4 +1,4 @@
-"""One of two replicas of a backend broken, over real sockets: who is degraded, and for how long."""
+"""Checks how many answers are degraded, and for how long, when one of two replicas fails. Over real sockets."""
 
 import asyncio
 import time
@@ -48,7 +48,7 @@ async def test_one_broken_replica_behind_one_address_degrades_less_than_a_hundre
     assert searches.slowest_s < DEADLINE_S + 0.05
     assert set(searches.statuses) == {200}
     assert first <= CALLERS  # those under way when it broke
-    # Five of 800 where a new connection carries calls before it has answered a probe.
+    # Without probes of new connections five of 800 are degraded.
     assert later < QUERIES / 200
 
 
@@ -70,7 +70,7 @@ async def test_one_broken_replica_of_two_addresses_degrades_less_than_a_hundredt
     assert later < QUERIES / 100
 
 
-async def test_a_replica_that_is_whole_again_gets_its_share_of_the_calls(replicas: tuple[Replica, Replica]) -> None:
+async def test_a_repaired_replica_gets_its_share_of_the_calls(replicas: tuple[Replica, Replica]) -> None:
     async with two_replicas() as (dense, _), searching(two_records(replicas), dense) as searches:
         replicas[0].fault = "500"
         await searches.many(50)
@@ -81,7 +81,7 @@ async def test_a_replica_that_is_whole_again_gets_its_share_of_the_calls(replica
             assert time.monotonic() - returned < 5.0
 
 
-async def test_both_replicas_gone_is_flagged_and_over_within_five_seconds_of_the_return(
+async def test_losing_both_replicas_is_flagged_and_ends_within_five_seconds_of_their_return(
     replicas: tuple[Replica, Replica],
 ) -> None:
     async with two_replicas() as (dense, _), searching(two_records(replicas), dense) as searches:
@@ -94,7 +94,7 @@ async def test_both_replicas_gone_is_flagged_and_over_within_five_seconds_of_the
         assert await searches.many(100) == 0
 
 
-async def test_a_replica_that_comes_later_is_found_and_one_that_left_is_asked_no_more(
+async def test_a_new_replica_is_found_and_a_removed_one_gets_no_calls(
     replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.replicas.RESOLVE_S", 0.1)

@@ -7,7 +7,7 @@ from services.chassis.errors import AnswerTooLarge, BadInput, ProblemError
 
 
 @pytest.mark.parametrize(("given", "told"), [(7.0, 7), (0.5, 1), (None, 1)])
-def test_the_callers_wait_is_that_of_the_backend_and_a_second_at_least(given: float | None, told: int) -> None:
+def test_retry_after_is_that_of_the_backend_and_at_least_a_second(given: float | None, told: int) -> None:
     problem = as_problem(BackendFailed("lexical", "overloaded", "full.", status=429, retry_after_s=given))
     assert (problem.status, problem.retry_after_s) == (429, told)
 

@@ -38,7 +38,7 @@ async def test_a_pause_begins_when_the_writes_in_work_have_ended() -> None:
     assert order == ["written", "paused"]
 
 
-async def test_a_pause_holds_nobody_up_for_longer_than_its_time() -> None:
+async def test_a_pause_delays_writes_for_at_most_its_time() -> None:
     pauses = WritePauses()
     async with pauses.write("c"):  # hangs
         async with asyncio.timeout(5.0), pauses.pause("c", most_s=0.05):
@@ -51,7 +51,7 @@ async def test_a_pause_holds_nobody_up_for_longer_than_its_time() -> None:
         pass
 
 
-async def test_a_writer_who_leaves_while_paused_is_not_waited_for() -> None:
+async def test_a_write_cancelled_while_paused_is_not_waited_for() -> None:
     pauses = WritePauses()
 
     async def write() -> None:

@@ -1,4 +1,4 @@
-"""The analysis of the embedded engine, case by case; that it is Elasticsearch's is an integration test."""
+"""Checks the analysis of the embedded engine case by case. An integration test compares it with Elasticsearch's."""
 
 import random
 import threading
@@ -40,17 +40,17 @@ def seconds(text: str) -> float:
 
 
 @pytest.mark.parametrize("unit", [MARKS, "e" + MARKS, "a.", "1,", "a'", "'", ".", "a", "7", "ing", "\u4e2d", "b "])
-def test_no_text_takes_more_than_its_length(unit: str) -> None:
+def test_the_time_of_the_analysis_is_linear_for_any_text(unit: str) -> None:
     short, long = (unit * (count // len(unit)) for count in (40_000, 320_000))
     seconds(short)
     assert min(seconds(long) for _ in range(3)) < 40 * max(min(seconds(short) for _ in range(3)), 0.001)
 
 
-def test_a_document_of_160_kilobytes_of_combining_marks_is_analysed_in_a_moment() -> None:
+def test_a_document_of_160_kilobytes_of_combining_marks_is_analysed_quickly() -> None:
     assert seconds(MARKS * 40_000) < 1.0
 
 
-def test_a_long_text_has_the_words_of_its_parts_wherever_it_is_cut() -> None:
+def test_a_long_text_has_the_same_words_wherever_it_is_cut() -> None:
     draw = random.Random(5)
     for alphabet in ("ab1_.,:' ", "ab1.,:'", "e\u0301\u4e2d\u30ab.", "a.\n"):
         text = "".join(draw.choices(alphabet, k=3 * analysis.PIECE))
@@ -60,7 +60,7 @@ def test_a_long_text_has_the_words_of_its_parts_wherever_it_is_cut() -> None:
 
 
 def whole(text: str) -> list[str]:
-    """The words of a text that is analysed in one piece."""
+    """Returns the words of a text that is analysed in one piece."""
     return [
         word
         for found in analysis._WORD.findall(analysis.unicodedata.normalize("NFC", text))
@@ -75,7 +75,7 @@ def test_a_word_of_more_than_255_characters_is_cut_as_lucene_cuts_it() -> None:
     assert [len(word) for word in words_of("q" * 40_000)] == [255] * 156 + [220]
 
 
-def test_others_get_their_turn_while_a_document_of_8_megabytes_is_analysed() -> None:
+def test_other_threads_run_while_a_document_of_8_megabytes_is_analysed() -> None:
     longest, ended = 0.0, threading.Event()
     work = threading.Thread(target=lambda: (joined_words_of("brake pad " * 800_000), ended.set()))
     work.start()
@@ -97,7 +97,7 @@ RULES: dict[str, tuple[str, object]] = {
     "decomposing": ("_composed", lambda text: analysis.unicodedata.normalize("NFD", text)),
     "accents folded": ("_composed", lambda text: text.replace("e\u0301", "e")),
 }
-# What a change of the code in `words_of` might do, put behind it.
+# Simulates changes of the code of `words_of` by changing its result.
 TWISTS: dict[str, Callable[[list[str]], list[str]]] = {
     "short words dropped": lambda words: [word for word in words if len(word) > 2],
     "numbers dropped": lambda words: [word for word in words if not word[0].isdigit()],
@@ -116,10 +116,10 @@ def test_the_stamp_changes_with_a_rule_that_is_data(rule: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("twist", TWISTS)
-def test_the_stamp_changes_with_what_the_code_makes_of_words(twist: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stamp_changes_with_a_rule_that_is_code(twist: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analysis, "words_of", lambda text: TWISTS[twist](words_of(text)))
     assert analysis.version() != analysis.ANALYSIS
 
 
-def test_the_stamp_changes_only_on_purpose_since_every_index_must_then_be_made_anew() -> None:
+def test_the_stamp_is_unchanged_because_a_new_one_requires_reindexing() -> None:
     assert analysis.version() == analysis.ANALYSIS == "english-0630c9942f4e"

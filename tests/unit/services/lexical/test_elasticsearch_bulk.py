@@ -1,4 +1,4 @@
-"""What a bulk request retries, and what it does not."""
+"""Checks which items of a bulk request are retried."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ BROKEN = BulkItem(status=400, error=Cause(type="document_parsing_exception", rea
 
 
 class Scripted:
-    """Answers each document from its own script, its last answer for ever."""
+    """Answers each document from its own script, then repeats the last answer."""
 
     def __init__(self, **scripts: Sequence[BulkItem]) -> None:
         self.scripts = {one: list(script) for one, script in scripts.items()}
@@ -28,7 +28,7 @@ class Scripted:
         return [script.pop(0) if len(script) > 1 else script[0] for script in scripts]
 
 
-async def test_only_items_without_room_are_sent_again() -> None:
+async def test_only_rejected_items_are_retried() -> None:
     send = Scripted(a=[DONE], b=[FULL, FULL, DONE], c=[BROKEN])
     results = await bulk(OPERATIONS, send, Deadline.after_ms(60_000))
     assert results == [DONE, DONE, BROKEN]
@@ -47,7 +47,7 @@ async def test_retries_end_with_the_deadline() -> None:
     assert send.sent == ["abc"]
 
 
-async def test_a_batch_of_which_nothing_found_room_is_overload_and_no_list_of_refusals() -> None:
+async def test_a_batch_that_is_rejected_as_a_whole_raises_overloaded() -> None:
     send = Scripted(a=[FULL], b=[FULL], c=[FULL])
     with pytest.raises(Overloaded, match="send the batch again"):
         await bulk(OPERATIONS, send, Deadline.after_ms(60_000))

@@ -1,4 +1,4 @@
-"""Metadata as the vector stores keep it, and filters as they test it. What they find is in the conformance suite."""
+"""Checks the conversion of metadata and filters. The conformance suites check what filters find."""
 
 import pytest
 
@@ -29,7 +29,7 @@ NEW_YEAR_MS = 1_704_067_200_000.0  # 2024-01-01T00:00:00Z
         ("date", ("2024-01-01", "2024-01-02"), (NEW_YEAR_MS, NEW_YEAR_MS + 86_400_000)),
     ],
 )
-def test_a_value_is_kept_in_the_form_of_its_kind(kind: FieldKind, value: MetadataValue, kept: object) -> None:
+def test_a_value_is_converted_to_the_form_of_its_kind(kind: FieldKind, value: MetadataValue, kept: object) -> None:
     assert fields_of({"field": value, "other": 1}, {"field": kind}) == {"field": kept}
 
 
@@ -57,7 +57,7 @@ def test_an_operand_of_another_kind_is_refused_by_name(kind: FieldKind, value: O
         requirements_of(Filter(all=(Condition(field="field", op="eq", value=value),)), {"field": kind})
 
 
-def test_a_day_as_an_upper_bound_is_meant_to_its_end() -> None:
+def test_a_day_as_an_upper_bound_includes_the_whole_day() -> None:
     asked = Filter(all=(Condition(field="seen", op="lte", value="2024-01-01"),))
     assert requirements_of(asked, {"seen": "date"}) == (Within("seen", ((None, NEW_YEAR_MS + 86_399_999),)),)
 

@@ -1,4 +1,4 @@
-"""How many generations there may be, and what a refusal says."""
+"""Checks the bound on generations and the message of its refusal."""
 
 import pytest
 
@@ -13,6 +13,6 @@ def test_one_too_many_is_refused_and_what_may_be_removed_is_named() -> None:
         refuse_one_more("c@1", HELD, ("a@1", "b@1"), 3)
 
 
-def test_one_that_is_there_is_gone_on_with_and_there_is_room_below_the_most() -> None:
+def test_an_existing_generation_and_one_below_the_bound_are_accepted() -> None:
     refuse_one_more("a@2", HELD, (), 3)
     refuse_one_more("c@1", HELD, (), 4)

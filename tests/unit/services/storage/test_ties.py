@@ -1,4 +1,4 @@
-"""Equal scores come by ascending id, also at the cut, as far as the documented limit."""
+"""Equal scores are in ascending order of id, also at the cut, up to the documented limit."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from services.storage.ties import FIRST_EXTRA, MOST_EXTRA, settle_ties
 
 
 class Engine:
-    """Returns hits in the order given, as many as asked for, and remembers how many that was."""
+    """Returns hits in the order given, and records how many were requested."""
 
     def __init__(self, scores: Sequence[tuple[str, float]]) -> None:
         self.hits = [RetrievedHit(id=one, score=score) for one, score in scores]

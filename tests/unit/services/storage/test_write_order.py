@@ -1,4 +1,4 @@
-"""Writes of one id have an order, however they come, and a generation changes while nobody writes."""
+"""Writes of one id are ordered by version, and a generation changes only while no write runs."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ class Clock:
 
 
 async def take(order: WriteOrder, version: int | None, *ids: str) -> list[str]:
-    """Writes what no newer write has overtaken; the others."""
+    """Writes all ids without a newer write; returns the others."""
 
     async def work(turn: WriteTurn) -> list[str]:
         turn.record_written(one for one in ids if one not in turn.overtaken)
@@ -44,7 +44,7 @@ async def test_a_write_without_a_version_is_newer_than_all_before() -> None:
     assert await take(order, far_ahead + 1, "a") == ["a"]
 
 
-async def test_what_was_refused_is_not_remembered() -> None:
+async def test_the_version_of_a_refused_write_is_not_recorded() -> None:
     order = WriteOrder()
 
     async def refused(_: WriteTurn) -> None:
@@ -55,7 +55,7 @@ async def test_what_was_refused_is_not_remembered() -> None:
     assert await take(order, 5, "a") == []
 
 
-async def test_writes_of_one_id_are_one_after_the_other_and_of_others_at_once() -> None:
+async def test_writes_of_one_id_run_in_turn_and_those_of_different_ids_concurrently() -> None:
     order, going_on = WriteOrder(), asyncio.Event()
     ended: list[str] = []
 
@@ -76,7 +76,7 @@ async def test_writes_of_one_id_are_one_after_the_other_and_of_others_at_once() 
     assert ended == ["quick", "slow", "quick"]
 
 
-async def test_a_generation_is_changed_while_nobody_writes_into_it() -> None:
+async def test_a_generation_is_changed_only_while_no_write_to_it_runs() -> None:
     order, going_on = WriteOrder(), asyncio.Event()
     ended: list[str] = []
 
@@ -102,7 +102,7 @@ async def test_a_generation_is_changed_while_nobody_writes_into_it() -> None:
     assert ended == ["drop", "write", "drop", "late write"]
 
 
-async def test_a_write_whose_caller_left_ends_before_the_next_of_its_ids_begins() -> None:
+async def test_a_write_whose_caller_was_cancelled_ends_before_the_next_write_of_its_ids() -> None:
     order, going_on = WriteOrder(), asyncio.Event()
     stored: list[int] = []
 
@@ -121,7 +121,7 @@ async def test_a_write_whose_caller_left_ends_before_the_next_of_its_ids_begins(
     assert stored == [1, 2]
 
 
-async def test_a_caller_who_leaves_the_queue_keeps_nobody_waiting() -> None:
+async def test_a_caller_cancelled_in_the_queue_delays_no_other() -> None:
     order, going_on = WriteOrder(), asyncio.Event()
 
     async def slow(_: WriteTurn) -> None:
@@ -140,7 +140,7 @@ async def test_a_caller_who_leaves_the_queue_keeps_nobody_waiting() -> None:
     assert await take(order, 3, "a") == []
 
 
-async def test_what_is_forgotten_counts_as_newer_so_that_no_old_write_slips_through(
+async def test_dropped_versions_count_as_newer_so_that_no_old_write_is_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(write_order, "MOST_REMEMBERED", 10)
