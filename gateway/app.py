@@ -7,6 +7,7 @@ from fastapi import APIRouter, FastAPI
 
 from gateway.backends import EndpointsFor, open_backends
 from gateway.catalog import Catalog
+from gateway.collection_locks import CollectionLocks
 from gateway.collections import Collections
 from gateway.execute import Executor
 from gateway.generations import POLL_TIMEOUT_S, Generations
@@ -47,14 +48,15 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_en
             await generations.refresh(POLL_TIMEOUT_S)
             generations.start_polling(supervisor, settings.refresh_s)
             pauses = WritePauses()
-            publishing = Publishing(backends, generations, pauses, settings.keep_previous_s)
+            locks = CollectionLocks()
+            publishing = Publishing(backends, generations, locks, pauses, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_expired_generations)
             executor = Executor(backends, generations, catalog, instruments)
             routes = (
                 search_routes(executor),
                 pipeline_routes(catalog),
                 collection_routes(
-                    Collections(backends, generations), Indexing(backends, generations, pauses), publishing
+                    Collections(backends, generations, locks), Indexing(backends, generations, pauses), publishing
                 ),
             )
 

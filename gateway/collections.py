@@ -5,6 +5,7 @@ import secrets
 from gateway import backends as wire
 from gateway.backends import Backends
 from gateway.budget import Budget
+from gateway.collection_locks import CollectionLocks
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed, as_problem
 from gateway.fan_out import on_all, remaining_s
@@ -29,9 +30,10 @@ ATTEMPTS = 8
 class Collections:
     """Creates and removes generations. Keeps no state, so repeating a call recovers from a failure."""
 
-    def __init__(self, backends: Backends, generations: Generations) -> None:
+    def __init__(self, backends: Backends, generations: Generations, locks: CollectionLocks) -> None:
         self._backends = backends
         self._generations = generations
+        self._locks = locks
 
     async def begin(self, name: str, wanted: BeginCollection) -> CollectionBegun:
         """Returns a generation to send documents to. Needs every storing backend.
@@ -39,7 +41,10 @@ class Collections:
         It is the one of the caller's build, without a build the live one if its declaration is the same, else a new
         one. Never continues another caller's unpublished generation.
         """
-        budget = Budget.within(current_deadline())
+        async with self._locks.of(name):
+            return await self._begin(name, wanted, Budget.within(current_deadline()))
+
+    async def _begin(self, name: str, wanted: BeginCollection, budget: Budget) -> CollectionBegun:
         await self._generations.require_all(remaining_s(budget))
         declaration = CollectionDeclaration(presets=wanted.presets, metadata=wanted.metadata)
         number = 0
@@ -86,7 +91,11 @@ class Collections:
 
     async def remove(self, name: str) -> None:
         """Removes every generation of a collection. Needs every backend, or the collection would come back."""
-        budget = Budget.within(current_deadline())
+        # A generation begun again for the same build between two removals would lose its second half.
+        async with self._locks.of(name):
+            await self._remove(name, Budget.within(current_deadline()))
+
+    async def _remove(self, name: str, budget: Budget) -> None:
         await self._generations.require_all(remaining_s(budget))
         unusable = self._generations.unusable(name)
         if not any(unusable.values()):

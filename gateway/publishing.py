@@ -4,11 +4,11 @@ import asyncio
 import logging
 import random
 import time
-from weakref import WeakValueDictionary
 
 from gateway import backends as wire
 from gateway.backends import Backends
 from gateway.budget import Budget
+from gateway.collection_locks import CollectionLocks
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed
 from gateway.fan_out import on_all, remaining_s
@@ -33,14 +33,19 @@ class Publishing:
     """Switches every storing backend to the same generation. Every step is idempotent, so repeating a call resumes."""
 
     def __init__(
-        self, backends: Backends, generations: Generations, pauses: WritePauses, keep_previous_s: float
+        self,
+        backends: Backends,
+        generations: Generations,
+        locks: CollectionLocks,
+        pauses: WritePauses,
+        keep_previous_s: float,
     ) -> None:
         """`keep_previous_s`: seconds for which the generation live before is kept for a rollback."""
         self._backends = backends
         self._generations = generations
+        self._locks = locks
         self._pauses = pauses
         self._keep_previous_s = keep_previous_s
-        self._switching: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def publish(self, name: str, asked: PublishRequest) -> Published:
         """Finishes the generation everywhere, compares the services' contents, then switches everywhere."""
@@ -90,7 +95,7 @@ class Publishing:
         build = history.build(generation)
         finished = await self._finish(generation, build, budget)
         documents = _agreed_documents(finished, expected)
-        async with self._switching.setdefault(history.name, asyncio.Lock()):
+        async with self._locks.of(history.name):
             # Finishing takes up to minutes: a newer generation published meanwhile has writes that this one lacks.
             await self._generations.require_all(remaining_s(budget))
             _check_not_overtaken(generation, live, self._generations.live(history.name))

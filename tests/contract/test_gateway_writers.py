@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support.real_stack import RealStack, numbered, real_stack
@@ -250,6 +251,27 @@ async def test_a_document_that_a_build_refuses_is_reported_with_the_build(loaded
     report = (await loaded.send([{"id": "x", "metadata": {"year": "long ago"}}])).json()
     assert not report["complete"]
     assert "In c@2, which is being built: year" in report["services"][0]["report"]["errors"][0]["reason"]
+
+
+async def test_a_build_begun_again_while_the_collection_is_removed_survives_the_removal(loaded: RealStack) -> None:
+    await loaded.begin(new_generation=True, build="next")
+    await loaded.send(numbered(40), build="next")
+    way = loaded.ways["dense"]
+    way.hold = (b"DELETE ", asyncio.Event())
+    removing = asyncio.create_task(loaded.client.delete("/v1/collections/c"))
+    await asyncio.sleep(0.2)
+
+    async def rebuild() -> httpx.Response:
+        await loaded.begin(build="next")
+        await loaded.send(numbered(40), build="next")
+        return await loaded.post("/publish", build="next")
+
+    rebuilding = asyncio.create_task(rebuild())
+    await asyncio.sleep(0.5)
+    way.hold[1].set()
+    assert (await removing).status_code == 204
+    assert (await rebuilding).status_code == 200
+    await whole(loaded)
 
 
 # All at once

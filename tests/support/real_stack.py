@@ -24,14 +24,15 @@ BACKENDS = {
 
 
 class Way(httpx.AsyncBaseTransport):
-    """Transport to a service. Requests with the bytes of `hold` in path or body wait until the event is set."""
+    """Transport to a service. Requests with the bytes of `hold` in method, path or body wait until the event is set."""
 
     def __init__(self, app: FastAPI) -> None:
         self._inner = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         self.hold: tuple[bytes, asyncio.Event] | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if self.hold is not None and self.hold[0] in request.url.raw_path + request.content:
+        sent = request.method.encode() + b" " + request.url.raw_path + request.content
+        if self.hold is not None and self.hold[0] in sent:
             await self.hold[1].wait()
         # A task of its own, as in another process: the service's context must not reach the gateway's.
         return await asyncio.create_task(self._inner.handle_async_request(request))
