@@ -1,1 +1,1 @@
-"""The dense service: documents as vectors of one model, found again by nearness of meaning."""
+"""Serves dense retrieval: encodes documents and queries with one model, and finds the nearest documents."""

@@ -1,4 +1,4 @@
-"""The composition root of the dense service: the only file that knows which encoder."""
+"""Composes the dense service from its settings: the only module that knows the implementations of DenseEncoder."""
 
 from fastapi import FastAPI
 
@@ -10,12 +10,12 @@ from services.dense.settings import DenseSettings
 from services.dialects.tei_errors import tei_wording
 from services.vectorservice.compose import build_vector_app
 
-# Whose clients call at which path.
+# The wording of errors by path: each vendor's clients expect their own.
 WORDINGS: Wordings = {"/v1/embeddings": openai_wording, "/embed": tei_wording}
 
 
 def open_encoder(settings: DenseSettings) -> DenseEncoder:
-    """The encoder that the settings name. Raises ModelError in one sentence."""
+    """Opens the encoder that the settings name. Raises ModelError."""
     match settings.encoder:
         case "hashing":
             from services.dense.encoder_hashing import HashingEncoder
@@ -36,7 +36,7 @@ def open_encoder(settings: DenseSettings) -> DenseEncoder:
 
 
 def build_app(settings: DenseSettings) -> FastAPI:
-    """The dense service as an ASGI app."""
+    """Builds the ASGI app."""
     return build_vector_app(
         "dense", settings, lambda: open_encoder(settings), dialects=(openai_router, tei_router), wordings=WORDINGS
     )

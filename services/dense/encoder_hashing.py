@@ -1,4 +1,4 @@
-"""An encoder without weights: words hashed into signed buckets. For tests; it knows no meaning, only shared words."""
+"""Encodes texts by hashing their words into signed buckets. Needs no model; for tests: only shared words count."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from services.dense.encoder import Role, Vectors
 from services.inference.words import word_count, words_of
 from services.vectorstore.representation import Dense, DenseVector
 
-DIMENSION = 256  # as many as a byte of the hash can name; stands in the stamp too
+DIMENSION = 256  # one byte of the hash chooses the bucket; part of the stamp
 
 
 class HashingEncoder:
-    """Promises what DenseEncoder promises. A text without words becomes the zero vector."""
+    """Implements DenseEncoder. A text without words gives the zero vector."""
 
     representation = Dense(DIMENSION)
     max_tokens = 8_192
@@ -29,25 +29,25 @@ class HashingEncoder:
     }
 
     async def encode_query(self, text: str, deadline: Deadline) -> DenseVector:
-        """The query's words."""
-        _in_time(deadline)
+        """Encodes one query: fp32 [dimension], of length 1."""
+        _refuse_late(deadline)
         return _vector(text)
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
-        """Each passage's words."""
-        _in_time(deadline)
+        """Encodes the passages: fp32 [passages, dimension], rows of length 1."""
+        _refuse_late(deadline)
         vectors = await asyncio.to_thread(lambda: [_vector(text) for text in texts])
         return np.array(vectors, dtype=np.float32).reshape(-1, DIMENSION)
 
     async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
-        """The words of each text."""
+        """Counts the words of each text."""
         return await asyncio.to_thread(lambda: tuple(map(word_count, texts)))
 
     async def close(self) -> None:
-        """Owns nothing."""
+        """Does nothing: it owns no threads."""
 
 
-def _in_time(deadline: Deadline) -> None:
+def _refuse_late(deadline: Deadline) -> None:
     if not deadline.remaining_ms:
         raise DeadlineExceeded("The deadline passed before encoding began; send a larger X-Deadline-Ms.")
 

@@ -1,4 +1,4 @@
-"""The settings of the dense service, from DENSE_*, and QDRANT_* for the server."""
+"""Defines the settings of the dense service, read from DENSE_*, and QDRANT_* for the server."""
 
 from pathlib import Path
 from typing import Literal
@@ -10,7 +10,7 @@ from services.vectorservice.settings import Directory, Prefix, VectorServiceSett
 
 
 class DenseSettings(VectorServiceSettings):
-    """What decides how this process encodes, and where it keeps the vectors."""
+    """The settings: the encoder, and (inherited) the store."""
 
     model_config = SettingsConfigDict(env_prefix="DENSE_", frozen=True, extra="ignore")
 

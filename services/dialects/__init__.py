@@ -1,1 +1,1 @@
-"""What the vendors' dialects of several services share. Knows no route and no model."""
+"""Owns what the vendors' dialects of several services share. Knows no route and no model."""

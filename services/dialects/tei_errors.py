@@ -1,6 +1,6 @@
-"""Our problems in the words of Text Embeddings Inference, for clients written for it.
+"""Renders our problems as errors of Text Embeddings Inference (TEI), for clients written for it.
 
-Statuses are ours; Retry-After and X-Request-Id stay headers.
+Statuses and headers (Retry-After, X-Request-Id) are ours.
 """
 
 from typing import Literal
@@ -10,14 +10,14 @@ from services.contracts.problem import Problem
 
 
 class TeiError(Wire):
-    """Text Embeddings Inference: a sentence, and one of its kinds of error."""
+    """The body of an error: a sentence, and one of TEI's kinds."""
 
     error: str
     error_type: Literal["Unhealthy", "Backend", "Overloaded", "Validation"]
 
 
 def tei_wording(problem: Problem) -> tuple[int, TeiError]:
-    """TEI knows no deadlines: one that passed is its `Backend`, with our 504."""
+    """Returns status and body of a problem. TEI has no kind for a passed deadline: it is `Backend`, with our 504."""
     match problem.status:
         case 429:
             return 429, TeiError(error=problem.detail, error_type="Overloaded")

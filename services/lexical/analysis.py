@@ -1,6 +1,6 @@
 """Analyses English as Elasticsearch's `english` analyzer does: words, possessives, stop words, Porter stems. Pure.
 
-For Qdrant Edge, whose own analysis splits words differently and has another stemmer (README.md has the figures).
+For Qdrant Edge, whose own analysis splits words differently and has another stemmer (figures: docs/parity.md).
 """
 
 import hashlib

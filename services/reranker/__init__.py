@@ -1,1 +1,1 @@
-"""The re-ranking service: one cross-encoder behind `POST /v1/score`."""
+"""Serves one cross-encoder that scores passages against a query: `POST /v1/score`, and other vendors' routes."""

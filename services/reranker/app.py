@@ -1,4 +1,4 @@
-"""The composition root of the re-ranker: the only file that knows which scorer."""
+"""Composes the re-ranker from its settings: the only module that knows the implementations of Scorer."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -23,10 +23,10 @@ from services.reranker.scorer_cached import CachedScorer
 from services.reranker.settings import RerankerSettings
 
 MB = 1_000_000
-# Four pairs of some hundred tokens: before anybody waits, the model is in memory and its pace is known.
+# Four pairs of about a hundred tokens, scored at start: they load the model into memory and measure its speed.
 WARM_UP = ("the chain slips under load because the cassette is worn and its teeth are hooked " * 8,) * 4
 
-# Whose clients call at which path.
+# The wording of errors by path: each vendor's clients expect their own.
 WORDINGS: Wordings = {
     "/v1/rerank": cohere_or_jina_wording,
     "/v2/rerank": cohere_wording,
@@ -37,7 +37,7 @@ WORDINGS: Wordings = {
 def open_scorer(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> Scorer:
     """Opens the scorer that the settings name, a model of `models_file`, with its caches.
 
-    Memory that a model frees is kept in this process from then on. Raises ModelError in one sentence.
+    From then on, memory that a model frees stays with this process. Raises ModelError.
     """
     scorer: Scorer
     match settings.scorer:
@@ -70,7 +70,7 @@ def open_scorer(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> 
 
 
 def build_app(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> FastAPI:
-    """The re-ranker as an ASGI app; the model is opened, and warmed, when it starts."""
+    """Builds the ASGI app. At start it opens the model and scores WARM_UP."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:

@@ -1,4 +1,4 @@
-"""HTTP in and out of the re-ranker."""
+"""Owns the route of the re-ranker's own wire. Other vendors' routes are in dialects/."""
 
 from fastapi import APIRouter
 
@@ -11,7 +11,7 @@ from services.reranker.scorer import Scorer
 
 
 def score_router(scorer: Scorer) -> APIRouter:
-    """`POST /v1/score`, the internal route that the gateway uses."""
+    """Returns the routes: `POST /v1/score`, which the gateway calls."""
     routes = router()
 
     @routes.post("/v1/score")

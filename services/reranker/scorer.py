@@ -1,4 +1,4 @@
-"""The port of the re-ranker: what scores pairs of a query and a passage."""
+"""Defines the port of the re-ranker: Scorer. Implementations: scorer_overlap, scorer_cached, services/inference."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,47 +9,47 @@ from services.chassis.deadlines import Deadline
 class Scorer(Protocol):
     """Scores passages against a query; higher is more relevant.
 
-    The scores come in the order of the passages, are finite, and do not depend on the other passages, on their
-    order, or on what else is being scored at the time. A passage may be empty. When the deadline passes, or the
-    caller is cancelled, the work that has not begun is dropped (DeadlineExceeded); when too much is waiting, nothing
-    begins (Overloaded). The event loop goes on meanwhile, however long the passages are.
+    Scores are finite and in the order of the passages. The score of a passage does not depend on the other passages,
+    their order, or concurrent requests. A passage may be empty. When the deadline passes (DeadlineExceeded) or the
+    caller is cancelled, work that has not begun is dropped. When the queue is full, nothing begins (Overloaded).
+    Scoring never blocks the event loop, however long the passages are.
     """
 
     @property
     def model(self) -> str:
-        """The model's name and the first 12 digits of its weights' sha256, as `name@hash`."""
+        """The model's name and the first 12 hexadecimal digits of its weights' sha256, as `name@hash`."""
         ...
 
     @property
     def weight(self) -> float:
-        """The share of this model that is recommended when its scores are mixed with the first stage's, 0 to 1."""
+        """The recommended weight of its scores when they are mixed with those of the first stage, 0 to 1."""
         ...
 
     @property
     def bounded(self) -> bool:
-        """Whether scores are shares between 0 and 1; logits are not, their sigmoid is."""
+        """Whether scores lie in [0, 1]. Logits do not; their sigmoid does."""
         ...
 
     @property
     def max_tokens(self) -> int:
-        """Tokens of a pair that the model reads; a longer one is cut."""
+        """The most tokens of a pair that the model reads; a longer pair is cut."""
         ...
 
     async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
-        """One score a passage."""
+        """Returns one score for each passage."""
         ...
 
     async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
-        """One score a passage as far as there is time, then None; later passages go without before earlier ones do.
+        """Returns one score for each passage, None for the last ones if time does not suffice for all.
 
-        Never too late and never DeadlineExceeded.
+        Returns before the deadline; never raises DeadlineExceeded.
         """
         ...
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
-        """Tokens of each pair, the special ones among them, before anything is cut."""
+        """Counts the tokens of each pair, special tokens included, before truncation."""
         ...
 
     async def close(self) -> None:
-        """Ends the workers. Nothing may be scored afterwards."""
+        """Stops the workers. No other method may be called afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""A scorer that remembers: what was scored before is not scored again, unless the caller wants it fresh."""
+"""Answers from a cache of scores, and scores only what is missing. score_cache.py owns the cache itself."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from services.reranker.scorer import Scorer
 
 
 class CachedScorer:
-    """Promises what Scorer promises, by way of another one. Right for any scorer whose scores depend on the pair alone.
+    """Implements Scorer over another scorer whose scores depend only on the pair.
 
     A request with `Cache-Control: no-store` neither reads nor writes the cache.
     """
@@ -23,46 +23,46 @@ class CachedScorer:
         self.max_tokens = inner.max_tokens
 
     async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
-        """One score a passage; raises what the inner scorer raises."""
+        """Returns one score for each passage; raises what the inner scorer raises."""
         if no_store_requested():
             return await self._inner.score(query, passages, deadline)
-        keys, known, missing = self._looked_up(query, passages)
+        keys, known, missing = self._look_up(query, passages)
         if missing:
             scores = await self._inner.score(query, [passages[place] for place in missing], deadline)
-            self._learn(keys, known, missing, scores)
+            self._remember(keys, known, missing, scores)
         return tuple(score for score in known if score is not None)
 
     async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
-        """One score a passage as far as there is time; what is remembered needs none."""
+        """Returns one score for each passage, None where time does not suffice; cached scores need no time."""
         if no_store_requested():
             return await self._inner.score_until(query, passages, deadline)
-        keys, known, missing = self._looked_up(query, passages)
+        keys, known, missing = self._look_up(query, passages)
         if missing:
             scores = await self._inner.score_until(query, [passages[place] for place in missing], deadline)
-            self._learn(keys, known, missing, scores)
+            self._remember(keys, known, missing, scores)
         return tuple(known)
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
-        """Tokens of each pair before it is cut."""
+        """Counts the tokens of each pair before truncation."""
         return await self._inner.lengths(query, passages, deadline)
 
     async def close(self) -> None:
-        """Ends the inner scorer."""
+        """Closes the inner scorer."""
         await self._inner.close()
 
-    def _looked_up(self, query: str, passages: Sequence[str]) -> tuple[list[bytes], list[float | None], list[int]]:
-        """Keys and what is known for them, and the places for which nothing is."""
+    def _look_up(self, query: str, passages: Sequence[str]) -> tuple[list[bytes], list[float | None], list[int]]:
+        """Returns the keys, their cached scores, and the positions that have none."""
         keys = self._cache.keys(query, passages)
-        known = self._cache.known(keys)
+        known = self._cache.lookup(keys)
         missing = [place for place, score in enumerate(known) if score is None]
         record_lookups(len(known) - len(missing), len(known))
         return keys, known, missing
 
-    def _learn(
+    def _remember(
         self, keys: Sequence[bytes], known: list[float | None], missing: Sequence[int], scores: Sequence[float | None]
     ) -> None:
-        """Puts the scores of the missing places into `known`, and into the cache."""
+        """Writes the scores of the missing positions into `known` and the cache."""
         for place, score in zip(missing, scores, strict=True):
             known[place] = score
             if score is not None:
-                self._cache.keep(keys[place], score)
+                self._cache.put(keys[place], score)

@@ -1,4 +1,4 @@
-"""A scorer without weights: the share of the query's words that a passage holds. For tests and for trying out."""
+"""Scores a passage by the share of the query's words that it contains. Needs no model; for tests and trials."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from services.inference.words import word_count, words_of
 
 
 class OverlapScorer:
-    """Promises what Scorer promises; its quality is that of counting words."""
+    """Implements Scorer by counting shared words."""
 
     model = "overlap@000000000000"
     weight = 0.5
@@ -18,7 +18,7 @@ class OverlapScorer:
     max_tokens = 8_192
 
     async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
-        """|words of both| / |words of the query|, 0 to 1."""
+        """Returns |shared words| / |words of the query| for each passage, 0 to 1."""
         if not deadline.remaining_ms:
             raise DeadlineExceeded("The deadline passed before scoring began; send a larger X-Deadline-Ms.")
         asked = frozenset(words_of(query))
@@ -30,13 +30,13 @@ class OverlapScorer:
         return await asyncio.to_thread(scored)
 
     async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
-        """All scores, or none when the deadline has passed: counting words takes no time worth dividing."""
+        """Returns all scores, or None for all if the deadline has passed: counting is too fast to be interrupted."""
         if not deadline.remaining_ms:
             return (None,) * len(passages)
         return await self.score(query, passages, deadline)
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
-        """Words of the query and of each passage."""
+        """Counts the words of the query and each passage together."""
 
         def counted() -> tuple[int, ...]:
             asked, *read = map(word_count, (query, *passages))
@@ -45,4 +45,4 @@ class OverlapScorer:
         return await asyncio.to_thread(counted)
 
     async def close(self) -> None:
-        """Owns nothing."""
+        """Does nothing: it owns no threads."""

@@ -1,4 +1,4 @@
-"""The settings of the re-ranker, from RERANKER_*."""
+"""Defines the settings of the re-ranker, read from RERANKER_*."""
 
 from pathlib import Path
 from typing import Literal
@@ -10,7 +10,7 @@ from services.chassis.settings import ServiceSettings
 
 
 class RerankerSettings(ServiceSettings):
-    """What decides how this process scores."""
+    """The settings: model, engine, batching and caches."""
 
     model_config = SettingsConfigDict(env_prefix="RERANKER_", frozen=True, extra="ignore")
 

@@ -1,1 +1,1 @@
-"""What every vector service is: routes, generations, documents in, searches out, over an encoder and a store."""
+"""Owns what every vector service shares: routes, generations, indexing and searching over an encoder and a store."""

@@ -1,4 +1,4 @@
-"""Generations as the wire shows them, and the check that they are this service's own."""
+"""Creates, finishes, publishes and removes generations, and reports their state. Does not index or search."""
 
 import asyncio
 import contextlib
@@ -11,17 +11,17 @@ from services.storage.builds import refuse_other_build, refuse_published
 from services.storage.stamps import refuse_other_stamp
 from services.storage.write_order import WriteOrder
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.store import Made, VectorStore, refuse_other_representation
+from services.vectorstore.store import GenerationSpec, VectorStore, refuse_other_representation
 
 
-async def begin(store: VectorStore, made: Made) -> CollectionState:
-    """Begins an empty generation, or finds the one that was made of the same for the same build."""
-    await store.create(made)
-    return await state(store, made.generation)
+async def begin(store: VectorStore, spec: GenerationSpec) -> CollectionState:
+    """Creates an empty generation, or returns the existing one of the same spec and build."""
+    await store.create(spec)
+    return await state(store, spec.generation)
 
 
 async def finish(store: VectorStore, generation: str, build: str | None) -> CollectionState:
-    """Completes the approximate index; the state tells the digest of all documents."""
+    """Completes the approximate index and returns the state with the digest of all documents."""
     await store.finish(generation)
     digest = await store.digest(generation)
     found = await state(store, generation)
@@ -31,7 +31,7 @@ async def finish(store: VectorStore, generation: str, build: str | None) -> Coll
 
 async def publish(store: VectorStore, generation: str, build: str | None) -> CollectionState:
     """Makes this generation the published one of its name."""
-    refuse_other_build(generation, (await store.made(generation)).build, build)
+    refuse_other_build(generation, (await store.spec(generation)).build, build)
     await store.publish(generation)
     return await state(store, generation)
 
@@ -39,11 +39,11 @@ async def publish(store: VectorStore, generation: str, build: str | None) -> Col
 async def drop(
     store: VectorStore, order: WriteOrder, generation: str, build: str | None, *, keep_published: bool
 ) -> None:
-    """Removes a generation; raises Conflict when it is published and was to be removed only if it is not."""
+    """Removes a generation. With `keep_published`, raises Conflict if it is the published one."""
 
     async def work() -> None:
-        if build is not None:  # what cannot be opened can be dropped by whoever does not ask whose it is
-            refuse_other_build(generation, (await store.made(generation)).build, build)
+        if build is not None:  # a generation that cannot be opened has no known build: drop it without one
+            refuse_other_build(generation, (await store.spec(generation)).build, build)
         if keep_published:
             published = (await store.published()).get(name_of(generation))
             refuse_published(generation, published=published == generation)
@@ -53,21 +53,21 @@ async def drop(
     await order.change(generation, work)
 
 
-async def opened(store: VectorStore, encoder: Encoder, generation: str) -> Made:
-    """The generation, if this service's model made it; vectors of another are worse than none (StampMismatch)."""
-    made = await store.made(generation)
-    refuse_other_stamp(made.generation, made.stamp, encoder.stamp)
-    refuse_other_representation(made, encoder.representation)
-    return made
+async def require_own(store: VectorStore, encoder: Encoder, generation: str) -> GenerationSpec:
+    """Returns the spec of a generation. Raises StampMismatch if another model or representation made its vectors."""
+    spec = await store.spec(generation)
+    refuse_other_stamp(spec.generation, spec.stamp, encoder.stamp)
+    refuse_other_representation(spec, encoder.representation)
+    return spec
 
 
 async def state(store: VectorStore, generation: str) -> CollectionState:
-    """One generation as the wire shows it, whoever made it."""
+    """Returns the state of one generation, of this model or another."""
     return await _state(store, generation, await store.published())
 
 
 async def states(store: VectorStore) -> CollectionStates:
-    """Every generation."""
+    """Returns the state of every generation."""
     published = await store.published()
     found: list[CollectionState] = []
     for generation in await store.generations():
@@ -77,17 +77,17 @@ async def states(store: VectorStore) -> CollectionStates:
 
 
 async def _state(store: VectorStore, generation: str, published: Mapping[str, str]) -> CollectionState:
-    made, counts, published_at = await asyncio.gather(
-        store.made(generation), store.counts(generation), store.published_at(generation)
+    spec, counts, published_at = await asyncio.gather(
+        store.spec(generation), store.counts(generation), store.published_at(generation)
     )
     return CollectionState(
         generation=generation,
         published=published.get(name_of(generation)) == generation,
         documents=counts.documents,
         engine=store.engine,
-        stamp=dict(made.stamp),
-        declaration=made.declaration,
+        stamp=dict(spec.stamp),
+        declaration=spec.declaration,
         vectors=VectorState(vectors=counts.documents, indexed=counts.indexed),
-        build=made.build,
+        build=spec.build,
         published_at=published_at,
     )

@@ -1,6 +1,6 @@
-"""The composition of a vector service: opens store and encoder from settings, and serves the routes over them.
+"""Composes a vector service: opens store and encoder from the settings, and serves the routes over them.
 
-A deployable gives its settings and its encoder; it knows no engine.
+A deployable provides its settings and its encoder; it does not know the engines.
 """
 
 import logging
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def open_store(settings: VectorServiceSettings) -> VectorStore:
-    """The store that the settings name. Raises Unavailable when the directory of `edge` is in use."""
+    """Opens the store that the settings name. Raises Unavailable if the directory of `edge` is in use."""
     match settings.store:
         case "edge":
             from services.storage.edge_directory import EdgeLimits
@@ -59,9 +59,9 @@ def build_vector_app(
     dialects: Sequence[Callable[[E], APIRouter]] = (),
     wordings: Wordings = MappingProxyType({}),
 ) -> FastAPI:
-    """A vector service as an ASGI app; the store is opened, the encoder opened and warmed with one query, at start.
+    """Builds the ASGI app of a vector service. At start it opens the store and the encoder, and encodes one query.
 
-    `dialects` are routers over the encoder alone, `wordings` the shapes of errors at their paths.
+    `dialects` build routers that need only the encoder; `wordings` are the shapes of errors by path.
     """
 
     @asynccontextmanager

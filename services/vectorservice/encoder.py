@@ -1,4 +1,4 @@
-"""The port of a vector service: what turns texts into vectors of one representation."""
+"""Defines the port of a vector service: Encoder, which encodes texts as vectors of one representation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -8,32 +8,32 @@ from services.vectorstore.representation import Representation, Vector
 
 
 class Encoder(Protocol):
-    """Turns texts into vectors whose score, by the representation, is their nearness.
+    """Encodes texts as vectors. The representation says how two vectors are scored.
 
-    A vector depends on its text alone, not on the texts beside it or on what else is being encoded; a text may be
-    empty. Queries never wait for passages that wait. When the deadline passes, or the caller is cancelled, the work
-    that has not begun is dropped (DeadlineExceeded); when too much is waiting, nothing begins (Overloaded). The event
-    loop goes on meanwhile, however long the texts are.
+    A vector depends only on its text, not on other texts of the batch or on concurrent requests. A text may be empty.
+    Queries have priority over queued passages. When the deadline passes (DeadlineExceeded) or the caller is cancelled,
+    work that has not begun is dropped. When the queue is full, nothing begins (Overloaded). Encoding never blocks the
+    event loop, however long the texts are.
     """
 
     @property
     def representation(self) -> Representation:
-        """What its vectors are."""
+        """The representation of its vectors."""
         ...
 
     @property
     def stamp(self) -> Mapping[str, str]:
-        """All that decides its vectors: equal stamps give equal vectors. `model` names it."""
+        """Everything that determines its vectors: equal stamps mean equal vectors. `model` is the model's name."""
         ...
 
     async def encode_query(self, text: str, deadline: Deadline) -> Vector:
-        """One query."""
+        """Encodes one query."""
         ...
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Iterable[Vector]:
-        """One vector a passage, in their order."""
+        """Encodes one vector for each passage, in their order."""
         ...
 
     async def close(self) -> None:
-        """Ends the threads. Nothing may be encoded afterwards."""
+        """Stops the threads. No other method may be called afterwards."""
         ...

@@ -1,7 +1,7 @@
-"""Documents in: encodes what is new, and only that.
+"""Indexes and deletes documents. Encodes only passages whose vector is not stored yet.
 
-Two hashes decide: the content hash (equal: nothing to do) and the hash of the passage that the model reads (equal: the
-vector is taken over, from this generation or from an earlier one made with the same model).
+Two hashes decide. Equal content hash: the document is unchanged. Equal hash of the passage that the model reads: its
+vector is copied, from this generation or from another one of the same stamp.
 """
 
 import hashlib
@@ -17,17 +17,17 @@ from services.contracts.generations import name_of, number_of
 from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, fields_of
 from services.storage.write_order import Write, WriteOrder, WriteTurn, overtaken
-from services.vectorservice.collections import opened
+from services.vectorservice.collections import require_own
 from services.vectorservice.encoder import Encoder
 from services.vectorstore.representation import Vector
-from services.vectorstore.store import Made, Point, StoredPoint, VectorStore
+from services.vectorstore.store import GenerationSpec, Point, StoredPoint, VectorStore
 
-# Encoded and stored together: when a deadline cuts a batch off, what was encoded before is not encoded again.
-TOGETHER = 64
+# Documents encoded and stored together: after a passed deadline, earlier chunks are not encoded again.
+CHUNK = 64
 
 
 def passage_hash(document: Document) -> str:
-    """sha256 of what the model reads of a document."""
+    """Returns the sha256 of the passage that the model reads of a document."""
     return hashlib.sha256(document.passage.encode()).hexdigest()
 
 
@@ -39,22 +39,22 @@ async def index(
     documents: Sequence[Document],
     deadline: Deadline,
 ) -> IndexReport:
-    """Makes the generation hold these documents; says how many it already held and how many passages were encoded.
+    """Adds or replaces documents; reports how many were unchanged and how many passages were encoded.
 
-    Encoding takes long, and nobody waits for it: whether a newer write came meanwhile is asked when storing.
+    Encoding is slow and does not hold the write order: newer writes of the same ids are detected when storing.
     """
-    made = await opened(store, encoder, write.generation)
-    compared = await _compared(store, order, write, documents)
-    fields, errors = _checked_fields(compared.changed, made.declaration)
+    spec = await require_own(store, encoder, write.generation)
+    compared = await _compare(store, order, write, documents)
+    fields, errors = _checked_fields(compared.changed, spec.declaration)
     accepted = [document for document in compared.changed if document.id in fields]
     late = dict(compared.overtaken)
     encoded = indexed = 0
-    for start in range(0, len(accepted), TOGETHER):
-        batch = accepted[start : start + TOGETHER]
+    for start in range(0, len(accepted), CHUNK):
+        batch = accepted[start : start + CHUNK]
         with timed("copy"):
-            vectors = await _vectors_held(store, made, batch, compared.held)
+            vectors = await _stored_vectors(store, spec, batch, compared.held)
         with timed("encode"):
-            new = await _encoded(encoder, batch, vectors, deadline)
+            new = await _encode_missing(encoder, batch, vectors, deadline)
         encoded += len(new)
         vectors = {**vectors, **new}
         points = [
@@ -62,7 +62,7 @@ async def index(
             for one in batch
         ]
         with timed("store"):
-            overtook = await _stored(store, order, write, points)
+            overtook = await _store(store, order, write, points)
         indexed += len(points) - len(overtook)
         late |= overtook
     return IndexReport(
@@ -75,8 +75,8 @@ async def index(
 
 
 @dataclass(frozen=True, slots=True)
-class _Compared:
-    """What is held under the ids of a batch, which of its documents differ, and which a newer write has overtaken."""
+class _Comparison:
+    """What is stored under a batch's ids, which of its documents changed, and which a newer write has overtaken."""
 
     held: Mapping[str, StoredPoint]
     changed: Sequence[Document]
@@ -84,25 +84,25 @@ class _Compared:
     overtaken: Mapping[str, int]
 
 
-async def _compared(store: VectorStore, order: WriteOrder, write: Write, documents: Sequence[Document]) -> _Compared:
-    """Compares by content hash. What is unchanged counts as written: an older write must not come after it."""
+async def _compare(store: VectorStore, order: WriteOrder, write: Write, documents: Sequence[Document]) -> _Comparison:
+    """Compares by content hash. An unchanged document counts as written, so that no older write replaces it."""
     ids = [document.id for document in documents]
 
-    async def work(turn: WriteTurn) -> _Compared:
+    async def work(turn: WriteTurn) -> _Comparison:
         await _refuse_other_build(store, write)
         held = await store.stored(write.generation, ids, vectors=False)
         timely = [document for document in documents if document.id not in turn.overtaken]
         changed = [one for one in timely if one.id not in held or held[one.id].content_hash != one.content_hash]
         differing = {one.id for one in changed}
         turn.record_written(one.id for one in timely if one.id not in differing)
-        return _Compared(held, changed, len(timely) - len(changed), turn.overtaken)
+        return _Comparison(held, changed, len(timely) - len(changed), turn.overtaken)
 
     with timed("compare"):
         return await order.write(write, ids, work)
 
 
-async def _stored(store: VectorStore, order: WriteOrder, write: Write, points: Sequence[Point]) -> Mapping[str, int]:
-    """Stores what no newer write has overtaken meanwhile; the versions that overtook the rest, by id."""
+async def _store(store: VectorStore, order: WriteOrder, write: Write, points: Sequence[Point]) -> Mapping[str, int]:
+    """Stores the points that no newer write has overtaken; returns the newer versions of the others, by id."""
 
     async def work(turn: WriteTurn) -> Mapping[str, int]:
         await _refuse_other_build(store, write)
@@ -117,11 +117,11 @@ async def _stored(store: VectorStore, order: WriteOrder, write: Write, points: S
 
 async def _refuse_other_build(store: VectorStore, write: Write) -> None:
     if write.build is not None:
-        refuse_other_build(write.generation, (await store.made(write.generation)).build, write.build)
+        refuse_other_build(write.generation, (await store.spec(write.generation)).build, write.build)
 
 
 async def delete(store: VectorStore, order: WriteOrder, write: Write, ids: Sequence[str]) -> DeleteReport:
-    """Removes the documents that no newer write has overtaken."""
+    """Removes the documents, except those that a newer write has overtaken."""
 
     async def work(turn: WriteTurn) -> DeleteReport:
         await _refuse_other_build(store, write)
@@ -140,7 +140,7 @@ async def delete(store: VectorStore, order: WriteOrder, write: Write, ids: Seque
 def _checked_fields(
     documents: Sequence[Document], declaration: CollectionDeclaration
 ) -> tuple[dict[str, Mapping[str, FieldValue]], list[ItemError]]:
-    """The declared fields of each document by its id, and why some documents cannot be taken."""
+    """Returns the declared fields of each valid document by id, and the errors of the others."""
     fields: dict[str, Mapping[str, FieldValue]] = {}
     errors: list[ItemError] = []
     for document in documents:
@@ -151,38 +151,38 @@ def _checked_fields(
     return fields, errors
 
 
-async def _vectors_held(
-    store: VectorStore, made: Made, documents: Sequence[Document], held: Mapping[str, StoredPoint]
+async def _stored_vectors(
+    store: VectorStore, spec: GenerationSpec, documents: Sequence[Document], held: Mapping[str, StoredPoint]
 ) -> dict[str, Vector]:
-    """Vectors by passage hash, as far as this generation or an earlier one of the same stamp has them."""
+    """Returns the stored vectors, by passage hash, of this generation and of others of the same stamp."""
     found: dict[str, Vector] = {}
     same = [one.id for one in documents if one.id in held and held[one.id].passage_hash == passage_hash(one)]
     if same:
-        found |= _by_passage(await store.stored(made.generation, same, vectors=True))
+        found |= _by_passage(await store.stored(spec.generation, same, vectors=True))
     left = [one for one in documents if passage_hash(one) not in found]
     if not left:
         return found
-    for earlier in await _earlier(store, made):
+    for earlier in await _generations_to_reuse(store, spec):
         try:
             there = await store.stored(earlier, [one.id for one in left], vectors=True)
         except UnknownCollection:
-            continue  # removed in the meantime: its passages are encoded instead
+            continue  # removed meanwhile: its passages are encoded instead
         found |= _by_passage(there)
         left = [one for one in left if passage_hash(one) not in found]
     return found
 
 
-async def _earlier(store: VectorStore, made: Made) -> list[str]:
-    """Other generations of the same name, stamp and representation, newest first."""
-    name = name_of(made.generation)
-    others = [one for one in await store.generations() if name_of(one) == name and one != made.generation]
+async def _generations_to_reuse(store: VectorStore, spec: GenerationSpec) -> list[str]:
+    """Returns the other generations of the same name, stamp and representation, newest first."""
+    name = name_of(spec.generation)
+    others = [one for one in await store.generations() if name_of(one) == name and one != spec.generation]
     same: list[str] = []
     for one in sorted(others, key=number_of, reverse=True):
         try:
-            there = await store.made(one)
+            there = await store.spec(one)
         except UnknownCollection:
             continue
-        if dict(there.stamp) == dict(made.stamp) and there.representation == made.representation:
+        if dict(there.stamp) == dict(spec.stamp) and there.representation == spec.representation:
             same.append(one)
     return same
 
@@ -191,10 +191,10 @@ def _by_passage(points: Mapping[str, StoredPoint]) -> dict[str, Vector]:
     return {point.passage_hash: point.vector for point in points.values() if point.vector is not None}
 
 
-async def _encoded(
+async def _encode_missing(
     encoder: Encoder, documents: Sequence[Document], known: Mapping[str, Vector], deadline: Deadline
 ) -> dict[str, Vector]:
-    """Vectors by passage hash of the passages not known yet, each encoded once."""
+    """Encodes the passages that are not `known`, each once; returns the vectors by passage hash."""
     texts = {passage_hash(one): one.passage for one in documents if passage_hash(one) not in known}
     vectors = await encoder.encode_passages(tuple(texts.values()), deadline)
     return dict(zip(texts, vectors, strict=True))

@@ -1,4 +1,4 @@
-"""HTTP in and out of a vector service."""
+"""Owns the routes of a vector service. collections, indexing and searching do the work."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.storage.write_order import Write, WriteOrder
 from services.vectorservice import collections, indexing, searching
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.store import Made, VectorStore
+from services.vectorstore.store import GenerationSpec, VectorStore
 
 OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]
 Version = Annotated[WriteVersion | None, Query(description="The place in the order of writes; the newest without.")]
@@ -22,7 +22,7 @@ KeepPublished = Annotated[bool, Query(description="Answers 409 in place of remov
 
 
 def collection_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> APIRouter:
-    """Generations: begun, listed, finished, published, removed."""
+    """Returns the routes that create, list, finish, publish and remove generations."""
     routes = router()
 
     @routes.get("/v1/collections")
@@ -35,8 +35,8 @@ def collection_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -
     async def begin(
         generation: Generation, declaration: CollectionDeclaration, build: OfBuild = None
     ) -> CollectionState:
-        made = Made(generation, encoder.representation, encoder.stamp, declaration, build)
-        return await order.change(generation, lambda: collections.begin(store, made))
+        spec = GenerationSpec(generation, encoder.representation, encoder.stamp, declaration, build)
+        return await order.change(generation, lambda: collections.begin(store, spec))
 
     @routes.get("/v1/collections/{generation}")
     @handled("control")
@@ -52,20 +52,20 @@ def collection_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -
     @routes.post("/v1/collections/{generation}/finish")
     @handled("write", slow=True)
     async def finish(generation: Generation, build: OfBuild = None) -> CollectionState:
-        await collections.opened(store, encoder, generation)
+        await collections.require_own(store, encoder, generation)
         return await collections.finish(store, generation, build)
 
     @routes.post("/v1/collections/{generation}/publish")
     @handled("write", slow=True)
     async def publish(generation: Generation, build: OfBuild = None) -> CollectionState:
-        await collections.opened(store, encoder, generation)
+        await collections.require_own(store, encoder, generation)
         return await order.change(generation, lambda: collections.publish(store, generation, build))
 
     return routes
 
 
 def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> APIRouter:
-    """Documents in and out of a generation, and searches over it."""
+    """Returns the routes that index, delete and search documents of a generation."""
     routes = router()
 
     @routes.post("/v1/collections/{generation}/documents")

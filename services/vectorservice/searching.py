@@ -1,11 +1,11 @@
-"""A query in, the nearest documents out."""
+"""Searches a generation: encodes the query and asks the store. The store owns order and ties."""
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import BadInput
 from services.chassis.telemetry import timed
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.storage.fields import requirements_of
-from services.vectorservice.collections import opened
+from services.vectorservice.collections import require_own
 from services.vectorservice.encoder import Encoder
 from services.vectorstore.store import VectorQuery, VectorStore
 
@@ -13,11 +13,11 @@ from services.vectorstore.store import VectorQuery, VectorStore
 async def search(
     store: VectorStore, encoder: Encoder, generation: str, asked: RetrievalRequest, deadline: Deadline
 ) -> RetrievalAnswer:
-    """Encodes the query and finds the `top` nearest; refuses presets, which are lexical."""
+    """Returns the `top` nearest documents. Raises BadInput for a preset, which only lexical backends have."""
     if asked.preset is not None:
         raise BadInput("preset: lexical presets mean nothing to a vector backend; leave it out.")
-    made = await opened(store, encoder, generation)
-    where = requirements_of(asked.filter, made.declaration.metadata)
+    spec = await require_own(store, encoder, generation)
+    where = requirements_of(asked.filter, spec.declaration.metadata)
     with timed("encode"):
         vector = await encoder.encode_query(asked.query, deadline)
     with timed("ann"):

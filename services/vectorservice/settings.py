@@ -1,4 +1,4 @@
-"""The settings that every vector service has: where its vectors are kept, and QDRANT_* for the server."""
+"""Defines the settings of every vector service: where its vectors are stored, and QDRANT_* for the server."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -19,8 +19,8 @@ Prefix = Annotated[
 
 
 class VectorServiceSettings(ServiceSettings):
-    """Where a vector service keeps its vectors. Each subclasses it with an `env_prefix`, defaults of `port`,
-    `directory` and `prefix`, and the settings of its encoder."""
+    """The settings of the store. A service subclasses it with an `env_prefix`, defaults for `port`, `directory` and
+    `prefix`, and the settings of its encoder."""
 
     model_config = SettingsConfigDict(populate_by_name=True)
 

@@ -1,4 +1,4 @@
-"""Representations and vectors as Qdrant Edge's, and back. Pure."""
+"""Converts representations and vectors to Qdrant Edge's types, and back. Pure."""
 
 from typing import assert_never
 
@@ -16,40 +16,41 @@ from services.vectorstore.representation import (
     SparseVector,
     TokenVectors,
     Vector,
-    as_data,
-    of_data,
+    dump_representation,
+    parse_representation,
 )
 
-# Kilobytes of vectors in a segment from which it gets an HNSW graph: 667 vectors of 384 dimensions.
+# A segment with at least this many kilobytes of vectors gets an HNSW graph: 667 vectors of 384 dimensions.
 INDEXING_THRESHOLD_KB = 1_000
-# Edge's default vector has no name; a sparse one must have one.
+# Edge's default vector has no name; a sparse vector must have one.
 _SPARSE = "sparse"
 
 
 def kept_representation(representation: Representation) -> tuple[int, dict[str, str | int] | None]:
-    """A record's `dimension` and `representation`: the dimension alone for dense vectors by dot product, as ever."""
+    """Returns `dimension` and `representation` of a record: for dense vectors by dot product only the dimension is set,
+    as in earlier releases."""
     match representation:
         case Dense(dimension=dimension, distance="dot"):
             return dimension, None
         case _:
-            return 1, as_data(representation)
+            return 1, dump_representation(representation)
 
 
 def representation_of(record: GenerationRecord) -> Representation:
-    """The representation that a record keeps. Raises ValueError, in words that can be shown, for an unknown one."""
+    """Returns the representation of a record. Raises ValueError, with a message for users, if it is unknown."""
     if record.representation is None:
         return Dense(record.dimension)
     try:
-        return of_data(record.representation)
+        return parse_representation(record.representation)
     except ValueError as error:
         raise ValueError(f"this program does not know its representation {record.representation}.") from error
 
 
 def shard_config(record: GenerationRecord) -> edge.EdgeConfig:
-    """How a shard keeps vectors of the record's representation."""
+    """Returns the configuration of a shard for the record's representation."""
     dense: edge.EdgeVectorParams | None = None
     sparse: dict[str, edge.EdgeSparseVectorParams] | None = None
-    # Dot for cosine too: `checked` has scaled the vectors, so that every engine keeps and returns the same bits.
+    # Cosine uses Dot too: `checked_vector` has scaled the vectors, so every engine stores and returns the same bits.
     match representation := representation_of(record):
         case Dense(dimension=dimension):
             dense = edge.EdgeVectorParams(size=dimension, distance=edge.Distance.Dot)
@@ -63,8 +64,8 @@ def shard_config(record: GenerationRecord) -> edge.EdgeConfig:
     return edge.EdgeConfig(
         vectors=dense,
         sparse_vectors=sparse,
-        # With the default full_scan_threshold (10 MB) a graph is built and then not used below 6,800 vectors:
-        # `indexed` would promise an approximate search that is none.
+        # With the default full_scan_threshold (10 MB) a graph is built but not used below 6,800 vectors: `indexed`
+        # would report an index that searches ignore.
         hnsw_config=edge.HnswIndexConfig(m=16, ef_construct=128, full_scan_threshold=INDEXING_THRESHOLD_KB),
         optimizers=edge.EdgeOptimizersConfig(indexing_threshold=INDEXING_THRESHOLD_KB),
         max_search_threads=SEARCH_THREADS,
@@ -72,7 +73,7 @@ def shard_config(record: GenerationRecord) -> edge.EdgeConfig:
 
 
 def points_to_index(record: GenerationRecord) -> int:
-    """Points from which an optimisation may build an index; of sparse and multi-vectors Edge alone knows the size."""
+    """Returns the number of points from which an optimisation may build an index; 1 where only Edge knows the size."""
     match representation_of(record):
         case Dense(dimension=dimension):
             return -(-INDEXING_THRESHOLD_KB * 1_000 // (dimension * 4))
@@ -80,22 +81,22 @@ def points_to_index(record: GenerationRecord) -> int:
             return 1
 
 
-def edge_vector(vector: Vector) -> "edge.Vector":  # a name of the stubs alone
-    """A checked vector, for a point. A sparse one without terms is a point without a vector."""
+def edge_vector(vector: Vector) -> "edge.Vector":  # exists in the type stubs only
+    """Converts a checked vector for a point. A sparse vector without terms gives a point without a vector."""
     if isinstance(vector, SparseVector):
         return {_SPARSE: _sparse(vector)} if vector.terms.size else {}
     return _lists(vector)
 
 
-def nearest(vector: Vector) -> edge.Query:
-    """The query for the nearest of a checked vector."""
+def nearest_query(vector: Vector) -> edge.Query:
+    """Returns the query for the nearest neighbours of a checked vector."""
     if isinstance(vector, SparseVector):
         return edge.Query.Nearest(_sparse(vector), using=_SPARSE)
     return edge.Query.Nearest(_lists(vector))
 
 
 def vector_of(stored: "edge.Vector | None", representation: Representation) -> Vector:
-    """The vector of a record that was read with its vectors."""
+    """Converts the vector of a stored record."""
     match representation:
         case Sparse():
             sparse = stored.get(_SPARSE) if isinstance(stored, dict) else None

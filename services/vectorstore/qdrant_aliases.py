@@ -1,4 +1,4 @@
-"""The aliases of a Qdrant server by which one generation of each name is the published one.
+"""Owns the aliases of a Qdrant server, which mark the published generation of each name.
 
 The alias of a name is `<prefix><name>`, on the collection `<prefix><generation>`.
 """
@@ -12,22 +12,22 @@ from services.vectorstore.qdrant_connection import QdrantConnection
 
 
 class QdrantAliases:
-    """Reads and moves the aliases under a prefix; others are left alone."""
+    """Reads and moves the aliases that have a prefix; others are left unchanged."""
 
     def __init__(self, connection: QdrantConnection, prefix: str) -> None:
         self._connection = connection
         self._prefix = prefix
 
     def alias(self, generation: str) -> str:
-        """The alias of a generation's name."""
+        """Returns the alias of a generation's name."""
         return f"{self._prefix}{name_of(generation)}"
 
     async def holder(self, generation: str) -> str | None:
-        """The collection that has the alias of this generation's name, whoever made it; None without one."""
+        """Returns the collection that has the alias of this generation's name, ours or not; None if none has."""
         return (await self._all()).get(self.alias(generation))
 
     async def move(self, generation: str, holder: str | None) -> None:
-        """Puts the alias of its name on a generation, in one request; `holder` has it until then."""
+        """Moves the alias of the name from `holder` (None: from nowhere) to a generation, in one request."""
         alias = self.alias(generation)
         moves: list[models.AliasOperations] = []
         if holder is not None:
@@ -38,7 +38,7 @@ class QdrantAliases:
             await self._connection.client.update_collection_aliases(moves, timeout=seconds)
 
     async def published(self) -> Mapping[str, str]:
-        """The published generation of each name that has one."""
+        """Returns the published generation of each name that has one."""
         found = {
             alias.removeprefix(self._prefix): collection.removeprefix(self._prefix)
             for alias, collection in (await self._all()).items()
@@ -47,7 +47,7 @@ class QdrantAliases:
         return {name: generation for name, generation in found.items() if name_of(generation) == name}
 
     async def _all(self) -> dict[str, str]:
-        """Every alias on the server, and its collection."""
+        """Returns the collection of every alias on the server."""
         async with self._connection.within("any"):
             answer = await self._connection.client.get_aliases()
         return {one.alias_name: one.collection_name for one in answer.aliases}

@@ -1,6 +1,6 @@
-"""The connection to a Qdrant server: its client, the version that answers, and deadlines around every call.
+"""Owns the connection to a Qdrant server: its client, its version, and a deadline around every call.
 
-It knows no collections and no vectors.
+Does not know collections or vectors.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from services.chassis.deadlines import MOST_MS, current_deadline
 from services.chassis.errors import DeadlineExceeded, ProblemError
 from services.contracts.health import Check
 from services.vectorstore.qdrant_errors import qdrant_errors
-from services.vectorstore.qdrant_version import SUPPORTED, AnsweringServer
+from services.vectorstore.qdrant_version import SUPPORTED, VersionCache
 
 READY_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class QdrantServer:
-    """Where the server is and how to talk to it; `grpc_port` None means REST."""
+    """Address and credentials of a server; `grpc_port` None means REST."""
 
     url: str
     api_key: SecretStr | None = None
@@ -37,7 +37,7 @@ class QdrantServer:
 
 
 def client_of(server: QdrantServer) -> AsyncQdrantClient:
-    """A client of a server, whether or not it answers now; call inside a running event loop."""
+    """Creates a client without connecting; call inside a running event loop."""
     context = ssl.create_default_context(cafile=server.ca_file)
     # The server closes connections that were idle for 5 s; a request on one that it just closed fails.
     limits = httpx.Limits(max_connections=64, keepalive_expiry=3.0)
@@ -48,16 +48,16 @@ def client_of(server: QdrantServer) -> AsyncQdrantClient:
         prefer_grpc=server.grpc_port is not None,
         grpc_port=server.grpc_port or 6334,
         grpc_options=certificates or None,
-        # The client's own timeouts are whole seconds and only a net: the deadline is enforced in `within`.
+        # The client's own timeouts are whole seconds and only a second bound: `within` enforces the deadline.
         timeout=MOST_MS // 1000,
-        check_compatibility=False,  # it would ask with a client of its own, in a thread; ready() asks
+        check_compatibility=False,  # would use a second client in a thread; ready() checks the version
         transport=AiohttpTransport(verify=context, limits=limits),
-        trust_env=False,  # proxies from the environment would bring httpx' own transport back
+        trust_env=False,  # a proxy from the environment would replace this transport by httpx' own
     )
 
 
 class QdrantConnection:
-    """Owns a client and what is known of the server behind it."""
+    """Owns a client and the cached version of its server."""
 
     def __init__(self, client: AsyncQdrantClient) -> None:
         self.client = client
@@ -66,19 +66,19 @@ class QdrantConnection:
             with qdrant_errors("any"):
                 return (await client.info()).version
 
-        self._server = AnsweringServer(ask)
+        self._server = VersionCache(ask)
 
     @property
     def engine(self) -> str:
-        """The version of the server that answered last, and of the client."""
+        """The versions of the server that answered last, and of the client."""
         client = importlib.metadata.version("qdrant-client")
         return f"qdrant {self._server.last} (client {client})" if self._server.last else f"qdrant (client {client})"
 
     async def ready(self) -> Check:
-        """Asks the server for its version; never raises."""
+        """Returns whether the server answers with a supported version; never raises."""
         try:
             async with asyncio.timeout(READY_SECONDS):
-                version = await self._server.ask_again()
+                version = await self._server.refresh()
         except TimeoutError:
             return Check(name="store", ok=False, detail=f"Qdrant did not answer within {READY_SECONDS:g} s.")
         except ProblemError as error:
@@ -86,18 +86,18 @@ class QdrantConnection:
         return Check(name="store", ok=True, detail=f"qdrant {version.text}; {SUPPORTED}")
 
     async def refuse_too_old(self) -> None:
-        """Raises UpstreamFailed for a server that is too old to keep collections of ours."""
+        """Raises UpstreamFailed if the server is too old for our collections."""
         await self._server.version()
 
     async def write_timeout(self, seconds: int) -> int | None:
-        """The timeout that a change of points may carry: `seconds`, or None where the server would refuse it."""
+        """Returns the timeout for a change of points: `seconds`, or None if the server would refuse one."""
         return seconds if (await self._server.version()).stops_writes else None
 
     @asynccontextmanager
     async def within(self, generation: str) -> AsyncIterator[int]:
-        """Enforces the request's deadline and maps errors of the client to problems.
+        """Enforces the request's deadline, and maps errors of the client to ours.
 
-        Gives what remains in whole seconds, rounded up, so that the server stops too.
+        Yields the remaining time in whole seconds, rounded up, for the timeout that the server itself enforces.
         """
         remaining = current_deadline().remaining_s
         try:

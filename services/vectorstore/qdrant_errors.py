@@ -1,4 +1,4 @@
-"""What the Qdrant client raises, as our problems: most specific first, the cause kept."""
+"""Maps the errors of the Qdrant client to ours, most specific first; the original error stays as the cause."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ _KEY_REFUSED = "Qdrant refuses the key; set QDRANT_API_KEY to one that may read 
 
 @contextmanager
 def qdrant_errors(asked: str) -> Iterator[None]:
-    """Turns every error of the client into a ProblemError; `asked` is the collection as the caller knows it."""
+    """Raises a ProblemError for every error of the client; `asked` is the collection's name without a prefix."""
     try:
         yield
     except ResourceExhaustedResponse as error:
@@ -39,17 +39,17 @@ def qdrant_errors(asked: str) -> Iterator[None]:
     except (ApiException, QdrantException) as error:
         raise UpstreamFailed(f"Qdrant failed: {_line(error)}") from error
     except ValueError as error:
-        # The in-process engine has one error for everything; the sentence tells which it is.
+        # The in-process engine raises ValueError for everything; only the message tells the cause.
         if str(error).startswith("Collection ") and str(error).endswith(" not found"):
             raise unknown(asked) from error
         raise UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
     except (AssertionError, TypeError, RuntimeError) as error:
-        # The client asserts that an answer has a result, and refuses to go on once closed.
+        # The client asserts that an answer has a result, and raises RuntimeError once it is closed.
         raise UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
 
 
 def unknown(asked: str) -> UnknownCollection:
-    """The problem of a collection that is not there."""
+    """Returns the error for a collection that does not exist."""
     return UnknownCollection(f"There is no collection {asked} here; begin it first.")
 
 

@@ -1,4 +1,4 @@
-"""Our values as the Qdrant server's, and back."""
+"""Converts specs, points and filters to the Qdrant server's models, and back. qdrant_vectors.py converts vectors."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -11,10 +11,16 @@ from services.contracts.retrieval import RetrievedHit
 from services.storage.fields import Exists, OneOf, Requirement, Within
 from services.storage.point_ids import point_id
 from services.vectorstore.qdrant_vectors import qdrant_vector, vector_of
-from services.vectorstore.representation import Dense, Representation, as_data, checked, of_data
-from services.vectorstore.store import Made, Point, StoredPoint
+from services.vectorstore.representation import (
+    Dense,
+    Representation,
+    checked_vector,
+    dump_representation,
+    parse_representation,
+)
+from services.vectorstore.store import GenerationSpec, Point, StoredPoint
 
-# Bumped when the payload or the metadata changes its layout; another number is not opened.
+# Incremented when the layout of payload or metadata changes. A collection of another layout is not opened.
 LAYOUT = "1"
 PUBLISHED_AT = "published_at"
 KINDS = {
@@ -24,15 +30,15 @@ KINDS = {
 }
 
 
-class _Kept(BaseModel):
-    """The metadata of a collection of ours, as far as this release knows its keys."""
+class _CollectionMetadata(BaseModel):
+    """The metadata of one of our collections. Keys of newer releases are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     layout: Literal["1"]
-    # Of the service that made it; None in those made before this was kept, which are told apart by their names alone.
+    # Of the service that created it. Collections of earlier releases have none: only their names tell them apart.
     prefix: str | None = None
-    # One of the two: the dimension alone for dense vectors by dot product, as ever; the representation of all others.
+    # One of the two is set: `dimension` for dense vectors by dot product (as in earlier releases), or `representation`.
     dimension: int | None = None
     representation: dict[str, str | int] | None = None
     stamp: dict[str, str]
@@ -40,47 +46,49 @@ class _Kept(BaseModel):
     build: str | None = None
 
 
-def metadata_of(made: Made, prefix: str) -> dict[str, object]:
-    """What is kept with a collection, on the server (which has collection metadata from 1.16 on)."""
-    match made.representation:
+def metadata_of(spec: GenerationSpec, prefix: str) -> dict[str, object]:
+    """Returns the metadata that the server stores with a collection (since Qdrant 1.16)."""
+    match spec.representation:
         case Dense(dimension=dimension, distance="dot"):
             vectors: dict[str, object] = {"dimension": dimension}
         case representation:
-            vectors = {"representation": as_data(representation)}
+            vectors = {"representation": dump_representation(representation)}
     return {
         "layout": LAYOUT,
         "prefix": prefix,
         **vectors,
-        "stamp": dict(made.stamp),
-        "declaration": made.declaration.model_dump_json(),
-        "build": made.build,
+        "stamp": dict(spec.stamp),
+        "declaration": spec.declaration.model_dump_json(),
+        "build": spec.build,
     }
 
 
-def made_of(generation: str, info: models.CollectionInfo, prefix: str) -> Made | None:
-    """What a collection was made of; None when it is not ours, or made by a release whose layout we cannot read."""
+def spec_of(generation: str, info: models.CollectionInfo, prefix: str) -> GenerationSpec | None:
+    """Returns the spec of a collection, or None if it is not ours or has a layout of another release."""
     try:
-        kept = _Kept.model_validate(info.config.metadata)
-        representation = Dense(kept.dimension) if kept.dimension is not None else of_data(kept.representation or {})
+        kept = _CollectionMetadata.model_validate(info.config.metadata)
+        representation = (
+            Dense(kept.dimension) if kept.dimension is not None else parse_representation(kept.representation or {})
+        )
         declaration = CollectionDeclaration.model_validate_json(kept.declaration, extra="ignore")
     except ValidationError:
         return None
     if kept.prefix not in (None, prefix):
         return None
-    return Made(generation, representation, kept.stamp, declaration, kept.build)
+    return GenerationSpec(generation, representation, kept.stamp, declaration, kept.build)
 
 
 def published_at_of(info: models.CollectionInfo) -> float | None:
-    """When it last became the published one, in Unix seconds."""
+    """Returns when the collection was last published, in Unix seconds; None if never."""
     at = (info.config.metadata or {}).get(PUBLISHED_AT)
     return None if at is None else float(at)
 
 
 def point_struct(point: Point, representation: Representation) -> models.PointStruct:
-    """A point with everything about its document in the payload."""
+    """Converts a point; the payload holds everything but the vector."""
     return models.PointStruct(
         id=str(point_id(point.id)),
-        vector=qdrant_vector(checked(point.vector, representation)),
+        vector=qdrant_vector(checked_vector(point.vector, representation)),
         payload={
             "id": point.id,
             "content": point.content_hash,
@@ -91,19 +99,19 @@ def point_struct(point: Point, representation: Representation) -> models.PointSt
 
 
 def stored_point(record: models.Record, representation: Representation, *, vectors: bool) -> tuple[str, StoredPoint]:
-    """The caller's id and what is held under it."""
+    """Returns the document's id and what is stored under it."""
     payload = record.payload or {}
     vector = vector_of(record.vector, representation) if vectors else None
     return payload["id"], StoredPoint(payload["content"], payload["passage"], vector)
 
 
 def hits_of(points: Sequence[models.ScoredPoint]) -> list[RetrievedHit]:
-    """Hits under the callers' ids."""
+    """Converts points to hits with the documents' ids."""
     return [RetrievedHit(id=(point.payload or {})["id"], score=point.score) for point in points]
 
 
 def filter_of(where: Sequence[Requirement], exclude_ids: Sequence[str]) -> models.Filter | None:
-    """All requirements met, and none of these ids."""
+    """Returns the filter that meets all requirements and excludes these ids; None if there is nothing to filter."""
     if not where and not exclude_ids:
         return None
     excluded: list[models.Condition] = (

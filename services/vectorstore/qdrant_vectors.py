@@ -1,4 +1,4 @@
-"""Representations and vectors as the Qdrant server's, and back. Pure."""
+"""Converts representations and vectors to the Qdrant server's models, and back. Pure."""
 
 from typing import TypedDict, assert_never
 
@@ -16,27 +16,27 @@ from services.vectorstore.representation import (
     Vector,
 )
 
-# The server's default vector has no name; a sparse one must have one.
+# The server's default vector has no name; a sparse vector must have one.
 _SPARSE = "sparse"
 
 
 class VectorsConfig(TypedDict):
-    """The arguments of create_collection that say what its vectors are."""
+    """The arguments of create_collection that define the vectors."""
 
     vectors_config: models.VectorParams | dict[str, models.VectorParams]
     sparse_vectors_config: dict[str, models.SparseVectorParams] | None
 
 
-class Nearest(TypedDict):
-    """The arguments of query_points that say what is near."""
+class NearestArguments(TypedDict):
+    """The arguments of query_points that hold the query vector."""
 
     query: list[float] | list[list[float]] | models.SparseVector
     using: str | None
 
 
 def vectors_config(representation: Representation) -> VectorsConfig:
-    """How a collection keeps vectors of a representation."""
-    # Dot for cosine too: `checked` has scaled the vectors, so that every engine keeps and returns the same bits.
+    """Returns the configuration of a collection for a representation."""
+    # Cosine uses Dot too: `checked_vector` has scaled the vectors, so every engine stores and returns the same bits.
     match representation:
         case Dense(dimension=dimension):
             dense = models.VectorParams(size=dimension, distance=models.Distance.DOT)
@@ -52,21 +52,21 @@ def vectors_config(representation: Representation) -> VectorsConfig:
 
 
 def qdrant_vector(vector: Vector) -> models.VectorStruct:
-    """A checked vector, for a point. A sparse one without terms is a point without a vector."""
+    """Converts a checked vector for a point. A sparse vector without terms gives a point without a vector."""
     if isinstance(vector, SparseVector):
         return {_SPARSE: _sparse(vector)} if vector.terms.size else {}
     return _lists(vector)
 
 
-def nearest(vector: Vector) -> Nearest:
-    """The query for the nearest of a checked vector."""
+def nearest_query(vector: Vector) -> NearestArguments:
+    """Returns the query for the nearest neighbours of a checked vector."""
     if isinstance(vector, SparseVector):
         return {"query": _sparse(vector), "using": _SPARSE}
     return {"query": _lists(vector), "using": None}
 
 
 def vector_of(stored: models.VectorStructOutput | None, representation: Representation) -> Vector:
-    """The vector of a record that was read with its vectors."""
+    """Converts the vector of a stored record."""
     match representation:
         case Sparse():
             sparse = stored.get(_SPARSE) if isinstance(stored, dict) else None

@@ -1,4 +1,4 @@
-"""Which versions of a Qdrant server are supported, which one answers now, and what it can do."""
+"""Owns the version of the Qdrant server: which are supported, which one answers, what it can do."""
 
 import logging
 import re
@@ -13,20 +13,20 @@ logger = logging.getLogger(__name__)
 SUPPORTED = "1.16 and newer are supported"
 _OLDEST = (1, 16)  # the first with metadata on collections
 _STOPS_WRITES = (1, 17)  # 1.16.3 answers a timeout of a write with 400, "expected struct Duration"
-# How long an update of the server may go unseen. Asking costs one small GET.
+# Seconds for which a known version is reused. Reading it costs one small GET.
 VERSION_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class QdrantVersion:
-    """The version that a server gives itself. Raises UpstreamFailed in one sentence if it is none or too old."""
+    """The version that a server reports, as text and as (major, minor)."""
 
     text: str
     number: tuple[int, int]
 
     @classmethod
     def of(cls, text: str) -> "QdrantVersion":
-        """Parses `1.16.3` and `1.17.0-dev`."""
+        """Parses `1.16.3` or `1.17.0-dev`. Raises UpstreamFailed if it is no version, or too old."""
         found = re.match(r"(\d+)\.(\d+)", text)
         if found is None:
             raise UpstreamFailed(f"What answers at QDRANT_URL gives no version of Qdrant ({text!r}); {SUPPORTED}.")
@@ -37,12 +37,12 @@ class QdrantVersion:
 
     @property
     def stops_writes(self) -> bool:
-        """Whether what changes points may carry a timeout."""
+        """Whether requests that change points may carry a timeout."""
         return self.number >= _STOPS_WRITES
 
 
-class AnsweringServer:
-    """Remembers the version that `ask` gave, for VERSION_SECONDS or until forgotten: servers are replaced meanwhile."""
+class VersionCache:
+    """Caches the version that `ask` returned, for VERSION_SECONDS: a server can be replaced while we run."""
 
     def __init__(self, ask: Callable[[], Awaitable[str]]) -> None:
         self._ask = ask
@@ -50,13 +50,13 @@ class AnsweringServer:
         self.last: str | None = None
 
     async def version(self) -> QdrantVersion:
-        """Of the server that answers. Raises what `ask` raises, and UpstreamFailed for a server that is too old."""
+        """Returns the version, cached or read anew. Raises what `ask` raises, and UpstreamFailed if it is too old."""
         if self._known is not None and time.monotonic() - self._known[0] < VERSION_SECONDS:
             return self._known[1]
-        return await self.ask_again()
+        return await self.refresh()
 
-    async def ask_again(self) -> QdrantVersion:
-        """Like `version`, from the server itself."""
+    async def refresh(self) -> QdrantVersion:
+        """Reads the version from the server; raises as `version` does."""
         self.forget()
         text = await self._ask()
         if text != self.last:
@@ -67,5 +67,5 @@ class AnsweringServer:
         return version
 
     def forget(self) -> None:
-        """Has the next one ask: after a failure it may be another server."""
+        """Drops the cached version: after a failure another server may answer."""
         self._known = None

@@ -1,6 +1,6 @@
-"""What the vectors of a generation are: dense, sparse or multi-vector. Owns the types, their values and their checks.
+"""Owns the representations of a generation's vectors (dense, sparse, multi-vector): their types, values and checks.
 
-Engines map them to their own words (edge_vectors, qdrant_vectors).
+edge_vectors and qdrant_vectors convert them to the engines' types.
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ from pydantic import Field, TypeAdapter
 
 from services.chassis.errors import BadInput
 
-# Of one multi-vector, tokens times dimension: a Qdrant server refuses 1,048,576 and more with 422.
+# Most components of one multi-vector (tokens times dimension): a Qdrant server answers 422 from 1,048,576 on.
 MOST_COMPONENTS = 1_048_575
-# Qdrant keeps term numbers in 32 bits.
+# Qdrant stores term numbers in 32 bits.
 MOST_TERM = 2**32 - 1
-# A squared length that differs from 1 by at most this is one: a vector scaled once is not changed by scaling again.
+# A squared length within this of 1 counts as 1, so that scaling a vector twice gives the same bits as scaling it once.
 _UNIT = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """One fp32 vector [dimension] a text; scored by dot product, or by cosine (vectors are scaled to length 1)."""
+    """One fp32 vector [dimension] per text, scored by dot product or by cosine (vectors are scaled to length 1)."""
 
     dimension: Annotated[int, Field(ge=1)]
     distance: Literal["dot", "cosine"] = "dot"
@@ -32,16 +32,16 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """Weights of the terms that a text has; scored by inner product."""
+    """The weights of a text's terms, scored by inner product."""
 
     kind: Literal["sparse"] = "sparse"
 
 
 @dataclass(frozen=True, slots=True)
 class MultiVector:
-    """One fp32 vector [dimension] for each token of a text, [tokens, dimension]; scored by MaxSim.
+    """One fp32 vector per token of a text, [tokens, dimension], scored by MaxSim.
 
-    MaxSim adds, over the query's tokens, the largest dot product with any token of the document.
+    MaxSim is the sum, over the query's tokens, of the largest dot product with any token of the document.
     """
 
     dimension: Annotated[int, Field(ge=1)]
@@ -53,7 +53,7 @@ Representation = Dense | Sparse | MultiVector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseVector:
-    """Term numbers [terms], ascending and distinct, and the weight of each, fp32 [terms]; no terms is allowed."""
+    """Term numbers [terms], ascending and distinct, and their weights, fp32 [terms]. May have no terms."""
 
     terms: NDArray[np.integer]
     weights: NDArray[np.float32]
@@ -66,21 +66,21 @@ Vector = DenseVector | TokenVectors | SparseVector
 _REPRESENTATION: TypeAdapter[Representation] = TypeAdapter(Annotated[Representation, Field(discriminator="kind")])
 
 
-def as_data(representation: Representation) -> dict[str, str | int]:
-    """The representation as it is kept with a generation, for example `{"kind": "multi-vector", "dimension": 128}`."""
+def dump_representation(representation: Representation) -> dict[str, str | int]:
+    """Returns the form that is stored with a generation, for example `{"kind": "multi-vector", "dimension": 128}`."""
     return dict(_REPRESENTATION.dump_python(representation))
 
 
-def of_data(data: Mapping[str, object]) -> Representation:
-    """The representation that `as_data` wrote. Raises ValueError (pydantic's) for anything else."""
+def parse_representation(data: Mapping[str, object]) -> Representation:
+    """Parses what `dump_representation` returned. Raises ValueError (pydantic's) for anything else."""
     return _REPRESENTATION.validate_python(data)
 
 
-def checked(vector: Vector, representation: Representation) -> Vector:
-    """The vector as stores keep it. Raises BadInput where it is none of this representation.
+def checked_vector(vector: Vector, representation: Representation) -> Vector:
+    """Returns the vector as stores keep it. Raises BadInput if it does not fit the representation.
 
-    Refused are other shapes, NaN and infinities (Qdrant answers a NaN query with no hits and no error), terms that
-    are not ascending, distinct and in 32 bits, a multi-vector without tokens or with more than MOST_COMPONENTS.
+    Refused are: another shape; NaN and infinities (Qdrant answers a NaN query with no hits and no error); terms that
+    are not ascending, distinct and within 32 bits; a multi-vector with no tokens or more than MOST_COMPONENTS.
     """
     match representation:
         case Dense():
@@ -136,7 +136,7 @@ def _finite(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _unit(vector: DenseVector) -> DenseVector:
-    """Scaled to length 1; the zero vector stays as it is."""
+    """Scales the vector to length 1; the zero vector is unchanged."""
     squared = float(np.square(vector, dtype=np.float64).sum())
     if squared == 0.0 or abs(squared - 1.0) <= _UNIT:
         return vector

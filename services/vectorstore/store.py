@@ -1,4 +1,4 @@
-"""The port of the vector services: what a store of vectors promises, and the values that go in and out."""
+"""Defines the port of the vector services: VectorStore, its values, and the checks that every implementation uses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from services.vectorstore.representation import Representation, Vector
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What a generation is made of. `stamp` is all that decides its vectors, `representation` what they are.
+class GenerationSpec:
+    """The specification of a generation. `stamp` is everything that determines its vectors.
 
-    `build` marks whose build it is; None belongs to nobody, and asks for none.
+    `build` is the token of the build that owns it; None means no owner.
     """
 
     generation: str
@@ -30,7 +30,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Documents held, and how many of their vectors the approximate index covers (the others are scanned)."""
+    """The number of documents, and of vectors that the approximate index covers (the others are scanned)."""
 
     documents: int
     indexed: int
@@ -38,7 +38,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A document as a store keeps it: the caller's id, a vector, two hashes, and the declared fields."""
+    """A document as a store keeps it: id, vector, two hashes, and the declared fields."""
 
     id: str
     vector: Vector
@@ -49,7 +49,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class StoredPoint:
-    """What is already held under an id; `vector` only when asked for."""
+    """What is stored under an id; `vector` is None unless requested."""
 
     content_hash: str
     passage_hash: str
@@ -58,7 +58,10 @@ class StoredPoint:
 
 @dataclass(frozen=True, slots=True)
 class VectorQuery:
-    """The `top` best of those that meet all of `where`, without `exclude_ids`; VectorStore says what `exact` is."""
+    """A search for the `top` best documents that meet all of `where`, without `exclude_ids`.
+
+    `exact` scores every document and ignores the approximate index.
+    """
 
     vector: Vector
     top: int
@@ -68,123 +71,122 @@ class VectorQuery:
 
 
 class VectorStore(Protocol):
-    """Keeps vectors by generation (`name@N`) and finds the best for a query.
+    """Stores vectors by generation (`name@N`) and finds the best for a query.
 
     - The representation of a generation decides the score: dot product or cosine (dense), inner product (sparse),
       MaxSim (multi-vector).
     - A search of dense or multi-vectors is approximate once they are indexed; `exact` scores every document. A search
-      of sparse vectors is exact always; it finds only documents that have a term of the query, and may leave out those
+      of sparse vectors is always exact. It finds only documents that share a term with the query, and may omit those
       that score exactly 0.
-    - Ids are the caller's; whatever the engine calls a point stays inside.
-    - Adding again under an id replaces; deleting what is not there is no error.
-    - An acknowledged change is seen by the next search, and survives the end of the process, however abrupt.
-    - Hits come best first, equal scores by ascending id, also at the cut, as long as at most `ties.MOST_EXTRA`
-      documents tie with the last place (an approximate search orders those that it found).
-    - Vectors come back bit by bit as they were given, by cosine scaled to length 1, which changes no copy again. A
-      vector that is not finite or is none of the representation is refused (BadInput), on the way in and as a query.
-    - A generation that is not there raises UnknownCollection. What was made with another stamp or declaration is
-      never opened for `create` (StampMismatch), nor is what belongs to another build (BuildConflict).
-    - At most one generation of a name is published; a newly made one is not.
-    - A generation that cannot be opened keeps no other from serving: it is `unusable` and left as it is, whatever asks
-      for it raises DamagedCollection, and it can be dropped.
-    - A store that cannot be reached raises Unavailable, one that is late DeadlineExceeded, and both recover by
-      themselves.
+    - Ids are those of the documents; the engine's own point ids are never visible.
+    - Upserting an existing id replaces the document; deleting an absent id is no error.
+    - The next search sees an acknowledged change, and the change survives a crash of the process.
+    - Hits are sorted best first, equal scores by ascending id. This holds at the last place too if at most
+      `ties.MOST_EXTRA` documents tie with it (an approximate search sorts those that it found).
+    - Vectors are returned bit by bit as given; those compared by cosine are scaled to length 1 once. A vector that is
+      not finite or does not fit the representation is refused (BadInput), in a document and in a query.
+    - A generation that does not exist raises UnknownCollection. `create` refuses an existing generation of another
+      stamp, representation or declaration (StampMismatch), or of another build (BuildConflict).
+    - At most one generation of a name is published; a new one is not.
+    - A generation that cannot be opened does not affect the others. It is listed as `unusable` and left unchanged;
+      every use of it raises DamagedCollection, except dropping it.
+    - A store that cannot be reached raises Unavailable, a late one DeadlineExceeded; both recover without a restart.
     """
 
     @property
     def engine(self) -> str:
-        """Its name and version, for states and manifests."""
+        """The engine's name and version, for states and manifests."""
         ...
 
     async def ready(self) -> Check:
-        """Whether it can be used now; never raises."""
+        """Returns whether the store can be used now; never raises."""
         ...
 
     async def generations(self) -> tuple[str, ...]:
-        """Every generation held, sorted by name and number."""
+        """Returns every generation, sorted by name and number."""
         ...
 
     async def unusable(self) -> tuple[Unusable, ...]:
-        """Generations that are there and cannot be opened, and why."""
+        """Returns the generations that exist but cannot be opened, and why."""
         ...
 
-    async def create(self, made: Made) -> None:
-        """Begins an empty generation; does nothing if it is there and was made of the same."""
+    async def create(self, spec: GenerationSpec) -> None:
+        """Creates an empty generation; does nothing if it exists with the same spec."""
         ...
 
-    async def made(self, generation: str) -> Made:
-        """What a generation is made of."""
+    async def spec(self, generation: str) -> GenerationSpec:
+        """Returns the specification of a generation."""
         ...
 
     async def counts(self, generation: str) -> Counts:
-        """How much it holds."""
+        """Returns the number of its documents and indexed vectors."""
         ...
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
-        """What is held under these ids; absent ids are absent."""
+        """Returns what is stored under these ids, without those that are absent."""
         ...
 
     async def upsert(self, generation: str, points: Sequence[Point]) -> None:
-        """Adds or replaces."""
+        """Adds documents, or replaces those of the same id."""
         ...
 
     async def delete(self, generation: str, ids: Sequence[str]) -> int:
-        """Removes by id; how many there were."""
+        """Removes documents by id and returns how many existed."""
         ...
 
     async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
-        """The nearest vectors."""
+        """Returns the best hits, sorted."""
         ...
 
     async def finish(self, generation: str) -> None:
-        """Returns when the approximate index is as complete as it gets. Cut off by a deadline, it goes on inside;
+        """Waits until the approximate index is complete. After DeadlineExceeded indexing continues in the background:
         call again."""
         ...
 
     async def publish(self, generation: str) -> None:
-        """Makes this generation the published one of its name, in one step."""
+        """Makes this generation the published one of its name, atomically."""
         ...
 
     async def published(self) -> Mapping[str, str]:
-        """The published generation of each name that has one."""
+        """Returns the published generation of each name that has one."""
         ...
 
     async def published_at(self, generation: str) -> float | None:
-        """When it last became the published one of its name (Unix seconds), also after another took its place; None if
-        it never was. Publishing the published one again changes nothing."""
+        """Returns when it was last published (Unix seconds), also if another has replaced it since; None if never.
+        Publishing the published generation again changes nothing."""
         ...
 
     async def digest(self, generation: str) -> str:
-        """ContentDigest over the ids and content hashes of all documents; exact while nobody writes."""
+        """Returns the ContentDigest over ids and content hashes of all documents; exact if no write runs meanwhile."""
         ...
 
     async def drop(self, generation: str) -> None:
-        """Removes a generation and all that it holds."""
+        """Removes a generation with its documents."""
         ...
 
     async def close(self) -> None:
-        """Lets go of files and connections. Nothing may be asked afterwards."""
+        """Closes files and connections. No other method may be called afterwards."""
         ...
 
 
-def beam(limit: int) -> int:
-    """How many candidates an approximate search keeps for `limit` hits.
+def hnsw_ef(limit: int) -> int:
+    """Returns the number of candidates that an HNSW search keeps (`ef`) for `limit` hits.
 
     On NFCorpus recall@10 was 0.990 with 128 candidates and 0.998 with 256 (services/vectorstore/README.md).
     """
     return max(256, 2 * limit)
 
 
-def refuse_another(there: Made, wanted: Made) -> None:
-    """Raises StampMismatch when stamp, representation or declaration differ; BuildConflict when the build does."""
+def refuse_other_spec(there: GenerationSpec, wanted: GenerationSpec) -> None:
+    """Raises StampMismatch if stamp, representation or declaration differ, BuildConflict if the build does."""
     refuse_other_stamp(there.generation, there.stamp, wanted.stamp)
     refuse_other_representation(there, wanted.representation)
     refuse_other_declaration(there.generation, there.declaration, wanted.declaration)
     refuse_other_build(there.generation, there.build, wanted.build)
 
 
-def refuse_other_representation(there: Made, wanted: Representation) -> None:
-    """Raises StampMismatch, naming both, when a generation holds other vectors than these."""
+def refuse_other_representation(there: GenerationSpec, wanted: Representation) -> None:
+    """Raises StampMismatch, naming both, if a generation has another representation."""
     if there.representation != wanted:
         raise StampMismatch(
             f"{there.generation} holds vectors of {there.representation} and is asked for with those of {wanted}; "

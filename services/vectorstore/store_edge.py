@@ -1,4 +1,4 @@
-"""Qdrant Edge as a vector store: in this process, durable in a directory, one process a directory."""
+"""Implements VectorStore with Qdrant Edge, inside this process. The files are those of services/storage."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,14 +17,22 @@ from services.storage.ties import settle_ties
 from services.vectorstore.edge_vectors import (
     edge_vector,
     kept_representation,
-    nearest,
+    nearest_query,
     points_to_index,
     representation_of,
     shard_config,
     vector_of,
 )
-from services.vectorstore.representation import Representation, checked
-from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, refuse_another
+from services.vectorstore.representation import Representation, checked_vector
+from services.vectorstore.store import (
+    Counts,
+    GenerationSpec,
+    Point,
+    StoredPoint,
+    VectorQuery,
+    hnsw_ef,
+    refuse_other_spec,
+)
 
 SCHEMA = ShardSchema(
     config=shard_config,
@@ -35,53 +43,53 @@ SCHEMA = ShardSchema(
 
 
 class EdgeStore:
-    """Vectors in an EdgeDirectory. Promises what VectorStore promises."""
+    """Implements VectorStore over an EdgeDirectory; only one process may use a directory."""
 
     engine = ENGINE
 
     def __init__(self, directory: Path, limits: EdgeLimits = DEFAULT_LIMITS) -> None:
-        """Opens the directory and every generation in it (blocking). Raises Unavailable when it is in use."""
+        """Opens the directory and every generation in it (blocking). Raises Unavailable if it is in use."""
         # Edge holds the GIL in its calls, so more threads would only wait for each other.
         self._held = EdgeDirectory(directory, SCHEMA, limits, threads=2)
 
     async def ready(self) -> Check:
-        """An open directory stays usable."""
+        """Returns the state of the directory, which stays usable once opened."""
         return self._held.check("store")
 
     async def generations(self) -> tuple[str, ...]:
-        """The folders."""
+        """Returns every open generation."""
         return self._held.generations()
 
     async def unusable(self) -> tuple[Unusable, ...]:
-        """The folders that could not be opened. Has those tried again that may only have lacked room on the disk."""
+        """Returns the generations that could not be opened. Starts reopening those that lacked disk space."""
         return self._held.unusable()
 
-    async def create(self, made: Made) -> None:
-        """A folder, its record written last."""
-        dimension, representation = kept_representation(made.representation)
+    async def create(self, spec: GenerationSpec) -> None:
+        """Creates the generation's folder; its record is written last."""
+        dimension, representation = kept_representation(spec.representation)
         wanted = GenerationRecord(
-            generation=made.generation,
+            generation=spec.generation,
             dimension=dimension,
             representation=representation,
-            stamp=dict(made.stamp),
-            declaration=made.declaration,
+            stamp=dict(spec.stamp),
+            declaration=spec.declaration,
             shard="shard-1",
             finished=True,
-            build=made.build,
+            build=spec.build,
         )
-        refuse_another(_made(await self._held.begin(wanted)), made)
+        refuse_other_spec(_spec(await self._held.begin(wanted)), spec)
 
-    async def made(self, generation: str) -> Made:
-        """From its collection.json."""
-        return _made(self._held.held(generation).record)
+    async def spec(self, generation: str) -> GenerationSpec:
+        """Returns the spec, from the generation's collection.json."""
+        return _spec(self._held.held(generation).record)
 
     async def counts(self, generation: str) -> Counts:
-        """What the shard says."""
+        """Returns the counts that the shard reports."""
         info = await self._held.held(generation).read(lambda shard: shard.info())
         return Counts(documents=info.points_count, indexed=min(info.indexed_vectors_count, info.points_count))
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
-        """By UUIDv5 of the ids."""
+        """Reads the points by UUIDv5 of the ids."""
         opened = self._held.held(generation)
         representation = representation_of(opened.record)
         points: list[edge.PointId] = [point_id(one) for one in ids]
@@ -99,14 +107,14 @@ class EdgeStore:
         }
 
     async def upsert(self, generation: str, points: Sequence[Point]) -> None:
-        """One batch into the write-ahead log."""
+        """Writes one batch to the write-ahead log."""
         opened = self._held.held(generation)
         representation = representation_of(opened.record)
         batch = [_point(point, representation) for point in points]
         await opened.write(lambda shard: shard.update(edge.UpdateOperation.upsert_points(batch)))
 
     async def delete(self, generation: str, ids: Sequence[str]) -> int:
-        """Counts what is there, then removes it, as one write."""
+        """Counts the points that exist and removes them, in one write."""
         opened = self._held.held(generation)
         points: list[edge.PointId] = [point_id(one) for one in ids]
 
@@ -123,47 +131,47 @@ class EdgeStore:
     async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
         """Returns the best by the representation's score, ties by ascending id."""
         opened = self._held.held(generation)
-        vector = nearest(checked(query.vector, representation_of(opened.record)))
+        vector = nearest_query(checked_vector(query.vector, representation_of(opened.record)))
         where = edge_filter(query.where, query.exclude_ids)
 
         async def fetch(limit: int) -> Sequence[RetrievedHit]:
-            params = edge.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else beam(limit))
+            params = edge.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else hnsw_ef(limit))
             request = edge.QueryRequest(limit=limit, query=vector, filter=where, with_payload=["id"], params=params)
             return await opened.read(lambda shard: _hits(shard.query(request)))
 
         return await settle_ties(fetch, query.top)
 
     async def finish(self, generation: str) -> None:
-        """Indexes a copy in another process; searches go on meanwhile, writes wait."""
+        """Indexes a copy in another process. Searches continue meanwhile, writes wait."""
         await self._held.finish(generation)
 
     async def publish(self, generation: str) -> None:
-        """Records the time, then replaces published.json."""
+        """Records the time of publication, then replaces published.json."""
         await self._held.publish(generation)
 
     async def published(self) -> Mapping[str, str]:
-        """From published.json."""
+        """Returns the published generations, from published.json."""
         return self._held.published()
 
     async def published_at(self, generation: str) -> float | None:
-        """From its collection.json."""
+        """Returns the time of publication, from the generation's collection.json."""
         return self._held.held(generation).record.published_at
 
     async def digest(self, generation: str) -> str:
-        """From the payloads."""
+        """Computes the digest from all payloads."""
         return await self._held.held(generation).digest("content")
 
     async def drop(self, generation: str) -> None:
-        """Moves the folder aside, closes, unpublishes, removes it."""
+        """Moves the folder aside, closes the shard, unpublishes it, and removes the folder."""
         await self._held.drop(generation)
 
     async def close(self) -> None:
-        """Closes every shard and gives the directory free."""
+        """Closes every shard and releases the directory."""
         await self._held.close()
 
 
-def _made(record: GenerationRecord) -> Made:
-    return Made(record.generation, representation_of(record), record.stamp, record.declaration, record.build)
+def _spec(record: GenerationRecord) -> GenerationSpec:
+    return GenerationSpec(record.generation, representation_of(record), record.stamp, record.declaration, record.build)
 
 
 def _point(point: Point, representation: Representation) -> edge.Point:
@@ -173,7 +181,7 @@ def _point(point: Point, representation: Representation) -> edge.Point:
         "passage": point.passage_hash,
         "fields": {field: list(values) for field, values in point.fields.items()},
     }
-    return edge.Point(point_id(point.id), edge_vector(checked(point.vector, representation)), payload)
+    return edge.Point(point_id(point.id), edge_vector(checked_vector(point.vector, representation)), payload)
 
 
 def _hits(points: Sequence[edge.ScoredPoint]) -> list[RetrievedHit]:

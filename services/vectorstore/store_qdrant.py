@@ -1,4 +1,4 @@
-"""A Qdrant server as a vector store, through its own async client: REST over aiohttp, or gRPC."""
+"""Implements VectorStore on a Qdrant server through its async client: REST over aiohttp, or gRPC."""
 
 import asyncio
 import contextlib
@@ -31,27 +31,35 @@ from services.vectorstore.qdrant_models import (
     PUBLISHED_AT,
     filter_of,
     hits_of,
-    made_of,
     metadata_of,
     point_struct,
     published_at_of,
+    spec_of,
     stored_point,
 )
-from services.vectorstore.qdrant_vectors import nearest, vectors_config
-from services.vectorstore.representation import checked
-from services.vectorstore.store import Counts, Made, Point, StoredPoint, VectorQuery, beam, refuse_another
+from services.vectorstore.qdrant_vectors import nearest_query, vectors_config
+from services.vectorstore.representation import checked_vector
+from services.vectorstore.store import (
+    Counts,
+    GenerationSpec,
+    Point,
+    StoredPoint,
+    VectorQuery,
+    hnsw_ef,
+    refuse_other_spec,
+)
 
-# Kilobytes of vectors in a segment from which it gets an HNSW graph, and from which the graph is used.
+# A segment with at least this many kilobytes of vectors gets an HNSW graph, and searches use it.
 INDEXING_THRESHOLD_KB = 1_000
 HNSW = models.HnswConfigDiff(m=16, ef_construct=128, full_scan_threshold=INDEXING_THRESHOLD_KB)
 OPTIMIZERS = models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_KB)
-# How long another replica's change to what a generation is made of (dropped, begun anew) may go unseen.
-MADE_SECONDS = 5.0
-SCROLLED = 1_000  # points a page, of two short strings each
+# Seconds for which a generation's spec is cached; another replica may drop the generation and create it anew.
+SPEC_SECONDS = 5.0
+SCROLLED = 1_000  # points per page, of two short strings each
 
 
 class QdrantStore:
-    """Owns a client. A collection is `<prefix><generation>`, the published one has the alias `<prefix><name>`."""
+    """Implements VectorStore. Owns the collections `<prefix><generation>` and the aliases `<prefix><name>`."""
 
     def __init__(
         self, client: AsyncQdrantClient, prefix: str = "", most_generations: int = DEFAULT_MOST_GENERATIONS
@@ -61,97 +69,97 @@ class QdrantStore:
         self._prefix = prefix
         self._aliases = QdrantAliases(self._connection, prefix)
         self._most_generations = most_generations
-        self._made: dict[str, tuple[float, Made]] = {}
+        self._specs: dict[str, tuple[float, GenerationSpec]] = {}
 
     @classmethod
     def connect(cls, server: QdrantServer, prefix: str, most_generations: int = DEFAULT_MOST_GENERATIONS) -> Self:
-        """A store over a server, whether or not it answers now; call inside a running event loop."""
+        """Returns a store over a server, without connecting; call inside a running event loop."""
         return cls(client_of(server), prefix, most_generations)
 
     @property
     def engine(self) -> str:
-        """With the version of the server that answered last, and of the client."""
+        """The versions of the server that answered last, and of the client."""
         return self._connection.engine
 
     async def ready(self) -> Check:
-        """Asks the server for its version."""
+        """Returns whether the server answers with a supported version; never raises."""
         return await self._connection.ready()
 
     async def generations(self) -> tuple[str, ...]:
-        """Collections under our prefix that are named like generations, and that a service with our prefix made."""
+        """Returns the generations whose collections have our prefix and were made by a service of this prefix."""
         async with self._within("any"):
             answer = await self._client.get_collections()
         names = (one.name.removeprefix(self._prefix) for one in answer.collections if one.name.startswith(self._prefix))
         ours: list[str] = []
         for name in names:
             if is_generation(name):
-                with contextlib.suppress(UnknownCollection):  # of others, or removed since it was listed
-                    await self.made(name)
+                with contextlib.suppress(UnknownCollection):  # not ours, or removed since it was listed
+                    await self.spec(name)
                     ours.append(name)
         return in_order(tuple(ours))
 
     async def unusable(self) -> tuple[Unusable, ...]:
-        """None: a server opens its own, and says so in its health."""
+        """Returns nothing: the server opens its collections itself, and reports failures in its health."""
         return ()
 
-    async def create(self, made: Made) -> None:
-        """The collection with what it is made of as its metadata, then an index for each declared field."""
-        self._made.pop(made.generation, None)
-        collection = self._collection(made.generation)
-        async with self._within(made.generation):
+    async def create(self, spec: GenerationSpec) -> None:
+        """Creates the collection with the spec as its metadata, then an index for each declared field."""
+        self._specs.pop(spec.generation, None)
+        collection = self._collection(spec.generation)
+        async with self._within(spec.generation):
             await self._connection.refuse_too_old()
         held, published = await self.generations(), await self.published()
-        refuse_one_more(made.generation, held, published.values(), self._most_generations)
-        # Another replica may be making the same one just now; what it is made of is compared below all the same.
+        refuse_one_more(spec.generation, held, published.values(), self._most_generations)
+        # Another replica may create the same collection at this moment; the specs are compared below in any case.
         with contextlib.suppress(Conflict):
-            async with self._within(made.generation) as seconds:
+            async with self._within(spec.generation) as seconds:
                 if not await self._client.collection_exists(collection):
                     await self._client.create_collection(
                         collection,
-                        **vectors_config(made.representation),
+                        **vectors_config(spec.representation),
                         hnsw_config=HNSW,
                         optimizers_config=OPTIMIZERS,
-                        metadata=metadata_of(made, self._prefix),
+                        metadata=metadata_of(spec, self._prefix),
                         timeout=seconds,
                     )
         try:
-            there = await self.made(made.generation)
+            there = await self.spec(spec.generation)
         except UnknownCollection as error:
             raise StampMismatch(
                 f"The collection {collection} on the Qdrant server is not ours (or a newer release made it): remove "
                 "it, set another prefix (DENSE_PREFIX of the dense service), or, if the server is older than 1.16, "
                 "update it."
             ) from error
-        refuse_another(there, made)
-        # Again for one that is there: a creation may have ended before its indexes were made.
-        for field, kind in made.declaration.metadata.items():
-            async with self._within(made.generation):
+        refuse_other_spec(there, spec)
+        # Also for a collection that exists: an earlier creation may have stopped before its indexes were made.
+        for field, kind in spec.declaration.metadata.items():
+            async with self._within(spec.generation):
                 await self._client.create_payload_index(
                     collection, f"fields.{field}", field_schema=KINDS[kind], wait=True
                 )
 
-    async def made(self, generation: str) -> Made:
-        """From the collection's metadata, remembered for MADE_SECONDS. What is not ours is as if it were not there."""
-        known = self._made.get(generation)
-        if known is not None and time.monotonic() - known[0] < MADE_SECONDS:
+    async def spec(self, generation: str) -> GenerationSpec:
+        """Returns the spec from the metadata, cached for SPEC_SECONDS. Raises UnknownCollection unless it is ours."""
+        known = self._specs.get(generation)
+        if known is not None and time.monotonic() - known[0] < SPEC_SECONDS:
             return known[1]
-        made = made_of(generation, await self._info(generation), self._prefix)
-        if made is None:
+        spec = spec_of(generation, await self._info(generation), self._prefix)
+        if spec is None:
             raise unknown(generation)
-        self._made[generation] = (time.monotonic(), made)
-        return made
+        self._specs[generation] = (time.monotonic(), spec)
+        return spec
 
     async def counts(self, generation: str) -> Counts:
-        """The exact count, and how many vectors the server says are indexed."""
-        await self.made(generation)
+        """Returns the exact number of documents, and the number of vectors that the server reports as indexed."""
+        await self.spec(generation)
         info = await self._info(generation)
         async with self._within(generation) as seconds:
             documents = (await self._client.count(self._collection(generation), exact=True, timeout=seconds)).count
         return Counts(documents=documents, indexed=min(info.indexed_vectors_count or 0, documents))
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
-        """By UUIDv5 of the ids."""
-        representation = (await self.made(generation)).representation
+        """Reads the points by UUIDv5 of the ids."""
+        representation = (await self.spec(generation)).representation
         async with self._within(generation) as seconds:
             records = await self._client.retrieve(
                 self._collection(generation),
@@ -163,15 +171,15 @@ class QdrantStore:
         return dict(stored_point(record, representation, vectors=vectors) for record in records)
 
     async def upsert(self, generation: str, points: Sequence[Point]) -> None:
-        """Returns when the server has applied it (`wait`), so that the next search sees it."""
-        representation = (await self.made(generation)).representation
+        """Writes the points and waits until the server has applied them, so that the next search sees them."""
+        representation = (await self.spec(generation)).representation
         batch = [point_struct(point, representation) for point in points]
         async with self._within(generation) as seconds:
             stop = await self._connection.write_timeout(seconds)
             await self._client.upsert(self._collection(generation), batch, wait=True, timeout=stop)
 
     async def delete(self, generation: str, ids: Sequence[str]) -> int:
-        """Counts what is there, then removes it."""
+        """Counts the points that exist, then removes them."""
         present = await self.stored(generation, ids, vectors=False)
         if present:
             points: list[models.ExtendedPointId] = [str(point_id(one)) for one in present]
@@ -184,11 +192,11 @@ class QdrantStore:
 
     async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
         """Returns the best by the representation's score, ties by ascending id. Reads only the id of the payload."""
-        vector = nearest(checked(query.vector, (await self.made(generation)).representation))
+        vector = nearest_query(checked_vector(query.vector, (await self.spec(generation)).representation))
         where = filter_of(query.where, query.exclude_ids)
 
         async def fetch(limit: int) -> Sequence[RetrievedHit]:
-            params = models.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else beam(limit))
+            params = models.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else hnsw_ef(limit))
             async with self._within(generation) as seconds:
                 answer = await self._client.query_points(
                     self._collection(generation),
@@ -204,8 +212,8 @@ class QdrantStore:
         return await settle_ties(fetch, query.top)
 
     async def finish(self, generation: str) -> None:
-        """Asks until the server says green twice with the same number of indexed vectors."""
-        await self.made(generation)
+        """Waits until the server reports green twice in a row with the same number of indexed vectors."""
+        await self.spec(generation)
         before = -1
         pause = 0.05
         while True:
@@ -213,7 +221,7 @@ class QdrantStore:
             match info.status:
                 case models.CollectionStatus.RED:
                     raise UpstreamFailed(f"Qdrant could not index {generation}: {info.optimizer_status}")
-                case models.CollectionStatus.GREY:  # not begun since the server's start: any update begins it
+                case models.CollectionStatus.GREY:  # not optimised since the server's start: any update starts it
                     async with self._within(generation):
                         await self._client.update_collection(self._collection(generation), optimizers_config=OPTIMIZERS)
                 case models.CollectionStatus.GREEN if info.indexed_vectors_count == before:
@@ -223,11 +231,11 @@ class QdrantStore:
             pause = min(1.0, pause * 2)
 
     async def publish(self, generation: str) -> None:
-        """Records the time, then moves the alias of the name in one request.
+        """Records the time of publication, then moves the alias of the name in one request.
 
-        Raises Conflict when a collection of others has the alias.
+        Raises Conflict if a collection that is not ours has the alias.
         """
-        await self.made(generation)
+        await self.spec(generation)
         holder = await self._aliases.holder(generation)
         if holder == self._collection(generation) and await self.published_at(generation) is not None:
             return
@@ -243,17 +251,17 @@ class QdrantStore:
         await self._aliases.move(generation, holder)
 
     async def published(self) -> Mapping[str, str]:
-        """From the aliases."""
+        """Returns the published generations, from the aliases."""
         return await self._aliases.published()
 
     async def published_at(self, generation: str) -> float | None:
-        """From the collection's metadata."""
-        await self.made(generation)
+        """Returns the time of publication, from the collection's metadata."""
+        await self.spec(generation)
         return published_at_of(await self._info(generation))
 
     async def digest(self, generation: str) -> str:
-        """Scrolls through all payloads."""
-        await self.made(generation)
+        """Computes the digest from all payloads, page by page."""
+        await self.spec(generation)
         digest, page = ContentDigest(), None
         while True:
             async with self._within(generation) as seconds:
@@ -270,10 +278,10 @@ class QdrantStore:
                 return digest.hexdigest()
 
     async def drop(self, generation: str) -> None:
-        """The server removes the alias with the collection."""
-        self._made.pop(generation, None)
-        await self.made(generation)
-        self._made.pop(generation, None)
+        """Removes the collection; the server removes its alias with it."""
+        self._specs.pop(generation, None)
+        await self.spec(generation)
+        self._specs.pop(generation, None)
         async with self._within(generation) as seconds:
             await self._client.delete_collection(self._collection(generation), timeout=seconds)
 
@@ -290,10 +298,10 @@ class QdrantStore:
 
     @asynccontextmanager
     async def _within(self, generation: str) -> AsyncIterator[int]:
-        """Like QdrantConnection.within; forgets what a generation was made of when it is gone."""
+        """Does what QdrantConnection.within does, and drops the cached spec of a generation that no longer exists."""
         try:
             async with self._connection.within(generation) as seconds:
                 yield seconds
         except UnknownCollection:
-            self._made.pop(generation, None)
+            self._specs.pop(generation, None)
             raise

@@ -13,7 +13,7 @@ from services.dense.encoder import Vectors
 from services.dense.encoder_hashing import HashingEncoder
 from services.storage.write_order import Write, WriteOrder
 from services.vectorservice import indexing
-from services.vectorstore.store import Made
+from services.vectorstore.store import GenerationSpec
 from services.vectorstore.store_edge import EdgeStore
 
 
@@ -32,7 +32,9 @@ class HeldEncoder(HashingEncoder):
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[EdgeStore]:
     store = EdgeStore(tmp_path / "dense")
-    await store.create(Made("c@1", HashingEncoder.representation, HashingEncoder.stamp, CollectionDeclaration()))
+    await store.create(
+        GenerationSpec("c@1", HashingEncoder.representation, HashingEncoder.stamp, CollectionDeclaration())
+    )
     yield store
     await store.close()
 

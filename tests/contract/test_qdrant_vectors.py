@@ -5,8 +5,8 @@ import pytest
 from qdrant_client import grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
-from services.vectorstore.qdrant_vectors import nearest, qdrant_vector, vector_of, vectors_config
-from services.vectorstore.representation import Representation, Sparse, Vector, checked
+from services.vectorstore.qdrant_vectors import nearest_query, qdrant_vector, vector_of, vectors_config
+from services.vectorstore.representation import Representation, Sparse, Vector, checked_vector
 from tests.support.vectors import SAMPLES, Sample, drawn, same, sparse
 
 
@@ -25,14 +25,15 @@ def answered(vector: Vector, representation: Representation) -> Vector:
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
 def test_points_go_out_and_come_back(sample: Sample) -> None:
-    representation = sample.made.representation
+    representation = sample.spec.representation
     for one in drawn(sample, 20):
-        assert same(checked(one.vector, representation), answered(checked(one.vector, representation), representation))
+        vector = checked_vector(one.vector, representation)
+        assert same(vector, answered(vector, representation))
 
 
 def test_a_sparse_vector_without_terms_and_the_largest_term_come_back() -> None:
     for given in (sparse(), sparse((0, -0.5), (2**32 - 1, 1.5))):
-        vector = checked(given, Sparse())
+        vector = checked_vector(given, Sparse())
         assert same(vector, answered(vector, Sparse()))
 
 
@@ -42,10 +43,10 @@ MESSAGES = {"dense": "dense", "sparse": "sparse", "multi-vector": "multi_dense"}
 @pytest.mark.parametrize("name", MESSAGES)
 def test_queries_and_collections_have_the_kind_of_their_representation(name: str) -> None:
     sample = SAMPLES[name]
-    asked = nearest(checked(sample.random(np.random.default_rng(3)), sample.made.representation))
+    asked = nearest_query(checked_vector(sample.random(np.random.default_rng(3)), sample.spec.representation))
     query = RestToGrpc.convert_query(models.NearestQuery(nearest=asked["query"]))
     assert query.nearest.WhichOneof("variant") == MESSAGES[name]
-    config = vectors_config(sample.made.representation)
+    config = vectors_config(sample.spec.representation)
     dense = RestToGrpc.convert_vectors_config(config["vectors_config"])
     assert (config["sparse_vectors_config"] is None) == (asked["using"] is None)
     assert (dense.params.size, dense.params.HasField("multivector_config")) == {

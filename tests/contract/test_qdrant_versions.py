@@ -12,7 +12,7 @@ from services.vectorstore import qdrant_version
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.vector_store import VectorStoreSuite
 from tests.support.qdrant_double import qdrant_double
-from tests.support.vectors import MADE, axis, point
+from tests.support.vectors import SPEC, axis, point
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 
@@ -44,7 +44,7 @@ async def store(server: FastAPI) -> AsyncIterator[QdrantStore]:
 
 
 async def test_a_server_that_can_stop_a_write_is_told_when(server: FastAPI, store: QdrantStore) -> None:
-    await store.create(MADE)
+    await store.create(SPEC)
     await store.upsert("notes@1", [point("a", axis(1.0))])
     await store.delete("notes@1", ["a"])
     assert server.state.timeouts == ["10", "10"]
@@ -53,7 +53,7 @@ async def test_a_server_that_can_stop_a_write_is_told_when(server: FastAPI, stor
 async def test_a_server_that_is_replaced_by_an_older_one_is_written_to_again(
     server: FastAPI, store: QdrantStore
 ) -> None:
-    await store.create(MADE)
+    await store.create(SPEC)
     await store.upsert("notes@1", [point("a", axis(1.0))])
     server.state.version = "1.16.3"
     with pytest.raises(UpstreamFailed, match="expected struct Duration"):
@@ -67,7 +67,7 @@ async def test_a_server_that_is_updated_meanwhile_is_told_again_when_to_stop(
 ) -> None:
     monkeypatch.setattr(qdrant_version, "VERSION_SECONDS", 0.0)
     server.state.version = "1.16.3"
-    await store.create(MADE)
+    await store.create(SPEC)
     await store.upsert("notes@1", [point("a", axis(1.0))])
     assert server.state.timeouts == []
     server.state.version = "1.18.1"
@@ -83,14 +83,14 @@ async def test_a_server_that_is_too_old_is_refused_in_one_sentence_and_nothing_i
     assert not ready.ok
     assert ready.detail == "Qdrant 1.15.5 at QDRANT_URL is too old: 1.16 and newer are supported, so update it."
     with pytest.raises(UpstreamFailed, match=r"1\.15\.5 at QDRANT_URL is too old"):
-        await store.create(MADE)
+        await store.create(SPEC)
     assert await store.generations() == ()
 
 
 async def test_a_server_that_is_replaced_by_one_that_is_too_old_is_not_written_to(
     server: FastAPI, store: QdrantStore
 ) -> None:
-    await store.create(MADE)
+    await store.create(SPEC)
     await store.upsert("notes@1", [point("a", axis(1.0))])
     server.state.version = "1.15.5"
     assert not (await store.ready()).ok
@@ -105,7 +105,7 @@ async def test_an_old_server_that_is_updated_is_taken_without_a_restart(server: 
     assert not (await store.ready()).ok
     server.state.version = "1.17.1"
     assert (await store.ready()).ok
-    await store.create(MADE)
+    await store.create(SPEC)
 
 
 async def test_the_engine_names_the_version_that_answered(server: FastAPI, store: QdrantStore) -> None:
@@ -137,7 +137,7 @@ async def test_a_server_that_is_away_is_unavailable_whatever_its_version_was() -
             return await double.handle_async_request(request)
 
     store = store_over(Cable())
-    await store.create(MADE)
+    await store.create(SPEC)
     away = True
     for _ in range(2):  # with the version known, and without
         with pytest.raises(Unavailable):

@@ -18,10 +18,10 @@ from services.vectorstore.representation import Dense, MultiVector
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_edge import EdgeStore
 from tests.contract.vector_store import VectorStoreSuite
-from tests.support.vectors import COSINE, MADE, SAMPLES, Sample, axis, drawn, point, random_points, same, unit_rows
+from tests.support.vectors import COSINE, SAMPLES, SPEC, Sample, axis, drawn, point, random_points, same, unit_rows
 
 ROOT = Path(__file__).resolve().parents[2]
-WIDE = replace(MADE, generation="wide@1", representation=Dense(384), declaration=CollectionDeclaration())
+WIDE = replace(SPEC, generation="wide@1", representation=Dense(384), declaration=CollectionDeclaration())
 
 
 @asynccontextmanager
@@ -45,11 +45,11 @@ class TestEdge(VectorStoreSuite):
 
 async def test_everything_is_there_after_closing_and_opening(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.create(MADE)
+        await store.create(SPEC)
         await store.upsert("notes@1", [point("a", axis(1.0), {"year": 2019})])
         await store.publish("notes@1")
     async with opened(tmp_path) as store:
-        assert await store.made("notes@1") == MADE
+        assert await store.spec("notes@1") == SPEC
         assert await store.published() == {"notes": "notes@1"}
         assert [hit.id for hit in await store.search("notes@1", VectorQuery(axis(1.0), top=10))] == ["a"]
 
@@ -58,7 +58,7 @@ async def test_everything_is_there_after_closing_and_opening(tmp_path: Path) -> 
 async def test_every_representation_survives_finishing_and_opening_again(tmp_path: Path, sample: Sample) -> None:
     points, query = drawn(sample, 3_000), drawn(sample, 9)[8].vector
     async with opened(tmp_path) as store:
-        await store.create(sample.made)
+        await store.create(sample.spec)
         await store.upsert("notes@1", points)
         before = await store.search("notes@1", VectorQuery(query, top=30, exact=True))
         held = await store.stored("notes@1", [one.id for one in points], vectors=True)
@@ -66,7 +66,7 @@ async def test_every_representation_survives_finishing_and_opening_again(tmp_pat
         await store.upsert("notes@1", points[1_500:])
         await store.finish("notes@1")
     async with opened(tmp_path) as store:
-        assert await store.made("notes@1") == sample.made
+        assert await store.spec("notes@1") == sample.spec
         assert await store.search("notes@1", VectorQuery(query, top=30, exact=True)) == before
         again = await store.stored("notes@1", [one.id for one in points], vectors=True)
         for one, kept in held.items():
@@ -105,7 +105,7 @@ EARLIER = """{
 
 async def test_dense_generations_of_earlier_releases_open_unchanged(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.create(MADE)
+        await store.create(SPEC)
         await store.upsert("notes@1", [point("a", axis(1.0))])
     record = tmp_path / "notes@1" / "collection.json"
     written = json.loads(record.read_text())
@@ -113,16 +113,16 @@ async def test_dense_generations_of_earlier_releases_open_unchanged(tmp_path: Pa
     record.write_text(EARLIER)
     async with opened(tmp_path) as store:
         assert await store.unusable() == ()
-        assert await store.made("notes@1") == MADE
-        await store.create(MADE)
+        assert await store.spec("notes@1") == SPEC
+        await store.create(SPEC)
         hits = await store.search("notes@1", VectorQuery(axis(1.0), top=10))
         assert [(hit.id, hit.score) for hit in hits] == [("a", 1.0)]
 
 
 async def test_a_representation_of_a_later_release_is_set_aside_and_the_others_serve(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        await store.create(SAMPLES["sparse"].made)
-        await store.create(replace(MADE, generation="notes@2"))
+        await store.create(SAMPLES["sparse"].spec)
+        await store.create(replace(SPEC, generation="notes@2"))
     record = tmp_path / "notes@1" / "collection.json"
     record.write_text(record.read_text().replace('"sparse"', '"tensor"'))
     async with opened(tmp_path) as store:
@@ -142,10 +142,10 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from services.vectorstore.store_edge import EdgeStore
-from tests.support.vectors import MADE, random_points
+from tests.support.vectors import SPEC, random_points
 async def write():
     store = EdgeStore(Path(sys.argv[1]))
-    await store.create(MADE)
+    await store.create(SPEC)
     for start in range(0, 3000, 10):
         await store.upsert("notes@1", random_points(3000)[start:start + 10])
         print(start + 10, flush=True)
@@ -196,9 +196,9 @@ async def test_searches_and_the_event_loop_go_on_while_the_index_is_built(wide: 
 
 
 async def test_finish_gives_multi_vectors_an_approximate_index(store: EdgeStore) -> None:
-    made = SAMPLES["multi-vector"].made
+    spec = SAMPLES["multi-vector"].spec
     random = np.random.default_rng(5)
-    await store.create(replace(made, representation=MultiVector(128)))
+    await store.create(replace(spec, representation=MultiVector(128)))
     await store.upsert("notes@1", [point(str(one), unit_rows(random, 16, 128)) for one in range(400)])
     before = await store.counts("notes@1")
     await store.finish("notes@1")

@@ -34,7 +34,7 @@ from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.vector_store import VectorStoreSuite
 from tests.support.qdrant_double import qdrant_double
-from tests.support.vectors import MADE, axis
+from tests.support.vectors import SPEC, axis
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Payload indexes have no effect", "ignore:Api key is used with an insec", "ignore:Local mode performs exact"
@@ -66,11 +66,11 @@ class TestOverRest(VectorStoreSuite):
 async def test_two_prefixes_share_a_server_without_meeting() -> None:
     client = AsyncQdrantClient(location=":memory:")
     mine, theirs = QdrantStore(client, prefix="dense."), QdrantStore(client, prefix="other.")
-    await mine.create(MADE)
+    await mine.create(SPEC)
     await mine.publish("notes@1")
     assert (await theirs.generations(), await theirs.published()) == ((), {})
     with pytest.raises(UnknownCollection):
-        await theirs.made("notes@1")
+        await theirs.spec("notes@1")
     await client.close()
 
 
@@ -79,7 +79,7 @@ async def test_a_collection_of_others_is_refused() -> None:
     vectors = models.VectorParams(size=8, distance=models.Distance.DOT)
     await client.create_collection("dense.notes@1", vectors_config=vectors)
     with pytest.raises(StampMismatch, match="DENSE_PREFIX"):
-        await QdrantStore(client, prefix="dense.").create(MADE)
+        await QdrantStore(client, prefix="dense.").create(SPEC)
     await client.close()
 
 
@@ -205,7 +205,7 @@ async def test_a_server_that_never_answers_is_late_by_our_own_clock(
     store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None), "")
     start = asyncio.get_running_loop().time()
     with pytest.raises(DeadlineExceeded):
-        await store.made("notes@1")
+        await store.spec("notes@1")
     assert asyncio.get_running_loop().time() - start < 0.5
     await store.close()
     server.close()
@@ -219,7 +219,7 @@ async def test_a_server_that_is_not_there_is_unavailable_at_once(grpc_too: bool)
     await server.wait_closed()
     store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None), "")
     with pytest.raises(Unavailable, match="QDRANT_URL"):
-        await store.made("notes@1")
+        await store.spec("notes@1")
     assert not (await store.ready()).ok
     await store.close()
 
@@ -228,7 +228,7 @@ async def test_an_answer_that_is_no_http_is_a_failure() -> None:
     server = await listening(b"220 mail.example ESMTP\r\n")
     store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port_of(server)}"), "")
     with pytest.raises(ProblemError) as raised:
-        await store.made("notes@1")
+        await store.spec("notes@1")
     assert raised.value.status in (502, 503)
     await store.close()
     server.close()

@@ -11,7 +11,7 @@ from services.vectorservice.collections import states
 from services.vectorstore.qdrant_models import metadata_of
 from services.vectorstore.store import Point, VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
-from tests.support.vectors import MADE, axis
+from tests.support.vectors import SPEC, axis
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 
@@ -38,7 +38,7 @@ async def shared() -> AsyncIterator[AsyncQdrantClient]:
 
 async def test_collections_of_others_are_not_listed_and_the_listing_stands(shared: AsyncQdrantClient) -> None:
     store = QdrantStore(shared, prefix="dense.")
-    await store.create(MADE)
+    await store.create(SPEC)
     assert await store.generations() == ("notes@1",)
     assert [state.generation for state in (await states(store)).collections] == ["notes@1"]
 
@@ -50,7 +50,7 @@ async def test_a_collection_of_others_is_neither_read_nor_written_nor_removed(
     store = QdrantStore(shared, prefix="dense.")
     point = Point(id="a", vector=axis(0), content_hash="1", passage_hash="1", fields={})
     for call in (
-        store.made(taken),
+        store.spec(taken),
         store.counts(taken),
         store.stored(taken, ["a"], vectors=True),
         store.upsert(taken, [point]),
@@ -68,7 +68,7 @@ async def test_a_collection_of_others_is_neither_read_nor_written_nor_removed(
 
 async def test_publishing_takes_no_alias_from_a_collection_of_others(shared: AsyncQdrantClient) -> None:
     store = QdrantStore(shared, prefix="dense.")
-    await store.create(MADE)
+    await store.create(SPEC)
     theirs = models.CreateAlias(collection_name="dense.theirs@1", alias_name="dense.notes")
     await shared.update_collection_aliases([models.CreateAliasOperation(create_alias=theirs)])
     with pytest.raises(Conflict, match=r"alias dense\.notes .*dense\.theirs@1"):
@@ -80,7 +80,7 @@ async def test_publishing_takes_no_alias_from_a_collection_of_others(shared: Asy
 async def test_a_service_whose_prefix_begins_with_ours_keeps_its_collections_to_itself() -> None:
     client = AsyncQdrantClient(location=":memory:")
     ours, theirs = QdrantStore(client, prefix="dense."), QdrantStore(client, prefix="dense.demo-")
-    await theirs.create(MADE)
+    await theirs.create(SPEC)
     assert await ours.generations() == ()
     with pytest.raises(UnknownCollection):
         await ours.drop("demo-notes@1")
@@ -92,33 +92,33 @@ async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
     shared: AsyncQdrantClient,
 ) -> None:
     store = QdrantStore(shared, prefix="dense.", most_generations=2)
-    made = [replace(MADE, generation=f"notes@{number}") for number in (1, 2, 3)]
-    for one in (*made[:2], made[0]):
+    spec = [replace(SPEC, generation=f"notes@{number}") for number in (1, 2, 3)]
+    for one in (*spec[:2], spec[0]):
         await store.create(one)
     await store.publish("notes@1")
     with pytest.raises(Conflict, match=r"2 generations are here.*unpublished are: notes@2"):
-        await store.create(made[2])
+        await store.create(spec[2])
     await store.drop("notes@2")
-    await store.create(made[2])
+    await store.create(spec[2])
 
 
 async def test_dense_collections_of_earlier_releases_open_unchanged() -> None:
     client = AsyncQdrantClient(location=":memory:")
     kept = {
         "layout": "1", "prefix": "dense.", "dimension": 8, "stamp": {"model": "unit", "dimension": "8"},
-        "declaration": MADE.declaration.model_dump_json(), "build": None,
+        "declaration": SPEC.declaration.model_dump_json(), "build": None,
     }  # fmt: skip
-    assert metadata_of(MADE, "dense.") == kept
+    assert metadata_of(SPEC, "dense.") == kept
     await client.create_collection("dense.notes@1", vectors_config=VECTORS, metadata=kept)
     store = QdrantStore(client, prefix="dense.")
-    await store.create(MADE)
-    assert await store.made("notes@1") == MADE
+    await store.create(SPEC)
+    assert await store.spec("notes@1") == SPEC
     await client.close()
 
 
 async def test_what_was_made_before_collections_named_their_prefix_stays_usable() -> None:
     client = AsyncQdrantClient(location=":memory:")
-    kept = {key: value for key, value in metadata_of(MADE, "dense.").items() if key != "prefix"}
+    kept = {key: value for key, value in metadata_of(SPEC, "dense.").items() if key != "prefix"}
     await client.create_collection("dense.notes@1", vectors_config=VECTORS, metadata=kept)
-    assert await QdrantStore(client, prefix="dense.").made("notes@1") == MADE
+    assert await QdrantStore(client, prefix="dense.").spec("notes@1") == SPEC
     await client.close()

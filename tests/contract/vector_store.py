@@ -68,7 +68,7 @@ class VectorStoreSuite:
 
     @pytest.fixture
     async def notes(self, store: VectorStore, sample: Sample) -> VectorStore:
-        await store.create(sample.made)
+        await store.create(sample.spec)
         return store
 
     @pytest.fixture
@@ -175,7 +175,7 @@ class VectorStoreSuite:
         hits = await notes.search("notes@1", VectorQuery(axis(0.3, 0.4), top=1))
         assert [(hit.id, round(hit.score, 6)) for hit in hits] == [("long", 1.0)]
         ids = ["long", "zero", *(one.id for one in drawn(sample, 20))]
-        await notes.create(replace(sample.made, generation="notes@2"))
+        await notes.create(replace(sample.spec, generation="notes@2"))
         first = await notes.stored("notes@1", ids, vectors=True)
         copies = [point(one, held.vector) for one, held in first.items() if held.vector is not None]
         await notes.upsert("notes@2", copies)
@@ -225,41 +225,41 @@ class VectorStoreSuite:
         assert (await notes.counts("notes@1")).documents == 0
 
     async def test_what_a_generation_was_made_of_is_kept(self, notes: VectorStore, sample: Sample) -> None:
-        assert await notes.made("notes@1") == sample.made
+        assert await notes.spec("notes@1") == sample.spec
         assert await notes.generations() == ("notes@1",)
 
     async def test_creating_again_changes_nothing(self, notes: VectorStore, sample: Sample) -> None:
         await notes.upsert("notes@1", [point("a", sample.axis(1.0))])
-        await notes.create(sample.made)
+        await notes.create(sample.spec)
         assert (await notes.counts("notes@1")).documents == 1
 
     async def test_another_stamp_is_refused_and_both_are_named(self, notes: VectorStore, sample: Sample) -> None:
         with pytest.raises(StampMismatch, match=r"model=unit.*model=other"):
-            await notes.create(replace(sample.made, stamp={**sample.made.stamp, "model": "other"}))
+            await notes.create(replace(sample.spec, stamp={**sample.spec.stamp, "model": "other"}))
 
     async def test_another_representation_is_refused_and_both_are_named(
         self, notes: VectorStore, sample: Sample
     ) -> None:
         with pytest.raises(StampMismatch, match=r"Dense|Sparse|MultiVector.*dimension=16"):
-            await notes.create(replace(sample.made, representation=MultiVector(16)))
+            await notes.create(replace(sample.spec, representation=MultiVector(16)))
 
     async def test_another_declaration_is_refused_and_both_are_named(self, notes: VectorStore, sample: Sample) -> None:
         with pytest.raises(StampMismatch, match=r'"topic":"keyword".*"metadata":\{\}'):
-            await notes.create(replace(sample.made, declaration=CollectionDeclaration()))
+            await notes.create(replace(sample.spec, declaration=CollectionDeclaration()))
 
     async def test_another_build_is_refused_and_the_same_goes_on(self, store: VectorStore, sample: Sample) -> None:
-        mine = replace(sample.made, build="0123456789abcdef")
+        mine = replace(sample.spec, build="0123456789abcdef")
         await store.create(mine)
         await store.create(mine)
-        await store.create(sample.made)
-        assert (await store.made("notes@1")).build == "0123456789abcdef"
+        await store.create(sample.spec)
+        assert (await store.spec("notes@1")).build == "0123456789abcdef"
         with pytest.raises(BuildConflict, match="notes@1 belongs to another build"):
-            await store.create(replace(sample.made, build="fedcba9876543210"))
+            await store.create(replace(sample.spec, build="fedcba9876543210"))
 
     async def test_the_time_of_publishing_is_kept_when_another_takes_the_place(
         self, notes: VectorStore, sample: Sample
     ) -> None:
-        await notes.create(replace(sample.made, generation="notes@2"))
+        await notes.create(replace(sample.spec, generation="notes@2"))
         assert await notes.published_at("notes@1") is None
         before = time.time()
         await notes.publish("notes@1")
@@ -276,7 +276,7 @@ class VectorStoreSuite:
     async def test_equal_documents_have_equal_digests_in_whatever_order_they_came(
         self, notes: VectorStore, sample: Sample
     ) -> None:
-        await notes.create(replace(sample.made, generation="notes@2"))
+        await notes.create(replace(sample.spec, generation="notes@2"))
         points = drawn(sample, 1_200)
         await notes.upsert("notes@1", points)
         await notes.upsert("notes@2", points[::-1])
@@ -291,7 +291,7 @@ class VectorStoreSuite:
     async def test_what_is_not_there_is_unknown(self, store: VectorStore, sample: Sample) -> None:
         query = VectorQuery(sample.axis(1.0), top=1)
         for call in (
-            store.made("none@1"), store.counts("none@1"), store.stored("none@1", ["a"], vectors=False),
+            store.spec("none@1"), store.counts("none@1"), store.stored("none@1", ["a"], vectors=False),
             store.upsert("none@1", [point("a", sample.axis(1.0))]), store.delete("none@1", ["a"]),
             store.search("none@1", query), store.finish("none@1"), store.publish("none@1"), store.drop("none@1"),
             store.published_at("none@1"), store.digest("none@1"),
@@ -301,14 +301,14 @@ class VectorStoreSuite:
 
     async def test_generations_are_apart_and_listed_in_order(self, notes: VectorStore, sample: Sample) -> None:
         for generation in ("notes@10", "notes@2", "alone@1"):
-            await notes.create(replace(sample.made, generation=generation))
+            await notes.create(replace(sample.spec, generation=generation))
         await notes.upsert("notes@2", [point("a", sample.axis(1.0))])
         assert await self.found(notes, VectorQuery(sample.axis(1.0), top=10)) == []
         assert await notes.generations() == ("alone@1", "notes@1", "notes@2", "notes@10")
 
     async def test_one_generation_of_a_name_is_published(self, notes: VectorStore, sample: Sample) -> None:
         for generation in ("notes@2", "other@1"):
-            await notes.create(replace(sample.made, generation=generation))
+            await notes.create(replace(sample.spec, generation=generation))
         assert await notes.published() == {}
         for generation in ("notes@1", "other@1", "notes@2", "notes@2"):
             await notes.publish(generation)
@@ -323,9 +323,9 @@ class VectorStoreSuite:
         with pytest.raises(UnknownCollection):
             await notes.search("notes@1", VectorQuery(sample.axis(1.0), top=10))
         other = CollectionDeclaration(metadata={"other": "number"})
-        await notes.create(replace(sample.made, declaration=other))
+        await notes.create(replace(sample.spec, declaration=other))
         assert (await notes.counts("notes@1")).documents == 0
-        assert (await notes.made("notes@1")).declaration == other
+        assert (await notes.spec("notes@1")).declaration == other
 
     async def test_finish_can_be_called_at_any_time_and_twice(self, notes: VectorStore, sample: Sample) -> None:
         await notes.finish("notes@1")

@@ -20,7 +20,7 @@ from services.vectorstore.representation import Dense
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.vector_store import VectorStoreSuite
-from tests.support.vectors import MADE, random_points
+from tests.support.vectors import SPEC, random_points
 
 URL = os.environ.get("QDRANT_URL", "")
 if not URL:
@@ -56,7 +56,7 @@ class TestServer(VectorStoreSuite):
 
 async def test_finish_waits_until_the_vectors_are_indexed(store: VectorStore) -> None:
     await store.create(
-        replace(MADE, generation="wide@1", representation=Dense(384), declaration=CollectionDeclaration())
+        replace(SPEC, generation="wide@1", representation=Dense(384), declaration=CollectionDeclaration())
     )
     points = random_points(3000, 384)
     for start in range(0, 3000, 250):

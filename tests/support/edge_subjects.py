@@ -14,7 +14,7 @@ from services.contracts.retrieval import RetrievalRequest
 from services.lexical.engine_edge import EdgeEngine
 from services.storage.edge_directory import DEFAULT_LIMITS, EdgeLimits
 from services.vectorstore.representation import Dense
-from services.vectorstore.store import Made, Point, VectorQuery
+from services.vectorstore.store import GenerationSpec, Point, VectorQuery
 from services.vectorstore.store_edge import EdgeStore
 
 DIMENSION = 384
@@ -61,7 +61,7 @@ class Vectors(Subject):
         self._store = EdgeStore(directory, limits)
 
     async def begin(self, generation: str, declaration: CollectionDeclaration = NONE) -> None:
-        await self._store.create(Made(generation, Dense(DIMENSION), {"model": "unit"}, declaration))
+        await self._store.create(GenerationSpec(generation, Dense(DIMENSION), {"model": "unit"}, declaration))
 
     async def put(self, generation: str, ids: Sequence[str]) -> None:
         await self._store.upsert(generation, [Point(one, _vector(one), "c", "p", {}) for one in ids])

@@ -18,12 +18,12 @@ from services.vectorstore.representation import (
     TokenVectors,
     Vector,
 )
-from services.vectorstore.store import Made, Point
+from services.vectorstore.store import GenerationSpec, Point
 
 DIMENSION = 8
 TERMS = 60
 DECLARED = CollectionDeclaration(metadata={"topic": "keyword", "year": "number", "day": "date"})
-MADE = Made("notes@1", Dense(DIMENSION), {"model": "unit", "dimension": "8"}, DECLARED)
+SPEC = GenerationSpec("notes@1", Dense(DIMENSION), {"model": "unit", "dimension": "8"}, DECLARED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Sample:
     `score` is NumPy's, None where a search does not find the document; `wrong` are refused, each with the words.
     """
 
-    made: Made
+    spec: GenerationSpec
     axis: Callable[..., Vector]
     random: Callable[[np.random.Generator], Vector]
     score: Callable[[Vector, Vector], float | None]
@@ -69,8 +69,8 @@ def same(given: Vector, held: Vector) -> bool:
     return held.dtype == np.float32 and np.array_equal(given, held)
 
 
-def _of(representation: Representation) -> Made:
-    return Made("notes@1", representation, {"model": "unit"}, DECLARED)
+def _of(representation: Representation) -> GenerationSpec:
+    return GenerationSpec("notes@1", representation, {"model": "unit"}, DECLARED)
 
 
 def _dot(one: Vector, other: Vector) -> float:
@@ -111,7 +111,7 @@ _NAN, _INFINITY = float("nan"), float("inf")
 _SEVEN, _NINE = np.ones(7, dtype=np.float32), np.ones(9, dtype=np.float32)
 
 DENSE = Sample(
-    made=MADE,
+    spec=SPEC,
     axis=axis,
     random=lambda random: unit_rows(random, 1)[0],
     score=_dot,
@@ -121,14 +121,14 @@ DENSE = Sample(
     ),
 )  # fmt: skip
 COSINE = Sample(
-    made=_of(Dense(DIMENSION, "cosine")),
+    spec=_of(Dense(DIMENSION, "cosine")),
     axis=axis,
     random=lambda random: random.standard_normal(DIMENSION).astype(np.float32),
     score=_cosine,
     wrong=DENSE.wrong,
 )
 SPARSE = Sample(
-    made=_of(Sparse()),
+    spec=_of(Sparse()),
     axis=_sparse_axis,
     random=_random_sparse,
     score=_inner,
@@ -141,7 +141,7 @@ SPARSE = Sample(
     ),
 )  # fmt: skip
 MULTI_VECTOR = Sample(
-    made=_of(MultiVector(DIMENSION)),
+    spec=_of(MultiVector(DIMENSION)),
     axis=lambda *weights: axis(*weights).reshape(1, DIMENSION),
     random=lambda random: unit_rows(random, int(random.integers(1, 6))),
     score=_max_sim,

@@ -1,1 +1,1 @@
-"""The encoder in the words of other vendors' clients: OpenAI, and Text Embeddings Inference."""
+"""Owns the routes for clients of other vendors: OpenAI, and Text Embeddings Inference."""

@@ -1,4 +1,4 @@
-"""What both dialects share: the texts of a request, what they are encoded as, and the name of the model."""
+"""Encodes the texts of a request and names the model, for both dialects. Does not know a vendor's answer."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -25,24 +25,25 @@ def _as_texts(value: object) -> object:
     return texts
 
 
-# A text or a list of them; as many as OpenAI takes.
+# A text or a list of texts; OpenAI accepts as many.
 Texts = Annotated[tuple[Text, ...], Items(1, 2_048), BeforeValidator(_as_texts)]
 
 
 def served_model(encoder: DenseEncoder) -> str:
-    """The model's name and the first 12 digits of its weights' sha256, as `name@hash`."""
+    """Returns the model's name and the first 12 hexadecimal digits of its weights' sha256, as `name@hash`."""
     return f"{encoder.stamp['model']}@{encoder.stamp['weights_sha256'][:12]}"
 
 
 def check_dimensions(asked: int | None, encoder: DenseEncoder) -> None:
-    """Raises BadInput for another dimension than the model's own: nothing here was trained to be cut short."""
+    """Raises BadInput for another dimension than the model's: no model here was trained for shortened vectors."""
     given = encoder.representation.dimension
     if asked is not None and asked != given:
         raise BadInput(f"dimensions: this model gives {given}; send that, or leave it out.")
 
 
-async def embedded(encoder: DenseEncoder, texts: Sequence[str], role: Role) -> Vectors:
-    """One row a text, in their order. Queries go one after the other, so that those of searches have their turn."""
+async def encode_texts(encoder: DenseEncoder, texts: Sequence[str], role: Role) -> Vectors:
+    """Encodes one row for each text: fp32 [texts, dimension]. Queries are encoded one by one, so that searches can
+    run in between."""
     with timed("encode"):
         if role == "passage":
             return await encoder.encode_passages(texts, current_deadline())
@@ -50,6 +51,6 @@ async def embedded(encoder: DenseEncoder, texts: Sequence[str], role: Role) -> V
 
 
 async def lengths(encoder: DenseEncoder, texts: Sequence[str], role: Role) -> tuple[int, ...]:
-    """Tokens of each text, before anything is cut."""
+    """Counts the tokens of each text, before truncation."""
     with timed("count"):
         return await encoder.lengths(texts, role, current_deadline())

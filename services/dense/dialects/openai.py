@@ -1,4 +1,4 @@
-"""OpenAI's `/v1/embeddings`."""
+"""Owns OpenAI's `/v1/embeddings` and the shape of its errors."""
 
 import base64
 from typing import Literal
@@ -11,17 +11,17 @@ from services.chassis.app import router
 from services.chassis.handling import handled
 from services.contracts.base import Count, Wire
 from services.contracts.problem import Problem
-from services.dense.dialects.embedding import Texts, check_dimensions, embedded, lengths, served_model
+from services.dense.dialects.embedding import Texts, check_dimensions, encode_texts, lengths, served_model
 from services.dense.encoder import DenseEncoder, Role, Vectors
-from services.dialects.served_model import MODEL_HEADER, check_asked
+from services.dialects.served_model import MODEL_HEADER, check_requested_model
 
-# How many texts were longer than the model reads, and were cut at their end: OpenAI's answer has no place for it.
+# The number of texts that were cut at the model's token limit. OpenAI's answer has no field for it.
 TRUNCATED_HEADER = "x-truncated-inputs"
 
 
 class EmbeddingsRequest(Wire):
-    """`user` changes nothing. `input_type` is ours, in the words of Cohere and Voyage: OpenAI's models know no roles,
-    others put a prefix before queries; without it the texts are passages."""
+    """The body of a request. `user` has no effect. `input_type` is our addition, with the values of Cohere and Voyage:
+    some models need a prefix before queries, OpenAI's do not. Without it the texts are passages."""
 
     input: Texts
     model: str | None = None
@@ -32,7 +32,7 @@ class EmbeddingsRequest(Wire):
 
 
 class Embedding(Wire):
-    """A text's vector: numbers, or base64 of little-endian fp32."""
+    """The vector of one text: numbers, or base64 of little-endian fp32."""
 
     object: Literal["embedding"]
     index: Count
@@ -40,14 +40,14 @@ class Embedding(Wire):
 
 
 class OpenAIUsage(Wire):
-    """Tokens that the model read, its special ones among them."""
+    """The number of tokens that the model read, special tokens included."""
 
     prompt_tokens: Count
     total_tokens: Count
 
 
 class EmbeddingsAnswer(Wire):
-    """One vector a text, in their order; `model` is the one that made them, whatever name was asked for."""
+    """One vector for each text, in their order. `model` is the served model, whatever the request named."""
 
     object: Literal["list"]
     data: tuple[Embedding, ...]
@@ -56,7 +56,7 @@ class EmbeddingsAnswer(Wire):
 
 
 class OpenAIFault(Wire):
-    """What went wrong; `param` is the field at fault, where it is one."""
+    """The error itself; `param` is the field at fault, if there is one."""
 
     message: str
     type: str
@@ -65,13 +65,14 @@ class OpenAIFault(Wire):
 
 
 class OpenAIError(Wire):
-    """OpenAI's errors."""
+    """The body of an error."""
 
     error: OpenAIFault
 
 
 def openai_wording(problem: Problem) -> tuple[int, OpenAIError]:
-    """OpenAI answers 400 to a bad body; where it has no `code` for a problem it is our own kind."""
+    """Returns status and body of a problem as OpenAI sends them: 400 for a faulty body, our kind as `code` if OpenAI
+    has none."""
     kind = problem.type.removeprefix("urn:problem:")
     param: str | None = None
     code: str | None = kind
@@ -91,17 +92,17 @@ def openai_wording(problem: Problem) -> tuple[int, OpenAIError]:
 
 
 def openai_router(encoder: DenseEncoder) -> APIRouter:
-    """`POST /v1/embeddings`."""
+    """Returns the routes: `POST /v1/embeddings`."""
     routes = router(OpenAIError)
 
     @routes.post("/v1/embeddings", response_model=EmbeddingsAnswer)
     @handled(slow=True)
     async def embeddings(asked: EmbeddingsRequest) -> Response:
         model = served_model(encoder)
-        check_asked(asked.model, model)
+        check_requested_model(asked.model, model)
         check_dimensions(asked.dimensions, encoder)
         role: Role = "query" if asked.input_type in ("query", "search_query") else "passage"
-        vectors = await embedded(encoder, asked.input, role)
+        vectors = await encode_texts(encoder, asked.input, role)
         long = await lengths(encoder, asked.input, role)
         cut = [min(length, encoder.max_tokens) for length in long]
         headers = {MODEL_HEADER: model, TRUNCATED_HEADER: str(sum(map(int.__gt__, long, cut)))}
@@ -111,7 +112,7 @@ def openai_router(encoder: DenseEncoder) -> APIRouter:
 
 
 def _body(asked: EmbeddingsRequest, vectors: Vectors, model: str, tokens: int) -> bytes:
-    # Past pydantic: it would turn every component into a Python float, twice, on the event loop.
+    # Without pydantic, which would convert every component to a Python float, twice, on the event loop.
     rows = [_base64(row) for row in vectors] if asked.encoding_format == "base64" else list(vectors)
     return orjson.dumps(
         {

@@ -1,4 +1,4 @@
-"""`/embed` of Text Embeddings Inference."""
+"""Owns `/embed` of Text Embeddings Inference (TEI). Its errors are those of services/dialects/tei_errors.py."""
 
 from typing import Literal
 
@@ -10,16 +10,16 @@ from services.chassis.app import router
 from services.chassis.errors import BadInput, BodyTooLarge
 from services.chassis.handling import handled
 from services.contracts.base import Wire
-from services.dense.dialects.embedding import Texts, check_dimensions, embedded, lengths, served_model
+from services.dense.dialects.embedding import Texts, check_dimensions, encode_texts, lengths, served_model
 from services.dense.encoder import DenseEncoder, Role, Vectors
 from services.dialects.served_model import MODEL_HEADER
 from services.dialects.tei_errors import TeiError
 
 
 class EmbedRequest(Wire):
-    """Texts above the model's limit are cut at their end, but where `truncate` is false they are refused.
+    """The body of a request. Texts above the model's token limit are cut; with `truncate: false` they are refused.
 
-    `prompt_name` says whose prefix the model puts before the texts; without it they are passages.
+    `prompt_name` chooses the prefix that the model needs before the texts; without it they are passages.
     """
 
     inputs: Texts
@@ -31,7 +31,7 @@ class EmbedRequest(Wire):
 
 
 def tei_router(encoder: DenseEncoder) -> APIRouter:
-    """`POST /embed`."""
+    """Returns the routes: `POST /embed`."""
     routes = router(TeiError)
 
     @routes.post("/embed", response_model=list[list[float]])
@@ -44,7 +44,7 @@ def tei_router(encoder: DenseEncoder) -> APIRouter:
         role: Role = "query" if asked.prompt_name == "query" else "passage"
         if asked.truncate is False:
             await _refuse_long(encoder, asked, role)
-        vectors = await embedded(encoder, asked.inputs, role)
+        vectors = await encode_texts(encoder, asked.inputs, role)
         if asked.normalize and not unit:
             vectors = _normalised(vectors)
         body = orjson.dumps(list(vectors), option=orjson.OPT_SERIALIZE_NUMPY)
@@ -54,7 +54,7 @@ def tei_router(encoder: DenseEncoder) -> APIRouter:
 
 
 async def _refuse_long(encoder: DenseEncoder, asked: EmbedRequest, role: Role) -> None:
-    """Raises what TEI answers with its 413."""
+    """Raises BodyTooLarge (413, as TEI does) if the model would cut a text."""
     for place, length in enumerate(await lengths(encoder, asked.inputs, role)):
         if length > encoder.max_tokens:
             raise BodyTooLarge(
@@ -64,6 +64,6 @@ async def _refuse_long(encoder: DenseEncoder, asked: EmbedRequest, role: Role) -
 
 
 def _normalised(vectors: Vectors) -> Vectors:
-    """Rows of length 1; a zero row stays zero."""
+    """Scales rows to length 1; a zero row stays zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.where(norms > 0, norms, 1), dtype=np.float32)

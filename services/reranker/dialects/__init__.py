@@ -1,1 +1,1 @@
-"""The re-ranker in the words of other vendors' clients: Cohere and Jina, and Text Embeddings Inference."""
+"""Owns the routes for clients of other vendors: Cohere, Jina, and Text Embeddings Inference."""

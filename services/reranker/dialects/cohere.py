@@ -1,6 +1,6 @@
-"""Cohere's `/v2/rerank`, and `/v1/rerank` as a superset that clients of Cohere v1 and of Jina both accept.
+"""Owns Cohere's `/v2/rerank`, and `/v1/rerank` as a superset that clients of Cohere v1 and of Jina both accept.
 
-What a client sends and we do not do is refused by name; what changes nothing here is accepted and said so below.
+An option that is not supported is refused by name. An option that has no effect here is accepted, and documented below.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from services.chassis.telemetry import request_id
 from services.contracts.base import Count, QueryText, Text, Wire
 from services.contracts.lists import Items
 from services.contracts.problem import Problem
-from services.dialects.served_model import MODEL_HEADER, check_asked, is_served
-from services.reranker.dialects.ranking import Ranked, lengths, ranked
+from services.dialects.served_model import MODEL_HEADER, check_requested_model, is_served
+from services.reranker.dialects.ranking import RankedText, lengths, rank
 from services.reranker.dialects.request import VendorRequest
 from services.reranker.scorer import Scorer
 
-# What Cohere bills: one search unit covers one query with up to so many documents.
+# Cohere bills search units; one covers a query with up to this many documents.
 DOCUMENTS_A_SEARCH_UNIT = 100
 
 Positive = Annotated[int, Field(strict=True, ge=1)]
@@ -43,22 +43,22 @@ class _RerankRequest(VendorRequest):
 
     @property
     def texts(self) -> list[str]:
-        """What is scored of each document: `text`, or the `rank_fields` one after the other. Raises BadInput."""
+        """Returns the text to score of each document: `text`, or its joined `rank_fields`. Raises BadInput."""
         fields = self.rank_fields or ("text",)
-        return [_text(document, fields, place) for place, document in enumerate(self.documents)]
+        return [_document_text(document, fields, place) for place, document in enumerate(self.documents)]
 
 
 class RerankV1(_RerankRequest):
-    """Cohere v1 or Jina. `max_chunks_per_doc` changes nothing: a document is read as one piece, cut where the model's
-    limit is, and one is within every limit of chunks."""
+    """A request of Cohere v1 or Jina. `max_chunks_per_doc` has no effect: a document is one chunk, cut at the model's
+    token limit."""
 
     model: str | None = None
     max_chunks_per_doc: Positive | None = None
 
 
 class RerankV2(_RerankRequest):
-    """Cohere v2. `priority` changes nothing: requests take turns. `max_tokens_per_doc` may not be below the model's own
-    limit, where documents are cut."""
+    """A request of Cohere v2. `priority` has no effect: requests are served in turn. `max_tokens_per_doc` must be at
+    least the model's token limit, where documents are cut."""
 
     model: str
     max_tokens_per_doc: Positive | None = None
@@ -66,7 +66,7 @@ class RerankV2(_RerankRequest):
 
 
 class Result(Wire):
-    """A document by its place among those sent, and itself where the request has `return_documents`."""
+    """The score of one document. `index` is its position in the request; `document` is set with `return_documents`."""
 
     index: Count
     relevance_score: FiniteFloat
@@ -74,19 +74,19 @@ class Result(Wire):
 
 
 class ApiVersion(Wire):
-    """Which of Cohere's APIs answered."""
+    """The version of Cohere's API that answered."""
 
     version: str
 
 
 class BilledUnits(Wire):
-    """What Cohere would have billed; nobody bills here, but clients read it."""
+    """What Cohere would have billed. Nothing is billed here, but clients read the field."""
 
     search_units: Count
 
 
 class CohereMeta(Wire):
-    """Names the API version; `warnings` say when another model answered than the one named."""
+    """The API version, and `warnings` if another model answered than the request named."""
 
     api_version: ApiVersion
     billed_units: BilledUnits
@@ -94,13 +94,13 @@ class CohereMeta(Wire):
 
 
 class JinaUsage(Wire):
-    """Counts the tokens that the model read, the query's with each document."""
+    """The number of tokens that the model read: the query and the document, summed over all documents."""
 
     total_tokens: Count
 
 
 class AnswerV2(Wire):
-    """Best first; `relevance_score` is between 0 and 1. `id` is the request's."""
+    """The results, best first; `relevance_score` is in [0, 1]. `id` is the request's id."""
 
     id: str
     results: tuple[Result, ...]
@@ -108,47 +108,47 @@ class AnswerV2(Wire):
 
 
 class AnswerV1(AnswerV2):
-    """The same with what Jina's clients look for: the model that answered, and how much it read."""
+    """AnswerV2 with the fields that Jina's clients read: the model, and the tokens that it read."""
 
     model: str
     usage: JinaUsage
 
 
 class CohereError(Wire):
-    """Cohere's v2 errors; `id` is the request's."""
+    """The body of an error of Cohere v2; `id` is the request's id."""
 
     id: str
     message: str
 
 
 class CohereOrJinaError(CohereError):
-    """What a client of Cohere v1 (`message`) and one of Jina (`detail`) both find their sentence in."""
+    """The body of an error for clients of Cohere v1, which read `message`, and of Jina, which read `detail`."""
 
     detail: str
 
 
 def cohere_wording(problem: Problem) -> tuple[int, CohereError]:
-    """Cohere answers 400 to whatever is wrong with a body."""
+    """Returns status and body of a problem as Cohere v2 sends them; Cohere answers 400 to every faulty body."""
     return _cohere_status(problem), CohereError(id=problem.request_id, message=problem.detail)
 
 
 def cohere_or_jina_wording(problem: Problem) -> tuple[int, CohereOrJinaError]:
-    """The same with both vendors' keys. Jina's clients look no further than whether the status is an error."""
+    """Returns status and body with both vendors' keys; of the status, Jina's clients read only that it is an error."""
     return _cohere_status(problem), CohereOrJinaError(
         id=problem.request_id, message=problem.detail, detail=problem.detail
     )
 
 
 def cohere_v1_router(scorer: Scorer) -> APIRouter:
-    """`POST /v1/rerank`, for Cohere v1 and Jina."""
+    """Returns the routes for Cohere v1 and Jina: `POST /v1/rerank`."""
     routes = router(CohereOrJinaError)
 
     @routes.post("/v1/rerank", response_model_exclude_none=True)
     @handled(slow=True)
     async def rerank_v1(asked: RerankV1, response: Response) -> AnswerV1:
-        check_asked(asked.model, scorer.model)
+        check_requested_model(asked.model, scorer.model)
         texts = asked.texts
-        found = await ranked(scorer, asked.query, texts)
+        found = await rank(scorer, asked.query, texts)
         read = sum(min(length, scorer.max_tokens) for length in await lengths(scorer, asked.query, texts))
         response.headers[MODEL_HEADER] = scorer.model
         return AnswerV1(
@@ -163,16 +163,16 @@ def cohere_v1_router(scorer: Scorer) -> APIRouter:
 
 
 def cohere_v2_router(scorer: Scorer) -> APIRouter:
-    """`POST /v2/rerank`."""
+    """Returns the routes for Cohere v2: `POST /v2/rerank`."""
     routes = router(CohereError)
 
     @routes.post("/v2/rerank", response_model_exclude_none=True)
     @handled(slow=True)
     async def rerank_v2(asked: RerankV2, response: Response) -> AnswerV2:
-        check_asked(asked.model, scorer.model)
+        check_requested_model(asked.model, scorer.model)
         if asked.max_tokens_per_doc is not None and asked.max_tokens_per_doc < scorer.max_tokens:
             raise BadInput(f"max_tokens_per_doc: must be at least {scorer.max_tokens}, where this model cuts anyway.")
-        found = await ranked(scorer, asked.query, asked.texts)
+        found = await rank(scorer, asked.query, asked.texts)
         response.headers[MODEL_HEADER] = scorer.model
         return AnswerV2(
             id=request_id(), results=_results(asked, found), meta=_meta("2", asked, asked.model, scorer.model)
@@ -181,7 +181,7 @@ def cohere_v2_router(scorer: Scorer) -> APIRouter:
     return routes
 
 
-def _text(document: dict[str, JsonValue], fields: Sequence[str], place: int) -> str:
+def _document_text(document: dict[str, JsonValue], fields: Sequence[str], place: int) -> str:
     parts: list[str] = []
     for field in fields:
         part = document.get(field)
@@ -191,7 +191,7 @@ def _text(document: dict[str, JsonValue], fields: Sequence[str], place: int) -> 
     return " ".join(parts)
 
 
-def _results(asked: _RerankRequest, found: list[Ranked]) -> tuple[Result, ...]:
+def _results(asked: _RerankRequest, found: list[RankedText]) -> tuple[Result, ...]:
     return tuple(
         Result(
             index=one.index,

@@ -1,4 +1,4 @@
-"""What all dialects share: documents scored, and put in the order in which vendors answer."""
+"""Scores documents and sorts them, for all dialects. Does not know how a vendor words its answer."""
 
 import math
 from collections.abc import Sequence
@@ -10,33 +10,35 @@ from services.reranker.scorer import Scorer
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """A document by its place among those sent: the model's own score, and the same as a share between 0 and 1."""
+class RankedText:
+    """One document: its position in the request, the model's own score, and that score mapped to [0, 1]."""
 
     index: int
     score: float
     relevance: float
 
 
-async def ranked(scorer: Scorer, query: str, texts: Sequence[str]) -> list[Ranked]:
-    """All of them, best first, equal ones as they were sent.
+async def rank(scorer: Scorer, query: str, texts: Sequence[str]) -> list[RankedText]:
+    """Scores all texts and returns them best first; equal scores keep the order of the request.
 
-    A vendor's answer has no place for a document without a score: what is not done by the deadline is DeadlineExceeded.
+    Raises DeadlineExceeded unless all are scored in time: a vendor's answer cannot carry a document without a score.
     """
     with timed("score"):
         scores = await scorer.score(query, texts, current_deadline())
-    found = [Ranked(index, score, score if scorer.bounded else sigmoid(score)) for index, score in enumerate(scores)]
+    found = [
+        RankedText(index, score, score if scorer.bounded else sigmoid(score)) for index, score in enumerate(scores)
+    ]
     return sorted(found, key=lambda one: (-one.score, one.index))
 
 
 async def lengths(scorer: Scorer, query: str, texts: Sequence[str]) -> tuple[int, ...]:
-    """Tokens of the query with each document, before anything is cut."""
+    """Counts the tokens of each pair of query and text, before truncation."""
     with timed("count"):
         return await scorer.lengths(query, texts, current_deadline())
 
 
 def sigmoid(logit: float) -> float:
-    """1 / (1 + e^-logit), in the form that overflows on neither side."""
+    """Computes 1 / (1 + e^-logit) without overflow for large positive or negative values."""
     if logit >= 0:
         return 1 / (1 + math.exp(-logit))
     grown = math.exp(logit)

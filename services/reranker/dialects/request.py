@@ -1,4 +1,4 @@
-"""What requests of all dialects have in common: parts of them come back in the answer."""
+"""Owns the check that all dialects' requests need, because their answers repeat parts of them."""
 
 from typing import Self
 
@@ -9,10 +9,10 @@ from services.contracts.base import Wire
 
 
 class VendorRequest(Wire):
-    """Refuses lone surrogates anywhere: JSON can escape them, but no answer in UTF-8 can carry them back."""
+    """Base of the requests. Refuses lone surrogates: JSON can escape them, but an answer in UTF-8 cannot hold them."""
 
     @model_validator(mode="after")
-    def _can_come_back(self) -> Self:
+    def _refuse_lone_surrogates(self) -> Self:
         try:
             self.model_dump_json()
         except PydanticSerializationError as error:

@@ -1,4 +1,4 @@
-"""`/rerank` of Text Embeddings Inference."""
+"""Owns `/rerank` of Text Embeddings Inference (TEI). Its errors are those of services/dialects/tei_errors.py."""
 
 from typing import Annotated, Literal
 
@@ -12,15 +12,15 @@ from services.contracts.base import Count, QueryText, Text, Wire
 from services.contracts.lists import Items
 from services.dialects.served_model import MODEL_HEADER
 from services.dialects.tei_errors import TeiError
-from services.reranker.dialects.ranking import lengths, ranked
+from services.reranker.dialects.ranking import lengths, rank
 from services.reranker.dialects.request import VendorRequest
 from services.reranker.scorer import Scorer
 
 
 class TeiRerank(VendorRequest):
-    """`raw_scores` asks for the model's own scores, which `/v1/score` gives, in place of those between 0 and 1.
+    """The body of a request. `raw_scores` asks for the model's own scores (those of `/v1/score`), not those in [0, 1].
 
-    Texts above the model's limit are cut at their end, but where `truncate` is false they are refused.
+    Texts above the model's token limit are cut at their end; with `truncate: false` they are refused.
     """
 
     query: QueryText
@@ -32,7 +32,7 @@ class TeiRerank(VendorRequest):
 
 
 class Rank(Wire):
-    """A text by its place among those sent, and itself where the request has `return_text`."""
+    """The score of one text. `index` is its position in the request; `text` is set if `return_text` is true."""
 
     index: Count
     score: FiniteFloat
@@ -40,7 +40,7 @@ class Rank(Wire):
 
 
 def tei_router(scorer: Scorer) -> APIRouter:
-    """`POST /rerank`."""
+    """Returns the routes: `POST /rerank`."""
     routes = router(TeiError)
 
     @routes.post("/rerank", response_model_exclude_none=True)
@@ -48,7 +48,7 @@ def tei_router(scorer: Scorer) -> APIRouter:
     async def rerank(asked: TeiRerank, response: Response) -> list[Rank]:
         if asked.truncate is False:
             await _refuse_long(scorer, asked)
-        found = await ranked(scorer, asked.query, asked.texts)
+        found = await rank(scorer, asked.query, asked.texts)
         response.headers[MODEL_HEADER] = scorer.model
         return [
             Rank(
@@ -63,7 +63,7 @@ def tei_router(scorer: Scorer) -> APIRouter:
 
 
 async def _refuse_long(scorer: Scorer, asked: TeiRerank) -> None:
-    """Raises what TEI answers with its 413."""
+    """Raises BodyTooLarge (413, as TEI does) if the model would cut a text."""
     for place, length in enumerate(await lengths(scorer, asked.query, asked.texts)):
         if length > scorer.max_tokens:
             raise BodyTooLarge(

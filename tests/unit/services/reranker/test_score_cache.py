@@ -34,11 +34,11 @@ def test_every_part_of_a_key_counts():
 def test_who_was_not_asked_for_longest_is_forgotten_first():
     cache = ScoreCache("", 2 * ENTRY_BYTES)
     a, b, c = cache.keys("q", ["a", "b", "c"])
-    cache.keep(a, 1.0)
-    cache.keep(b, 2.0)
-    assert cache.known([a]) == [1.0]
-    cache.keep(c, 3.0)
-    assert cache.known([a, b, c]) == [1.0, None, 3.0]
+    cache.put(a, 1.0)
+    cache.put(b, 2.0)
+    assert cache.lookup([a]) == [1.0]
+    cache.put(c, 3.0)
+    assert cache.lookup([a, b, c]) == [1.0, None, 3.0]
     assert len(cache) == 2
 
 
