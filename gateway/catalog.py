@@ -1,4 +1,4 @@
-"""Keeps the pipelines that can be asked for: files, and those that a search brings."""
+"""Owns the named pipelines, read from files, and plans the inline ones that a search carries."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import get_args
 import yaml
 from pydantic import ValidationError
 
-from gateway.plan import PipelineError, WalkPlan, plan
+from gateway.plan import PipelineError, WalkPlan, plan_pipeline
 from gateway.settings import BackendAddress
 from services.chassis.errors import BadInput, UnknownPipeline
 from services.contracts.pipelines import STAGE_MODELS, Pipeline, PipelineChanges, PipelineList, PipelineView
@@ -17,7 +17,7 @@ STAGE_KINDS = tuple(kind for model in STAGE_MODELS for kind in get_args(model.mo
 
 
 class Catalog:
-    """Plans of pipelines by name, each checked against the backends that there are."""
+    """Keeps the plans of the named pipelines, each checked against the configured backends."""
 
     def __init__(self, directory: Path, backends: Mapping[str, BackendAddress], *, inline: bool) -> None:
         """Reads all `*.yaml` of a directory. Raises PipelineError naming the file and what is wrong with it."""
@@ -27,9 +27,9 @@ class Catalog:
         self._plans = read_pipelines(directory, backends)
 
     def reload(self) -> PipelineChanges:
-        """Reads the directory again. Raises PipelineError for the first faulty file; then all stay as they were.
+        """Reads the directory again. Raises PipelineError for the first faulty file, and then changes nothing.
 
-        Searches that are under way keep the pipeline that they began with.
+        Running searches keep the pipeline that they began with.
         """
         old, new = self._plans, read_pipelines(self._directory, self._backends)
         self._plans = new
@@ -42,7 +42,7 @@ class Catalog:
         )
 
     def resolve(self, asked: str | Pipeline) -> WalkPlan:
-        """Returns the plan of the pipeline of that name, or of the given one. Raises UnknownPipeline or BadInput."""
+        """Returns the plan of the named or given pipeline. Raises UnknownPipeline or BadInput."""
         if isinstance(asked, str):
             return self._named(asked)
         if not self._inline:
@@ -51,7 +51,7 @@ class Catalog:
                 f"{', '.join(sorted(self._plans))}."
             )
         try:
-            return plan(asked, self._backends)
+            return plan_pipeline(asked, self._backends)
         except PipelineError as error:
             raise BadInput(f"pipeline: {error}") from error
 
@@ -75,8 +75,8 @@ def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> d
     plans: dict[str, WalkPlan] = {}
     for path in sorted(directory.glob("*.yaml")):
         try:
-            pipeline = parse(_text(path))
-            planned = plan(pipeline, backends)
+            pipeline = parse_pipeline(_read_text(path))
+            planned = plan_pipeline(pipeline, backends)
             if pipeline.name != path.stem:
                 raise PipelineError(
                     f"name '{pipeline.name}' differs from the file's: write `name: {path.stem}`, or rename the file"
@@ -89,9 +89,9 @@ def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> d
     return plans
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     if path.exists() and not path.is_file():
-        raise PipelineError("it is no file")  # a pipe would be waited for
+        raise PipelineError("it is no file")  # reading a pipe would block
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -100,13 +100,13 @@ def _text(path: Path) -> str:
         raise PipelineError("it is no UTF-8 text") from error
 
 
-def parse(text: str) -> Pipeline:
-    """Parses a pipeline from YAML. Raises PipelineError with every wrong place and the legal kinds of stages."""
+def parse_pipeline(text: str) -> Pipeline:
+    """Parses a pipeline from YAML. Raises PipelineError with the location of every fault and the kinds of stages."""
     try:
         content = yaml.safe_load(text)
     except RecursionError as error:
         raise PipelineError("not valid YAML: it is nested too deeply") from error
-    # Beside its own errors, PyYAML lets through what Python says of dates, numbers and booleans that are none.
+    # For invalid dates, numbers and booleans PyYAML raises Python's errors, not its own.
     except (yaml.YAMLError, ValueError, KeyError, AttributeError) as error:
         raise PipelineError(f"not valid YAML: {' '.join(str(error).split())}") from error
     try:

@@ -83,7 +83,7 @@ class Collections:
         try:
             await wire.declare(first, generation, declaration, build, remaining_s(budget))
         except BackendFailed as failure:
-            if failure.other_build or failure.not_its_own:
+            if failure.other_build or failure.stamp_differs:
                 return None
             raise as_problem(failure) from failure
         await self._declare(generation, declaration, build, budget)

@@ -1,4 +1,4 @@
-"""Answers a search: resolves the generation once, walks the pipeline, and says what was degraded."""
+"""Answers searches: resolves the generation, walks the pipeline, and renders the result."""
 
 import time
 
@@ -18,7 +18,7 @@ from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, Searc
 
 
 class Executor:
-    """Answers searches."""
+    """Answers searches over all collections."""
 
     def __init__(
         self, backends: Backends, generations: Generations, catalog: Catalog, instruments: Instruments
@@ -29,11 +29,11 @@ class Executor:
         self._instruments = instruments
 
     async def search(self, collection: str, request: SearchRequest) -> SearchAnswer:
-        """Returns the answer, inside the deadline of the request being served."""
+        """Returns the answer within the deadline of the current request."""
         started = time.perf_counter()
         identity = request_id()
         plan = self._catalog.resolve(request.pipeline)
-        walked = await self._walked(collection, plan, request, Budget.within(current_deadline()))
+        walked = await self._walk(collection, plan, request, Budget.within(current_deadline()))
         self._record(walked, plan, named=isinstance(request.pipeline, str))
         timings_ms = {**walked.timings_ms, "total": (time.perf_counter() - started) * 1000}
         return SearchAnswer(
@@ -46,7 +46,7 @@ class Executor:
             timings_ms={stage: round(ms, 3) for stage, ms in timings_ms.items()},
         )
 
-    async def _walked(self, collection: str, plan: WalkPlan, request: SearchRequest, budget: Budget) -> Walked:
+    async def _walk(self, collection: str, plan: WalkPlan, request: SearchRequest, budget: Budget) -> Walked:
         for may_move in (True, False):
             generation = await self._generations.searchable(collection, budget.share_s(1.0, 1.0))
             context = WalkContext(self._backends, self._generations, request, generation, budget, may_move)
@@ -59,7 +59,7 @@ class Executor:
     def _record(self, walked: Walked, plan: WalkPlan, *, named: bool) -> None:
         kinds = {} if named else {one.id: one.stage.kind for one in plan.pipeline.identified}
         for stage, ms in walked.timings_ms.items():
-            # Metrics are labelled with these: ids that callers make up would be labels without end.
+            # These become labels of metrics: ids that callers choose would give them unbounded values.
             record_ms(kinds.get(stage, stage), ms)
         for one in walked.degraded:
             self._instruments.degraded.labels(one.kind, one.degradation.reason).inc()

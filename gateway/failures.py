@@ -1,4 +1,4 @@
-"""What a backend can do to us, in the words of the wire, and the problem that it becomes for our caller."""
+"""Owns BackendFailed, the failure of a call to a backend, and maps it to the problem for our caller."""
 
 import math
 
@@ -25,14 +25,14 @@ LOAD_AGAIN = (
     "Waiting does not help: load the collection again (PUT, then its documents and publish with the `build` that PUT "
     "answers; the evaluator's `ingest` does all)."
 )
-# What a service advises whoever calls it directly; behind the gateway it was begun, in another engine.
+# A service's advice to a direct caller. Through the gateway the collection was begun, so the advice would be wrong.
 BEGIN_FIRST = "; begin it first."
 
 
 class BackendFailed(Exception):
-    """A backend gave no usable answer. `status` is its HTTP status, where it gave one; `kind` its problem's name.
+    """A backend gave no usable answer. `status` is its HTTP status, if it answered; `kind` the name of its problem.
 
-    `unsent`: no connection was made, so that nothing of the request can have been done.
+    `unsent`: no connection was made, so the backend cannot have processed the request.
     """
 
     def __init__(
@@ -57,47 +57,48 @@ class BackendFailed(Exception):
 
     @property
     def unknown_generation(self) -> bool:
-        """The backend holds no such generation."""
+        """Whether the backend does not hold the generation."""
         return self.status == 404 and self.kind == UnknownCollection.kind
 
     @property
     def other_build(self) -> bool:
-        """The generation there belongs to another build than the one that was meant."""
+        """Whether the generation belongs to another build than the request names."""
         return self.status == 409 and self.kind == BuildConflict.kind
 
     @property
-    def not_its_own(self) -> bool:
-        """The backend does not open the generation: another model or analysis made it."""
+    def stamp_differs(self) -> bool:
+        """Whether the backend refuses the generation because another model or analysis made it."""
         return self.status == 409 and self.kind == StampMismatch.kind
 
     @property
-    def lasting(self) -> bool:
-        """Whether waiting cures nothing: the backend is there, and refuses for what it holds or is sent."""
+    def permanent(self) -> bool:
+        """Whether a retry cannot help: the backend answers, and refuses because of its data or the request."""
         if self.status == InsufficientStorage.status:
             return True
         return self.status is not None and 400 <= self.status < 500 and self.status not in (408, 429)
 
     @property
     def caller_erred(self) -> bool:
-        """The backend understood the request and finds fault with what the caller asked for."""
+        """Whether the backend refuses the request because of the caller's input."""
         return self.status == 422
 
 
 def not_held(backend: str, generation: str) -> BackendFailed:
-    """A backend lacks a generation that others serve: another engine or directory has taken the place of its own."""
+    """Returns the failure of a backend that lacks a generation which others serve: its engine or directory was
+    replaced."""
     detail = f"it does not hold {generation}. {LOAD_AGAIN}"
     return BackendFailed(backend, "refused", detail, status=404, kind=UnknownCollection.kind)
 
 
 def advice(failure: BackendFailed) -> str:
-    """What the backend said, and what our caller can do where the backend cannot know it."""
+    """Returns the backend's message, with advice for our caller where the backend's own does not apply."""
     if not failure.unknown_generation or failure.detail.endswith(LOAD_AGAIN):
         return failure.detail
     return f"{failure.detail.removesuffix(BEGIN_FIRST).rstrip('. ')}. {LOAD_AGAIN}"
 
 
 def as_problem(failure: BackendFailed) -> ProblemError:
-    """The problem for a request that cannot be answered without this backend: a fault of the caller's stays a 4xx."""
+    """Returns the problem for a request that needs this backend; a fault of the caller stays a 4xx."""
     detail = f"{failure.backend}: {advice(failure)}"
     match failure.status:
         case 404 if failure.unknown_generation:

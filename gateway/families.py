@@ -1,4 +1,4 @@
-"""Owns the families of backends, one row each: what a pipeline may ask of a backend, what its scores can be.
+"""Owns the families of backends, one row each: which stages and options they serve, and their least score.
 
 Settings, catalog and walker read this table; they name no family themselves.
 """
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What every backend of a family does.
+    """The abilities of every backend of a family.
 
-    `retrieves`: it holds collections, takes documents and answers searches. `presets` and `exact`: options that a
-    retrieve from it may have. `document_store`: it gives documents by id. `reranks`: it scores passages.
+    `retrieves`: it stores collections, indexes documents and answers searches. `presets` and `exact`: the options that
+    a retrieve may have. `document_store`: it returns documents by id. `reranks`: it scores passages.
 
-    `least_score` is the lowest score that any query can give any document, or None where no such number is known. The
-    normalisation theoretical-min puts its 0 there and refuses None: a number that is too high would cut the lowest
-    scores to 0, one that is too low would flatten all of them.
+    `least_score` is the lowest score that any query can give any document, or None if there is no such bound. The
+    normalisation theoretical-min maps it to 0 and refuses None: a bound that is too high would cut the lowest scores
+    to 0, one that is too low would compress all of them.
     """
 
     retrieves: bool = False
@@ -27,10 +27,9 @@ class Family:
     reranks: bool = False
 
 
-# The least scores: BM25 sums non-negative weights of the terms that match; a cosine is at least -1. A family to come:
-# an inner product of sparse vectors is at least 0 where no weight is negative (encoders that end in a ReLU, such as
-# SPLADE), else it has no least score; MaxSim adds a cosine for each token of the query, so its lowest sum differs from
-# query to query: None.
+# The least scores: BM25 sums non-negative weights of matching terms; a cosine is at least -1. For new families: the
+# inner product of sparse vectors is at least 0 if no weight is negative (encoders that end in a ReLU, such as SPLADE),
+# else unbounded; MaxSim sums a cosine for each token of the query, so its lower bound depends on the query: None.
 FAMILIES: Mapping[str, Family] = {
     "lexical": Family(retrieves=True, presets=True, least_score=0.0, document_store=True),
     "dense": Family(retrieves=True, exact=True, least_score=-1.0),
@@ -38,6 +37,6 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-def named(has: Callable[[Family], bool]) -> str:
-    """Returns the families that have something, for a sentence: `lexical or dense`."""
+def family_names(has: Callable[[Family], bool]) -> str:
+    """Returns the names of the families that fit, joined for a message: `lexical or dense`."""
     return " or ".join(name for name, family in FAMILIES.items() if has(family))

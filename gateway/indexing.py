@@ -11,7 +11,7 @@ from gateway.backends import Backends
 from gateway.budget import Budget
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed, as_problem
-from gateway.families import named
+from gateway.families import family_names
 from gateway.fan_out import on_each, outcomes, remaining_s
 from gateway.generations import Generations
 from gateway.history import History
@@ -95,7 +95,7 @@ class Indexing:
         budget = Budget.within(current_deadline())
         store = self._backends.document_store
         if store is None:
-            families = named(lambda family: family.document_store)
+            families = family_names(lambda family: family.document_store)
             raise Unavailable(f"There is no document store: GATEWAY_BACKENDS names no backend of family {families}.")
         generation = await self._generations.readable(name, remaining_s(budget))
         try:
@@ -194,7 +194,7 @@ async def _write_to_build(
         built = await write(backend, part)
     except BackendFailed as failure:
         # Removed, begun again, or built by another model: the backend cannot publish this build, so nothing is lost.
-        passing = failure.unknown_generation or failure.other_build or failure.not_its_own
+        passing = failure.unknown_generation or failure.other_build or failure.stamp_differs
         return backend, result if passing else failure
     return backend, _merge_reports(result, built, part.generation)
 

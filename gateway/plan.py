@@ -1,6 +1,6 @@
-"""Plans a pipeline: checks every stage against the backends and binds it to the function that runs it.
+"""Plans a pipeline: checks every stage against the backends, and binds it to the function that runs it.
 
-Owns all that depends on the kind of a stage, decided once, when a pipeline is read. Does not run anything.
+Owns every decision that depends on the kind of a stage, made once, when a pipeline is read. Runs nothing.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, assert_never
 
-from gateway.families import FAMILIES, Family, named
+from gateway.families import FAMILIES, Family, family_names
 from gateway.reranking import rerank
 from gateway.settings import BackendAddress
 from gateway.sources import PlannedSource, fuse, retrieve
@@ -25,7 +25,7 @@ from services.contracts.pipelines import (
     SourceStage,
 )
 
-# A pipeline is data from outside: what it costs is bounded before anything is asked of a backend.
+# A pipeline is data from outside: its cost is bounded before any backend is called.
 MOST_RETRIEVES = 16
 MOST_RERANKS = 4
 LARGEST_WEIGHT = 1_000.0
@@ -34,14 +34,15 @@ Addresses = Mapping[str, BackendAddress]
 
 
 class PipelineError(ConfigurationError):
-    """A pipeline cannot be walked over the present backends; the message says what to change."""
+    """A pipeline does not fit the configured backends; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStage:
-    """A stage after the source, bound to what runs it, which is given the share of time that the ones after it need.
+    """A stage after the source, bound to the function that runs it.
 
-    `share` is its own share of the time that is left, against those of other stages.
+    `run` is called with the walk so far and the sum of the later stages' shares. `share` is this stage's part of the
+    remaining time, relative to those of the other stages.
     """
 
     id: str
@@ -51,7 +52,7 @@ class PlannedStage:
 
 @dataclass(frozen=True, slots=True)
 class WalkPlan:
-    """A pipeline, and what runs its stages."""
+    """A pipeline and its stages, bound to the functions that run them."""
 
     pipeline: Pipeline
     fingerprint: str
@@ -59,10 +60,10 @@ class WalkPlan:
     later: tuple[PlannedStage, ...]
 
 
-def plan(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
-    """Returns the plan of a pipeline over these backends, which are given by name.
+def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
+    """Returns the plan of a pipeline over these backends, given by name.
 
-    Raises PipelineError unless every stage names a backend of a fitting family and the whole is bounded.
+    Raises PipelineError if a stage names an unknown or unfit backend, or the pipeline has too many stages.
     """
     for kind, most in ((Retrieve, MOST_RETRIEVES), (Rerank, MOST_RERANKS)):
         count = sum(isinstance(one.stage, kind) for one in pipeline.identified)
@@ -81,7 +82,7 @@ def _source(identified: IdentifiedStage[SourceStage], backends: Addresses) -> Pl
         case Fuse() as stage:
             inputs = tuple(_source(one, backends) for one in identified.inputs)
             _check_fuse(identified.id, stage, inputs)
-            # A sum of z-scores has no least score; one of shares that are not negative has 0.
+            # A sum of z-scores has no least score; one of non-negative terms has 0.
             least = None if stage.method == "weighted" and stage.normalisation == "z-score" else 0.0
             return PlannedSource(partial(fuse, identified.id, stage, inputs), least)
         case _:
@@ -107,7 +108,7 @@ def _checked_retrieve(identity: str, stage: Retrieve, backends: Addresses) -> Fa
     name = _checked_family(identity, stage.backend, lambda family: family.retrieves, backends)
     family = FAMILIES[name]
     if stage.preset is not None and not family.presets:
-        presets = named(lambda family: family.presets)
+        presets = family_names(lambda family: family.presets)
         raise PipelineError(f"stage '{identity}': presets are {presets}; backend '{stage.backend}' is {name}")
     if stage.exact and not family.exact:
         raise PipelineError(f"stage '{identity}': exact is for vectors; backend '{stage.backend}' is {name}")
@@ -127,12 +128,13 @@ def _check_fuse(identity: str, stage: Fuse, inputs: tuple[PlannedSource, ...]) -
 def _check_rerank(identity: str, stage: Rerank, backends: Addresses) -> None:
     _checked_family(identity, stage.backend, lambda family: family.reranks, backends)
     if not any(FAMILIES[backend.family].document_store for backend in backends.values()):
-        stores = named(lambda family: family.document_store)
+        stores = family_names(lambda family: family.document_store)
         raise PipelineError(f"stage '{identity}': re-ranking needs a {stores} backend, the document store")
 
 
 def _checked_family(identity: str, name: str, fits: Callable[[Family], bool], backends: Addresses) -> str:
-    """Returns the name of the backend's family. Raises PipelineError where no such backend fits."""
+    """Returns the family of the backend of this name. Raises PipelineError if there is none, or its family does not
+    fit."""
     fit = sorted(known for known, backend in backends.items() if fits(FAMILIES[backend.family]))
     if name not in fit:
         raise PipelineError(f"stage '{identity}': no backend '{name}' for this; there are: {', '.join(fit) or 'none'}")

@@ -1,4 +1,4 @@
-"""Runs the re-ranking stages of a walk: texts from the document store, scores from the re-ranker."""
+"""Runs the re-ranking stages of a walk: reads texts from the document store, gets scores from the re-ranker."""
 
 import time
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from dataclasses import replace
 from gateway import backends as wire
 from gateway.budget import LEAST_CALL_S
 from gateway.failures import BackendFailed, as_problem
-from gateway.texts import fitting
+from gateway.texts import fit_to_reranker
 from gateway.walked import RERANKING, WalkContext, Walked
 from services.chassis.errors import ProblemError, Unavailable
 from services.contracts.pipelines import Rerank
@@ -16,7 +16,7 @@ from services.ranking.fusion import mixed
 
 
 async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Walked, later: float) -> Walked:
-    """Sorts the first candidates anew. A failure is a degradation where the stage may be skipped, else raised."""
+    """Re-ranks the first candidates. A failure is a degradation if the stage may be skipped; else it is raised."""
     head = [one.id for one in before.ranking[: stage.top]]
     if not head:
         return before
@@ -25,34 +25,34 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
     try:
         timeout_s = context.timeout_s(backend.name, RERANKING, later, hits=context.request.top, calls=2)
         ends_at = time.monotonic() + timeout_s
-        # Kept even if the scores fail: what is included of them need not be read again.
+        # Kept even if the scores fail, so that `include` does not read these texts again.
         walked = replace(walked, texts=await walked.texts.with_passages(head, timeout_s / 2))
         passages = walked.texts.passages(head)
         answer = await _scores(stage, context, passages, ends_at)
     except BackendFailed as failure:
         if stage.on_failure == "fail":
-            raise _stopped_at(identity, failure) from failure
+            raise _rerank_problem(identity, failure) from failure
         return walked.degrade(identity, stage.kind, failure.reason, str(failure), 0, len(head))
     walked = walked.flag_missing(identity, stage.kind, len(passages), len(head))
     scores = {name: score for name, score in zip(passages, answer.scores, strict=True) if score is not None}
     if len(scores) < len(passages):
         detail = f"{stage.backend}: no time was left for the others; send a larger X-Deadline-Ms."
         walked = walked.degrade(identity, stage.kind, "deadline", detail, len(scores), len(head))
-    # The z-scores are over those that were scored: the others have no place among them, and follow.
+    # z-scores are computed over the scored candidates; the others follow them.
     ranking = mixed(before.ranking, scores, answer.weight if stage.weight is None else stage.weight)
     models = {**walked.models, identity: answer.model} if scores else walked.models
     return replace(walked, ranking=ranking, models=models)
 
 
 async def _scores(stage: Rerank, context: WalkContext, passages: Mapping[str, str], ends_at: float) -> ScoreAnswer:
-    """Returns the re-ranker's answer on these passages: not on all of them where the stage may be skipped."""
+    """Returns the re-ranker's answer on these passages. It may lack scores if the stage may be skipped."""
     backend = context.backends[stage.backend]
     if not passages:
         what = "it has none of the candidates; send the documents again."
         raise BackendFailed("document store", "no_document_store", what, status=404)
     request = ScoreRequest(
         query=context.request.query,
-        passages=fitting(tuple(passages.values())),
+        passages=fit_to_reranker(tuple(passages.values())),
         partial=stage.on_failure == "skip",
     )
     left_s = ends_at - time.monotonic()
@@ -65,8 +65,8 @@ async def _scores(stage: Rerank, context: WalkContext, passages: Mapping[str, st
     return answer
 
 
-def _stopped_at(identity: str, failure: BackendFailed) -> ProblemError:
-    if failure.lasting:
+def _rerank_problem(identity: str, failure: BackendFailed) -> ProblemError:
+    if failure.permanent:
         problem = as_problem(failure)
         return type(problem)(f"stage '{identity}': {problem.detail}")
     return Unavailable(f"stage '{identity}': {failure}", retry_after_s=1)

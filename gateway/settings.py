@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticKnownError
 from pydantic_settings import SettingsConfigDict
 
-from gateway.families import FAMILIES, named
+from gateway.families import FAMILIES, family_names
 from services.chassis.settings import ServiceSettings
 from services.contracts.base import Name
 
@@ -71,6 +71,6 @@ class GatewaySettings(ServiceSettings):
     @model_validator(mode="after")
     def _has_a_retriever(self) -> Self:
         if not any(FAMILIES[backend.family].retrieves for backend in self.backends.values()):
-            families = named(lambda family: family.retrieves)
+            families = family_names(lambda family: family.retrieves)
             raise ValueError(f"GATEWAY_BACKENDS: name at least one backend of family {families}")
         return self

@@ -1,4 +1,4 @@
-"""Runs the sources of a walk: retrieves, all at once wherever in the fusions they stand, and those fusions."""
+"""Runs the sources of a walk: all retrieves concurrently, however deeply nested, and the fusions of their rankings."""
 
 import asyncio
 import time
@@ -17,19 +17,19 @@ from services.ranking.fusion import Leg, Scored, ranked, reciprocal_rank, weight
 
 
 class GenerationMovedError(Exception):
-    """The generation was replaced while we walked over it: another walk, over the new one, is due."""
+    """The generation was replaced during the walk: walk again, over the new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSource:
-    """A source bound to what runs it, which is given the share of the time that later stages need."""
+    """A source, bound to the function that runs it. `run` also takes the sum of the later stages' shares of time."""
 
     run: Callable[[WalkContext, float], Coroutine[Any, Any, Sourced]]
     least_score: float | None
 
 
 async def retrieve(identity: str, stage: Retrieve, context: WalkContext, later: float) -> Sourced:
-    """Asks one backend. A failure is part of the answer where the stage may be skipped, else it is raised."""
+    """Searches one backend. A failure is part of the result if the stage may be skipped; else it is raised."""
     started = time.perf_counter()
     backend = context.backends[stage.backend]
     request = RetrievalRequest(
@@ -41,12 +41,12 @@ async def retrieve(identity: str, stage: Retrieve, context: WalkContext, later: 
         exclude_ids=context.request.exclude_ids,
     )
     try:
-        # What would come after it is worth nothing without a leg that must not fail.
+        # A stage that must not fail gets the time of later stages too: without it they do not run.
         timeout_s = context.timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
         answer = await wire.search(backend, context.generation, request, timeout_s)
     except BackendFailed as failed:
         failure = not_held(backend.name, context.generation) if failed.unknown_generation else failed
-        await _expect_skippable(identity, stage, context, failure)
+        await _require_skippable(identity, stage, context, failure)
         return Sourced(None, {}, {identity: elapsed_ms(started)}, {identity: failure})
     ranking = ranked(Scored(hit.id, hit.score) for hit in answer.hits)
     return Sourced(ranking, {identity: ranking}, {identity: elapsed_ms(started)}, {})
@@ -55,12 +55,12 @@ async def retrieve(identity: str, stage: Retrieve, context: WalkContext, later: 
 async def fuse(
     identity: str, stage: Fuse, inputs: Sequence[PlannedSource], context: WalkContext, later: float
 ) -> Sourced:
-    """Runs all inputs at once and fuses the rankings of those that did not fail."""
+    """Runs all inputs concurrently and fuses the rankings of those that did not fail."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(source.run(context, later)) for source in inputs]
     except ExceptionGroup as failures:
-        # The first one decides; the other inputs were cancelled for it.
+        # The first failure counts; it cancelled the other inputs.
         raise failures.exceptions[0] from None
     return _fused(identity, stage, inputs, [task.result() for task in tasks])
 
@@ -84,8 +84,8 @@ def _fused(identity: str, stage: Fuse, inputs: Sequence[PlannedSource], given: S
     return Sourced(ranking, {**outputs, identity: ranking}, timings_ms | own_ms, failures)
 
 
-async def _expect_skippable(identity: str, stage: Retrieve, context: WalkContext, failure: BackendFailed) -> None:
-    """Returns when the walk may go on without this leg; raises what the caller must be told otherwise."""
+async def _require_skippable(identity: str, stage: Retrieve, context: WalkContext, failure: BackendFailed) -> None:
+    """Returns if the walk may continue without this retrieve; else raises the problem for the caller."""
     if failure.caller_erred:
         raise BadInput(f"stage '{identity}': {failure}") from failure
     if failure.unknown_generation and context.may_move:
@@ -93,15 +93,15 @@ async def _expect_skippable(identity: str, stage: Retrieve, context: WalkContext
         if context.generations.live(name_of(context.generation)) != context.generation:
             raise GenerationMovedError from failure
     if stage.on_failure == "fail":
-        raise no_retriever({identity: failure}) from failure
+        raise no_retriever_left({identity: failure}) from failure
 
 
-def no_retriever(failures: Mapping[str, BackendFailed]) -> ProblemError:
-    """Returns why nothing can be ranked. Offers to wait only for backends that waiting brings back."""
+def no_retriever_left(failures: Mapping[str, BackendFailed]) -> ProblemError:
+    """Returns the problem that no retrieve succeeded. Advises a retry only if a backend can recover by itself."""
     what = "; ".join(f"stage '{identity}': {failure}" for identity, failure in failures.items())
     if all(failure.reason == "deadline" for failure in failures.values()):
         return DeadlineExceeded(what)
-    passing = sorted({failure.backend for failure in failures.values() if not failure.lasting})
+    passing = sorted({failure.backend for failure in failures.values() if not failure.permanent})
     if not passing:
         problems = {identity: as_problem(failure) for identity, failure in failures.items()}
         told = "; ".join(f"stage '{identity}': {problem.detail}" for identity, problem in problems.items())

@@ -1,4 +1,4 @@
-"""Reads documents of one generation for a walk from the document store: only those that are needed, each only once."""
+"""Reads documents of one generation from the document store for a walk: only the needed ones, each only once."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,36 +7,36 @@ from typing import Self
 from gateway import backends as wire
 from gateway.downstream import Backend
 from gateway.failures import BackendFailed, not_held
-from gateway.families import named
+from gateway.families import family_names
 from services.contracts.documents import Document, FetchedDocuments, FetchRequest, Included
 
-# The re-ranker takes 8 MB; JSON escapes and the query need room too.
+# The re-ranker accepts bodies of 8 MB; the difference is for JSON escapes and the query.
 MOST_BYTES = 7_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """Titles and texts that were read of documents of one generation, and where to read more.
+class WalkTexts:
+    """The titles and texts of one generation that a walk has read, and the store to read more from.
 
-    `cut`: the ids of those whose text is not whole. `gone`: the store's failure in an earlier stage of the walk, which
-    saves the time of asking it again.
+    `cut`: the ids of documents whose text was cut. `store_failure`: why an earlier stage could not read; the
+    store is not called again.
     """
 
     store: Backend | None
     generation: str
-    gone: BackendFailed | None = None
+    store_failure: BackendFailed | None = None
     read: Mapping[str, Document] = field(default_factory=dict)
     cut: frozenset[str] = frozenset()
 
-    def after(self, failures: Iterable[BackendFailed]) -> Self:
-        """Returns these without asking the store again where one of the failures is its own."""
+    def with_failures(self, failures: Iterable[BackendFailed]) -> Self:
+        """Returns a copy that does not call the store again if one of the failures is the store's."""
         own = [failure for failure in failures if self.store is not None and failure.backend == self.store.name]
-        return replace(self, gone=own[-1]) if own else self
+        return replace(self, store_failure=own[-1]) if own else self
 
     async def with_passages(self, ids: Sequence[str], timeout_s: float) -> Self:
-        """Returns these and those of the documents that the store has; it cuts texts where all would be too much.
+        """Returns a copy with the titles and texts of these documents, as far as the store has them.
 
-        Raises BackendFailed (no_document_store).
+        The store cuts the texts if they exceed MOST_BYTES together. Raises BackendFailed (no_document_store).
         """
         wanted = tuple(identity for identity in ids if identity not in self.read)
         if not wanted:
@@ -47,12 +47,14 @@ class Texts:
         return replace(self, read=read, cut=self.cut.union(answer.cut))
 
     def passages(self, ids: Sequence[str]) -> dict[str, str]:
-        """Returns by id what a re-ranker reads of those documents that were read."""
+        """Returns the passages for a re-ranker by id, of those documents that were read."""
         return {identity: self.read[identity].passage for identity in ids if identity in self.read}
 
-    async def whole(self, ids: Sequence[str], include: Sequence[Included], timeout_s: float) -> dict[str, Document]:
-        """Returns these parts of those documents that the store has. Raises BackendFailed (no_document_store)."""
-        found = self.at_hand(ids, include)
+    async def read_uncut(
+        self, ids: Sequence[str], include: Sequence[Included], timeout_s: float
+    ) -> dict[str, Document]:
+        """Returns these parts of the documents that the store has, uncut. Raises BackendFailed (no_document_store)."""
+        found = self.already_read(ids, include)
         wanted = tuple(identity for identity in ids if identity not in found)
         if wanted:
             parts = tuple(sorted(set(include)))
@@ -60,8 +62,8 @@ class Texts:
             found |= {document.id: document for document in answer.documents}
         return found
 
-    def at_hand(self, ids: Sequence[str], include: Sequence[Included]) -> dict[str, Document]:
-        """Returns those of the documents of which these parts have been read whole."""
+    def already_read(self, ids: Sequence[str], include: Sequence[Included]) -> dict[str, Document]:
+        """Returns the documents of which these parts have been read uncut."""
         if "metadata" in include:
             return {}
         known = self.read.keys() - self.cut
@@ -69,10 +71,10 @@ class Texts:
 
     async def _fetched(self, request: FetchRequest, timeout_s: float) -> FetchedDocuments:
         if self.store is None:
-            stores = named(lambda family: family.document_store)
+            stores = family_names(lambda family: family.document_store)
             raise BackendFailed("document store", "no_document_store", f"no {stores} backend is configured.")
-        if self.gone is not None:
-            raise self._without(self.gone) from self.gone
+        if self.store_failure is not None:
+            raise self._without(self.store_failure) from self.store_failure
         try:
             return await wire.fetch_documents(self.store, self.generation, request, timeout_s)
         except BackendFailed as failure:
@@ -84,8 +86,8 @@ class Texts:
         return BackendFailed("document store", "no_document_store", detail, status=told.status, kind=told.kind)
 
 
-def fitting(passages: Sequence[str]) -> tuple[str, ...]:
-    """Returns the passages, cut to equal shares only where all together would exceed what the re-ranker takes."""
+def fit_to_reranker(passages: Sequence[str]) -> tuple[str, ...]:
+    """Returns the passages. If they exceed MOST_BYTES together, cuts each to an equal share."""
     if sum(len(passage.encode()) for passage in passages) <= MOST_BYTES:
         return tuple(passages)
     share = MOST_BYTES // len(passages) // 4  # a character has at most 4 bytes in UTF-8

@@ -1,20 +1,20 @@
-"""Walks one query through one planned pipeline over one generation. Does not know kinds of stages: the plan does."""
+"""Runs the stages of one planned pipeline for one query, in order. Does not know kinds of stages: the plan does."""
 
 import time
 from dataclasses import replace
 
 from gateway.failures import BackendFailed
 from gateway.plan import WalkPlan
-from gateway.sources import no_retriever
-from gateway.texts import Texts
+from gateway.sources import no_retriever_left
+from gateway.texts import WalkTexts
 from gateway.walked import INCLUDING, Sourced, WalkContext, Walked
 from services.chassis.errors import AnswerTooLarge
 
 
 async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
-    """Returns the final ranking, at most as long as the request's `top`, and what is known of every stage.
+    """Returns the final ranking, cut to the request's `top`, with outputs, timings and degradations of every stage.
 
-    Failures that the pipeline allows are degradations, all others are raised as problems. Raises GenerationMovedError.
+    A failure that the pipeline allows is a degradation; any other is raised as a problem. Raises GenerationMovedError.
     """
     shares = [stage.share for stage in plan.later]
     including = INCLUDING if context.request.include else 0.0
@@ -27,17 +27,17 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
 
 
 async def include(context: WalkContext, walked: Walked) -> Walked:
-    """Adds the documents of the ranking, as many as can be had in time; what is lacking is flagged."""
+    """Adds the documents of the ranking. Missing ones, or a store that is late, are a degradation."""
     ids, parts = [one.id for one in walked.ranking], context.request.include
     if not ids or not parts:
         return walked
     started = time.perf_counter()
     try:
-        documents = await walked.texts.whole(ids, parts, context.timeout_s("include", INCLUDING, 0.0))
+        documents = await walked.texts.read_uncut(ids, parts, context.timeout_s("include", INCLUDING, 0.0))
     except BackendFailed as failure:
         if failure.kind == AnswerTooLarge.kind:
             raise AnswerTooLarge(f"include: {failure.detail}") from failure
-        documents = walked.texts.at_hand(ids, parts)
+        documents = walked.texts.already_read(ids, parts)
         told = walked.degrade("include", "include", failure.reason, str(failure), len(documents), len(ids))
     else:
         told = walked.flag_missing("include", "include", len(documents), len(ids))
@@ -46,8 +46,8 @@ async def include(context: WalkContext, walked: Walked) -> Walked:
 
 def _after_source(context: WalkContext, given: Sourced) -> Walked:
     if given.ranking is None:
-        raise no_retriever(given.failures)
-    texts = Texts(context.backends.document_store, context.generation).after(given.failures.values())
+        raise no_retriever_left(given.failures)
+    texts = WalkTexts(context.backends.document_store, context.generation).with_failures(given.failures.values())
     walked = Walked(context.generation, given.ranking, given.outputs, given.timings_ms, texts)
     for identity, failure in given.failures.items():
         walked = walked.degrade(identity, "retrieve", failure.reason, str(failure), 0, 1)

@@ -12,7 +12,7 @@ from gateway.backends import Backends
 from gateway.budget import Budget
 from gateway.failures import BackendFailed
 from gateway.generations import Generations
-from gateway.texts import Texts
+from gateway.texts import WalkTexts
 from services.contracts.documents import Document
 from services.contracts.query import Degradation, Reason, SearchRequest
 from services.ranking.fusion import Ranking
@@ -66,7 +66,7 @@ class Walked:
     ranking: Ranking
     outputs: Mapping[str, Ranking]
     timings_ms: Mapping[str, float]
-    texts: Texts
+    texts: WalkTexts
     degraded: tuple[StageDegradation, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
     documents: Mapping[str, Document] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Puts the chassis around a service's own routes."""
+"""Builds the ASGI app of a service: its routes, the probes, and the middleware of the chassis around them."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -25,9 +25,9 @@ Opened = AbstractAsyncContextManager[tuple[Sequence[APIRouter], Readiness]]
 
 
 def router(error: type[BaseModel] = Problem) -> APIRouter:
-    """A router whose bodies are parsed the chassis' way. All routes of all services are made with it.
+    """Returns a router that parses bodies with JsonRoute. Every route of every service is declared on one.
 
-    `error` is what its errors look like: another one than Problem for paths that have a wording in create_app.
+    `error` is the model of its error bodies: another one than Problem for paths that have a wording in create_app.
     """
     return APIRouter(route_class=JsonRoute, responses={"4XX": {"model": error}, "5XX": {"model": error}})
 
@@ -40,11 +40,11 @@ def create_app(
     wordings: rendering.Wordings = MappingProxyType({}),
     cors_origins: Sequence[str] = (),
 ) -> FastAPI:
-    """An app around what `opened` opens (engines, clients) when the process starts, and closes when it ends.
+    """Builds an app around `opened`, which opens engines and clients when the process starts and closes them later.
 
-    `opened` gives the service's routers and its readiness checks; `wordings` says, by path, whose clients call there
-    and are told of errors in their own shape; pages of `cors_origins`, and no others, may call from a browser. Tests
-    without a server enter `app.router.lifespan_context(app)` before they send.
+    `opened` yields the service's routers and its readiness checks. `wordings` are, by path, the error bodies that a
+    vendor's clients expect. Only pages of `cors_origins` may call from a browser. Tests without a server enter
+    `app.router.lifespan_context(app)` first.
     """
     lifecycle = Lifecycle()
 
@@ -61,20 +61,20 @@ def create_app(
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
     app.state.handling = HandlingTable()
-    rendering.install(app, wordings)
+    rendering.install_error_handlers(app, wordings)
 
     def render(error: Exception, path: str) -> Response:
         return rendering.render(error, wordings.get(path))
 
-    # The last one added is the outermost: telemetry sees and renders everything, a body has to be there within the
-    # deadline and before its request takes a slot.
+    # The middleware added last is the outermost. Telemetry sees and renders every request; a body must arrive within
+    # the deadline, and before its request takes a slot.
     app.add_middleware(CachingMiddleware, instruments=instruments)
     app.add_middleware(LimitMiddleware, lanes=lanes_of(settings, instruments))
     app.add_middleware(BodyMiddleware, most_bytes=settings.max_body_bytes, instruments=instruments)
     app.add_middleware(DeadlineMiddleware)
     app.add_middleware(TelemetryMiddleware, instruments=instruments, render=render)
     if cors_origins:
-        # Outside even of errors, which a page could not read otherwise.
+        # Outside the rendering of errors too: a page could not read them without the CORS headers.
         app.add_middleware(
             CORSMiddleware,
             allow_origins=cors_origins,

@@ -15,11 +15,11 @@ from services.chassis.heap_trimming import HeapTrimmer
 from services.chassis.instruments import Instruments
 from services.chassis.json_shape import parse_json
 
-# Seconds that a body may take (our own event loop may have stalled for one or two), plus its size at this rate.
+# A body may take this many seconds (the event loop may stall for one or two), plus its size divided by this rate.
 GRACE_S = 5.0
 LEAST_BYTES_S = 32_768
-# Most memory of all bodies in work or waiting. The first 64 KiB of each are not counted, so that searches are not
-# refused because of batches.
+# Most bytes of all bodies in memory. The first 64 KiB of each are not counted, so that large batches do not cause
+# searches to be refused.
 MOST_TOTAL_BYTES = 64_000_000
 UNCOUNTED_BYTES = 65_536
 
@@ -39,7 +39,7 @@ class BodyMiddleware:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        declared = headers.get("content-length", "0").strip()  # trailing blanks are not part of it (RFC 9112, 5)
+        declared = headers.get("content-length", "0").strip()  # trailing blanks are not part of the value (RFC 9112, 5)
         if not declared.isdigit() or int(declared) > self.most_bytes:
             raise self._too_large()
         counted = CountedBytes()
@@ -150,19 +150,19 @@ async def _run_until_disconnect(app: ASGIApp, scope: Scope, body: bytes, receive
 
 
 class JsonRequest(Request):
-    """A request whose JSON is bounded before it is parsed. Lone surrogates are left to validation."""
+    """Checks the shape of the JSON before parsing it. Validation handles lone surrogates."""
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             body = await self.body()
             self._json = parse_json(body)
             if len(body) > UNCOUNTED_BYTES:
-                await asyncio.sleep(0)  # parsing and validating take up to 0.1 s each: other requests run in between
+                await asyncio.sleep(0)  # parsing and validation take up to 0.1 s each: lets other requests run between
         return self._json
 
 
 class JsonRoute(APIRoute):
-    """The route class of all routers: parses bodies as JsonRequest does."""
+    """The route class of all routers: parses bodies with JsonRequest."""
 
     def get_route_handler(self) -> Any:  # the return type is FastAPI's own
         handle = super().get_route_handler()
@@ -174,7 +174,7 @@ class JsonRoute(APIRoute):
                 problem = error.__cause__
                 if not isinstance(problem, ProblemError):
                     raise
-            # FastAPI makes a 400 of its own of whatever reading a body raises.
+            # FastAPI turns any error raised while reading a body into its own 400: raise ours instead.
             raise problem
 
         return with_json_request

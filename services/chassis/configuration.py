@@ -7,12 +7,12 @@ from services.chassis.errors import ProblemError
 
 
 class ConfigurationError(Exception):
-    """What the configuration names cannot be used; the message is one sentence that says what to change."""
+    """The configuration cannot be used; the message is one sentence that says what to change."""
 
 
 @contextmanager
 def configuration_errors() -> Iterator[None]:
-    """Raises ConfigurationError for what a wrong configuration raises while a process builds and opens its parts."""
+    """Converts ProblemError and OSError, raised while a process builds and opens its parts, to ConfigurationError."""
     try:
         yield
     except ProblemError as error:

@@ -1,17 +1,17 @@
-"""Reads the deadline of a request from its header and ends its work in time. deadlines.py owns the value."""
+"""Reads the deadline of a request from its header and enforces it. deadlines.py owns the value."""
 
 import asyncio
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS, Deadline, serve_until
+from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS, Deadline, set_deadline
 from services.chassis.errors import DeadlineExceeded, Malformed
 from services.chassis.handling import handling_of
 
 
-def parse(header: str | None, default_ms: int) -> Deadline:
-    """The deadline that a request carries. Raises Malformed for anything but 1 to 120,000 whole milliseconds."""
+def parse_deadline(header: str | None, default_ms: int) -> Deadline:
+    """Parses the deadline of a request. Raises Malformed for anything but 1 to 120,000 whole milliseconds."""
     if header is None:
         return Deadline.after_ms(default_ms)
     if not header.isascii() or not header.isdigit() or len(header) > 7 or not 1 <= int(header) <= MOST_MS:
@@ -20,7 +20,7 @@ def parse(header: str | None, default_ms: int) -> Deadline:
 
 
 class DeadlineMiddleware:
-    """Cancels the work on a request whose deadline has passed and answers 504."""
+    """Cancels a request whose deadline has passed and answers 504."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -30,8 +30,8 @@ class DeadlineMiddleware:
             await self.app(scope, receive, send)
             return
         default_ms = MOST_MS if handling_of(scope).slow else DEFAULT_MS
-        deadline = parse(Headers(scope=scope).get(DEADLINE_HEADER), default_ms)
-        serve_until(deadline)
+        deadline = parse_deadline(Headers(scope=scope).get(DEADLINE_HEADER), default_ms)
+        set_deadline(deadline)
         started = False
 
         async def answer(message: Message) -> None:

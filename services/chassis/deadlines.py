@@ -1,4 +1,4 @@
-"""Owns deadlines: each hop receives what remains, spends part, forwards the rest. Does not read or enforce them."""
+"""Owns deadlines: each hop receives the remaining time, spends a part and forwards the rest. Does not enforce them."""
 
 import time
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ MOST_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A moment on this process' monotonic clock, in seconds. Only what remains travels: clocks differ between hosts."""
+    """A time on this process's monotonic clock, in seconds. Hosts exchange only the remaining time: clocks differ."""
 
     at: float
 
     @classmethod
     def after_ms(cls, ms: float) -> Self:
-        """The moment `ms` milliseconds from now."""
+        """Returns the deadline `ms` milliseconds from now."""
         return cls(time.monotonic() + ms / 1000)
 
     @property
@@ -35,7 +35,7 @@ class Deadline:
         return int(self.remaining_s * 1000)
 
     def header(self) -> Mapping[str, str]:
-        """What the next hop is told. Raises DeadlineExceeded when nothing remains to be passed on."""
+        """Returns the header for the next hop. Raises DeadlineExceeded if less than a millisecond remains."""
         if self.remaining_ms < 1:
             raise DeadlineExceeded("The deadline has passed; send a larger X-Deadline-Ms.")
         return {DEADLINE_HEADER: str(self.remaining_ms)}
@@ -45,10 +45,10 @@ _current: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 def current_deadline() -> Deadline:
-    """The deadline of the request being served; the default one outside of a request."""
+    """Returns the deadline of the current request; outside of a request, the default one."""
     return _current.get() or Deadline.after_ms(DEFAULT_MS)
 
 
-def serve_until(deadline: Deadline) -> None:
-    """Makes this the deadline of the request being served."""
+def set_deadline(deadline: Deadline) -> None:
+    """Sets the deadline of the current request."""
     _current.set(deadline)

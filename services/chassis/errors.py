@@ -6,10 +6,10 @@ from services.contracts.problem import FieldError
 
 
 class ProblemError(Exception):
-    """An error with its own status and stable kind. `detail` is one sentence that says what the caller can do.
+    """An error with an HTTP status and a stable kind. `detail` is one sentence that says what the caller can do.
 
-    `errors` names the fields at fault. `retry_after_s` tells the caller when to try again; with `closes` the
-    connection ends with the answer.
+    `errors` names the fields at fault. `retry_after_s` is the wait before a retry, in seconds. `closes` ends the
+    connection after the answer.
     """
 
     status: ClassVar[int] = 500
@@ -56,19 +56,19 @@ class Conflict(ProblemError):
 
 
 class StampMismatch(Conflict):
-    """A collection was made by something else than what would now open it (another model, preset, schema)."""
+    """A collection was made with another model, preset or schema than the one that would open it."""
 
     kind, title = "stamp-mismatch", "Made by something else"
 
 
 class NotHeld(Conflict):
-    """One of the services lacks a collection that the others hold: it must be loaded again, waiting does not help."""
+    """One of the services lacks a collection that the others hold. It must be loaded again; a retry does not help."""
 
     kind, title = "not-held", "Not held by every service"
 
 
 class BuildNeeded(Conflict):
-    """Only an unpublished generation is there, and the request does not say that it belongs to its build."""
+    """Only an unpublished generation exists, and the request does not carry its build token."""
 
     kind, title = "build-token-needed", "A build token is needed"
 
@@ -86,7 +86,7 @@ class Superseded(Conflict):
 
 
 class DamagedCollection(Conflict):
-    """A generation is there and cannot be opened: waiting does not help, removing or restoring it does."""
+    """A generation exists but cannot be opened. It must be removed or restored; a retry does not help."""
 
     kind, title = "damaged-collection", "Damaged collection"
 
@@ -108,7 +108,7 @@ class HeadTooLarge(ProblemError):
 
 
 class AnswerTooLarge(ProblemError):
-    """What was asked for is there, and too much for one answer."""
+    """The requested data exists but is too large for one answer."""
 
     status, kind, title = 422, "answer-too-large", "Answer too large"
 
@@ -122,7 +122,7 @@ class BadInput(ProblemError):
 
 
 class Overloaded(ProblemError):
-    """Full now, not slow later."""
+    """The queue is full: the request is refused at once instead of waiting too long."""
 
     status, kind, title = 429, "overloaded", "Overloaded"
 
@@ -131,19 +131,19 @@ class Overloaded(ProblemError):
 
 
 class ClientGone(ProblemError):
-    """The caller hung up; nobody reads this answer, the logs and metrics do."""
+    """The caller disconnected. The answer is not sent; logs and metrics record it."""
 
     status, kind, title = 499, "client-gone", "Client closed the request"
 
 
 class UpstreamFailed(ProblemError):
-    """What we depend on answered, but with an error or nonsense."""
+    """A server that we depend on answered with an error, or with something that cannot be parsed."""
 
     status, kind, title = 502, "upstream-failed", "Upstream failed"
 
 
 class Unavailable(ProblemError):
-    """What we depend on cannot be reached, or we are not ready."""
+    """A server that we depend on cannot be reached, or this process is not ready."""
 
     status, kind, title = 503, "unavailable", "Unavailable"
 
@@ -153,6 +153,6 @@ class DeadlineExceeded(ProblemError):
 
 
 class InsufficientStorage(ProblemError):
-    """The disk is too full to write; what is there can be read."""
+    """The disk is too full for writes; reads still work."""
 
     status, kind, title = 507, "insufficient-storage", "Insufficient storage"

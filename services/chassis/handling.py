@@ -1,6 +1,7 @@
-"""What a route declares about its handling: lane, default deadline, log line. Known before routing, by method and path.
+"""Owns what a route declares about its handling: lane, default deadline, log line.
 
-The declaration stands at the route, in the service that owns it; this module finds it for a request.
+The declaration is a decorator at the route, in the service that owns the route. This module finds it for a request by
+method and path, before routing.
 """
 
 import re
@@ -12,9 +13,9 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 from starlette.types import Scope
 
-# Whose slots a request takes. `control`: short requests by which the gateway judges a service; no work may delay them.
-# `write`: writes wait for one another while an index is finished, and would hold every slot that a search needs.
-# `work`: everything else.
+# The lane whose slots a request takes. `control`: short requests by which the gateway checks a service; no other work
+# may delay them. `write`: writes wait for each other while an index is finished, and would take every slot that
+# searches need. `work`: everything else.
 Lane = Literal["control", "write", "work"]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
@@ -23,11 +24,11 @@ _MARK = "__handling__"
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """How the chassis handles a route.
+    """The handling of a route.
 
-    `slow`: without a deadline header a request gets the longest there is, because the route encodes documents, builds
-    indexes, or serves a vendor's clients, which know no such header and wait for minutes. Not `logged`: its successes
-    are counted only, because a gateway calls it every second.
+    `slow`: a request without a deadline header gets the longest deadline, because the route encodes documents, builds
+    indexes, or serves a vendor's clients, which do not send the header and wait for minutes. Without `logged`,
+    successes are only counted, because a gateway calls the route every second.
     """
 
     lane: Lane = "work"
@@ -35,11 +36,11 @@ class Handling:
     logged: bool = True
 
 
-USUAL = Handling()
+DEFAULT_HANDLING = Handling()
 
 
 def handled(lane: Lane = "work", *, slow: bool = False, logged: bool = True) -> Callable[[Endpoint], Endpoint]:
-    """Declares the handling of an endpoint; stands below the decorator of its route. One without has the usual one."""
+    """Declares the handling of an endpoint, below the decorator of its route. The default is DEFAULT_HANDLING."""
 
     def marked(endpoint: Endpoint) -> Endpoint:
         setattr(endpoint, _MARK, Handling(lane, slow, logged))
@@ -49,13 +50,13 @@ def handled(lane: Lane = "work", *, slow: bool = False, logged: bool = True) -> 
 
 
 class HandlingTable:
-    """The declarations of a service's routes."""
+    """The declared handlings of a service's routes."""
 
     def __init__(self) -> None:
         self._declared: dict[str, list[tuple[re.Pattern[str], Handling]]] = {}
 
     def add(self, routes: Iterable[BaseRoute]) -> None:
-        """Adds the routes that declare something."""
+        """Adds the routes that declare a handling."""
         for route in routes:
             declared = getattr(route.endpoint, _MARK, None) if isinstance(route, APIRoute) else None
             if isinstance(route, APIRoute) and declared is not None:
@@ -63,15 +64,15 @@ class HandlingTable:
                     self._declared.setdefault(method, []).append((route.path_regex, declared))
 
     def of(self, method: str, path: str) -> Handling:
-        """Returns the handling of a request, the usual one where no route declares another."""
+        """Returns the handling of a request, DEFAULT_HANDLING unless its route declares another."""
         for pattern, declared in self._declared.get(method, ()):
             if pattern.match(path):
                 return declared
-        return USUAL
+        return DEFAULT_HANDLING
 
 
 def handling_of(scope: Scope) -> Handling:
-    """Returns the handling of the request being served. Looked up once."""
+    """Returns the handling of the current request, and caches it in the scope."""
     found: Handling | None = scope.get(_MARK)
     if found is None:
         table: HandlingTable = scope["app"].state.handling

@@ -8,7 +8,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class Instruments:
-    """Counters, gauges and histograms. Labels have few values: never ids, queries or collections."""
+    """The counters, gauges and histograms. Labels have few values: never ids, queries or collections."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

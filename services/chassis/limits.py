@@ -1,4 +1,4 @@
-"""Bounded concurrency: so many requests in work, so many waiting, the next one is told to come back."""
+"""Bounds concurrency: limits running and waiting requests in each lane, and refuses more with 429."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -13,12 +13,12 @@ from services.chassis.settings import CONTROL_SLOTS, ServiceSettings
 from services.chassis.telemetry import PROBES, timed
 
 CONTROL_WAITING = 64
-# From the end of a connection to that of the request which waits: the watcher of the caller, its cancelling, the wait.
-TURNS_OF_THE_LOOP = 4
+# Iterations of the event loop from a disconnect to the end of the waiting request: watcher, cancellation, wait.
+LOOP_ITERATIONS = 4
 
 
 class Limiter:
-    """At most `in_flight` at once and `waiting` behind them (first come, first served)."""
+    """Admits at most `in_flight` requests at once, and queues `waiting` more in the order of arrival."""
 
     def __init__(self, in_flight: int, waiting: int, instruments: Instruments) -> None:
         self._slots = asyncio.Semaphore(in_flight)
@@ -32,8 +32,8 @@ class Limiter:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """A place among those in work. Raises Overloaded at once when the queue is full."""
-        for _ in range(TURNS_OF_THE_LOOP):  # callers who have just hung up still count
+        """Holds a slot, after waiting for one. Raises Overloaded at once if the queue is full."""
+        for _ in range(LOOP_ITERATIONS):  # requests whose caller has just disconnected still count
             if not self._full:
                 break
             await asyncio.sleep(0)
@@ -55,7 +55,7 @@ class Limiter:
 
 
 def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lane, Limiter]:
-    """The slots of each lane."""
+    """Returns the limiter of each lane."""
     return {
         "control": Limiter(CONTROL_SLOTS, CONTROL_WAITING, instruments),
         "write": Limiter(settings.write_slots, settings.max_waiting, instruments),
@@ -64,7 +64,7 @@ def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lan
 
 
 class LimitMiddleware:
-    """Every request but the probes takes a slot of its lane: a full service must still say that it lives."""
+    """Gives every request a slot of its lane, except the probes: a full service must still answer them."""
 
     def __init__(self, app: ASGIApp, *, lanes: Mapping[Lane, Limiter]) -> None:
         self.app = app

@@ -13,7 +13,7 @@ Readiness = Callable[[], Awaitable[tuple[Check, ...]]]
 
 @dataclass(slots=True)
 class Lifecycle:
-    """Whether the process drains. Set on SIGTERM: readiness fails first, so that callers leave before it closes."""
+    """Whether the process is draining. Set on SIGTERM: /readyz fails first, so that callers leave before it closes."""
 
     draining: bool = False
 

@@ -15,12 +15,12 @@ from services.contracts.validation_messages import validation_message
 
 logger = logging.getLogger(__name__)
 
-# Maps a problem to the status and body that a vendor's clients expect. Wordings are looked up by path, because
-# much is refused (too large, too many, too late) before any route is known.
+# Maps a problem to the status and body that a vendor's clients expect. Wordings are looked up by path, because many
+# requests are refused (too large, too many, too late) before routing.
 Wording = Callable[[Problem], tuple[int, BaseModel]]
 Wordings = Mapping[str, Wording]
 
-# Kind, title and detail for the router's own refusals, whose text does not say what to do.
+# Kind, title and detail for the router's own errors, whose text does not say what the caller can do.
 ROUTING = {
     404: ("not-found", "Not found", "There is no such route here; GET /openapi.json lists all of them."),
     405: (
@@ -32,15 +32,15 @@ ROUTING = {
 
 
 def render(error: Exception, wording: Wording | None = None, asked: object = None) -> Response:
-    """Renders any error as problem+json or in a vendor's `wording`. `asked` is the model of a body at fault."""
-    problem, headers = _described(error, asked)
+    """Renders any error as problem+json or in a vendor's `wording`. `asked` is the model of the request's body."""
+    problem, headers = _describe(error, asked)
     if wording is None:
         return Response(problem.model_dump_json(), problem.status, headers, media_type="application/problem+json")
     status, body = wording(problem)
     return Response(body.model_dump_json(), status, headers, media_type="application/json")
 
 
-def _described(error: Exception, asked: object) -> tuple[Problem, Mapping[str, str]]:
+def _describe(error: Exception, asked: object) -> tuple[Problem, Mapping[str, str]]:
     """Describes an error as a problem with its headers. An unforeseen one is a 500 that hides its cause."""
     headers: dict[str, str] = {}
     match error:
@@ -65,7 +65,7 @@ def _described(error: Exception, asked: object) -> tuple[Problem, Mapping[str, s
         type=f"urn:problem:{kind}",
         title=title,
         status=status,
-        detail=detail.encode(errors="replace").decode(),  # it may quote what no UTF-8 can carry
+        detail=detail.encode(errors="replace").decode(),  # it may quote lone surrogates, which UTF-8 cannot encode
         request_id=request_id(),
         errors=errors,
     )
@@ -83,20 +83,20 @@ def _field_errors(error: RequestValidationError, asked: object) -> tuple[FieldEr
     # Only location and message: the input may be huge, secret or not representable in JSON (NaN, surrogates).
     return tuple(
         FieldError(
-            field=_place(item["loc"]).encode(errors="replace").decode(),
+            field=_location(item["loc"]).encode(errors="replace").decode(),
             message=validation_message({**item, "loc": item["loc"][1:]}, asked).encode(errors="replace").decode(),
         )
         for item in error.errors()[:32]
     )
 
 
-def _place(found: Sequence[str | int]) -> str:
-    """Where a fault was found, with dots. FastAPI puts the word `body` first; a field may have that name as well."""
+def _location(found: Sequence[str | int]) -> str:
+    """Joins a location with dots, without the `body` that FastAPI puts first (a field may have that name too)."""
     return ".".join(str(part) for part in (found[1:] if found[:1] == ("body",) else found)) or "body"
 
 
-def install(app: FastAPI, wordings: Wordings) -> None:
-    """Renders every error of the routes: as a problem, or in the wording of its path."""
+def install_error_handlers(app: FastAPI, wordings: Wordings) -> None:
+    """Installs the handlers that render every error of the routes, in the wording of its path if it has one."""
 
     async def handler(request: Request, error: Exception) -> Response:
         body = getattr(request.scope.get("route"), "body_field", None)
@@ -104,5 +104,5 @@ def install(app: FastAPI, wordings: Wordings) -> None:
         return render(error, wordings.get(request.scope["path"]), asked)
 
     app.add_exception_handler(ProblemError, handler)
-    app.add_exception_handler(HTTPException, handler)  # of the router: no such route, no such method
+    app.add_exception_handler(HTTPException, handler)  # from the router: unknown route or method
     app.add_exception_handler(RequestValidationError, handler)

@@ -1,4 +1,4 @@
-"""The time kept back from a deadline for the answer: work ends earlier, so that the answer arrives in time."""
+"""Owns the time that is reserved before a deadline, so that the answer can be written and arrives in time."""
 
 from dataclasses import dataclass
 
@@ -9,21 +9,21 @@ SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ReplyReserve:
-    """A tenth of the time that remains, within bounds in seconds."""
+    """Reserves a tenth of the remaining time, within bounds in seconds."""
 
     least_s: float
     most_s: float
 
     def before(self, deadline: Deadline) -> Deadline:
-        """Returns the moment at which work must end for the answer to be in time."""
+        """Returns the earlier deadline by which the work must end."""
         return Deadline(deadline.at - min(self.most_s, max(self.least_s, SHARE * deadline.remaining_s)))
 
 
-# Of a search: fusing the rankings, writing the answer, and a time slice of a busy scheduler.
+# For a search: fusing the rankings, writing the answer, and one time slice of a busy scheduler.
 FOR_A_SEARCH = ReplyReserve(least_s=0.01, most_s=0.25)
-# Of partial scores: the answer is written, travels, and meets a busy event loop at the caller. An answer that is late
-# is lost whole; one that lacks a few scores is nearly whole.
+# For partial scores: writing and sending the answer, and a busy event loop at the caller. All scores of a late answer
+# are lost; an answer in time lacks only a few.
 FOR_SCORES = ReplyReserve(least_s=0.008, most_s=0.05)
-# Writing one hit of a search, in seconds: twice the 6 ms that 1,000 took to write and send on two shared cores. Kept
-# back by a re-ranking, which would make the answer late otherwise.
+# Seconds to write one hit of a search: twice the 6 ms that 1,000 hits took to write and send on two shared cores. A
+# re-ranking reserves them; the answer would be late otherwise.
 WRITING_S_PER_HIT = 12e-6

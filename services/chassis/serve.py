@@ -1,4 +1,4 @@
-"""Runs an app as a process: one event loop, JSON logs, and a polite end on SIGTERM."""
+"""Runs an app as a process: one event loop, JSON logs, and a graceful shutdown on SIGTERM."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class DrainingServer(uvicorn.Server):
-    """Bounds its connections; on SIGTERM fails /readyz, waits `drain_s` for callers to turn away, lets work end."""
+    """Bounds its connections. On SIGTERM fails /readyz, waits `drain_s` until callers leave, and finishes requests."""
 
     def __init__(
         self, config: uvicorn.Config, app: FastAPI, drain_s: float, bounds: ConnectionBounds | None = None
@@ -35,13 +35,13 @@ class DrainingServer(uvicorn.Server):
         self.opened = AsyncExitStack()
 
     async def on_tick(self, counter: int) -> bool:
-        """Uvicorn calls it ten times a second; once of these the connections are looked at."""
+        """Enforces the bounds of connections once a second; uvicorn calls this ten times a second."""
         if counter % 10 == 0:
             self.server_state.enforce_bounds(asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal drains, a second one ends at once."""
+        """Drains on the first signal, and stops at once on the second."""
         if self._lifecycle.draining or not self._drain_s or sig == signal.SIGINT:
             self._lifecycle.draining = True
             super().handle_exit(sig, frame)
@@ -50,28 +50,28 @@ class DrainingServer(uvicorn.Server):
         threading.Timer(self._drain_s, super().handle_exit, (sig, frame)).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Lets requests in work end, then closes what was opened: right after this, uvicorn raises the signal again."""
+        """Finishes running requests and closes what was opened, because uvicorn then raises the signal again."""
         await super().shutdown(sockets)
         await self.opened.aclose()
         logger.info("all that was opened is closed")
 
 
 def serve(service: str, app: FastAPI, settings: ServiceSettings) -> None:
-    """Serves until a signal ends it. Raises ConfigurationError when the app cannot be opened with its configuration.
+    """Serves until a signal. Raises ConfigurationError if the app cannot be opened with its configuration.
 
-    A port in use ends the process with status 1, an unforeseen error at the start with 3; both are logged.
+    Exits with status 1 if the port is in use, with 3 after an unforeseen error at the start; both are logged.
     """
     configure_logs(service, settings.log_level)
     raise_file_limit(settings.max_connections)
-    server = server_of(app, settings)
+    server = build_server(app, settings)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-        runner.run(opened_and_served(app, server))
+        runner.run(open_and_serve(app, server))
     if not server.started:
         sys.exit(3)
 
 
-def server_of(app: FastAPI, settings: ServiceSettings, bounds: ConnectionBounds | None = None) -> DrainingServer:
-    """The server that a process runs; `bounds` of a connection are the default ones when not given."""
+def build_server(app: FastAPI, settings: ServiceSettings, bounds: ConnectionBounds | None = None) -> DrainingServer:
+    """Builds the server of a process; `bounds` of None means the default bounds of connections."""
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -82,15 +82,15 @@ def server_of(app: FastAPI, settings: ServiceSettings, bounds: ConnectionBounds 
         http=BoundedHttp,
         ws="none",
         timeout_graceful_shutdown=settings.grace_s,
-        lifespan="off",  # entered below, where a failure to open is ours to tell
+        lifespan="off",  # open_and_serve enters it, so that we report a failure to open
     )
     return DrainingServer(config, app, settings.drain_s, bounds or ConnectionBounds(most=settings.max_connections))
 
 
-async def opened_and_served(app: FastAPI, server: DrainingServer) -> None:
-    """Enters the app's lifespan and serves; what was opened ends with the server.
+async def open_and_serve(app: FastAPI, server: DrainingServer) -> None:
+    """Enters the app's lifespan and serves; the lifespan ends with the server.
 
-    Raises ConfigurationError when the app cannot be opened with its configuration; logs any other failure to open.
+    Raises ConfigurationError if the app cannot be opened with its configuration; logs any other failure to open.
     """
     async with server.opened as opened:
         try:
@@ -101,8 +101,8 @@ async def opened_and_served(app: FastAPI, server: DrainingServer) -> None:
         except Exception as error:
             logger.error("cannot start: %s", error, exc_info=error)
             return
-        # What the start has made stays for good. A full collection would look through it all, 54 ms in the gateway, and
-        # whatever request is being served waits for that.
+        # Objects made at the start live as long as the process. Frozen, they are not scanned by each full garbage
+        # collection, which took 54 ms in the gateway and delayed the requests of that time.
         gc.collect()
         gc.freeze()
         await server.serve()

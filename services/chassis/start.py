@@ -1,4 +1,4 @@
-"""Starts a process: reads its settings, builds its app, serves it."""
+"""Starts a process: reads its settings, builds its app, serves it. Every deployable starts here."""
 
 import sys
 from collections.abc import Callable
@@ -15,9 +15,9 @@ Settings = TypeVar("Settings", bound=ServiceSettings)
 
 
 def start(service: str, settings: type[Settings], build: Callable[[Settings], FastAPI]) -> None:
-    """Serves until a signal ends the process.
+    """Serves until a signal.
 
-    A wrong setting, or a configuration that cannot be used, ends it with status 1 and one sentence on standard error.
+    Exits with status 1 and one sentence on standard error if a setting is wrong or the configuration cannot be used.
     """
     try:
         read = read_settings(settings)

@@ -1,4 +1,4 @@
-"""What one request tells about itself: its id, the stages it timed, its log line, its metrics, its Server-Timing."""
+"""Owns the telemetry of one request: its id, timed stages, log line, metrics and Server-Timing header."""
 
 import logging
 import re
@@ -25,19 +25,19 @@ PROBES = ("/livez", "/readyz", "/metrics")
 
 
 def request_id() -> str:
-    """The id of the request being served: the caller's X-Request-Id if it is decent, else one of ours."""
+    """Returns the id of the current request: the caller's X-Request-Id if it is well formed, else a generated one."""
     return _request_id.get()
 
 
 def assign_request_id(offered: str) -> str:
-    """Gives the request being served the id that its caller offers, or one of ours where that is none."""
+    """Sets the id of the current request: the offered one if it is well formed, else a generated one. Returns it."""
     identity = offered if _ACCEPTABLE_ID.match(offered) else uuid.uuid4().hex
     _request_id.set(identity)
     return identity
 
 
 def record_ms(stage: str, ms: float) -> None:
-    """Adds to a stage's time in this request's Server-Timing."""
+    """Adds milliseconds to a stage of the current request's Server-Timing."""
     timings = _timings_ms.get()
     if timings is not None:
         timings[stage] = timings.get(stage, 0.0) + ms
@@ -45,7 +45,7 @@ def record_ms(stage: str, ms: float) -> None:
 
 @contextmanager
 def timed(stage: str) -> Iterator[None]:
-    """Times a stage of the request being served. `stage` is a token (letters, digits, `-_.`)."""
+    """Times a stage of the current request. `stage` is a token (letters, digits, `-_.`)."""
     start = time.perf_counter()
     try:
         yield
@@ -54,7 +54,7 @@ def timed(stage: str) -> Iterator[None]:
 
 
 class TelemetryMiddleware:
-    """Outermost: gives the request its id, renders what escapes the app, and reports how it went."""
+    """Sets the request's id, renders the errors that leave the app, and reports the result. Outermost."""
 
     def __init__(self, app: ASGIApp, *, instruments: Instruments, render: Callable[[Exception, str], ASGIApp]) -> None:
         self.app = app
@@ -85,7 +85,7 @@ class TelemetryMiddleware:
         try:
             await self.app(scope, receive, answer)
         except Exception as error:
-            if status:  # the answer has begun: nothing can be said any more, the connection must break
+            if status:  # the answer has begun: the error cannot be sent, the connection must break
                 logger.exception("failed while answering")
                 raise
             await self.render(error, scope["path"])(scope, receive, answer)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.app import build_app
-from gateway.catalog import parse
+from gateway.catalog import parse_pipeline
 from gateway.plan import PipelineError
 from gateway.settings import GatewaySettings
 from tests.support.backends import DECLARATION, DOCUMENTS, Stack, opened_stack
@@ -386,7 +386,7 @@ async def test_inline_pipelines_can_be_switched_off() -> None:
 )
 def test_a_bad_pipeline_file_names_the_place_and_the_legal_kinds(text: str, said: str) -> None:
     with pytest.raises(PipelineError, match=said):
-        parse(text)
+        parse_pipeline(text)
 
 
 def test_a_pipeline_over_an_unknown_backend_ends_the_start(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from gateway.backends import Backends, open_backends
 from gateway.budget import Budget
 from gateway.generations import Generations
-from gateway.plan import WalkPlan, plan
+from gateway.plan import WalkPlan, plan_pipeline
 from gateway.settings import DEFAULT_BACKENDS, BackendAddress
 from gateway.sockets import FixedEndpoints
 from gateway.walk import include, walk
@@ -61,7 +61,7 @@ async def backends(stack: Stack) -> AsyncIterator[Backends]:
 
 
 def planned(pipeline: Mapping[str, object]) -> WalkPlan:
-    return plan(Pipeline.model_validate(pipeline), DEFAULT_BACKENDS)
+    return plan_pipeline(Pipeline.model_validate(pipeline), DEFAULT_BACKENDS)
 
 
 def context(backends: Backends) -> WalkContext:

@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from services.chassis.connections import ConnectionBounds
-from services.chassis.serve import DrainingServer, server_of
+from services.chassis.serve import DrainingServer, build_server
 from services.chassis.settings import ServiceSettings
 
 
@@ -35,15 +35,15 @@ def served(app: FastAPI, within_s: float = 60.0) -> Iterator[str]:
 @contextmanager
 def bounded(app: FastAPI, bounds: ConnectionBounds, within_s: float = 60.0) -> Iterator[DrainingServer]:
     """The server that our processes run, in a thread of its own, with bounds that a test need not wait for."""
-    server = server_of(app, ServiceSettings(port=0), bounds)
+    server = build_server(app, ServiceSettings(port=0), bounds)
 
-    async def opened_and_served() -> None:
+    async def open_and_serve() -> None:
         async with app.router.lifespan_context(app):
             await server.serve()
 
     def run() -> None:
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-            runner.run(opened_and_served())
+            runner.run(open_and_serve())
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

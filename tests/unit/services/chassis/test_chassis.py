@@ -18,7 +18,7 @@ from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, NotFound
 from services.chassis.instruments import Instruments
 from services.chassis.rendering import render
-from services.chassis.serve import DrainingServer, opened_and_served
+from services.chassis.serve import DrainingServer, open_and_serve
 from services.chassis.settings import ServiceSettings
 from services.chassis.telemetry import timed
 from services.contracts.health import Check
@@ -247,7 +247,7 @@ async def test_objects_made_at_the_start_are_excluded_from_garbage_collection() 
 
     app = small_app()
     try:
-        await opened_and_served(app, Looking(uvicorn.Config(app), app, 0.0))
+        await open_and_serve(app, Looking(uvicorn.Config(app), app, 0.0))
     finally:
         gc.unfreeze()
     assert frozen[0] > 10_000
