@@ -18,11 +18,11 @@ from tests.support.lexical_notes import (
     ALL_PRESETS,
     NOTES,
     WITH_FIELDS,
-    Opener,
-    asking,
+    EngineOpener,
     documents,
     filled,
     found,
+    request_for,
 )
 
 
@@ -30,7 +30,7 @@ class LexicalEngineSuite(SearchingSuite, ReadingSuite):
     """Runs on every engine."""
 
     @pytest.fixture
-    async def engine(self, opener: Opener) -> AsyncIterator[LexicalEngine]:
+    async def engine(self, opener: EngineOpener) -> AsyncIterator[LexicalEngine]:
         engine = await opener.open()
         yield engine
         await engine.close()
@@ -68,11 +68,11 @@ class LexicalEngineSuite(SearchingSuite, ReadingSuite):
         with pytest.raises(StampMismatch, match=r"was made with .* asked for is"):
             await engine.begin("notes@1", other)
 
-    async def test_what_another_version_made_is_not_opened(self, engine: LexicalEngine, opener: Opener) -> None:
+    async def test_what_another_version_made_is_not_opened(self, engine: LexicalEngine, opener: EngineOpener) -> None:
         generation = await filled(engine, documents(NOTES))
-        engine = await opener.disown(engine, generation)
+        engine = await opener.change_stamp(engine, generation)
         with pytest.raises(StampMismatch, match=r"was made with analysis: .* asked for is analysis: "):
-            await engine.search(generation, asking("brake"))
+            await engine.search(generation, request_for("brake"))
         with pytest.raises(StampMismatch):
             await engine.index(generation, documents(NOTES))
         assert [state.generation for state in await engine.states()] == [generation]
@@ -127,7 +127,7 @@ class LexicalEngineSuite(SearchingSuite, ReadingSuite):
             engine.finish("notes@9"),
             engine.publish("notes@9"),
             engine.digest("notes@9"),
-            engine.search("notes@9", asking("brake")),
+            engine.search("notes@9", request_for("brake")),
         ):
             with pytest.raises(UnknownCollection, match="notes@9"):
                 await call
@@ -163,16 +163,16 @@ class LexicalEngineSuite(SearchingSuite, ReadingSuite):
         assert await found(engine, "notes@1", "brake") == ["a"]
         assert await found(engine, "notes@2", "brake") == ["b"]
 
-    async def test_a_restart_keeps_everything(self, engine: LexicalEngine, opener: Opener) -> None:
+    async def test_a_restart_keeps_everything(self, engine: LexicalEngine, opener: EngineOpener) -> None:
         declaration = CollectionDeclaration(presets=("anserini-flat", "beir"), metadata={"year": "number"})
         held = [Document(id="a", title="brake", text="pad", metadata={"year": 2019}), Document(id="b", text="brake")]
         generation = await filled(engine, held, declaration)
         state = await engine.publish(generation)
-        before = await engine.search(generation, asking("brake pad"))
+        before = await engine.search(generation, request_for("brake pad"))
         await engine.close()
         again = await opener.open()
         assert await again.state(generation) == state
-        assert await again.search(generation, asking("brake pad")) == before
+        assert await again.search(generation, request_for("brake pad")) == before
         assert (await again.get(generation, ["b", "a"])).documents == (held[1], held[0])
         assert (await again.index(generation, held)).unchanged == 2
         with suppress(NotFound):

@@ -7,7 +7,7 @@ from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.contracts.documents import Document
 from services.contracts.filters import Condition, Filter
 from services.lexical.engine import LexicalEngine
-from tests.support.lexical_notes import ALL_PRESETS, NOTES, WITH_FIELDS, asking, documents, filled, found, scores
+from tests.support.lexical_notes import ALL_PRESETS, NOTES, WITH_FIELDS, documents, filled, found, request_for, scores
 from tests.support.textbook_bm25 import bm25
 
 
@@ -89,7 +89,7 @@ class SearchingSuite:
     async def test_an_undeclared_preset_is_refused_naming_the_declared_ones(self, engine: LexicalEngine) -> None:
         generation = await filled(engine, documents(NOTES), CollectionDeclaration(presets=("beir", "anserini-flat")))
         with pytest.raises(BadInput, match=r"anserini-multifield is not declared.*beir, anserini-flat"):
-            await engine.search(generation, asking("brake", preset="anserini-multifield"))
+            await engine.search(generation, request_for("brake", preset="anserini-multifield"))
 
     @pytest.mark.parametrize("query", ["the of and", "zebra", "!?…", "\U0001f600"])
     async def test_a_query_that_shares_no_word_has_no_hits(self, engine: LexicalEngine, query: str) -> None:
@@ -217,4 +217,4 @@ class SearchingSuite:
     ) -> None:
         generation = await filled(engine, documents(NOTES), WITH_FIELDS)
         with pytest.raises(BadInput, match=said):
-            await engine.search(generation, asking("brake", filter={"all": [condition]}))
+            await engine.search(generation, request_for("brake", filter={"all": [condition]}))

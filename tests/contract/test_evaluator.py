@@ -126,7 +126,7 @@ async def test_degraded_answers_are_counted_and_make_the_run_invalid(
 async def test_an_answer_that_breaks_the_wires_promises_is_an_error_not_a_ranking(
     stub: GatewayStub, experiment: Experiment, tmp_path: Path
 ) -> None:
-    stub.repeating = True
+    stub.repeats_first_hit = True
     report, _ = await evaluated(stub, experiment, tmp_path)
     assert report.pipelines["bm25"].errors_by_kind == {"bad_answer": 4}
     assert report.pipelines["bm25"].quality["nDCG@10"] == 0
@@ -271,7 +271,7 @@ async def test_a_refused_document_is_named_and_not_sent_again(stub: GatewayStub,
 
 
 async def test_documents_that_found_no_room_are_sent_again(stub: GatewayStub, experiment: Experiment) -> None:
-    stub.without_room = [{"d1", "d3"}, {"d3"}]
+    stub.to_send_again = [{"d1", "d3"}, {"d3"}]
     async with reached(stub) as client:
         report = await ingest(client, experiment, load_dataset(experiment), no_sleep)
     assert (report.retries, report.documents) == (2, 6)
@@ -280,14 +280,14 @@ async def test_documents_that_found_no_room_are_sent_again(stub: GatewayStub, ex
 async def test_a_refused_document_ends_the_load_also_beside_some_that_found_no_room(
     stub: GatewayStub, experiment: Experiment
 ) -> None:
-    stub.refused_documents, stub.without_room = {"d3"}, [{"d1"}]
+    stub.refused_documents, stub.to_send_again = {"d3"}, [{"d1"}]
     async with reached(stub) as client:
         with pytest.raises(GatewayError, match="lexical: d3: no"):
             await ingest(client, experiment, load_dataset(experiment), no_sleep)
 
 
 async def test_counts_that_disagree_end_the_load(stub: GatewayStub, experiment: Experiment) -> None:
-    stub.forgetful = True
+    stub.reports_one_less = True
     async with reached(stub) as client:
         with pytest.raises(EvaluationError, match=r"the corpus has 6 documents, but \{'published': 5\}"):
             await ingest(client, experiment, load_dataset(experiment))

@@ -138,7 +138,7 @@ def test_a_sweep_over_deadlines_counts_late_and_lost_answers_as_empty(
     evaluator: Evaluator, stub: GatewayStub, tmp_path: Path
 ) -> None:
     assert evaluator("ingest").exit_code == 0
-    stub.thinks_s = 0.02
+    stub.search_delay_s = 0.02
     done = evaluator("deadlines", "demo", "--at", "1,60000", PIPELINES="bm25")
     assert done.exit_code == 0, done.output
     (hurried, patient) = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("| ")][2:]
@@ -152,7 +152,7 @@ def test_a_sweep_over_deadlines_counts_late_and_lost_answers_as_empty(
 
 def test_a_sweep_in_which_nothing_can_be_answered_says_why(evaluator: Evaluator, stub: GatewayStub) -> None:
     assert evaluator("ingest").exit_code == 0
-    stub.thinks_s = 0.02
+    stub.search_delay_s = 0.02
     done = evaluator("deadlines", "demo", "--at", "1", PIPELINES="bm25")
     assert done.exit_code == 1
     assert "no warm-up query was answered within 1 ms" in done.stderr

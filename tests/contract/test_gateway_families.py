@@ -9,14 +9,14 @@ from gateway import families
 from gateway.families import Family
 from gateway.settings import GatewaySettings
 from services.contracts.documents import Document
-from tests.support.backends import DOCUMENTS, Stack, Store, opened_stack, trigrams
+from tests.support.backends import DOCUMENTS, Stack, StoreStub, opened_stack, trigrams
 
 TOY = {"kind": "retrieve", "id": "toy", "backend": "toy"}
 BM25 = {"kind": "retrieve", "id": "bm25", "backend": "lexical"}
 WEIGHTED = {"kind": "fuse", "method": "weighted"}
 
 
-class InnerProducts(Store):
+class InnerProducts(StoreStub):
     """A store whose scores have no least one: an inner product with weights of both signs."""
 
     def score(self, query: str, document: Document) -> float:
@@ -75,7 +75,7 @@ async def test_an_option_that_the_row_does_not_have_is_refused(
 
 async def test_the_row_decides_options_and_least_score(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(families.FAMILIES, "toy", Family(retrieves=True, presets=True, exact=True, least_score=0.0))
-    async with opened_stack(stores={"toy": Store("toy")}) as stack:
+    async with opened_stack(stores={"toy": StoreStub("toy")}) as stack:
         leg = {**TOY, "preset": "beir", "exact": True}
         fuse = {**WEIGHTED, "normalisation": "theoretical-min", "inputs": [BM25, leg]}
         assert (await stack.search("fruit", inline(fuse))).status_code == 200

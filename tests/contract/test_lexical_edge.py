@@ -14,18 +14,18 @@ from services.lexical.engine import LexicalEngine
 from services.lexical.engine_edge import EdgeEngine
 from services.storage.edge_files import RECORD
 from tests.contract.lexical_engine import LexicalEngineSuite
-from tests.support.lexical_notes import ALL_PRESETS, NOTES, Opener, documents, filled, found
+from tests.support.lexical_notes import ALL_PRESETS, NOTES, EngineOpener, documents, filled, found
 from tests.support.scratch import scratch
 
 
-class EdgeOpener(Opener):
+class EdgeOpener(EngineOpener):
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     async def open(self) -> EdgeEngine:
         return EdgeEngine(self.directory)
 
-    async def disown(self, engine: LexicalEngine, generation: str) -> LexicalEngine:
+    async def change_stamp(self, engine: LexicalEngine, generation: str) -> LexicalEngine:
         await engine.close()
         path = self.directory / generation / RECORD
         record = json.loads(path.read_text())

@@ -11,7 +11,7 @@ import pytest
 
 from services.lexical.app import build_app
 from services.lexical.settings import LexicalSettings
-from tests.support.elasticsearch_stub import META, Reply, Stub
+from tests.support.elasticsearch_stub import META, ElasticsearchStub, Reply
 
 SEARCH = "/v1/collections/notes@1/search"
 HITS = {"hits": [{"sort": [1.5, "a"]}]}
@@ -32,7 +32,7 @@ async def search(client: httpx.AsyncClient, deadline_ms: int = 5_000) -> httpx.R
 
 
 async def test_a_whole_answer_is_a_ranking() -> None:
-    async with Stub(reply=lambda path: WHOLE).listening() as url, service(url) as client:
+    async with ElasticsearchStub(reply=lambda path: WHOLE).listening() as url, service(url) as client:
         assert (await search(client)).json()["hits"] == [{"id": "a", "score": 1.5}]
 
 
@@ -59,7 +59,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_fault_is_a_problem_and_the_next_search_is_fine(fault: str) -> None:
     reply, status = FAULTS[fault]
-    stub = Stub(reply=lambda path: reply)
+    stub = ElasticsearchStub(reply=lambda path: reply)
     async with stub.listening() as url, service(url) as client:
         answer = await search(client)
         assert (answer.status_code, answer.json()["status"]) == (status, status), answer.text
@@ -69,14 +69,14 @@ async def test_a_fault_is_a_problem_and_the_next_search_is_fine(fault: str) -> N
 
 
 async def test_a_server_that_hangs_costs_no_more_than_the_deadline() -> None:
-    async with Stub(reply=lambda path: Reply({}, delay_s=3)).listening() as url, service(url) as client:
+    async with ElasticsearchStub(reply=lambda path: Reply({}, delay_s=3)).listening() as url, service(url) as client:
         started = time.monotonic()
         assert (await search(client, 200)).status_code == 504
         assert time.monotonic() - started < 0.5
 
 
 async def test_cancelled_searches_leave_the_connections_usable() -> None:
-    stub = Stub(reply=lambda path: Reply(WHOLE.body, delay_s=0.03))
+    stub = ElasticsearchStub(reply=lambda path: Reply(WHOLE.body, delay_s=0.03))
     async with stub.listening() as url, service(url) as client:
         answers = await asyncio.gather(*(search(client, 10 + number % 50) for number in range(150)))
         assert {answer.status_code for answer in answers} <= {200, 504, 429}
@@ -84,7 +84,7 @@ async def test_cancelled_searches_leave_the_connections_usable() -> None:
 
 
 async def test_a_service_starts_while_its_elasticsearch_is_down_and_recovers() -> None:
-    stub = Stub(reply=lambda path: WHOLE)
+    stub = ElasticsearchStub(reply=lambda path: WHOLE)
     async with stub.listening() as url:
         pass  # the port is now known, and nothing listens there
     async with service(url) as client:
@@ -121,7 +121,7 @@ async def test_the_backing_indices_of_a_data_stream_and_an_alias_are_not_generat
         "notes@1": {"mappings": {"_meta": META}, "aliases": {}},
     }
     replies = {"/*@*": there, "/_nodes": {"nodes": {"a": {"version": "9.0.0"}}}}
-    stub = Stub(reply=lambda path: Reply(replies.get(path, {})))
+    stub = ElasticsearchStub(reply=lambda path: Reply(replies.get(path, {})))
     async with stub.listening() as url, service(url) as client:
         answer = (await client.get("/v1/collections")).json()
         assert [state["generation"] for state in answer["collections"]] == ["notes@1"]

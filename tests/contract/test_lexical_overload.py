@@ -9,7 +9,7 @@ import pytest
 from services.lexical import elasticsearch_bulk
 from services.lexical.app import build_app
 from services.lexical.settings import LexicalSettings
-from tests.support.elasticsearch_stub import Reply, Stub
+from tests.support.elasticsearch_stub import ElasticsearchStub, Reply
 
 DOCUMENTS = [{"id": one, "text": "brake"} for one in "abc"]
 DONE = {"index": {"status": 201}}
@@ -17,7 +17,7 @@ FULL = {"index": {"status": 429, "error": {"type": "es_rejected_execution_except
 BROKEN = {"index": {"status": 400, "error": {"type": "document_parsing_exception", "reason": "no"}}}
 
 
-def answering(*items: object) -> Stub:
+def answering(*items: object) -> ElasticsearchStub:
     """A server that answers the first bulk request as scripted and rejects all others for a full queue."""
     left = list(items)
 
@@ -27,11 +27,11 @@ def answering(*items: object) -> Stub:
         taken = [left.pop(0) for _ in list(left)]
         return Reply({"items": taken or [item for item in items if item == FULL]})
 
-    return Stub(reply=reply)
+    return ElasticsearchStub(reply=reply)
 
 
 @asynccontextmanager
-async def service(stub: Stub) -> AsyncIterator[httpx.AsyncClient]:
+async def service(stub: ElasticsearchStub) -> AsyncIterator[httpx.AsyncClient]:
     async with stub.listening() as url:
         app = build_app(LexicalSettings(engine="elasticsearch", elasticsearch_url=url))
         async with app.router.lifespan_context(app):

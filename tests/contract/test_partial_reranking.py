@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from tests.support.backends import Ranker, Stack, opened_stack
+from tests.support.backends import RerankerStub, Stack, opened_stack
 
 FIRST = {"kind": "retrieve", "backend": "dense"}
 RERANK = {"kind": "rerank", "id": "rerank", "on_failure": "skip"}
@@ -81,13 +81,13 @@ async def test_callers_who_want_fresh_results_are_heard_by_every_backend(stack: 
     body = {"query": "fruit", "pipeline": "hybrid-rerank"}
     for headers in ({"cache-control": "max-age=0, No-Store"}, {}):
         await stack.client.post("/v1/collections/demo/search", json=body, headers=headers)
-    asked = [headers.get("cache-control") for headers in stack.wires["reranker"].heard]
+    asked = [headers.get("cache-control") for headers in stack.wires["reranker"].request_headers]
     assert asked == ["no-store", None]
 
 
 @pytest.fixture
-async def cascade() -> AsyncIterator[tuple[Stack, Ranker]]:
-    small = Ranker(model="small", weight=1.0)
+async def cascade() -> AsyncIterator[tuple[Stack, RerankerStub]]:
+    small = RerankerStub(model="small", weight=1.0)
     async with opened_stack(rerankers={"reranker-small": small}) as stack:
         yield stack, small
 
@@ -97,7 +97,7 @@ NARROW = {**RERANK, "id": "narrow", "backend": "reranker", "top": 2}
 CASCADE = inline(FIRST, WIDE, NARROW)
 
 
-async def test_a_cascade_is_two_rerank_stages_over_two_backends(cascade: tuple[Stack, Ranker]) -> None:
+async def test_a_cascade_is_two_rerank_stages_over_two_backends(cascade: tuple[Stack, RerankerStub]) -> None:
     stack, small = cascade
     body = (await stack.search("fruit trees", CASCADE)).json()
     assert [len(ranker.asked[0].passages) for ranker in (small, stack.reranker)] == [4, 2]
@@ -108,7 +108,7 @@ async def test_a_cascade_is_two_rerank_stages_over_two_backends(cascade: tuple[S
     assert ids(body)[2:] == wide[2:]
 
 
-async def test_a_cascade_whose_second_model_is_gone_answers_with_the_first(cascade: tuple[Stack, Ranker]) -> None:
+async def test_a_cascade_whose_second_model_is_gone_answers_with_the_first(cascade: tuple[Stack, RerankerStub]) -> None:
     stack, _ = cascade
     wide = ids((await stack.search("fruit trees", inline(FIRST, WIDE))).json())
     stack.wires["reranker"].fault = "refused"
@@ -117,7 +117,9 @@ async def test_a_cascade_whose_second_model_is_gone_answers_with_the_first(casca
     assert [(d["stage"], d["reason"]) for d in body["degraded"]] == [("narrow", "unreachable")]
 
 
-async def test_a_cascade_whose_first_model_ran_out_of_time_hands_on_what_it_has(cascade: tuple[Stack, Ranker]) -> None:
+async def test_a_cascade_whose_first_model_ran_out_of_time_hands_on_what_it_has(
+    cascade: tuple[Stack, RerankerStub],
+) -> None:
     stack, small = cascade
     small.most = 1
     body = (await stack.search("fruit trees", CASCADE)).json()

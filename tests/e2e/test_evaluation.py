@@ -19,7 +19,7 @@ from services.lexical.app import build_app as build_lexical
 from services.lexical.settings import LexicalSettings
 from services.reranker.app import build_app as build_reranker
 from services.reranker.settings import RerankerSettings
-from tests.support.backends import Wire
+from tests.support.backends import FaultyTransport
 
 Planned = Callable[..., Experiment]
 
@@ -31,12 +31,12 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayClient]:
         "dense": build_dense(DenseSettings(directory=tmp_path / "dense", encoder="hashing")),
         "reranker": build_reranker(RerankerSettings(scorer="overlap")),
     }
-    wires = {name: Wire(app) for name, app in apps.items()}
+    wires = {name: FaultyTransport(app) for name, app in apps.items()}
     front = build_gateway(GatewaySettings(backends=DEFAULT_BACKENDS), lambda name, _: FixedEndpoints(wires[name]))
     async with AsyncExitStack() as stack:
         for app in (*apps.values(), front):
             await stack.enter_async_context(app.router.lifespan_context(app))
-        yield await stack.enter_async_context(connected("http://gateway", Wire(front)))
+        yield await stack.enter_async_context(connected("http://gateway", FaultyTransport(front)))
 
 
 @pytest.fixture

@@ -9,7 +9,15 @@ import pytest
 
 from gateway.sockets import SocketEndpoints
 from tests.support.backends import opened_stack
-from tests.support.replicas import DEADLINE_S, Replica, ReplicaFault, Searches, address, searching, two_replicas
+from tests.support.replicas import (
+    DEADLINE_S,
+    Replica,
+    ReplicaFault,
+    SearchRecorder,
+    address,
+    opened_gateway,
+    two_replicas,
+)
 
 FAULTS: tuple[ReplicaFault, ...] = ("500", "503", "reset", "hung", "garbage", "latin-1")
 
@@ -25,7 +33,7 @@ def lexical(backends: tuple[Replica, Replica]) -> SocketEndpoints:
     return SocketEndpoints(address(f"http://{backends[0].host}:{backends[0].port}"))
 
 
-async def readiness_is(searches: Searches, status: int, within_s: float) -> None:
+async def readiness_is(searches: SearchRecorder, status: int, within_s: float) -> None:
     started = time.monotonic()
     while (await searches.client.get("/readyz")).status_code != status:
         assert time.monotonic() - started < within_s
@@ -54,30 +62,30 @@ async def test_one_unreadable_answer_is_retried_and_hidden_from_the_caller() -> 
 async def test_answers_with_a_field_of_the_next_release_are_full_quality(backends: tuple[Replica, Replica]) -> None:
     for backend in backends:
         backend.fault = "unknown field"
-    async with searching(lexical(backends), backends[1]) as searches:
-        assert await searches.many(30) == 0
+    async with opened_gateway(lexical(backends), backends[1]) as searches:
+        assert await searches.count_degraded(30) == 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_broken_backend_is_flagged_in_time_and_back_within_five_seconds(
     backends: tuple[Replica, Replica], fault: ReplicaFault
 ) -> None:
-    async with searching(lexical(backends), backends[1]) as searches:
-        assert await searches.many(20) == 0
+    async with opened_gateway(lexical(backends), backends[1]) as searches:
+        assert await searches.count_degraded(20) == 0
         backends[0].fault = fault
-        await searches.many(20)
+        await searches.count_degraded(20)
         assert set(searches.flagged[-8:]) == {frozenset({"bm25"})}
         assert searches.slowest_s < DEADLINE_S + 0.05
         backends[0].fault = None
-        assert await searches.full_quality_again() < 5.0
-        assert await searches.many(20) == 0
+        assert await searches.seconds_until_undegraded() < 5.0
+        assert await searches.count_degraded(20) == 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_the_gateways_view_of_its_backends_recovers_from_any_fault(
     backends: tuple[Replica, Replica], fault: ReplicaFault
 ) -> None:
-    async with searching(lexical(backends), backends[1]) as searches:
+    async with opened_gateway(lexical(backends), backends[1]) as searches:
         for backend in backends:
             backend.fault = fault
         await readiness_is(searches, 503, within_s=6.0)
@@ -89,14 +97,14 @@ async def test_the_gateways_view_of_its_backends_recovers_from_any_fault(
 
 
 async def test_a_slow_backend_is_waited_for_although_it_hung_before(backends: tuple[Replica, Replica]) -> None:
-    async with searching(lexical(backends), backends[1]) as searches:
+    async with opened_gateway(lexical(backends), backends[1]) as searches:
         backends[0].fault = "hung"
-        await searches.many(8)
+        await searches.count_degraded(8)
         backends[0].fault = None
-        assert await searches.full_quality_again() < 5.0
+        assert await searches.seconds_until_undegraded() < 5.0
         # Less than the 1.8 s that retrieval has, more than that after two failed liveness probes of 0.25 s.
         backends[0].work_s = 1.4
-        assert await searches.many(24) == 0
+        assert await searches.count_degraded(24) == 0
 
 
 async def test_an_error_that_no_transport_should_raise_is_a_failure_of_the_backend() -> None:

@@ -15,8 +15,8 @@ from tests.support.replicas import (
     ReplicaFault,
     address,
     balanced,
-    searching,
-    two_records,
+    opened_gateway,
+    resolved_to_all,
     two_replicas,
 )
 
@@ -39,12 +39,12 @@ async def test_one_broken_replica_behind_one_address_degrades_less_than_a_hundre
     async with (
         balanced(replicas) as balancer,
         two_replicas() as (dense, _),
-        searching(SocketEndpoints(address(f"http://127.0.0.1:{balancer.port}")), dense) as searches,
+        opened_gateway(SocketEndpoints(address(f"http://127.0.0.1:{balancer.port}")), dense) as searches,
     ):
-        assert await searches.many(100) == 0
+        assert await searches.count_degraded(100) == 0
         replicas[0].fault = fault
-        first = await searches.many(100)
-        later = await searches.many(QUERIES)
+        first = await searches.count_degraded(100)
+        later = await searches.count_degraded(QUERIES)
     assert searches.slowest_s < DEADLINE_S + 0.05
     assert set(searches.statuses) == {200}
     assert first <= CALLERS  # those under way when it broke
@@ -56,14 +56,14 @@ async def test_one_broken_replica_behind_one_address_degrades_less_than_a_hundre
 async def test_one_broken_replica_of_two_addresses_degrades_less_than_a_hundredth(
     replicas: tuple[Replica, Replica], fault: ReplicaFault | Literal["killed"]
 ) -> None:
-    async with two_replicas() as (dense, _), searching(two_records(replicas), dense) as searches:
-        assert await searches.many(100) == 0
+    async with two_replicas() as (dense, _), opened_gateway(resolved_to_all(replicas), dense) as searches:
+        assert await searches.count_degraded(100) == 0
         if fault == "killed":
             await replicas[0].stop()
         else:
             replicas[0].fault = fault
-        first = await searches.many(100)
-        later = await searches.many(QUERIES)
+        first = await searches.count_degraded(100)
+        later = await searches.count_degraded(QUERIES)
     assert searches.slowest_s < DEADLINE_S + 0.05
     assert set(searches.statuses) == {200}
     assert first <= CALLERS  # those under way when it broke
@@ -71,27 +71,27 @@ async def test_one_broken_replica_of_two_addresses_degrades_less_than_a_hundredt
 
 
 async def test_a_repaired_replica_gets_its_share_of_the_calls(replicas: tuple[Replica, Replica]) -> None:
-    async with two_replicas() as (dense, _), searching(two_records(replicas), dense) as searches:
+    async with two_replicas() as (dense, _), opened_gateway(resolved_to_all(replicas), dense) as searches:
         replicas[0].fault = "500"
-        await searches.many(50)
+        await searches.count_degraded(50)
         replicas[0].fault = None
         returned, before = time.monotonic(), replicas[0].searches
         while replicas[0].searches < before + 20:
-            assert await searches.many(20) == 0
+            assert await searches.count_degraded(20) == 0
             assert time.monotonic() - returned < 5.0
 
 
 async def test_losing_both_replicas_is_flagged_and_ends_within_five_seconds_of_their_return(
     replicas: tuple[Replica, Replica],
 ) -> None:
-    async with two_replicas() as (dense, _), searching(two_records(replicas), dense) as searches:
+    async with two_replicas() as (dense, _), opened_gateway(resolved_to_all(replicas), dense) as searches:
         for replica in replicas:
             await replica.stop()
-        assert await searches.many(50) == 50
+        assert await searches.count_degraded(50) == 50
         assert set(searches.flagged) == {frozenset({"bm25"})}
         await replicas[1].start()
-        assert await searches.full_quality_again() < 5.0
-        assert await searches.many(100) == 0
+        assert await searches.seconds_until_undegraded() < 5.0
+        assert await searches.count_degraded(100) == 0
 
 
 async def test_a_new_replica_is_found_and_a_removed_one_gets_no_calls(
@@ -99,13 +99,13 @@ async def test_a_new_replica_is_found_and_a_removed_one_gets_no_calls(
 ) -> None:
     monkeypatch.setattr("gateway.replicas.RESOLVE_S", 0.1)
     named = [replicas[0]]
-    async with two_replicas() as (dense, _), searching(two_records(named), dense) as searches:
-        assert await searches.many(20) == 0
+    async with two_replicas() as (dense, _), opened_gateway(resolved_to_all(named), dense) as searches:
+        assert await searches.count_degraded(20) == 0
         assert replicas[1].searches == 0
         named[:] = [replicas[1]]
         await asyncio.sleep(0.5)
         before = replicas[0].searches
-        assert await searches.many(20) == 0
+        assert await searches.count_degraded(20) == 0
         assert (replicas[0].searches, replicas[1].searches) == (before, 20)
 
 
@@ -116,7 +116,7 @@ async def test_an_old_connection_ends_so_that_load_reaches_other_replicas(
     async with (
         balanced(replicas) as balancer,
         two_replicas() as (dense, _),
-        searching(SocketEndpoints(address(f"http://127.0.0.1:{balancer.port}")), dense) as searches,
+        opened_gateway(SocketEndpoints(address(f"http://127.0.0.1:{balancer.port}")), dense) as searches,
     ):
         for _ in range(12):
             assert await searches.ask()

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from deploy.deployables import DEPLOYABLES, Deployable
-from tests.support.images import ROOT, build_context, container_environment, reached_by, stage, stages
+from tests.support.images import ROOT, build_context, container_environment, imported_files, stage, stages
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -113,7 +113,9 @@ def probe(image: Image, path: str, port: int) -> bool:
 
 
 def test_every_module_finds_what_it_imports(image: Image, port: int) -> None:
-    files = [file.relative_to(ROOT).with_suffix("") for file in reached_by(image.deployable) if file.stem != "__main__"]
+    files = [
+        file.relative_to(ROOT).with_suffix("") for file in imported_files(image.deployable) if file.stem != "__main__"
+    ]
     modules = sorted(".".join(file.parts).removesuffix(".__init__") for file in files)
     # Imported only where the setting asks for OpenVINO, which the `cpu` images tested here do not have.
     modules = [module for module in modules if module != "services.inference.graph_openvino"]

@@ -21,13 +21,13 @@ from services.lexical.elasticsearch_client import open_client
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import LexicalSettings
 from tests.contract.lexical_engine import LexicalEngineSuite
-from tests.support.lexical_notes import ALL_PRESETS, NOTES, Opener, asking, documents, filled, found
+from tests.support.lexical_notes import ALL_PRESETS, NOTES, EngineOpener, documents, filled, found, request_for
 
 # The first test waits for the server to start.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 
-class ElasticsearchOpener(Opener):
+class ElasticsearchOpener(EngineOpener):
     def __init__(self, settings: LexicalSettings, client: AsyncElasticsearch) -> None:
         self.settings = settings
         self.client = client
@@ -35,7 +35,7 @@ class ElasticsearchOpener(Opener):
     async def open(self) -> LexicalEngine:
         return open_engine(self.settings)
 
-    async def disown(self, engine: LexicalEngine, generation: str) -> LexicalEngine:
+    async def change_stamp(self, engine: LexicalEngine, generation: str) -> LexicalEngine:
         await engine.close()
         index = f"{self.settings.index_prefix}{generation}"
         mapping = (await self.client.indices.get_mapping(index=index)).body[index]["mappings"]
@@ -101,7 +101,7 @@ async def test_writing_to_an_index_that_was_just_removed_does_not_bring_it_back(
         engine.index("notes@1", documents({"n9": "new"})),
         engine.delete("notes@1", ["n1"]),
         engine.get("notes@1", ["n1"]),
-        engine.search("notes@1", asking("brake")),
+        engine.search("notes@1", request_for("brake")),
     ):
         with pytest.raises(UnknownCollection):
             await call
@@ -226,7 +226,7 @@ async def test_a_short_deadline_is_not_called_passed_before_it_is(opener: Elasti
 
 async def test_searches_beside_each_other_all_answer(engine: LexicalEngine) -> None:
     generation = await filled(engine, documents(NOTES))
-    answers = await asyncio.gather(*(engine.search(generation, asking("brake cable")) for _ in range(64)))
+    answers = await asyncio.gather(*(engine.search(generation, request_for("brake cable")) for _ in range(64)))
     assert len({tuple(hit.id for hit in answer) for answer in answers}) == 1
 
 

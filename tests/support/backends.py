@@ -1,4 +1,4 @@
-"""Small backends that obey the services' wire, and a gateway over them whose wires can be cut."""
+"""Owns in-memory backends that follow the services' wire, and a gateway over them with faults on the way."""
 
 import asyncio
 import math
@@ -61,7 +61,7 @@ def cosine(one: Counter[str], other: Counter[str]) -> float:
 
 
 @dataclass
-class Held:
+class HeldGeneration:
     declaration: CollectionDeclaration
     model: str
     published: bool = False
@@ -71,18 +71,18 @@ class Held:
     versions: dict[str, int] = field(default_factory=dict)
 
 
-class Store:
-    """A storing service in memory: word overlap when lexical (0 finds nothing), else trigram cosine."""
+class StoreStub:
+    """A backend that stores documents in memory. Scores by word overlap (lexical; 0 is no hit) or trigram cosine."""
 
     def __init__(self, family: str, model: str = "1") -> None:
         self.family = family
         self.model = model
-        self.generations: dict[str, Held] = {}
+        self.generations: dict[str, HeldGeneration] = {}
         self.refuse_ids: set[str] = set()
         self.asked: list[RetrievalRequest] = []
         self.fetched: list[FetchRequest] = []
 
-    def held(self, generation: str) -> Held:
+    def held(self, generation: str) -> HeldGeneration:
         if generation not in self.generations:
             raise UnknownCollection(f"There is no collection {generation} here; begin it first.")
         return self.generations[generation]
@@ -102,7 +102,7 @@ class Store:
             published_at=held.published_at,
         )
 
-    def meant(self, generation: str, build: str | None) -> Held:
+    def require_build(self, generation: str, build: str | None) -> HeldGeneration:
         held = self.held(generation)
         refuse_other_build(generation, held.build, build)
         return held
@@ -132,7 +132,7 @@ class Store:
         return RetrievalAnswer(generation=generation, hits=tuple(found[: request.top]))
 
     def index(self, generation: str, batch: IndexRequest, version: int, build: str | None) -> IndexReport:
-        held = self.meant(generation, build)
+        held = self.require_build(generation, build)
         refused = [ItemError(id=d.id, reason="refused") for d in batch.documents if d.id in self.refuse_ids]
         late = [d.id for d in batch.documents if held.versions.get(d.id, 0) >= version]
         taken = [d for d in batch.documents if d.id not in self.refuse_ids and d.id not in late]
@@ -147,7 +147,7 @@ class Store:
         )
 
     def delete(self, generation: str, ids: IdsRequest, version: int, build: str | None) -> DeleteReport:
-        held = self.meant(generation, build)
+        held = self.require_build(generation, build)
         late = [one for one in ids.ids if held.versions.get(one, 0) >= version]
         timely = [one for one in ids.ids if one not in late]
         held.versions |= dict.fromkeys(timely, version)
@@ -172,7 +172,7 @@ class Store:
             async def declare(
                 generation: str, declaration: CollectionDeclaration, build: str | None = None
             ) -> CollectionState:
-                held = self.generations.setdefault(generation, Held(declaration, self.model, build=build))
+                held = self.generations.setdefault(generation, HeldGeneration(declaration, self.model, build=build))
                 if (held.declaration, held.model) != (declaration, self.model):
                     raise StampMismatch(f"{generation} was made by model {held.model}, this is {self.model}.")
                 refuse_other_build(generation, held.build, build)
@@ -180,7 +180,7 @@ class Store:
 
             @routes.delete("/v1/collections/{generation}", status_code=204)
             async def remove(generation: str, build: str | None = None, keep_published: bool = False) -> None:
-                held = self.meant(generation, build)
+                held = self.require_build(generation, build)
                 refuse_published(generation, published=keep_published and held.published)
                 del self.generations[generation]
 
@@ -207,12 +207,12 @@ class Store:
 
             @routes.post("/v1/collections/{generation}/finish")
             async def finish(generation: str, build: str | None = None) -> CollectionState:
-                self.meant(generation, build)
+                self.require_build(generation, build)
                 return self.state(generation).model_copy(update={"digest": self.digest(generation)})
 
             @routes.post("/v1/collections/{generation}/publish")
             async def publish(generation: str, build: str | None = None) -> CollectionState:
-                if not self.meant(generation, build).published:
+                if not self.require_build(generation, build).published:
                     self.held(generation).published_at = time.time()
                 for name, held in self.generations.items():
                     if name_of(name) == name_of(generation):
@@ -232,10 +232,10 @@ class Store:
 
 
 @dataclass
-class Ranker:
-    """A re-ranker: the share of the query's words that stand in the passage, longer passages a little lower.
+class RerankerStub:
+    """A re-ranker that scores the share of the query's words in the passage, minus a little for each character.
 
-    `most` is how many passages it has time for, where the caller accepts that.
+    `most` is the number of passages that it scores if the request allows a partial answer; None means all.
     """
 
     model: str = "overlap"
@@ -270,11 +270,11 @@ class Ranker:
         return create_app("reranker", ServiceSettings(port=0), Instruments(), opened)
 
 
-class Wire(httpx.AsyncBaseTransport):
-    """The way to one backend: whole, or with a fault on it.
+class FaultyTransport(httpx.AsyncBaseTransport):
+    """The transport to one backend, with a fault or without.
 
-    Each request runs in a task of its own, as it would in another process: the backend's context variables
-    (deadline, timings) must not reach the gateway's.
+    Runs each request in a task of its own, so that the backend's context variables (deadline, timings) do not reach
+    the gateway, as between processes.
     """
 
     def __init__(self, app: FastAPI) -> None:
@@ -282,10 +282,10 @@ class Wire(httpx.AsyncBaseTransport):
         self.fault: Fault | None = None
         self.faults_left = math.inf
         self.delay_s = 0.0
-        self.heard: list[httpx.Headers] = []  # of every request
+        self.request_headers: list[httpx.Headers] = []  # of every request
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.heard.append(request.headers)
+        self.request_headers.append(request.headers)
         await asyncio.sleep(self.delay_s)
         fault = self.fault if self.faults_left > 0 else None
         self.faults_left -= fault is not None
@@ -316,24 +316,24 @@ class Wire(httpx.AsyncBaseTransport):
                 return httpx.Response(200, text="<html>welcome</html>", request=request)
 
 
-# What a search waits for behind a fault. From 2.5 s the gateway's reserve is the most there is, a quarter second: a
-# shared machine that stands still for a tenth of one is no fault of the gateway's.
+# Deadlines of searches over a fault. From 2.5 s on, the gateway reserves its maximum of 0.25 s, enough for a shared
+# machine that stalls for 0.1 s.
 PATIENCE_MS: Mapping[Fault | None, int] = {"hung": 2_500, "overloaded": 1_000}
 
 
 @dataclass
 class Stack:
-    """A gateway's client, and what stands behind it."""
+    """A gateway's client, and the backends behind the gateway."""
 
     client: httpx.AsyncClient
-    lexical: Store
-    dense: Store
-    reranker: Ranker
-    wires: dict[str, Wire]
+    lexical: StoreStub
+    dense: StoreStub
+    reranker: RerankerStub
+    wires: dict[str, FaultyTransport]
     app: FastAPI
 
     async def search(self, query: str, pipeline: object = "hybrid-rerank", **more: object) -> httpx.Response:
-        """A search of `demo`. Only what hangs, or says "later", is waited for, so only there the deadline is short."""
+        """Searches `demo`. The deadline is short only with a fault that makes the gateway wait."""
         patience = min(PATIENCE_MS.get(wire.fault, 10_000) for wire in self.wires.values())
         headers = {"x-deadline-ms": str(more.pop("deadline_ms", patience))}
         body = {"query": query, "pipeline": pipeline, **more}
@@ -355,17 +355,17 @@ async def opened_stack(
     *,
     ingested: bool = True,
     faults: Mapping[str, Fault] | None = None,
-    stores: Mapping[str, Store] | None = None,
-    rerankers: Mapping[str, Ranker] | None = None,
+    stores: Mapping[str, StoreStub] | None = None,
+    rerankers: Mapping[str, RerankerStub] | None = None,
     **settings: object,
 ) -> AsyncIterator[Stack]:
-    """A gateway over two stores and a re-ranker, with DOCUMENTS published as `demo` unless told otherwise.
+    """Opens a gateway over two stores and a re-ranker, with DOCUMENTS published as `demo` if `ingested`.
 
-    `faults` are there from the start, by backend; `stores` and `rerankers` stand beside the usual ones; `settings` are
-    the gateway's.
+    `faults`, by backend, are set from the start. `stores` and `rerankers` are added to the default ones. `settings`
+    are the gateway's.
     """
-    lexical, dense = Store("lexical"), Store("dense")
-    rankers = {"reranker": Ranker(), **(rerankers or {})}
+    lexical, dense = StoreStub("lexical"), StoreStub("dense")
+    rankers = {"reranker": RerankerStub(), **(rerankers or {})}
     held = {"lexical": lexical, "dense": dense, **(stores or {})}
     apps = {name: one.app() for name, one in (held | rankers).items()}
     families = {name: one.family for name, one in held.items()} | dict.fromkeys(rankers, "reranker")
@@ -374,7 +374,7 @@ async def opened_stack(
         for name, family in families.items()
         if name not in DEFAULT_BACKENDS
     }
-    wires = {name: Wire(app) for name, app in apps.items()}
+    wires = {name: FaultyTransport(app) for name, app in apps.items()}
     for name, fault in (faults or {}).items():
         wires[name].fault = fault
 

@@ -1,4 +1,4 @@
-"""A server that answers as an Elasticsearch might on a bad day: the double stands at the wire."""
+"""Owns a server that answers as a faulty Elasticsearch would, over a real socket."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ JSON = "application/vnd.elasticsearch+json;compatible-with=8"
 
 @dataclass
 class Reply:
-    """A whole answer, after `delay_s`; `broken` breaks off before its end."""
+    """An answer that is sent after `delay_s`; a `broken` one ends before its declared length."""
 
     body: object = None
     status: int = 200
@@ -27,8 +27,8 @@ class Reply:
 
 
 @dataclass
-class Stub:
-    """One generation, notes@1, well described; searches, bulks and gets are answered by `reply`."""
+class ElasticsearchStub:
+    """Holds one generation, notes@1, with valid metadata; `reply` answers searches, bulks and gets."""
 
     reply: Callable[[str], Reply] = lambda path: Reply({})
     port: int = 0
@@ -36,7 +36,7 @@ class Stub:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
-        """Serves until left; on the same port when entered again."""
+        """Serves inside the context; a second context uses the same port."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = server.sockets[0].getsockname()[1]
         try:

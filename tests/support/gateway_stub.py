@@ -1,4 +1,4 @@
-"""A gateway for the evaluator's tests: the wire's promises over a dictionary, with faults on request."""
+"""Owns a gateway for the evaluator's tests: follows the gateway's wire over a dictionary, with faults on request."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -54,7 +54,7 @@ PIPELINES = {
 
 @dataclass
 class GatewayStub:
-    """What it holds, what it will fail at next, and what it was asked. `busy` are answered 429 and so on, in order."""
+    """A gateway with its documents, the faults of its next answers, and the requests that it received."""
 
     documents: dict[str, Document] = field(default_factory=dict)
     declaration: CollectionDeclaration | None = None
@@ -63,15 +63,15 @@ class GatewayStub:
     inline: bool = True
     ready_after: int = 0  # probes
     failing_loads: list[ProblemError] = field(default_factory=list)
-    lost_backends: list[str] = field(default_factory=list)  # one a batch: the dense service is away
+    lost_backends: list[str] = field(default_factory=list)  # one per batch: the backend that is unreachable
     refused_documents: set[str] = field(default_factory=set)
-    without_room: list[set[str]] = field(default_factory=list)  # documents that a batch is to send again, one set each
-    forgetful: bool = False  # says that one document less was published
+    to_send_again: list[set[str]] = field(default_factory=list)  # one set per batch: documents to be sent again
+    reports_one_less: bool = False  # reports one published document less than there are
     failing_queries: dict[str, ProblemError] = field(default_factory=dict)
     degraded_queries: set[str] = field(default_factory=set)
-    repeating: bool = False  # puts the first hit twice
+    repeats_first_hit: bool = False  # returns the first hit twice
     approximate_misses: int = 0
-    thinks_s: float = 0.0  # before each answer to a search
+    search_delay_s: float = 0.0  # delay of each answer to a search
     batches: list[int] = field(default_factory=list)
     searches: list[SearchRequest] = field(default_factory=list)
 
@@ -111,7 +111,7 @@ class GatewayStub:
         if request.build != self.build:
             raise BuildConflict("Another build.")
         self.batches.append(len(request.documents))
-        full = self.without_room.pop(0) if self.without_room else set()
+        full = self.to_send_again.pop(0) if self.to_send_again else set()
         errors = tuple(
             ItemError(id=item.id, reason="no", retryable=item.id in full)
             for item in request.documents
@@ -159,7 +159,7 @@ class GatewayStub:
         source = pipeline.stages[0]
         if isinstance(source, Retrieve) and source.backend == "dense" and not source.exact:
             ids = ids[self.approximate_misses :]
-        if self.repeating and ids:
+        if self.repeats_first_hit and ids:
             ids = [ids[0], *ids]
         ids = ids[: request.top]
         degraded = Degradation(stage="dense", reason="timeout", detail="too slow", done=1, of=2)
@@ -201,12 +201,12 @@ class GatewayStub:
             if body.build != self.build:
                 raise BuildConflict("Another build.")
             self.live = "shop@1"
-            count = len(self.documents) - self.forgetful
+            count = len(self.documents) - self.reports_one_less
             return Published(collection=name, generation="shop@1", documents=count)
 
         @routes.post("/v1/collections/{name}/search")
         async def search(name: str, body: SearchRequest) -> SearchAnswer:
-            await asyncio.sleep(self.thinks_s)
+            await asyncio.sleep(self.search_delay_s)
             return self._search(body)
 
         @routes.get("/v1/pipelines/{name}")
@@ -219,7 +219,7 @@ class GatewayStub:
 
 
 def write_shop(directory: Path) -> Path:
-    """A collection of six documents in BEIR layout, with every oddity that is to be counted. Own text."""
+    """Writes a collection of six documents in BEIR layout, with every irregularity that a load counts. Own text."""
     (directory / "qrels").mkdir(parents=True)
     (directory / "corpus.jsonl").write_text(
         '{"_id": "d1", "title": "Red bell", "text": "a brass bell painted red", "metadata": {"year": 2019}}\n'

@@ -1,4 +1,4 @@
-"""What tests of the images share: the Dockerfile as data, and a container's environment as its settings."""
+"""Reads the Dockerfile, the environments of its images and the imports of a deployable, for the tests of images."""
 
 import ast
 import importlib
@@ -18,21 +18,21 @@ from services.chassis.settings import ServiceSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("services", "gateway", "evaluator", "deploy")
-# For developers alone: training brings torch, the bench its peers.
+# Only for developers: training needs torch, the bench the libraries that it compares.
 WORKSHOP = "workshop"
-# What a YAML parser gives: tests read foreign formats here, whose types are checked by their own schemas.
+# The type of a parsed YAML mapping: tests read formats here that have schemas of their own.
 Yaml = dict[str, Any]
 
 
 def versions() -> dict[str, str]:
-    """The pinned versions of deploy/versions.env."""
+    """Returns the pinned versions of deploy/versions.env."""
     lines = (ROOT / "deploy" / "versions.env").read_text(encoding="utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One line of a Dockerfile: `CMD` and what follows it."""
+    """One instruction of a Dockerfile: its name (`CMD`) and its arguments."""
 
     name: str
     words: str
@@ -40,7 +40,7 @@ class Instruction:
 
 @cache
 def stages() -> Mapping[str, tuple[Instruction, ...]]:
-    """The Dockerfile's stages by name, FROM included, comments left out and continued lines joined."""
+    """Returns the instructions of each stage by name, with FROM, without comments, continued lines joined."""
     text = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
     text = re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"\s*\\\n\s*", " ", text)
@@ -57,7 +57,7 @@ def stages() -> Mapping[str, tuple[Instruction, ...]]:
 
 
 def build_context() -> tuple[list[str], list[str]]:
-    """What a build may see of the checkout and what of that it may not, from an ignore file that begins with all."""
+    """Returns the included and the excluded patterns of the ignore file, whose first rule excludes everything."""
     rules = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     first, *others = [rule for rule in rules if rule and not rule.startswith("#")]
     assert first == "*"
@@ -66,12 +66,12 @@ def build_context() -> tuple[list[str], list[str]]:
 
 
 def stage(name: str) -> tuple[Instruction, ...]:
-    """The instructions of one stage."""
+    """Returns the instructions of one stage."""
     return stages()[name]
 
 
 def container_environment(name: str) -> dict[str, str]:
-    """What ENV sets in a stage and in those that it is made from."""
+    """Returns the variables that ENV sets in a stage and in its base stages."""
     steps = stage(name)
     base = steps[0].words.split(" AS ")[0]
     environment = container_environment(base) if base in stages() else {}
@@ -82,7 +82,7 @@ def container_environment(name: str) -> dict[str, str]:
 
 
 def settings_class(deployable: Deployable) -> type[ServiceSettings]:
-    """The settings of a deployable: the one class of its settings.py that reads its prefix."""
+    """Returns the settings class of a deployable: the one in its settings.py with its prefix."""
     module = importlib.import_module(f"{deployable.module}.settings")
     (found,) = [
         value
@@ -95,7 +95,7 @@ def settings_class(deployable: Deployable) -> type[ServiceSettings]:
 
 
 def variables(deployable: Deployable) -> set[str]:
-    """The environment variables that a deployable reads; any other one is ignored without a word."""
+    """Returns the environment variables that a deployable reads; it ignores all others silently."""
     known = set[str]()
     for name, field in settings_class(deployable).model_fields.items():
         match field.validation_alias:
@@ -109,7 +109,7 @@ def variables(deployable: Deployable) -> set[str]:
 
 
 def settings_of(deployable: Deployable, environment: Mapping[str, str]) -> ServiceSettings:
-    """The settings of a process that has this environment and no other."""
+    """Returns the settings of a process with this environment only."""
     with pytest.MonkeyPatch.context() as patch:
         for name in variables(deployable):
             patch.delenv(name, raising=False)
@@ -118,8 +118,8 @@ def settings_of(deployable: Deployable, environment: Mapping[str, str]) -> Servi
         return settings_class(deployable)()
 
 
-def reached_by(deployable: Deployable) -> set[Path]:
-    """Every file of ours that the modules of a deployable import, directly or not, themselves included."""
+def imported_files(deployable: Deployable) -> set[Path]:
+    """Returns the project's files that a deployable needs: its modules and all that they import, also indirectly."""
     own = ROOT / deployable.module.replace(".", "/")
     waiting, reached = list(own.rglob("*.py")), set[Path]()
     while waiting:
@@ -131,7 +131,7 @@ def reached_by(deployable: Deployable) -> set[Path]:
 
 
 def _imported(file: Path) -> Iterator[str]:
-    """The names of our modules that a file imports, wherever in it."""
+    """Yields the names of the project's modules that a file imports, at any place in it."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -143,7 +143,7 @@ def _imported(file: Path) -> Iterator[str]:
 
 
 def _file_of(module: str) -> Path | None:
-    """The file that makes a module; None for what is no module of ours."""
+    """Returns the file of a module; None if it is not one of the project."""
     for candidate in (ROOT / module.replace(".", "/") / "__init__.py", ROOT / (module.replace(".", "/") + ".py")):
         if candidate.is_file():
             return candidate

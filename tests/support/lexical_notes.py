@@ -1,4 +1,4 @@
-"""What the tests of lexical engines share: opening them again on the same storage, filling them, asking them."""
+"""Fills and searches lexical engines, and opens them again on the same storage, for their tests."""
 
 from abc import ABC, abstractmethod
 
@@ -18,23 +18,23 @@ NOTES = {
 }
 
 
-class Opener(ABC):
-    """Opens engines on one storage."""
+class EngineOpener(ABC):
+    """Opens engines on one storage. Each engine's tests implement it."""
 
     @abstractmethod
     async def open(self) -> LexicalEngine:
-        """The engine, on what was stored before."""
+        """Opens an engine on what was stored before."""
 
     @abstractmethod
-    async def disown(self, engine: LexicalEngine, generation: str) -> LexicalEngine:
-        """Changes what the storage says of the analysis that made a generation; the engine, opened again."""
+    async def change_stamp(self, engine: LexicalEngine, generation: str) -> LexicalEngine:
+        """Changes the stored stamp of a generation's analysis, and returns the engine, opened again."""
 
 
 def documents(texts: dict[str, str], title: str = "") -> list[Document]:
     return [Document(id=one, title=title, text=text) for one, text in texts.items()]
 
 
-def asking(query: str, **parts: object) -> RetrievalRequest:
+def request_for(query: str, **parts: object) -> RetrievalRequest:
     return RetrievalRequest.model_validate({"query": query, **parts})
 
 
@@ -52,8 +52,8 @@ async def filled(
 
 
 async def found(engine: LexicalEngine, generation: str, query: str, **parts: object) -> list[str]:
-    return [hit.id for hit in await engine.search(generation, asking(query, **parts))]
+    return [hit.id for hit in await engine.search(generation, request_for(query, **parts))]
 
 
 async def scores(engine: LexicalEngine, generation: str, query: str, **parts: object) -> dict[str, float]:
-    return {hit.id: hit.score for hit in await engine.search(generation, asking(query, **parts))}
+    return {hit.id: hit.score for hit in await engine.search(generation, request_for(query, **parts))}

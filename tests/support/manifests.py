@@ -1,4 +1,4 @@
-"""What tests of the Kubernetes manifests share: objects, the pods in them, and who may talk to whom."""
+"""Reads the Kubernetes manifests for tests: objects, their pods, and the connections that NetworkPolicies allow."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,34 +9,34 @@ import yaml
 
 from tests.support.images import Yaml
 
-# The oldest release that the manifests are written for, and the newest whose schemas are at hand.
+# The oldest release that the manifests support, and the newest whose schemas are installed.
 RELEASES = ("1.30", kubernetes_validate.latest_version())
 NAME = "app.kubernetes.io/name"
 POLICY_NAMESPACE = "kubernetes.io/metadata.name"
 
 
 def documents(text: str) -> list[Yaml]:
-    """The objects of a YAML stream."""
+    """Returns the objects of a YAML stream."""
     return [document for document in yaml.safe_load_all(text) if document is not None]
 
 
 def read(file: Path) -> list[Yaml]:
-    """The objects of a file."""
+    """Returns the objects of a file."""
     return documents(file.read_text(encoding="utf-8"))
 
 
 def of_kind(objects: Sequence[Yaml], *kinds: str) -> list[Yaml]:
-    """The objects of these kinds."""
+    """Returns the objects of these kinds."""
     return [item for item in objects if item["kind"] in kinds]
 
 
 def name_of(item: Yaml) -> str:
-    """`Deployment/lexical`."""
+    """Returns kind and name of an object, as `Deployment/lexical`."""
     return f"{item['kind']}/{item['metadata']['name']}"
 
 
 def schema_problem(item: Yaml, release: str) -> str | None:
-    """What the API server of a release would refuse in an object, unknown fields included; None when nothing."""
+    """Returns why the API server of a release would refuse an object (also for unknown fields); None if it accepts."""
     try:
         kubernetes_validate.validate(item, release, strict=True)
     except kubernetes_validate.ValidationError as problem:
@@ -46,7 +46,7 @@ def schema_problem(item: Yaml, release: str) -> str | None:
 
 @dataclass(frozen=True)
 class Pods:
-    """The pods that one Deployment or StatefulSet makes."""
+    """The pods of one Deployment or StatefulSet."""
 
     owner: Yaml
 
@@ -80,7 +80,7 @@ class Pods:
         return {volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume}
 
     def references(self, kind: str) -> Iterator[tuple[str, str | None]]:
-        """The ConfigMaps (`configMap`) or Secrets (`secret`) that the pods need: name and key, None for all keys."""
+        """Yields the ConfigMaps (`configMap`) or Secrets (`secret`) of the pods: name and key, None for all keys."""
         for container in self.all_containers:
             for source in container.get("envFrom", []):
                 if f"{kind}Ref" in source:
@@ -97,12 +97,12 @@ class Pods:
 
 
 def pods_of(objects: Sequence[Yaml]) -> list[Pods]:
-    """The pods of all Deployments and StatefulSets."""
+    """Returns the pods of all Deployments and StatefulSets."""
     return [Pods(item) for item in of_kind(objects, "Deployment", "StatefulSet")]
 
 
 def selects(selector: Yaml, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector chooses something with these labels."""
+    """Returns whether a label selector matches these labels."""
     for key, value in selector.get("matchLabels", {}).items():
         if labels.get(key) != value:
             return False
@@ -115,14 +115,14 @@ def selects(selector: Yaml, labels: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class Peer:
-    """One end of a connection: a pod's labels, and the name of its namespace (None: the manifests' own)."""
+    """One end of a connection: a pod's labels, and its namespace (None: that of the manifests)."""
 
     labels: Mapping[str, str]
     namespace: str | None = None
 
 
 def may_connect(policies: Sequence[Yaml], source: Peer, target: Pods, port: int) -> bool:
-    """Whether the NetworkPolicies let a source open a TCP connection to a port of a pod in our namespace."""
+    """Returns whether the NetworkPolicies allow a TCP connection from a source to a port of a pod in our namespace."""
     egress = source.namespace is not None or _allowed(
         policies, "egress", source.labels, Peer(target.labels), port, target
     )

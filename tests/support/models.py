@@ -1,4 +1,4 @@
-"""Models for tests: the real ones, fetched once into .models/, and tiny ones made on the spot."""
+"""Provides models for tests: real ones, fetched once into .models/, and tiny ones built on demand."""
 
 import json
 from collections.abc import Sequence
@@ -45,13 +45,13 @@ CONFIG: dict[str, object] = {
 
 @cache
 def fetched(name: str) -> Path:
-    """The folder of a model of models.yaml; instant when `make models` brought it already."""
+    """Returns the folder of a model of models.yaml; fetches it unless `make models` already has."""
     lines: list[str] = []
     return fetch(load_profiles(MODELS_FILE)[name], ROOT / ".models", Surroundings(ROOT), lines.append)
 
 
 def tiny_encoder(folder: Path, nodes: Sequence[onnx.NodeProto], **changes: object) -> EncoderProfile:
-    """An encoder of dimension 1 in `folder` whose `last_hidden_state` [batch, tokens, 1] comes from `nodes`."""
+    """Writes an encoder of dimension 1 to `folder`; `nodes` compute its `last_hidden_state` [batch, tokens, 1]."""
     files = _tiny(folder, nodes, "last_hidden_state", ["batch", "tokens", 1])
     return EncoderProfile.model_validate(
         _shared(files) | {"kind": "encoder", "dimension": 1, "pooling": "mean", "normalise": False} | changes
@@ -61,7 +61,7 @@ def tiny_encoder(folder: Path, nodes: Sequence[onnx.NodeProto], **changes: objec
 def tiny_cross_encoder(
     folder: Path, nodes: Sequence[onnx.NodeProto], labels: int = 1, segments: bool = True, **changes: object
 ) -> CrossEncoderProfile:
-    """A cross-encoder in `folder` whose `logits` [batch, labels] come from `nodes`; `segments`: a third input."""
+    """Writes a cross-encoder to `folder`; `nodes` compute its `logits` [batch, labels]. `segments` adds an input."""
     files = _tiny(folder, nodes, "logits", ["batch", labels], segments)
     profile = CrossEncoderProfile.model_validate(
         _shared(files) | {"kind": "cross-encoder", "activation": "none", "weight": 1.0} | changes
@@ -71,7 +71,10 @@ def tiny_cross_encoder(
 
 
 def tiny_tokenizer(path: Path) -> Tokenizer:
-    """Words `w0` to `w99` are the ids 10 to 109; [CLS] a [SEP] b [SEP], saved with a truncation and a padding."""
+    """Saves a tokenizer that maps `w0` to `w99` to the ids 10 to 109 and a pair to [CLS] a [SEP] b [SEP].
+
+    The saved file has truncation and padding enabled.
+    """
     vocabulary = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "a": 4, "b": 5}
     vocabulary |= {f"w{number}": 10 + number for number in range(100)}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
@@ -88,8 +91,8 @@ def tiny_tokenizer(path: Path) -> Tokenizer:
 
 
 def random_weights(seed: int = 7) -> dict[str, NDArray[np.float32]]:
-    """A BERT of two layers, 8 wide, 20 words, 12 positions, with weights large enough for the softmax to matter."""
-    random = np.random.RandomState(seed)  # its stream is frozen by numpy's promise
+    """Returns the weights of a BERT: 2 layers, width 8, 20 words, 12 positions, large enough to affect the softmax."""
+    random = np.random.RandomState(seed)  # NumPy guarantees that its stream never changes
 
     def normal(*shape: int) -> NDArray[np.float32]:
         return random.standard_normal(shape).astype(np.float32)
@@ -119,7 +122,7 @@ def random_weights(seed: int = 7) -> dict[str, NDArray[np.float32]]:
 
 
 def checkpoint(folder: Path, config: dict[str, object] = CONFIG) -> tuple[Path, Path, Path]:
-    """config.json and model.safetensors of a small random BERT in `folder`, and where its graph may go."""
+    """Writes config.json and model.safetensors of a small random BERT; returns their paths and one for the graph."""
     (folder / "config.json").write_text(json.dumps(config))
     save_file(random_weights(), folder / "model.safetensors")
     return folder / "config.json", folder / "model.safetensors", folder / "model.onnx"

@@ -1,7 +1,7 @@
-"""A stand-in for a Qdrant server: the routes that we use, over the client's own in-process engine.
+"""Owns a test double of a Qdrant server: the routes that we use, over the client's in-process engine.
 
-`python -m tests.support.qdrant_double PORT [VERSION]` serves it, for trying DENSE_STORE=qdrant without a server. It
-stores in memory and searches exactly; it is no Qdrant, and what it passes still has to pass on one (tests/integration).
+`python -m tests.support.qdrant_double PORT [VERSION]` serves it, to try DENSE_STORE=qdrant without a server. It stores
+in memory and searches exactly. A test that passes on it must pass on a real server too (tests/integration).
 """
 
 import sys
@@ -15,16 +15,16 @@ from fastapi.responses import JSONResponse
 from qdrant_client import AsyncQdrantClient, models
 
 VERSION = "1.17.0"
-# The routes of a collection that change points or their indexes, and what 1.16 says of a timeout there.
+# The routes of a collection that change points or their indexes, and how 1.16 refuses a timeout on them.
 CHANGES = (("PUT", "points"), ("POST", "points/delete"), ("PUT", "index"))
 NO_TIMEOUT = 'Format error in query parameters: invalid type: string "120", expected struct Duration'
 
 
 def qdrant_double(key: str | None = None, version: str = VERSION) -> FastAPI:
-    """The app; with a `key`, requests without it get 401.
+    """Builds the app; with a `key`, requests without it get 401.
 
-    `app.state.version` is the version that it gives itself, and may change meanwhile; `app.state.timeouts` collects
-    the timeouts that came with changes of points. Before 1.17 one of those is refused, as 1.16.3 does.
+    `app.state.version` is the version that it reports; tests may change it. `app.state.timeouts` collects the timeouts
+    of requests that change points. Below version 1.17 such a timeout is refused, as 1.16.3 does.
     """
     app = FastAPI()
     app.state.version = version

@@ -1,4 +1,4 @@
-"""Storing backends over real sockets whose replicas can be broken one by one, and a balancer with one address."""
+"""Owns backend stubs on real sockets, each with a fault of its own, a load balancer, and a gateway over them."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ def _answer(path: str) -> dict[str, object]:
 
 @dataclass
 class Replica:
-    """One process of a storing backend: answers every search with two hits, or has a fault."""
+    """Stands for one process of a backend: answers every search with two hits, or has a fault."""
 
     host: str
     port: int
@@ -61,7 +61,7 @@ class Replica:
         self._server = await asyncio.start_server(self._serve, self.host, self.port)
 
     async def stop(self) -> None:
-        """Ends it as SIGKILL does: nothing listens, and every connection is reset."""
+        """Stops as after SIGKILL: the port is closed, and every connection is reset."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -75,7 +75,7 @@ class Replica:
             while await self._exchange(reader, writer):
                 pass
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client went away
+            pass  # the client disconnected
         finally:
             self._writers.discard(writer)
             writer.close()
@@ -119,7 +119,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 class Balancer:
-    """One address for several replicas, like a Service of Kubernetes: each new connection lands on a random one."""
+    """Forwards each new connection to a random replica, as a Service of Kubernetes does."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self.replicas = replicas
@@ -149,7 +149,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def two_replicas() -> AsyncIterator[tuple[Replica, Replica]]:
-    """Two replicas on one port of two loopback addresses, as two records of one name."""
+    """Starts two replicas on one port of two loopback addresses, as two DNS records of one name."""
     port = free_port()
     replicas = Replica("127.0.0.1", port), Replica("127.0.0.2", port)
     for replica in replicas:
@@ -163,7 +163,7 @@ async def two_replicas() -> AsyncIterator[tuple[Replica, Replica]]:
 
 @asynccontextmanager
 async def balanced(replicas: Sequence[Replica]) -> AsyncIterator[Balancer]:
-    """A balancer before these replicas."""
+    """Starts a balancer in front of these replicas."""
     balancer = Balancer(replicas)
     server = await asyncio.start_server(balancer.serve, "127.0.0.1", balancer.port)
     try:
@@ -173,8 +173,8 @@ async def balanced(replicas: Sequence[Replica]) -> AsyncIterator[Balancer]:
 
 
 @dataclass
-class Searches:
-    """What a gateway answered, in order: the stages that each answer flags."""
+class SearchRecorder:
+    """Sends searches to a gateway and records the answers: their statuses and degraded stages, in order."""
 
     client: httpx.AsyncClient
     flagged: list[frozenset[str]] = field(default_factory=list)
@@ -182,7 +182,7 @@ class Searches:
     slowest_s: float = 0.0
 
     async def ask(self) -> bool:
-        """Whether a search was answered in full quality."""
+        """Sends one search; returns whether it was answered without degradation."""
         started = time.monotonic()
         answer = await self.client.post(
             "/v1/collections/demo/search",
@@ -194,8 +194,8 @@ class Searches:
         self.flagged.append(frozenset(one["stage"] for one in answer.json().get("degraded", ())))
         return answer.status_code == 200 and not self.flagged[-1]
 
-    async def many(self, count: int) -> int:
-        """How many of so many searches, of several callers at once, were not answered in full quality."""
+    async def count_degraded(self, count: int) -> int:
+        """Sends `count` searches from CALLERS concurrent callers; returns how many failed or were degraded."""
         left = iter(range(count))
 
         async def caller() -> int:
@@ -203,8 +203,8 @@ class Searches:
 
         return sum(await asyncio.gather(*(caller() for _ in range(CALLERS))))
 
-    async def full_quality_again(self, within_s: float = 10.0) -> float:
-        """Seconds until the first search that is answered in full quality."""
+    async def seconds_until_undegraded(self, within_s: float = 10.0) -> float:
+        """Searches until one is answered without degradation; returns the seconds that it took."""
         started = time.monotonic()
         while not await self.ask():
             assert time.monotonic() - started < within_s, self.flagged[-1]
@@ -216,8 +216,8 @@ def address(url: str) -> BackendAddress:
     return BackendAddress(family="lexical", url=url)
 
 
-def two_records(replicas: Sequence[Replica]) -> SocketEndpoints:
-    """A name that resolves to the addresses of all replicas."""
+def resolved_to_all(replicas: Sequence[Replica]) -> SocketEndpoints:
+    """Returns the endpoints of a name that resolves to the addresses of all replicas."""
 
     async def resolve(host: str, _: int) -> Sequence[str]:
         assert host == "lexical.test"
@@ -227,7 +227,7 @@ def two_records(replicas: Sequence[Replica]) -> SocketEndpoints:
 
 
 @asynccontextmanager
-async def searching(lexical: SocketEndpoints, dense: Replica) -> AsyncIterator[Searches]:
+async def opened_gateway(lexical: SocketEndpoints, dense: Replica) -> AsyncIterator[SearchRecorder]:
     backends = {
         "lexical": address(lexical.url),
         "dense": BackendAddress(family="dense", url=f"http://{dense.host}:{dense.port}"),
@@ -241,4 +241,4 @@ async def searching(lexical: SocketEndpoints, dense: Replica) -> AsyncIterator[S
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway", timeout=30.0) as client,
     ):
-        yield Searches(client)
+        yield SearchRecorder(client)

@@ -18,7 +18,7 @@ from tests.support.images import (
     Instruction,
     build_context,
     container_environment,
-    reached_by,
+    imported_files,
     settings_of,
     stage,
 )
@@ -28,7 +28,7 @@ ALL = pytest.mark.parametrize("deployable", DEPLOYABLES.values(), ids=DEPLOYABLE
 
 @ALL
 def test_an_image_holds_what_its_code_imports_and_no_other_folder(deployable: Deployable) -> None:
-    reached = {file.relative_to(ROOT).as_posix() for file in reached_by(deployable)}
+    reached = {file.relative_to(ROOT).as_posix() for file in imported_files(deployable)}
     held = [path for path in deployable.paths if path != "deploy/probe.py" and not path.endswith(".yaml")]
 
     def holds(path: str, file: str) -> bool:
@@ -40,13 +40,13 @@ def test_an_image_holds_what_its_code_imports_and_no_other_folder(deployable: De
 
 @ALL
 def test_no_image_imports_the_workshop(deployable: Deployable) -> None:
-    assert {file for file in reached_by(deployable) if file.is_relative_to(ROOT / WORKSHOP)} == set()
+    assert {file for file in imported_files(deployable) if file.is_relative_to(ROOT / WORKSHOP)} == set()
 
 
 @ALL
 def test_no_image_imports_what_builds_or_rewrites_a_model(deployable: Deployable) -> None:
     """With no module of `deploy` none of onnx either: the contracts of pyproject.toml forbid it everywhere else."""
-    assert {file for file in reached_by(deployable) if file.is_relative_to(ROOT / "deploy")} == set()
+    assert {file for file in imported_files(deployable) if file.is_relative_to(ROOT / "deploy")} == set()
 
 
 @ALL
