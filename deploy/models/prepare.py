@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import get_args
 
 from services.inference.digests import mismatch
-from services.inference.prepared import RECORD, Prepared, PreparedFile, Variant, read_record
+from services.inference.prepared_graphs import RECORD, Prepared, PreparedFile, Variant, read_record
 from services.inference.profiles import GRAPH, CrossEncoderProfile, ModelError
 
-CODE = Path(__file__).parent / "lean"
+CODE = Path(__file__).parent / "graph_rewrites"
 
 
 def prepare(profile: CrossEncoderProfile, folder: Path) -> bool:
@@ -60,7 +60,7 @@ def _made(folder: Path, variant: Variant) -> PreparedFile:
     # Imported where a graph is rewritten: encoders, and folders that are prepared, need no onnx.
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no types
 
-    from deploy.models.lean import lean
+    from deploy.models.graph_rewrites import lean
 
     try:
         graph = lean((folder / GRAPH).read_bytes(), onnxruntime_cpu=variant == "onnxruntime-cpu")

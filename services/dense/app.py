@@ -22,10 +22,10 @@ def open_encoder(settings: DenseSettings) -> DenseEncoder:
 
             return HashingEncoder()
         case "onnx":
-            from services.inference.embed import TextEncoder
-            from services.inference.memory import keep
-            from services.inference.model import Engine
+            from services.inference.glibc_memory import keep
+            from services.inference.open_model import Engine
             from services.inference.profiles import MODELS_FILE, load_encoder
+            from services.inference.text_encoder import TextEncoder
 
             keep()
             return TextEncoder(

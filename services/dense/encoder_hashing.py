@@ -10,7 +10,7 @@ import numpy as np
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.dense.encoder import Role, Vectors
-from services.inference.words import word_count, words_of
+from services.inference.word_splitting import word_count, words_of
 from services.vectorstore.representation import Dense, DenseVector
 
 DIMENSION = 256  # one byte of the hash chooses the bucket; part of the stamp

@@ -10,9 +10,9 @@ import numpy as np
 
 from services.inference.graph import Float32, Runtime
 from services.inference.graph_factory import open_graph
-from services.inference.prepared import verified_graph
+from services.inference.model_tokenizer import Row
+from services.inference.prepared_graphs import verified_graph
 from services.inference.profiles import CONFIG, GRAPH, CrossEncoderProfile, EncoderProfile, ModelError
-from services.inference.tokens import Row
 
 _NEEDED = {"input_ids", "attention_mask"}
 _KNOWN = {*_NEEDED, "token_type_ids"}

@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded, Overloaded, Unavailable
-from services.inference.memory import trim
+from services.inference.glibc_memory import trim
 
 logger = logging.getLogger(__name__)
 

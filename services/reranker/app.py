@@ -46,9 +46,9 @@ def open_scorer(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> 
 
             scorer, stamp = OverlapScorer(), ""
         case "onnx":
-            from services.inference.memory import keep
-            from services.inference.model import Engine
-            from services.inference.score import PairScorer
+            from services.inference.glibc_memory import keep
+            from services.inference.open_model import Engine
+            from services.inference.pair_scorer import PairScorer
 
             keep()
             profile = load_cross_encoder(models_file, settings.model)

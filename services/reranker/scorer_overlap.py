@@ -6,7 +6,7 @@ from itertools import islice
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.inference.words import word_count, words_of
+from services.inference.word_splitting import word_count, words_of
 
 
 class OverlapScorer:

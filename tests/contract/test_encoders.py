@@ -11,8 +11,8 @@ from services.dense.app import open_encoder
 from services.dense.encoder import DenseEncoder
 from services.dense.encoder_hashing import HashingEncoder
 from services.dense.settings import DenseSettings
-from services.inference.embed import stamp_of
 from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
+from services.inference.text_encoder import stamp_of
 from tests.contract.encoder import EncoderSuite
 from tests.support.models import ENCODER, fetched
 from tests.support.passages import PASSAGES, QUERY, soon

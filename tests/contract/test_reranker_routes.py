@@ -9,7 +9,7 @@ import pytest
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
 from services.contracts.rerank import ScoreRequest
-from services.inference.score import PairScorer
+from services.inference.pair_scorer import PairScorer
 from services.reranker.app import build_app, open_scorer
 from services.reranker.routes import score_router
 from services.reranker.settings import RerankerSettings

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import Overloaded
-from services.inference.model import Engine
+from services.inference.open_model import Engine
+from services.inference.pair_scorer import PairScorer
 from services.inference.profiles import MODELS_FILE, load_cross_encoder
-from services.inference.score import PairScorer
 from services.reranker.app import open_scorer
 from services.reranker.scorer import Scorer
 from services.reranker.scorer_overlap import OverlapScorer

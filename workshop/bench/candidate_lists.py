@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from services.inference.model_tokenizer import Tokens
 from services.inference.profiles import CONFIG, ROOT, TOKENIZER
-from services.inference.tokens import Tokens
 from workshop.bench.analysis import padding_ratio
 from workshop.bench.plain_model import PlainModel, gflop_per_pair
 from workshop.bench.report import ListStatistics

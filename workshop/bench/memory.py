@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from services.inference.model_tokenizer import Tokens
 from services.inference.profiles import MODELS_FILE, ROOT, TOKENIZER, ModelError, load_cross_encoder
-from services.inference.tokens import Tokens
 from services.reranker.settings import RerankerSettings
 from workshop.bench.candidate_lists import BICYCLE_WORKSHOP, CandidateList, words_of
 from workshop.bench.contender import ContenderError

@@ -12,14 +12,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 from services.chassis.deadlines import MOST_MS, Deadline
-from services.inference.batcher import form, restored
 from services.inference.cores import available_cores
+from services.inference.glibc_memory import keep
 from services.inference.graph import Runtime
-from services.inference.memory import keep
+from services.inference.micro_batches import form, restored
+from services.inference.model_tokenizer import Row, Tokens
+from services.inference.pair_scorer import activated
 from services.inference.profiles import TOKENIZER, load_cross_encoder
-from services.inference.score import activated
 from services.inference.session import Session
-from services.inference.tokens import Row, Tokens
 from services.inference.workers import Workers
 from services.reranker.app import open_scorer
 from services.reranker.settings import RerankerSettings

@@ -23,8 +23,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tqdm import tqdm
 
 from services.inference.digests import file_sha256
+from services.inference.model_tokenizer import Row, Tokens
 from services.inference.profiles import CONFIG, GRAPH, TOKENIZER
-from services.inference.tokens import Row, Tokens
 from workshop.training.corpus import read_corpus
 from workshop.training.smoothing import (
     STORAGE_MIGRATION,

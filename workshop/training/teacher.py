@@ -13,9 +13,9 @@ import openvino as ov
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from services.inference.batcher import form
 from services.inference.digests import mismatch
-from services.inference.tokens import Tokens
+from services.inference.micro_batches import form
+from services.inference.model_tokenizer import Tokens
 
 Float32 = NDArray[np.float32]
 MAX_TOKENS = 256

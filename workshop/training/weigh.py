@@ -19,10 +19,10 @@ from tqdm import tqdm
 
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
-from services.inference.memory import keep
-from services.inference.model import Engine
+from services.inference.glibc_memory import keep
+from services.inference.open_model import Engine
+from services.inference.pair_scorer import PairScorer
 from services.inference.profiles import CrossEncoderProfile
-from services.inference.score import PairScorer
 from workshop.training.mined_questions import MinedQuestion, read_questions
 
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(21))

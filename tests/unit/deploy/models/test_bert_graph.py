@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from deploy.models.bert_graph import build
-from services.inference.embed import TextEncoder
-from services.inference.model import Engine
+from services.inference.open_model import Engine
 from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
+from services.inference.text_encoder import TextEncoder
 from tests.support.models import CONFIG, ENCODER, checkpoint, fetched, random_weights
 from tests.support.processes import ROOT
 

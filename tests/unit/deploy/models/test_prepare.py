@@ -11,7 +11,7 @@ from deploy.models.prepare import CODE, prepare, rewrite_sha256
 from deploy.models.sources import Surroundings
 from services.inference.digests import difference, file_sha256
 from services.inference.graph import Runtime
-from services.inference.prepared import RECORD, Prepared, read_record, variant_of
+from services.inference.prepared_graphs import RECORD, Prepared, read_record, variant_of
 from services.inference.profiles import GRAPH, CrossEncoderProfile, DirectorySource, ModelError
 from tests.support.graphs import how_many, small_cross_encoder
 from tests.support.models import ids_as_hidden, sum_of_ids, tiny_cross_encoder, tiny_encoder
@@ -96,11 +96,12 @@ def test_a_record_that_is_none_is_made_again(profile: CrossEncoderProfile, folde
 
 
 def test_each_change_of_the_code_and_each_version_of_onnx_is_another_rewriting(tmp_path: Path) -> None:
-    shutil.copytree(CODE, tmp_path / "lean")
-    assert rewrite_sha256(tmp_path / "lean", "1.19") == rewrite_sha256(CODE, "1.19") != rewrite_sha256(CODE, "1.20")
-    with (tmp_path / "lean" / "facts.py").open("a") as changed:
+    copy = tmp_path / "graph_rewrites"
+    shutil.copytree(CODE, copy)
+    assert rewrite_sha256(copy, "1.19") == rewrite_sha256(CODE, "1.19") != rewrite_sha256(CODE, "1.20")
+    with (copy / "graph_facts.py").open("a") as changed:
         changed.write("\n")
-    assert rewrite_sha256(tmp_path / "lean", "1.19") != rewrite_sha256(CODE, "1.19")
+    assert rewrite_sha256(copy, "1.19") != rewrite_sha256(CODE, "1.19")
 
 
 def test_a_rewriting_that_fails_leaves_the_old_results_and_nothing_beside_them(

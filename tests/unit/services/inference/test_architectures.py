@@ -11,11 +11,11 @@ from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
 from services.inference.digests import file_sha256
 from services.inference.graph import Runtime
-from services.inference.model import Engine
+from services.inference.model_tokenizer import Row, Tokens
+from services.inference.open_model import Engine
+from services.inference.pair_scorer import PairScorer
 from services.inference.profiles import CONFIG, TOKENIZER
-from services.inference.score import PairScorer
 from services.inference.session import Session
-from services.inference.tokens import Row, Tokens
 from tests.support.models import constant, node, tiny_cross_encoder
 
 LETTERS = "abcdefgh"

@@ -13,9 +13,9 @@ import pytest
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
 from services.inference.graph import Runtime
+from services.inference.model_tokenizer import Row
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
-from services.inference.tokens import Row
 from tests.support.models import (
     CROSS_ENCODER,
     ENCODER,

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 from pydantic import ValidationError
 from safetensors.numpy import load_file
 
+from services.inference.model_tokenizer import Tokens
 from services.inference.profiles import CHECKPOINT, CONFIG, MODELS_FILE, TOKENIZER, ModelError, load_cross_encoder
-from services.inference.tokens import Tokens
 from tests.support.models import CROSS_ENCODER, fetched
 from workshop.bench.__main__ import BenchArguments, bench, why_no_int8
 from workshop.bench.analysis import HTTP, INT8, OURS, SESSION, analyse, padding_ratio, score_difference

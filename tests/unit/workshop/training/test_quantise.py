@@ -13,11 +13,11 @@ import pytest
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
 from services.inference.graph import Runtime
-from services.inference.model import Engine
+from services.inference.model_tokenizer import Tokens
+from services.inference.open_model import Engine
+from services.inference.pair_scorer import PairScorer
 from services.inference.profiles import GRAPH, MODELS_FILE, TOKENIZER, load_cross_encoder
-from services.inference.score import PairScorer
 from services.inference.session import Session
-from services.inference.tokens import Tokens
 from tests.support.models import CROSS_ENCODER, fetched
 from workshop.training.corpus import LABELLED
 from workshop.training.quantise import calibration_rows, to_int8_storage, to_static_int8, with_fp32_weights

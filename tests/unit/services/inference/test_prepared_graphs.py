@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deploy.models.lean import lean
+from deploy.models.graph_rewrites import lean
 from services.inference.graph import Runtime
 from services.inference.graph_factory import open_graph
-from services.inference.prepared import RECORD, read_record, variant_of, verified_graph
+from services.inference.model_tokenizer import Row
+from services.inference.prepared_graphs import RECORD, read_record, variant_of, verified_graph
 from services.inference.profiles import GRAPH, ROOT, CrossEncoderProfile, ModelError
 from services.inference.session import Session
-from services.inference.tokens import Row
 from tests.support.graphs import small_cross_encoder
 from tests.support.models import CROSS_ENCODER, fetched, ids_as_hidden, tiny_encoder
 

@@ -6,9 +6,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from deploy.models.lean.first_token import first_token_only
+from deploy.models.graph_rewrites.first_token import first_token_only
+from services.inference.model_tokenizer import Tokens
 from services.inference.profiles import GRAPH, TOKENIZER
-from services.inference.tokens import Tokens
 from tests.support.graphs import changed, random_feed, small_bert
 from tests.support.models import CROSS_ENCODER, fetched, node
 from workshop.training.quantise import to_static_int8, with_fp32_weights

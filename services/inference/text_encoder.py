@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.inference.graph import Arithmetic
-from services.inference.model import Engine, OpenModel
+from services.inference.model_tokenizer import Row
+from services.inference.open_model import Engine, OpenModel
 from services.inference.profiles import TOKENIZER, EncoderProfile
-from services.inference.tokens import Row
 from services.vectorstore.representation import Dense
 
 Float32 = NDArray[np.float32]

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import onnx
 from onnx import helper, numpy_helper
 
-from deploy.models.lean.edits import MICROSOFT, replace
-from deploy.models.lean.facts import attribute, makers_of, uses_of
+from deploy.models.graph_rewrites.graph_facts import attribute, makers_of, uses_of
+from deploy.models.graph_rewrites.node_replacement import MICROSOFT, replace
 
 Stored = Mapping[str, onnx.TensorProto]
 

@@ -11,8 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from deploy.models.lean.edits import replace
-from deploy.models.lean.facts import (
+from deploy.models.graph_rewrites.graph_facts import (
     Product,
     attribute,
     makers_of,
@@ -21,6 +20,7 @@ from deploy.models.lean.facts import (
     small_constants,
     uses_of,
 )
+from deploy.models.graph_rewrites.node_replacement import replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,15 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from deploy.models.lean.edits import MICROSOFT, replace
-from deploy.models.lean.facts import attribute, makers_of, product_behind, shapes_of, small_constants, uses_of
+from deploy.models.graph_rewrites.graph_facts import (
+    attribute,
+    makers_of,
+    product_behind,
+    shapes_of,
+    small_constants,
+    uses_of,
+)
+from deploy.models.graph_rewrites.node_replacement import MICROSOFT, replace
 
 _FLAT = "attention.flat"
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.inference.passage_ids import ENTRY_BYTES, PassageIds
+from services.inference.model_tokenizer import Tokens
+from services.inference.passage_id_cache import ENTRY_BYTES, PassageIds
 from services.inference.profiles import TOKENIZER
-from services.inference.tokens import Tokens
 from tests.support.models import CROSS_ENCODER, fetched
 
 LIMIT = 24

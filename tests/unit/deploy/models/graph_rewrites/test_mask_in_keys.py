@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from deploy.models.lean.mask_in_keys import mask_in_keys
+from deploy.models.graph_rewrites.mask_in_keys import mask_in_keys
 from services.inference.profiles import GRAPH
 from tests.support.graphs import changed, run, scaled_otherwise, small_bert
 from tests.support.models import CROSS_ENCODER, fetched

@@ -2,10 +2,10 @@
 
 import onnx
 
-from deploy.models.lean.attention import attention
-from deploy.models.lean.first_token import first_token_only
-from deploy.models.lean.int8_products import int8_products
-from deploy.models.lean.mask_in_keys import mask_in_keys
+from deploy.models.graph_rewrites.attention import attention
+from deploy.models.graph_rewrites.first_token import first_token_only
+from deploy.models.graph_rewrites.int8_products import int8_products
+from deploy.models.graph_rewrites.mask_in_keys import mask_in_keys
 
 
 def lean(graph: bytes, *, onnxruntime_cpu: bool) -> bytes:

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.inference.model import Engine, OpenModel
-from services.inference.passage_ids import PassageIds
+from services.inference.model_tokenizer import Row
+from services.inference.open_model import Engine, OpenModel
+from services.inference.passage_id_cache import PassageIds
 from services.inference.profiles import CrossEncoderProfile
-from services.inference.tokens import Row
 
 Float32 = NDArray[np.float32]
 

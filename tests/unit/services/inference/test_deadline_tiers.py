@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.batcher import form, in_tiers
-from services.inference.pace import HALF_LIFE_S, Pace
-from services.inference.tiers import batch_cap, reach, tiers
+from services.inference.deadline_tiers import batch_cap, reach, tiers
+from services.inference.micro_batches import form, in_tiers
+from services.inference.token_time import HALF_LIFE_S, Pace
 
 COSTS = st.lists(st.integers(1, 512), max_size=200)
 THREADS = st.integers(1, 8)

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
-from services.inference.memory import trim
+from services.inference.glibc_memory import trim
 from services.inference.profiles import CONFIG, GRAPH, MODELS_FILE, ROOT, TOKENIZER, load_cross_encoder
 from tests.support.models import CROSS_ENCODER, ENCODER, fetched
 from workshop.bench.plain_model import write_models_file
@@ -20,10 +20,10 @@ from workshop.training.quantise import with_fp32_weights
 OPEN = """
 import asyncio, resource, sys, threading, time
 from pathlib import Path
-from services.inference.memory import keep
+from services.inference.glibc_memory import keep
 from services.inference.profiles import load_cross_encoder
 from services.inference.session import Session
-from services.inference.tokens import Row
+from services.inference.model_tokenizer import Row
 
 keep()
 folder = Path(sys.argv[1])

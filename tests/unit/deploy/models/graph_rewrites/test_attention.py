@@ -6,8 +6,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from deploy.models.lean.attention import attention
-from deploy.models.lean.mask_in_keys import mask_in_keys
+from deploy.models.graph_rewrites.attention import attention
+from deploy.models.graph_rewrites.mask_in_keys import mask_in_keys
 from services.inference.profiles import GRAPH
 from tests.support.graphs import changed, how_many, run, scaled_otherwise, small_bert
 from tests.support.models import CROSS_ENCODER, fetched

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.inference.embed import TextEncoder
-from services.inference.model import Engine
-from services.inference.pace import Pace
+from services.inference.model_tokenizer import Row
+from services.inference.open_model import Engine
+from services.inference.pair_scorer import PairScorer
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
-from services.inference.score import PairScorer
 from services.inference.session import Session
-from services.inference.tokens import Row
+from services.inference.text_encoder import TextEncoder
+from services.inference.token_time import Pace
 from tests.support.models import (
     CROSS_ENCODER,
     ENCODER,

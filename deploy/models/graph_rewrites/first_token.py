@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from deploy.models.lean.facts import Shape, Small, attribute, shapes_of, small_constants, uses_of
+from deploy.models.graph_rewrites.graph_facts import Shape, Small, attribute, shapes_of, small_constants, uses_of
 
 # (which input, which of its axes)
 Cut = tuple[int, int]

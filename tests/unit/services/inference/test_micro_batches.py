@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.batcher import form, restored, shared_cap
+from services.inference.micro_batches import form, restored, shared_cap
 
 LENGTHS = st.lists(st.integers(1, 600), max_size=200)
 CAPS = st.integers(1, 2048)

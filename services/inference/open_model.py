@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
-from services.inference.batcher import MAX_PADDED_TOKENS, Batch, form, in_tiers, restored, shared_cap
 from services.inference.cores import available_cores
+from services.inference.deadline_tiers import batch_cap, reach, tiers
+from services.inference.glibc_memory import trim
 from services.inference.graph import Arithmetic, Library, Provider, Runtime
-from services.inference.memory import trim
-from services.inference.pace import Pace
+from services.inference.micro_batches import MAX_PADDED_TOKENS, Batch, form, in_tiers, restored, shared_cap
+from services.inference.model_tokenizer import Row, Tokens
 from services.inference.profiles import TOKENIZER, CrossEncoderProfile, EncoderProfile, ModelError
 from services.inference.session import Session
-from services.inference.tiers import batch_cap, reach, tiers
-from services.inference.tokens import Row, Tokens
+from services.inference.token_time import Pace
 from services.inference.workers import MAX_PENDING, StopRequest, Workers
 
 Float32 = NDArray[np.float32]

@@ -5,10 +5,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from deploy.models.lean.first_token import first_token_only
-from deploy.models.lean.int8_products import int8_products
+from deploy.models.graph_rewrites.first_token import first_token_only
+from deploy.models.graph_rewrites.int8_products import int8_products
+from services.inference.model_tokenizer import Tokens
 from services.inference.profiles import GRAPH, TOKENIZER
-from services.inference.tokens import Tokens
 from tests.support.graphs import changed, how_many, run
 from tests.support.models import CROSS_ENCODER, fetched
 from workshop.training.quantise import to_static_int8, with_fp32_weights

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from services.inference.model_tokenizer import Tokens
 from services.inference.profiles import TOKENIZER, ModelError
-from services.inference.tokens import Tokens
 from tests.support.models import CROSS_ENCODER, fetched, tiny_tokenizer
 
 WORDS = st.lists(st.sampled_from([f"w{number}" for number in range(9)]), max_size=40).map(" ".join)
