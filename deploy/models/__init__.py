@@ -1,1 +1,1 @@
-"""The models that services open: fetched, verified, and built where a source has only weights."""
+"""Fetches, verifies, builds and prepares the models that services open. No service imports it."""

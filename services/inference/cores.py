@@ -1,4 +1,4 @@
-"""How many threads are worth having here."""
+"""Counts the cores that this process may use. Owns affinity and cgroup quotas; starts no threads."""
 
 import math
 import os
@@ -7,17 +7,17 @@ from pathlib import Path
 
 
 def available_cores() -> int:
-    """Cores that this process may use: the smaller of its affinity and its cgroup's CPU quota, at least 1."""
+    """Returns the cores of this process: the smaller of its affinity and its cgroup's CPU quota, at least 1."""
     return usable_cores(len(os.sched_getaffinity(0)), _quotas())
 
 
 def usable_cores(affinity: int, quotas: Sequence[float]) -> int:
-    """A quota of 1.5 cores gives 1: two threads would be throttled together, in every period."""
+    """Returns the least of the limits, rounded down: with 1.5 cores two threads would be throttled in every period."""
     return max(1, min([affinity, *(math.floor(quota) for quota in quotas)]))
 
 
 def _quotas(root: Path = Path("/sys/fs/cgroup")) -> list[float]:
-    """Quotas in cores, from cgroup v2 (cpu.max) or v1 (cpu.cfs_quota_us); none when there is no limit."""
+    """Reads quotas in cores, from cgroup v2 (cpu.max) or v1 (cpu.cfs_quota_us); empty when there is no limit."""
     try:
         quota, period = (root / "cpu.max").read_text().split()
     except (OSError, ValueError):

@@ -1,21 +1,21 @@
-"""Which candidates a deadline leaves time for, and in which order they are scored. Pure: costs in, places out.
+"""Decides which candidates a deadline leaves time for, and in which order they are scored. Pure: costs in, places out.
 
-Costs and budgets are padded tokens of one thread. No candidate is scored before one of an earlier tier: whenever time
-runs out, those that are scored are nearly the first ones.
+Costs and budgets are padded tokens of one thread. Every candidate of a tier is scored before any of the next tier, so
+that at a deadline the scored candidates are nearly the first ones of the ranking.
 """
 
 import heapq
 import itertools
 from collections.abc import Sequence
 
-# Ranks at which a tier ends whatever the budget; beyond, every doubling.
-ENDS = (20, 50, 100)
-# A batch that a thread needs a quarter of its time for can be lost without losing much.
-BATCHES_A_THREAD = 4
+# Ranks at which a tier ends whatever the budget; beyond the last, at every doubling.
+TIER_ENDS = (20, 50, 100)
+# The deadline may cut off one batch a thread: at a quarter of the thread's budget the loss is small.
+BATCHES_PER_THREAD = 4
 
 
-def reach(costs: Sequence[int], threads: int, budget: float) -> int:
-    """How many of the first rows `threads` threads get done, each within `budget`, taken strictly in their order."""
+def count_reachable(costs: Sequence[int], threads: int, budget: float) -> int:
+    """Returns how many of the first rows `threads` threads finish, each within `budget`, strictly in their order."""
     loads = [0.0] * threads
     for place, cost in enumerate(costs):
         load = loads[0] + cost
@@ -25,28 +25,28 @@ def reach(costs: Sequence[int], threads: int, budget: float) -> int:
     return len(costs)
 
 
-def tiers(costs: Sequence[int], threads: int, budget: float) -> list[range]:
-    """The places of `costs` in ranges that are scored one after the other.
+def split_into_tiers(costs: Sequence[int], threads: int, budget: float) -> list[range]:
+    """Splits the places of `costs` into ranges that are scored one after the other.
 
-    One range if there is time enough to be wrong by half. Otherwise they end where the budget is expected to, at every
-    doubling of that, and at ENDS.
+    Returns one range if half the budget suffices for all rows. Otherwise a range ends where the budget is expected to
+    end, at every doubling of that place, and at TIER_ENDS.
     """
-    of = len(costs)
-    if reach(costs, threads, budget / 2) == of:
-        return [range(of)]
-    expected = max(1, reach(costs, threads, budget))
-    ends = {*ENDS, *_doublings(ENDS[-1], of), *_doublings(expected, of), of}
-    edges = [0, *sorted(end for end in ends if end <= of)]
+    total = len(costs)
+    if count_reachable(costs, threads, budget / 2) == total:
+        return [range(total)]
+    expected = max(1, count_reachable(costs, threads, budget))
+    ends = {*TIER_ENDS, *_doublings(TIER_ENDS[-1], total), *_doublings(expected, total), total}
+    edges = [0, *sorted(end for end in ends if end <= total)]
     return [range(start, end) for start, end in itertools.pairwise(edges)]
 
 
-def batch_cap(most: int, budget: float) -> int:
-    """Padded tokens of a batch, so that the one that the deadline cuts off is a small part of the work."""
-    return max(1, int(min(most, budget / BATCHES_A_THREAD)))
+def batch_cap(max_padded_tokens: int, budget: float) -> int:
+    """Returns the padded tokens of a batch, at most a quarter of `budget`, so that a deadline wastes little work."""
+    return max(1, int(min(max_padded_tokens, budget / BATCHES_PER_THREAD)))
 
 
-def _doublings(start: int, of: int) -> list[int]:
+def _doublings(start: int, total: int) -> list[int]:
     ends = [start]
-    while ends[-1] < of:
+    while ends[-1] < total:
         ends.append(ends[-1] * 2)
     return ends

@@ -1,4 +1,4 @@
-"""Whether the files on disk are the ones that models.yaml names: by sha256, never by name or size."""
+"""Compares files on disk with the sha256 that models.yaml or prepared.json declares. Names and sizes prove nothing."""
 
 import hashlib
 from pathlib import Path
@@ -7,26 +7,29 @@ from services.inference.profiles import CrossEncoderProfile, EncoderProfile
 
 
 def file_sha256(path: Path) -> str:
-    """The sha256 of a file, as lower-case hexadecimal."""
+    """Computes the sha256 of a file, as lower-case hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def difference(profile: EncoderProfile | CrossEncoderProfile, folder: Path) -> str | None:
-    """What is wrong with a model's folder, as a clause; None when every file is there with its sha256."""
+def folder_mismatch(profile: EncoderProfile | CrossEncoderProfile, folder: Path) -> str | None:
+    """Describes the first wrong file of a model's folder, as a clause; None when every file has its sha256."""
     for name, expected in profile.files.items():
-        wrong = mismatch(folder / name, expected)
+        wrong = file_mismatch(folder / name, expected)
         if wrong is not None:
             return wrong
     return None
 
 
-def mismatch(path: Path, expected: str, said_by: str = "models.yaml") -> str | None:
-    """What is wrong with one file, as a clause; None when it has the expected sha256, which `said_by` names."""
+def file_mismatch(path: Path, expected: str, declared_in: str = "models.yaml") -> str | None:
+    """Describes what is wrong with a file, as a clause; None when it has the sha256 `expected`.
+
+    `declared_in` is the file that states the expected sha256.
+    """
     try:
         actual = file_sha256(path)
     except FileNotFoundError:
         return f"{path.name} is missing"
     except OSError as error:
         return f"{path.name} cannot be read: {error.strerror}"
-    return None if actual == expected else f"{path.name} has the sha256 {actual}, {said_by} says {expected}"
+    return None if actual == expected else f"{path.name} has the sha256 {actual}, {declared_in} says {expected}"

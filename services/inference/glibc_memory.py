@@ -1,46 +1,46 @@
-"""Keeps what a batch frees for the next one, and gives it back once nobody has asked for a while.
+"""Sets how glibc keeps and returns freed memory. Owns mallopt and malloc_trim; when to trim is left to workers.
 
-Batches differ tenfold in size: after 64 texts of 512 tokens a process held half as much again as before. glibc's ways
-of giving back are two: `malloc_trim` gives back what is free within an arena, but the end of an arena goes only when
-its own thread frees something, and then only above the threshold (glibc 2.36, malloc.c: mtrim, heap_trim).
+Batches differ tenfold in size: after 64 texts of 512 tokens a process held half as much again as before. glibc returns
+memory in two ways: `malloc_trim` returns free pages inside an arena, but the end of an arena is returned only when its
+own thread frees something, and only above the threshold (glibc 2.36, malloc.c: mtrim, heap_trim).
 """
 
 import ctypes
 import threading
 
-# Options of mallopt(3), from glibc's malloc.h. Above 32 MiB glibc refuses the second: weights are larger, no value of a
-# batch is.
+# Options of mallopt(3), from glibc's malloc.h. glibc refuses an mmap threshold above 32 MiB; weights are larger, but no
+# value of a batch is.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_KEPT = {_TRIM_THRESHOLD: 1 << 30, _MMAP_THRESHOLD: 32 << 20}
+_KEEP_OPTIONS = {_TRIM_THRESHOLD: 1 << 30, _MMAP_THRESHOLD: 32 << 20}
 # Freeing less than 64 KiB does not make glibc look at the end of the arena.
-_LOOKED_AT = 1 << 17
-# The threshold is the process's, and its threads come to rest together.
+_PROBE_BYTES = 1 << 17
+# The threshold belongs to the process, and several threads become idle at the same time.
 _trimming = threading.Lock()
 
 
-def keep() -> None:
-    """What is freed stays with the process until `trim`; does nothing where the C library cannot (musl, macOS).
+def keep_freed_memory() -> None:
+    """Makes the process keep freed memory until `trim_memory`; does nothing without glibc (musl, macOS).
 
-    It is a setting of the whole process, so composition roots call it, and nothing that is opened in one.
-    By itself glibc hands large values back at once and asks for them again in the next batch, or not, by what it has
-    seen freed before: an fp32 file of ours met 2,700 to 7,000 page faults a batch of 492 tokens, a tenth of its time.
+    Sets an option of the whole process, so only composition roots call it, and nothing that they open does.
+    By default glibc decides by earlier frees whether it returns a large value at once. If it does, the next batch maps
+    the pages again: 2,700 to 7,000 page faults a batch of 492 tokens, a tenth of its time, for one of our fp32 files.
     """
     c = ctypes.CDLL(None)
     if hasattr(c, "malloc_trim"):
-        for option, size in _KEPT.items():
+        for option, size in _KEEP_OPTIONS.items():
             c.mallopt(option, size)
 
 
-def trim() -> None:
-    """Hands back what is free in all arenas, and the end of the calling thread's own.
+def trim_memory() -> None:
+    """Returns free memory of all arenas, and the end of the calling thread's own arena, to the operating system.
 
-    Does nothing where the C library cannot (musl, macOS).
+    Does nothing without glibc (musl, macOS).
     """
-    c = ctypes.CDLL(None)  # gives the interpreter's lock away, call by call
+    c = ctypes.CDLL(None)  # CDLL releases the GIL during each call
     if hasattr(c, "malloc_trim"):
         c.malloc.restype, c.malloc.argtypes, c.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
         with _trimming:
             c.mallopt(_TRIM_THRESHOLD, 0)
-            c.free(c.malloc(_LOOKED_AT))
-            c.mallopt(_TRIM_THRESHOLD, _KEPT[_TRIM_THRESHOLD])
+            c.free(c.malloc(_PROBE_BYTES))
+            c.mallopt(_TRIM_THRESHOLD, _KEEP_OPTIONS[_TRIM_THRESHOLD])
         c.malloc_trim(0)

@@ -1,6 +1,6 @@
-"""The port of a graph: the values that say how one is run, and what every opened graph promises.
+"""Defines the port of an opened graph, and the options of its runtime.
 
-How a library runs a graph is left to graph_onnx and graph_openvino, what it is run on to session.
+How a library runs a graph is left to graph_onnx and graph_openvino, checks and padding to session.
 """
 
 from collections.abc import Mapping
@@ -19,21 +19,21 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What runs a graph, and how."""
+    """Options of the library that runs a graph."""
 
     library: Library = "onnxruntime"
     provider: Provider = "cpu"
-    # Of floating-point operations; what a graph does in int8 stays so. A library that chose for itself would take
-    # bf16 wherever the CPU has it, and give other scores on another machine.
+    # Of floating-point operations; int8 operations stay int8. By default OpenVINO chooses bf16 where the CPU has it,
+    # so that scores would depend on the machine.
     arithmetic: Arithmetic = "f32"
-    workers: int = 1  # calls at once; each runs on one thread
+    workers: int = 1  # concurrent calls; each runs on one thread
 
 
 class Graph(Protocol):
-    """An opened graph. A row's result does not depend on the rows beside it, unless the graph itself makes it so.
+    """Runs an opened graph. A row's result is independent of its batch's other rows, unless the graph mixes them.
 
-    `run` may be called from several threads at once, which share the weights; what the library raises is a ModelError
-    with the file's path. Opening raises ModelError when the file or the wished provider or arithmetic cannot be used.
+    `run` is thread-safe, and threads share the weights. Errors of the library become ModelError with the file's path.
+    Opening raises ModelError when the file, or the requested provider or arithmetic, cannot be used.
     """
 
     @property
@@ -47,5 +47,5 @@ class Graph(Protocol):
         ...
 
     def run(self, feed: Mapping[str, Int64]) -> Float32:
-        """The first output for these inputs, int64 [rows, tokens] each; the caller's own: fp32 [rows, ...]."""
+        """Returns the first output for inputs of int64 [rows, tokens]: fp32 [rows, ...], owned by the caller."""
         ...

@@ -1,6 +1,6 @@
-"""Opens a graph file in the library that a Runtime names; each library is imported only when it is the one.
+"""Opens a graph file in the library that a Runtime names; imports only that library.
 
-Which file it is, and whether it is the declared one, is left to prepared.
+Choosing and verifying the file is left to prepared_graphs.
 """
 
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ from services.inference.profiles import CrossEncoderProfile, EncoderProfile, Mod
 
 
 def open_graph(path: Path, profile: EncoderProfile | CrossEncoderProfile, runtime: Runtime) -> Graph:
-    """Opens the graph in `path`. Raises ModelError when the library is not installed, or cannot open or run it so."""
+    """Opens the graph in `path`. Raises ModelError when the library is not installed or cannot open or run it."""
     match runtime.library:
         case "onnxruntime":
             from services.inference.graph_onnx import OnnxGraph

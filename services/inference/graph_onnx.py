@@ -1,4 +1,4 @@
-"""Graphs in ONNX Runtime: one thread a call, no arena."""
+"""Runs graphs in ONNX Runtime: one thread a call, no memory arena."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,36 +12,36 @@ from services.inference.profiles import ModelError
 
 _PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"]}
 
-# Gelu with the bias in it took 1.4 times as long as the sum and gelu one after the other (337 x 1536, ONNX Runtime 1.31
-# on an Intel Xeon with AVX-512); not a bit of either differs.
-_SLOWER = ["BiasGeluFusion"]
+# The fused BiasGelu took 1.4 times as long as an Add and a Gelu (337 x 1536, ONNX Runtime 1.31 on an Intel Xeon with
+# AVX-512); the results are equal to the bit.
+_DISABLED_OPTIMIZERS = ["BiasGeluFusion"]
 
-# Everything that ONNX Runtime raises: it gives its errors no common base, and each release adds some.
+# All exceptions of ONNX Runtime: they have no common base class, and each release adds some.
 RUNTIME_ERRORS = tuple(
     value for value in vars(runtime_state).values() if isinstance(value, type) and issubclass(value, Exception)
 )
 
 
 class OnnxGraph:
-    """Promises what Graph promises."""
+    """Implements Graph with an ONNX Runtime session."""
 
     def __init__(self, path: Path, entries: Mapping[str, str], runtime: Runtime) -> None:
-        """`entries`: session configuration entries of models.yaml."""
+        """Opens the graph in `path`; `entries` are the session configuration entries of models.yaml."""
         self._path = path
         self._session = _open(path, entries, runtime)
-        # numpy's names: tensor(int64) is int64, tensor(float) stays as it is and is refused.
+        # tensor(int64) becomes numpy's int64; other types keep a name that session refuses.
         self.inputs = {
             value.name: value.type.removeprefix("tensor(").removesuffix(")") for value in self._session.get_inputs()
         }
         self.output: str = self._session.get_outputs()[0].name
 
     def run(self, feed: Mapping[str, Int64]) -> Float32:
-        """Thread-safe by ONNX Runtime's own promise."""
+        """Runs the graph; InferenceSession.run is documented as thread-safe."""
         try:
             (output,) = self._session.run([self.output], dict(feed))
         except RUNTIME_ERRORS as error:
             shape = next(iter(feed.values())).shape
-            raise ModelError(f"{self._path} failed on a batch of shape {shape}: {_line(error)}.") from error
+            raise ModelError(f"{self._path} failed on a batch of shape {shape}: {_one_line(error)}.") from error
         return np.asarray(output, dtype=np.float32)
 
 
@@ -52,28 +52,28 @@ def _open(path: Path, entries: Mapping[str, str], runtime: Runtime) -> ort.Infer
     if wanted[0] not in ort.get_available_providers():
         raise ModelError(f"This ONNX Runtime has no {wanted[0]}: install the extra `gpu` in place of `cpu`.")
     options = ort.SessionOptions()
-    # One thread a call, several calls at once: robust when other processes need a core.
+    # One thread a call and concurrent calls: a call never waits for a thread that another process delays.
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    # The arena keeps the peak of the largest batch for ever; our batches vary tenfold.
+    # The arena would keep the peak of the largest batch; batches vary tenfold in size.
     options.enable_cpu_mem_arena = False
-    # Plans are cached per input shape, and nearly every batch has a shape of its own.
+    # Memory patterns are cached per input shape, and nearly every batch has a shape of its own.
     options.enable_mem_pattern = False
-    # Fatal only: whatever goes wrong is raised, and the exception says what the log line would.
+    # Fatal only: errors are raised, and the exception has the same text as the log line.
     options.log_severity_level = 4
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
     try:
-        session = ort.InferenceSession(path, options, providers=wanted, disabled_optimizers=_SLOWER)
+        session = ort.InferenceSession(path, options, providers=wanted, disabled_optimizers=_DISABLED_OPTIMIZERS)
     except RUNTIME_ERRORS as error:
-        raise ModelError(f"{path} is not a graph that ONNX Runtime can open: {_line(error)}.") from error
+        raise ModelError(f"{path} is not a graph that ONNX Runtime can open: {_one_line(error)}.") from error
     if session.get_providers()[0] != wanted[0]:
-        # ONNX Runtime goes on without the provider when a library of it is missing, and only prints so.
+        # Without the provider's libraries ONNX Runtime only prints a warning and falls back to the CPU.
         raise ModelError(f"ONNX Runtime could not start {wanted[0]} for {path}: check the CUDA and cuDNN libraries.")
     return session
 
 
-def _line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")

@@ -1,7 +1,7 @@
-"""Texts to token ids, and token ids to the rows that a graph takes.
+"""Converts texts to token ids, and token ids to the truncated rows that a graph takes. Padding is left to session.
 
-The truncation and the padding saved in tokenizer.json are switched off: they are leftovers of somebody's export, and
-`max_tokens` of models.yaml is the only limit.
+Truncation and padding saved in tokenizer.json are switched off: they differ from export to export, and `max_tokens` of
+models.yaml is the only limit.
 """
 
 import os
@@ -16,7 +16,7 @@ from services.inference.profiles import ModelError
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One input of a graph, unpadded: token ids and segment numbers, equally long."""
+    """One input of a graph, unpadded: token ids and segment ids, of equal length."""
 
     ids: list[int]
     types: list[int]
@@ -24,7 +24,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """What the tokenizer puts around and between its inputs, e.g. [CLS] a [SEP] b [SEP]."""
+    """Special tokens around and between the inputs, e.g. [CLS] a [SEP] b [SEP]."""
 
     before: Row
     between: Row
@@ -37,16 +37,16 @@ class _Template:
         return len(self.before.ids) + len(self.between.ids) + len(self.after.ids)
 
 
-class Tokens:
-    """A tokenizer with the limit of one model. Safe to call from several threads; `ids` releases the GIL."""
+class ModelTokenizer:
+    """Tokenises and truncates for one model. Thread-safe; `ids` releases the GIL."""
 
     def __init__(self, file: Path, max_tokens: int) -> None:
-        """Opens a tokenizer.json; raises ModelError when it is none."""
-        # The workers are the parallelism; a second pool inside every call would fight them for the cores.
+        """Opens a tokenizer.json; raises ModelError when it cannot be read."""
+        # Worker threads already use all cores; the library's own pool would compete with them.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         try:
             self._tokenizer = Tokenizer.from_file(str(file))
-        except Exception as error:  # tokenizers raises nothing more precise
+        except Exception as error:  # tokenizers raises no subclass
             raise ModelError(f"{file} is not a tokenizer.json that can be read: {error}.") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -55,12 +55,12 @@ class Tokens:
         self._max_tokens = max_tokens
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The token ids of each text, without special tokens and uncut."""
+        """Returns the token ids of each text, without special tokens, before truncation."""
         encoded = self._tokenizer.encode_batch_fast([_clean(text) for text in texts], add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 
     def single(self, ids: list[int]) -> Row:
-        """One text with its special tokens, its end cut at the limit."""
+        """Adds the special tokens to one text, and truncates its end at the limit."""
         template = self._single
         kept = ids[: self._max_tokens - template.length]
         return Row(
@@ -69,9 +69,9 @@ class Tokens:
         )
 
     def pair(self, first: list[int], second: list[int]) -> Row:
-        """Two texts with their special tokens, the longer one cut first (`longest_first` of the tokenizers library)."""
+        """Adds the special tokens to two texts; truncates the longer first (`longest_first` of tokenizers)."""
         template = self._pair
-        kept = kept_of_pair(len(first), len(second), self._max_tokens - template.length)
+        kept = truncated_pair_lengths(len(first), len(second), self._max_tokens - template.length)
         a, b = first[: kept[0]], second[: kept[1]]
         return Row(
             [*template.before.ids, *a, *template.between.ids, *b, *template.after.ids],
@@ -85,11 +85,11 @@ class Tokens:
         )
 
     def single_length(self, ids: list[int]) -> int:
-        """Tokens of one text with its special tokens, uncut."""
+        """Counts the tokens of one text with its special tokens, before truncation."""
         return len(ids) + self._single.length
 
     def pair_length(self, first: list[int], second: list[int]) -> int:
-        """Tokens of two texts with their special tokens, uncut."""
+        """Counts the tokens of two texts with their special tokens, before truncation."""
         return len(first) + len(second) + self._pair.length
 
     def _single_template(self, file: Path) -> _Template:
@@ -116,8 +116,8 @@ class Tokens:
         )
 
 
-def kept_of_pair(first: int, second: int, budget: int) -> tuple[int, int]:
-    """How many tokens of each of two texts fit `budget` under longest_first: the shorter is cut only below a half."""
+def truncated_pair_lengths(first: int, second: int, budget: int) -> tuple[int, int]:
+    """Returns how many tokens of each text longest_first keeps: the shorter one stays whole up to half of `budget`."""
     if first + second <= budget:
         return first, second
     half = budget // 2
@@ -127,7 +127,7 @@ def kept_of_pair(first: int, second: int, budget: int) -> tuple[int, int]:
 
 
 def _clean(text: str) -> str:
-    """The text with what no tokenizer accepts replaced: surrogate pairs joined, lone surrogates U+FFFD, NUL a space."""
+    """Replaces what no tokenizer accepts: joins surrogate pairs; lone surrogates become U+FFFD, NUL a space."""
     text = text.replace("\0", " ")
     try:
         text.encode("utf-8")

@@ -1,4 +1,4 @@
-"""A cross-encoder as a function: a query and passages in, one score a passage out."""
+"""Scores query-passage pairs with a cross-encoder. Owns pairing and activation; running the graph is open_model's."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,28 +11,28 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
-from services.inference.passage_id_cache import PassageIds
+from services.inference.passage_id_cache import PassageIdCache
 from services.inference.profiles import CrossEncoderProfile
 
 Float32 = NDArray[np.float32]
 
-# English has 4 to 5 characters a token, so a depth judged by this is about twice what there is time for.
-MOST_CHARACTERS_A_TOKEN = 8
+# An upper bound: English has 4 to 5 characters a token, so about twice as many passages are tokenised as can be scored.
+MAX_CHARACTERS_PER_TOKEN = 8
 
 
 class PairScorer:
-    """An open cross-encoder; it keeps the promises of the re-ranker's port, Scorer."""
+    """Scores passages with one model; implements the re-ranker's port, Scorer."""
 
     def __init__(
         self, profile: CrossEncoderProfile, folder: Path, engine: Engine | None = None, *, passage_bytes: int = 0
     ) -> None:
         """Opens the model in `folder` (blocking, below a second); raises ModelError when it is not the declared one.
 
-        `passage_bytes`: memory for the token ids of passages, which come again with other queries.
+        `passage_bytes`: size of the LRU cache of passages' token ids, which other queries use again.
         """
-        self._finish = partial(_finished, profile=profile)
+        self._postprocess = partial(_postprocess, profile=profile)
         self._model = OpenModel(profile, folder, engine or Engine(), inputs="passages")
-        self._passages = PassageIds(self._model.tokens.ids, passage_bytes, profile.max_tokens)
+        self._passages = PassageIdCache(self._model.tokenizer.ids, passage_bytes, profile.max_tokens)
         self.model = f"{profile.name}@{self._model.weights_sha256[:12]}"
         self.weight = profile.weight
         self.bounded = profile.activation == "sigmoid"
@@ -45,60 +45,63 @@ class PairScorer:
         """
         if not passages:
             return ()
-        rows = await self._model.rows(passages, partial(self._rows, query), deadline, urgent=True)
-        scores = await self._model.results(rows, self._finish, deadline, urgent=False)
+        rows = await self._model.map_texts(passages, partial(self._rows, query), deadline, urgent=True)
+        scores = await self._model.infer(rows, self._postprocess, deadline, urgent=False)
         return tuple(scores.tolist())
 
     async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
-        """Scores as many passages as there is time for, earlier ones first; None for the others.
+        """Scores as many passages as the deadline leaves time for, earlier ones first; None for the others.
 
         Returns at the deadline at the latest. Raises ModelError, Overloaded, Unavailable (while shutting down).
         """
-        # Tokenising what cannot be reached would take the time of what can; characters bound the tokens from below.
-        least = [min(self.max_tokens, (len(query) + len(passage)) // MOST_CHARACTERS_A_TOKEN) for passage in passages]
-        near = passages[: self._model.reach(least, deadline)]
+        # Passages that the deadline leaves no time for are not tokenised either; characters bound tokens from below.
+        min_tokens = [
+            min(self.max_tokens, (len(query) + len(passage)) // MAX_CHARACTERS_PER_TOKEN) for passage in passages
+        ]
+        reachable = passages[: self._model.count_reachable(min_tokens, deadline)]
         unscored: list[float | None] = [None] * len(passages)
         try:
-            rows = await self._model.rows(near, partial(self._rows, query), deadline, urgent=True)
+            rows = await self._model.map_texts(reachable, partial(self._rows, query), deadline, urgent=True)
         except DeadlineExceeded:
             return tuple(unscored)
-        found = await self._model.results_until(rows, self._finish, deadline)
+        found = await self._model.infer_until(rows, self._postprocess, deadline)
         unscored[: len(found)] = [None if score is None else float(score) for score in found]
         return tuple(unscored)
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline | None = None) -> tuple[int, ...]:
-        """Counts the tokens of each pair, the special ones among them, before anything is cut; raises as score."""
+        """Counts the tokens of each pair before truncation, with special tokens; raises like score."""
 
         def lengths_of(chunk: list[str]) -> list[int]:
-            first, *others = self._model.tokens.ids([query, *chunk])
-            return [self._model.tokens.pair_length(first, ids) for ids in others]
+            query_ids, *others = self._model.tokenizer.ids([query, *chunk])
+            return [self._model.tokenizer.pair_length(query_ids, ids) for ids in others]
 
-        return tuple(await self._model.rows(passages, lengths_of, deadline, urgent=True)) if passages else ()
+        return tuple(await self._model.map_texts(passages, lengths_of, deadline, urgent=True)) if passages else ()
 
     async def close(self) -> None:
-        """Stops the threads after the micro-batches that they are in."""
+        """Stops the threads after their current micro-batches."""
         self._model.close()
 
     def _rows(self, query: str, passages: list[str]) -> list[Row]:
-        (first,) = self._model.tokens.ids([query])
-        # Which of two texts is cut depends on the longer one: beside such a query a passage must be known in full.
-        known = self._passages.of if len(first) <= self.max_tokens else self._model.tokens.ids
-        return [self._model.tokens.pair(first, ids) for ids in known(passages)]
+        (query_ids,) = self._model.tokenizer.ids([query])
+        # longest_first compares full lengths, and the cache keeps only the first max_tokens ids of a passage: beside a
+        # query that is longer than that, passages are tokenised in full.
+        tokenise = self._passages.token_ids if len(query_ids) <= self.max_tokens else self._model.tokenizer.ids
+        return [self._model.tokenizer.pair(query_ids, ids) for ids in tokenise(passages)]
 
 
-def activated(logits: Float32, profile: CrossEncoderProfile) -> Float32:
-    """One score a row of `logits` [rows, 1] or [rows, 2]: fp32 [rows].
+def scores_from_logits(logits: Float32, profile: CrossEncoderProfile) -> Float32:
+    """Converts `logits` [rows, 1] or [rows, 2] to one score a row: fp32 [rows].
 
-    Of two logits, [irrelevant, relevant], the difference is taken: its sigmoid is the softmax share of `relevant`.
+    Two logits [irrelevant, relevant] are subtracted: the sigmoid of the difference is the softmax of `relevant`.
     """
     values = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
     match profile.activation:
         case "none":
             return values
         case "sigmoid":
-            # By tanh: the usual formula overflows for large negative logits.
+            # By tanh: 1 / (1 + exp(-x)) overflows for large negative logits.
             return np.asarray(0.5 * (1.0 + np.tanh(0.5 * values)), dtype=np.float32)
 
 
-def _finished(logits: Float32, _lengths: Sequence[int], profile: CrossEncoderProfile) -> Float32:
-    return activated(logits, profile)
+def _postprocess(logits: Float32, _lengths: Sequence[int], profile: CrossEncoderProfile) -> Float32:
+    return scores_from_logits(logits, profile)

@@ -9,51 +9,51 @@ from cachetools import LRUCache
 
 Tokenise = Callable[[Sequence[str]], list[list[int]]]
 
-# An entry's share of the cache's three dictionaries, its key and the head of its array, in bytes (CPython 3.11, 64
-# bits).
+# Bytes of one entry besides its ids: its key, its array's header, its share of the cache's three dictionaries
+# (CPython 3.11, 64 bits).
 ENTRY_BYTES = 345
 
 
-class PassageIds:
-    """Keeps at most `most_bytes` of ids; the least recently used go first. Safe to use from several threads.
+class PassageIdCache:
+    """Keeps at most `max_bytes` of token ids and evicts the least recently used passage. Thread-safe.
 
-    Ids are kept up to `most_ids` a passage: what a model cuts off anyway is not worth keeping.
+    Keeps at most `max_ids` ids a passage, because the model truncates the rest.
     """
 
-    def __init__(self, tokenise: Tokenise, most_bytes: int, most_ids: int) -> None:
+    def __init__(self, tokenise: Tokenise, max_bytes: int, max_ids: int) -> None:
         self._tokenise = tokenise
-        self._most_ids = most_ids
-        self._kept: LRUCache[bytes, array[int]] = LRUCache(most_bytes, getsizeof=_size)
+        self._max_ids = max_ids
+        self._entries: LRUCache[bytes, array[int]] = LRUCache(max_bytes, getsizeof=_size)
         self._lock = threading.Lock()
 
     @property
     def used_bytes(self) -> int:
-        """Bytes in use, as computed here."""
-        return int(self._kept.currsize)
+        """Computed size of all entries, in bytes."""
+        return int(self._entries.currsize)
 
-    def of(self, passages: Sequence[str]) -> list[list[int]]:
-        """Returns the first `most_ids` ids of each passage, as tokenising afresh gives them."""
+    def token_ids(self, passages: Sequence[str]) -> list[list[int]]:
+        """Returns the first `max_ids` token ids of each passage, equal to those of a new tokenisation."""
         keys = [_key(passage) for passage in passages]
         with self._lock:
-            known = {key: ids for key in keys if (ids := self._kept.get(key)) is not None}
-        # Tokenised outside the lock: other threads need not wait for it.
+            known = {key: ids for key in keys if (ids := self._entries.get(key)) is not None}
+        # Tokenised outside the lock, so that other threads can go on.
         missing = {key: passage for key, passage in zip(keys, passages, strict=True) if key not in known}
         if missing:
-            made = self._tokenise(list(missing.values()))
-            fresh = {key: _packed(ids[: self._most_ids]) for key, ids in zip(missing, made, strict=True)}
+            tokenised = self._tokenise(list(missing.values()))
+            fresh = {key: _packed(ids[: self._max_ids]) for key, ids in zip(missing, tokenised, strict=True)}
             known |= fresh
-            self._keep(fresh)
+            self._store(fresh)
         return [known[key].tolist() for key in keys]
 
-    def _keep(self, fresh: Mapping[bytes, "array[int]"]) -> None:
+    def _store(self, fresh: Mapping[bytes, "array[int]"]) -> None:
         with self._lock:
             for key, ids in fresh.items():
-                if _size(ids) <= self._kept.maxsize:
-                    self._kept[key] = ids
+                if _size(ids) <= self._entries.maxsize:
+                    self._entries[key] = ids
 
 
 def _key(passage: str) -> bytes:
-    # Lone surrogates, which no UTF-8 has, are told apart too: the tokenizer replaces them, and that is its affair.
+    # surrogatepass: UTF-8 has no lone surrogates, but two texts that differ in one need different keys.
     return hashlib.blake2b(passage.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

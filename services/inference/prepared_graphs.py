@@ -1,6 +1,6 @@
-"""Which file of a model's folder a runtime opens: the graph itself, or one that was prepared from a cross-encoder's.
+"""Chooses and verifies the graph file that a runtime opens: model.onnx, or the graph prepared from a cross-encoder's.
 
-It owns the record of the prepared graphs. deploy/models/prepare.py makes them (`make models`), nothing here does.
+Owns the format of prepared.json. Preparing graphs is left to deploy/models/prepare.py (`make models`).
 """
 
 from pathlib import Path
@@ -8,18 +8,18 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from services.inference.digests import difference, mismatch
+from services.inference.digests import file_mismatch, folder_mismatch
 from services.inference.graph import Runtime
 from services.inference.profiles import GRAPH, CrossEncoderProfile, EncoderProfile, FileName, ModelError, Sha256
 
 RECORD = "prepared.json"
-# onnxruntime-cpu  may hold operators that ONNX Runtime has for CPUs alone
-# portable         plain ONNX: other libraries, and GPUs, fuse by themselves what looks as it was exported
+# onnxruntime-cpu  may use operators that only ONNX Runtime has, on CPUs
+# portable         plain ONNX as it was exported: other libraries, and GPUs, recognise its patterns and fuse them
 Variant = Literal["onnxruntime-cpu", "portable"]
 
 
 class PreparedFile(BaseModel):
-    """A prepared graph, in the folder of its record."""
+    """A prepared graph beside its record: its file name and sha256."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,8 +27,8 @@ class PreparedFile(BaseModel):
     sha256: Sha256
 
 
-class Prepared(BaseModel):
-    """The record: which graph was rewritten, by which code, and the results."""
+class PreparedRecord(BaseModel):
+    """Content of prepared.json: the sha256 of the source graph and of the rewriting code, and the results."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,20 +38,20 @@ class Prepared(BaseModel):
 
 
 def verified_graph(profile: EncoderProfile | CrossEncoderProfile, folder: Path, runtime: Runtime) -> Path:
-    """The graph of `folder` that `runtime` opens. Raises ModelError when a file is not the declared one."""
+    """Returns the graph of `folder` that `runtime` opens. Raises ModelError when a file is not the declared one."""
     path = folder / GRAPH
-    wrong = difference(profile, folder)
+    wrong = folder_mismatch(profile, folder)
     if wrong is None and isinstance(profile, CrossEncoderProfile):
         variant = variant_of(runtime)
         record = read_record(folder)
-        made = record.graphs.get(variant) if record is not None else None
-        if record is None or made is None:
+        prepared = record.graphs.get(variant) if record is not None else None
+        if record is None or prepared is None:
             wrong = f"{RECORD} names no graph for {variant}"
         elif record.source_sha256 != profile.files[GRAPH]:
             wrong = f"its graphs were prepared from another {GRAPH}"
         else:
-            path = folder / made.file
-            wrong = mismatch(path, made.sha256, said_by=RECORD)
+            path = folder / prepared.file
+            wrong = file_mismatch(path, prepared.sha256, declared_in=RECORD)
     if wrong is not None:
         raise ModelError(
             f"The model in {folder} is not usable: {wrong}; `make models MODELS={profile.name}` puts it right."
@@ -60,14 +60,14 @@ def verified_graph(profile: EncoderProfile | CrossEncoderProfile, folder: Path, 
 
 
 def variant_of(runtime: Runtime) -> Variant:
-    """The prepared graph that fits a runtime."""
+    """Returns which prepared graph a runtime needs."""
     on_cpu = runtime.library == "onnxruntime" and runtime.provider == "cpu"
     return "onnxruntime-cpu" if on_cpu else "portable"
 
 
-def read_record(folder: Path) -> Prepared | None:
-    """The record of a folder; None when there is none, or none of this form."""
+def read_record(folder: Path) -> PreparedRecord | None:
+    """Reads prepared.json of a folder; None when it is missing or does not parse."""
     try:
-        return Prepared.model_validate_json((folder / RECORD).read_bytes())
+        return PreparedRecord.model_validate_json((folder / RECORD).read_bytes())
     except (OSError, ValidationError):
         return None

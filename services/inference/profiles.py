@@ -1,6 +1,6 @@
-"""models.yaml as values: what each model is, how it wants to be used, and where its files come from.
+"""Parses models.yaml: kind, usage, files and sources of each model.
 
-It owns the facts that no file of a model carries reliably (prefixes, pooling, token limit); it opens no model.
+Owns the facts that no file of a model states reliably (prefixes, pooling, token limit). Opens and fetches no model.
 """
 
 from pathlib import Path
@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from services.chassis.configuration import ConfigurationError
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-# A plain file name: it is joined to a folder, so it must not be able to leave it.
+# A plain file name: joined to a folder, it must not lead out of it.
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 RelativePath = Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*/)*[A-Za-z0-9_][A-Za-z0-9._-]*$")]
 
-# What every served model folder holds.
+# Files of every served model folder.
 GRAPH, TOKENIZER, CONFIG = "model.onnx", "tokenizer.json", "config.json"
-# What some sources deliver in place of the graph; bert_graph builds the graph from it.
+# Weights that some sources deliver instead of the graph; bert_graph builds the graph from them.
 CHECKPOINT = "model.safetensors"
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ MODELS_FILE = ROOT / "deploy" / "models" / "models.yaml"
 
 
 class ModelError(ConfigurationError):
-    """A model cannot be fetched, opened or run; the message is one sentence that says which and what to do."""
+    """Raised when a model cannot be fetched, opened or run; one sentence names the model and what to do."""
 
 
 class _Value(BaseModel):
@@ -34,7 +34,7 @@ class _Value(BaseModel):
 
 
 class DirectorySource(_Value):
-    """A folder on this machine; a relative path is taken from the repository root."""
+    """A folder on this machine; a relative path starts at the repository root."""
 
     kind: Literal["directory"]
     path: str
@@ -65,7 +65,7 @@ Source = Annotated[DirectorySource | HubSource | WheelSource, Field(discriminato
 # fp32          every operation in fp32
 # int8-weights  weights stored as int8, computed in fp32
 # int8-static   activations quantised with fixed scales
-# int8-dynamic  activations quantised with one scale per tensor: a row's result depends on the rows beside it
+# int8-dynamic  activations quantised with one scale per tensor: a row's result depends on the batch's other rows
 Precision = Literal["fp32", "int8-weights", "int8-static", "int8-dynamic"]
 
 
@@ -91,12 +91,12 @@ class _Profile(_Value):
 
     @property
     def batchable(self) -> bool:
-        """Whether a row's result is the same alone and beside others."""
+        """Whether a row's result is independent of the other rows of its batch."""
         return self.precision != "int8-dynamic"
 
 
 class EncoderProfile(_Profile):
-    """A model that turns one text into one vector."""
+    """Describes a model that encodes one text as one vector."""
 
     kind: Literal["encoder"]
     dimension: int = Field(gt=0)
@@ -107,7 +107,7 @@ class EncoderProfile(_Profile):
 
 
 class CrossEncoderProfile(_Profile):
-    """A model that turns a query and a passage into one score."""
+    """Describes a model that scores a query with a passage."""
 
     kind: Literal["cross-encoder"]
     activation: Literal["none", "sigmoid"]
@@ -129,7 +129,7 @@ class _Models(_Value):
 
 
 def load_profiles(path: Path) -> dict[str, EncoderProfile | CrossEncoderProfile]:
-    """All models of a models.yaml by name, in its order. Raises ModelError that names every bad field."""
+    """Loads all models of a models.yaml by name, in its order. Raises ModelError that names every invalid field."""
     try:
         parsed = TypeAdapter(_Models).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -143,7 +143,7 @@ def load_profiles(path: Path) -> dict[str, EncoderProfile | CrossEncoderProfile]
 
 
 def load_encoder(path: Path, name: str) -> EncoderProfile:
-    """The encoder `name` of a models.yaml."""
+    """Loads the encoder `name` of a models.yaml; raises ModelError."""
     profile = _find(path, name)
     if not isinstance(profile, EncoderProfile):
         raise ModelError(f"The model {name} of {path} is a {profile.kind}, and an encoder is needed here.")
@@ -151,7 +151,7 @@ def load_encoder(path: Path, name: str) -> EncoderProfile:
 
 
 def load_cross_encoder(path: Path, name: str) -> CrossEncoderProfile:
-    """The cross-encoder `name` of a models.yaml."""
+    """Loads the cross-encoder `name` of a models.yaml; raises ModelError."""
     profile = _find(path, name)
     if not isinstance(profile, CrossEncoderProfile):
         raise ModelError(f"The model {name} of {path} is an {profile.kind}, and a cross-encoder is needed here.")

@@ -1,6 +1,6 @@
-"""Opens one model folder and runs rows through its graph: files checked, rows padded, inputs and output as declared.
+"""Opens one model folder and runs rows through its graph. Owns padding, and the checks of inputs and output.
 
-Texts and batches are left to model, how a library runs a graph to the adapters of graph.
+Texts, batches and threads are left to open_model, verifying files to prepared_graphs, libraries to the adapters.
 """
 
 import json
@@ -16,14 +16,14 @@ from services.inference.profiles import CONFIG, GRAPH, CrossEncoderProfile, Enco
 
 _NEEDED = {"input_ids", "attention_mask"}
 _KNOWN = {*_NEEDED, "token_type_ids"}
-# What transformers assumes where config.json says nothing (RobertaConfig and its heirs; every other family: 0).
+# Defaults of transformers where config.json has no pad_token_id (RobertaConfig and its subclasses; all others: 0).
 _PAD_ID_OF_FAMILY = {"roberta": 1, "xlm-roberta": 1, "camembert": 1}
 
 
 class Session:
-    """One loaded graph. `run` may be called from several threads at once: the weights are shared.
+    """Pads rows and runs them through one loaded graph. Thread-safe; threads share the weights.
 
-    Where it is not `batchable`, a row's result depends on the rows beside it, and on its padding.
+    If it is not `batchable`, a row's result depends on the other rows of its batch, and on its padding.
     """
 
     def __init__(
@@ -33,8 +33,8 @@ class Session:
         chosen = runtime or Runtime()
         self._path = verified_graph(profile, folder, chosen)
         self.weights_sha256 = profile.files[GRAPH]
-        # OpenVINO picks its kernels by the shape of a batch, so the order of sums: in f32 that moved scores by 2e-6,
-        # in bf16 by 0.01, rounded to int8 by 0.09 (minilm-l6-ce-v1). In ONNX Runtime not one bit changed.
+        # OpenVINO chooses kernels, and so the order of summation, by the shape of a batch. That changed scores of
+        # minilm-l6-ce-v1 by 2e-6 in f32, 0.01 in bf16 and 0.09 in int8. In ONNX Runtime no bit changed.
         self.batchable = profile.batchable and chosen.library == "onnxruntime"
         self._pad_id = pad_id(folder / CONFIG)
         self._graph = open_graph(self._path, profile, chosen)
@@ -42,12 +42,12 @@ class Session:
         self._check_output(profile)
 
     def run(self, rows: list[Row]) -> Float32:
-        """The first output for these rows, padded to the longest: fp32 [rows, ...].
+        """Pads the rows to the longest and returns the first output: fp32 [rows, ...].
 
-        Raises ModelError when the library refuses them.
+        Raises ModelError when the library fails.
         """
         shape = (len(rows), max(len(row.ids) for row in rows))
-        # Masked out; but RoBERTa's graphs count positions over the ids that are not padding, so it must be theirs.
+        # The mask excludes padding, but RoBERTa's graphs count positions by comparing ids with the padding id.
         ids = np.full(shape, self._pad_id, dtype=np.int64)
         types = np.zeros(shape, dtype=np.int64)
         mask = np.zeros(shape, dtype=np.int64)
@@ -69,7 +69,7 @@ class Session:
             )
 
     def _check_output(self, profile: EncoderProfile | CrossEncoderProfile) -> None:
-        """One run over two rows of different length; it also pays the first call's set-up before any user does."""
+        """Runs two rows of different length and checks the shape; the first request then needs no set-up."""
         shape = self.run([Row([0, 0, 0], [0, 0, 0]), Row([0], [0])]).shape
         match profile:
             case EncoderProfile():
@@ -84,7 +84,7 @@ class Session:
 
 
 def pad_id(config_file: Path) -> int:
-    """The id that fills rows up, from a model's config.json, or what its family assumes; raises ModelError."""
+    """Returns the padding id of config.json, or the default of the model's family; raises ModelError."""
     try:
         config = json.loads(config_file.read_bytes())
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Puts a thread's alternate signal stack back as it was before a library changed it."""
+"""Restores a thread's alternate signal stack after a library changed it. Owns the call of sigaltstack(2)."""
 
 import ctypes
 from collections.abc import Iterator
@@ -6,18 +6,18 @@ from contextlib import contextmanager
 
 
 class SignalStack(ctypes.Structure):
-    """`stack_t` of sigaltstack(2), on Linux."""
+    """Mirrors `stack_t` of sigaltstack(2), on Linux."""
 
     _fields_ = (("base", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
 
 
 @contextmanager
-def kept_signal_stack() -> Iterator[None]:
-    """Restores the calling thread's alternate signal stack at the end.
+def preserving_signal_stack() -> Iterator[None]:
+    """Restores the calling thread's alternate signal stack when the block ends.
 
-    OpenVINO 2026.4 gives the thread that opens a model a stack of its own where the CPU has AMX, and hands the one
-    before back when the model goes. Of two models, the one opened first may go first: the other one then hands back a
-    stack that is unmapped by now, and the next signal that Python handles is a segmentation fault.
+    On a CPU with AMX, OpenVINO 2026.4 sets an alternate stack in the thread that opens a model, and restores the former
+    one when the model is freed. If the first of two models is freed first, its stack is unmapped, and the second one
+    then restores that unmapped stack: the next signal that Python handles is a segmentation fault.
     """
     c = ctypes.CDLL(None)
     before = SignalStack()
@@ -25,5 +25,5 @@ def kept_signal_stack() -> Iterator[None]:
     try:
         yield
     finally:
-        # Refused by the kernel where `before` is too small for what the library has asked for: then its own stays.
+        # The kernel refuses this if `before` is smaller than the library requested; then the library's stack stays.
         c.sigaltstack(ctypes.byref(before), None)

@@ -1,4 +1,4 @@
-"""An encoder as a function: texts in, vectors out. Pooling and normalisation are the profile's."""
+"""Encodes texts as vectors. Owns prefixes, pooling, normalisation and the stamp; running the graph is open_model's."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,7 +19,7 @@ Float32 = NDArray[np.float32]
 
 
 class TextEncoder:
-    """An open encoder; it keeps the promises of the dense service's port, DenseEncoder."""
+    """Encodes queries and passages with one model; implements the dense service's port, DenseEncoder."""
 
     def __init__(self, profile: EncoderProfile, folder: Path, engine: Engine | None = None) -> None:
         """Opens the model in `folder` (blocking, below a second); raises ModelError when it is not the declared one."""
@@ -31,7 +31,7 @@ class TextEncoder:
         self.stamp = stamp_of(profile, self._model.weights_sha256, engine.arithmetic)
 
     async def encode_query(self, text: str, deadline: Deadline | None = None) -> Float32:
-        """Encodes one query: fp32 [dimension]. Its turn comes before that of passages that wait.
+        """Encodes one query: fp32 [dimension]. Queries are scheduled before waiting passages.
 
         Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
         """
@@ -39,7 +39,7 @@ class TextEncoder:
         return np.asarray(vectors[0], dtype=np.float32)
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> Float32:
-        """Encodes one passage a row, in their order: fp32 [texts, dimension]; raises as encode_query."""
+        """Encodes each passage as one row, in their order: fp32 [texts, dimension]; raises like encode_query."""
         if not texts:
             return np.empty((0, self._profile.dimension), dtype=np.float32)
         return await self._encode([self._profile.passage_prefix + text for text in texts], deadline, urgent=False)
@@ -47,34 +47,34 @@ class TextEncoder:
     async def lengths(
         self, texts: Sequence[str], role: Literal["query", "passage"], deadline: Deadline | None = None
     ) -> tuple[int, ...]:
-        """Counts the tokens of each text, its prefix and special ones among them, before it is cut.
+        """Counts the tokens of each text before truncation, with its prefix and special tokens.
 
-        Raises as encode_query.
+        Raises like encode_query.
         """
         prefix = self._profile.query_prefix if role == "query" else self._profile.passage_prefix
 
         def lengths_of(chunk: list[str]) -> list[int]:
-            return [self._model.tokens.single_length(ids) for ids in self._model.tokens.ids(chunk)]
+            return [self._model.tokenizer.single_length(ids) for ids in self._model.tokenizer.ids(chunk)]
 
-        return tuple(await self._model.rows([prefix + text for text in texts], lengths_of, deadline, urgent=False))
+        return tuple(await self._model.map_texts([prefix + text for text in texts], lengths_of, deadline, urgent=False))
 
     async def close(self) -> None:
-        """Stops the threads after the micro-batches that they are in."""
+        """Stops the threads after their current micro-batches."""
         self._model.close()
 
     async def _encode(self, texts: list[str], deadline: Deadline | None, *, urgent: bool) -> Float32:
-        rows = await self._model.rows(texts, self._rows, deadline, urgent=urgent)
-        finish = partial(pooled, profile=self._profile)
-        return await self._model.results(rows, finish, deadline, urgent=urgent)
+        rows = await self._model.map_texts(texts, self._rows, deadline, urgent=urgent)
+        postprocess = partial(pool, profile=self._profile)
+        return await self._model.infer(rows, postprocess, deadline, urgent=urgent)
 
     def _rows(self, texts: list[str]) -> list[Row]:
-        return [self._model.tokens.single(ids) for ids in self._model.tokens.ids(texts)]
+        return [self._model.tokenizer.single(ids) for ids in self._model.tokenizer.ids(texts)]
 
 
-def pooled(hidden: Float32, lengths: Sequence[int], profile: EncoderProfile) -> Float32:
-    """One vector a row of `hidden` [rows, tokens, dimension], over its first `lengths` tokens: fp32 [rows, dimension].
+def pool(hidden: Float32, lengths: Sequence[int], profile: EncoderProfile) -> Float32:
+    """Pools `hidden` [rows, tokens, dimension] over each row's first `lengths` tokens: fp32 [rows, dimension].
 
-    Each row is averaged over its own tokens alone, so that padding cannot change even the last bit.
+    Each row is averaged separately, without its padding, so that padding changes no bit.
     """
     match profile.pooling:
         case "mean":
@@ -82,15 +82,15 @@ def pooled(hidden: Float32, lengths: Sequence[int], profile: EncoderProfile) -> 
         case "cls":
             vectors = hidden[:, 0].copy()
     if profile.normalise:
-        with np.errstate(invalid="ignore"):  # 0/0 gives NaN, which the model refuses
+        with np.errstate(invalid="ignore"):  # 0/0 gives NaN, for which OpenModel raises
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors
 
 
 def stamp_of(profile: EncoderProfile, weights_sha256: str, arithmetic: Arithmetic = "f32") -> Mapping[str, str]:
-    """Names all that decides the vectors of a model; library, device and number of threads do not.
+    """Returns what determines the vectors of a model; library, device and number of threads do not.
 
-    In f32 the libraries agree but for rounding (the last digits of a component); in bf16 a vector is another one.
+    In f32 the libraries agree up to rounding (the last digits of a component); bf16 gives different vectors.
     """
     return {
         "model": profile.name,

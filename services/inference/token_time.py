@@ -1,43 +1,43 @@
-"""How fast this model goes on this machine now: what a thread needs per padded token, learnt from every micro-batch."""
+"""Estimates how long a thread needs for one padded token on this machine now: an exponential moving average."""
 
 import threading
 import time
 from collections.abc import Callable
 
-# The average looks back over about this many padded tokens, eight full micro-batches: a busy neighbour shows within a
-# second of work, one slow call does not.
+# Weight halves over eight full micro-batches: load on the machine shows within a second of work, and one slow call
+# hardly counts.
 HALF_LIFE_TOKENS = 4_096
-# Without news the estimate drifts back to the best seen, by half in this time. Or one stall would keep callers with
-# short deadlines from being served at all, and nothing would ever be measured that could put the estimate right.
+# Without new measurements the estimate decays towards the lowest seen, by half in this time. Otherwise, after one
+# stall, requests with short deadlines would never be tried, and no measurement could correct the estimate.
 HALF_LIFE_S = 5.0
 
 
-class Pace:
-    """Safe to use from several threads. `clock` is in seconds, monotonic."""
+class TokenTime:
+    """Averages measured micro-batches. Thread-safe. `clock` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._seconds = 0.0
         self._tokens = 0.0
-        self._best = float("inf")
-        self._seen_at = 0.0
+        self._lowest = float("inf")
+        self._measured_at = 0.0
 
-    def saw(self, tokens: int, seconds: float) -> None:
-        """A thread took `seconds` for a micro-batch of so many padded tokens."""
+    def record(self, tokens: int, seconds: float) -> None:
+        """Records that one thread took `seconds` for a micro-batch of `tokens` padded tokens."""
         with self._lock:
-            kept: float = 0.5 ** (tokens / HALF_LIFE_TOKENS)
-            # Sums that fade, and not a mean of ratios: a call over three tokens is nearly all overhead.
-            self._seconds = self._seconds * kept + seconds
-            self._tokens = self._tokens * kept + tokens
-            self._best = min(self._best, self._seconds / self._tokens)
-            self._seen_at = self._clock()
+            decay: float = 0.5 ** (tokens / HALF_LIFE_TOKENS)
+            # A ratio of decayed sums, not a mean of ratios: a call over three tokens is nearly all overhead.
+            self._seconds = self._seconds * decay + seconds
+            self._tokens = self._tokens * decay + tokens
+            self._lowest = min(self._lowest, self._seconds / self._tokens)
+            self._measured_at = self._clock()
 
     @property
-    def token_s(self) -> float:
-        """Seconds of one thread per padded token; 0 while nothing is known, so that everything seems possible."""
+    def seconds_per_token(self) -> float:
+        """Seconds of one thread per padded token; 0 before the first measurement, so that nothing is refused."""
         with self._lock:
             if not self._tokens:
                 return 0.0
-            fading: float = 0.5 ** ((self._clock() - self._seen_at) / HALF_LIFE_S)
-            return max(self._best, self._seconds / self._tokens * fading)
+            decay: float = 0.5 ** ((self._clock() - self._measured_at) / HALF_LIFE_S)
+            return max(self._lowest, self._seconds / self._tokens * decay)

@@ -1,10 +1,11 @@
-"""Threads that tokenise and infer, so that the event loop never does.
+"""Runs the tasks of requests on threads, so that tokenising and inference never block the event loop.
 
-As many threads as cores, one task each at a time. Smaller requests go first and those of about the same size take
-turns, one micro-batch a turn, so that a thousand passages hold up ten by the micro-batches that already run and not by
-a thousand; one turn in eight goes by age, so that nobody starves. A free thread takes the next task at once: no timer
-waits for a fuller batch. Between micro-batches a request whose deadline passed, or whose caller went away, is dropped.
-Once nobody has asked for anything for a second, each thread gives back the memory that its tasks have left.
+Owns the threads, the queues and their bounds; what a task computes is left to open_model. There are as many threads as
+cores, and each runs one task at a time, a micro-batch. Small requests go first, and requests of about the same size
+take turns by task, so that ten passages wait only for the micro-batches that already run, not for a thousand passages.
+Aging prevents starvation: one turn in eight goes to the request served least recently. A free thread takes the next
+task at once: no timer waits for a fuller batch. Between two tasks, a request is dropped when its deadline has passed or
+its caller is cancelled. After a second without requests, each thread returns its freed memory.
 """
 
 import asyncio
@@ -16,33 +17,33 @@ from typing import TypeVar, cast
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded, Overloaded, Unavailable
-from services.inference.glibc_memory import trim
+from services.inference.glibc_memory import trim_memory
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Tasks that may wait before those of a new request. About a quarter minute of two cores' work in fp32.
+# Backpressure: with as many tasks ahead of a new request, it is refused. About 15 s of work for two cores in fp32.
 MAX_PENDING = 256
-# Every so many turns the one who waited longest goes first: large requests keep moving, and small ones are slowed down
-# by an eighth at most.
-TURNS_BY_AGE = 8
-# Giving memory back takes tens of milliseconds, and getting it again page faults: not between two requests of one user.
-REST_S = 1.0
+# Aging: every so many turns the request served least recently goes first. Large requests progress, and small ones are
+# slowed down by an eighth at most.
+AGING_INTERVAL = 8
+# Trimming takes tens of milliseconds, and using the memory again causes page faults: too much between two requests.
+IDLE_S = 1.0
 
 
 class StopRequest(Exception):
-    """Raised by a task: neither it nor the tasks of its request that have not begun are worth doing any more."""
+    """Raised by a task to drop the tasks of its request that have not begun; the task itself has no result."""
 
 
 class _Request:
-    """One caller's tasks and what became of them; every field is guarded by the workers' lock."""
+    """The tasks of one request, and their results; the workers' lock guards every field."""
 
     def __init__(self, tasks: Sequence[Callable[[], object]], deadline: Deadline | None, *, urgent: bool) -> None:
         self.urgent = urgent
         self.waiting = deque(enumerate(tasks))
         self.results: dict[int, object] = {}
-        self.of = len(tasks)
+        self.total = len(tasks)
         self.running = 0
         self.deadline = deadline
         self.loop = asyncio.get_running_loop()
@@ -50,11 +51,11 @@ class _Request:
 
     @property
     def size(self) -> int:
-        """Requests of the same size take turns: the number of tasks, told apart by factors of two."""
-        return self.of.bit_length()
+        """Class of the number of tasks, by factors of two; requests of the same class take turns."""
+        return self.total.bit_length()
 
     def answer(self, error: Exception | None) -> None:
-        """Wakes the caller, from any thread; later calls change nothing."""
+        """Wakes the caller with success or `error`, from any thread; later calls change nothing."""
 
         def settle() -> None:
             if self.answered.done():
@@ -64,13 +65,13 @@ class _Request:
             else:
                 self.answered.set_exception(error)
 
-        # The loop is closed when its process ends in the middle of a request: nobody is left to be told.
+        # A process that ends during a request has closed its loop, so no caller waits any more.
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(settle)
 
 
 class Workers:
-    """A fixed number of threads over a bounded queue of requests. Close it to stop them."""
+    """Schedules requests on a fixed number of threads, with bounded queues; `close` stops the threads."""
 
     def __init__(
         self,
@@ -80,26 +81,28 @@ class Workers:
         *,
         inputs: str = "texts",
         urgent_threads: int = 0,
-        rest: Callable[[], None] = trim,
-        rest_s: float = REST_S,
+        on_idle: Callable[[], None] = trim_memory,
+        idle_s: float = IDLE_S,
     ) -> None:
-        """`max_pending`: tasks that may wait before a new request that is still accepted, urgent and other ones apart.
+        """Starts the threads. `max_pending`: tasks that may wait ahead of a new request; urgent ones count separately.
 
-        `inputs` is what the callers send, in the plural, as DeadlineExceeded names it. `urgent_threads` come on top
-        of `threads` and do urgent requests only: those need not even wait for the micro-batches that the others are
-        in. Each thread that has done what was not urgent calls `rest` once it has nothing to do and no request,
-        urgent or not, has come for `rest_s`, so that trimming never delays a request.
+        `inputs` is the plural by which DeadlineExceeded names what clients send. `urgent_threads` are added to
+        `threads` and run urgent requests only, so that those need not wait for running micro-batches. A thread that
+        has run a task which was not urgent calls `on_idle` once it is idle and no request of any kind has come for
+        `idle_s` seconds, so that trimming never delays a request.
         """
         self._urgent: deque[_Request] = deque()
-        self._turns: deque[_Request] = deque()
-        self._changed = threading.Condition()
+        self._regular: deque[_Request] = deque()
+        self._condition = threading.Condition()
         self._max_pending = max_pending
         self._inputs = inputs
-        self._rest, self._rest_s = rest, rest_s
-        self._turn = 0
+        self._on_idle, self._idle_s = on_idle, idle_s
+        self._turns_taken = 0
         self._closed = False
         self._threads = [
-            threading.Thread(target=self._work, args=(number < urgent_threads,), name=f"{name}-{number}", daemon=True)
+            threading.Thread(
+                target=self._run_tasks, args=(number < urgent_threads,), name=f"{name}-{number}", daemon=True
+            )
             for number in range(urgent_threads + threads)
         ]
         for thread in self._threads:
@@ -107,23 +110,23 @@ class Workers:
 
     @property
     def pending(self) -> int:
-        """How many tasks wait for a thread now."""
-        with self._changed:
-            return sum(len(request.waiting) for queue in (self._urgent, self._turns) for request in queue)
+        """Number of tasks that wait for a thread now."""
+        with self._condition:
+            return sum(len(request.waiting) for queue in (self._urgent, self._regular) for request in queue)
 
     @property
     def waiting_requests(self) -> int:
-        """How many requests, urgent ones aside, have tasks that wait for a thread now."""
-        return len(self._turns)
+        """Number of requests, without urgent ones, that have tasks waiting for a thread now."""
+        return len(self._regular)
 
     async def run(
         self, tasks: Sequence[Callable[[], T]], deadline: Deadline | None = None, *, urgent: bool = False
     ) -> list[T]:
-        """Runs all tasks and returns their results in the same order. An `urgent` request goes before all others.
+        """Runs all tasks and returns their results in the same order. `urgent` requests go before all others.
 
-        Raises Overloaded at once when too much waits, DeadlineExceeded on time, Unavailable while closing, and
-        whatever a task raised first; in every such case, and when the caller is cancelled, the tasks not yet begun
-        are dropped.
+        Raises Overloaded at once when the queue is full, DeadlineExceeded at the deadline, Unavailable while closing,
+        or the first exception of a task. In each of these cases, and when the caller is cancelled, tasks that have not
+        begun are dropped.
         """
         results = await self._results(tasks, deadline, urgent=urgent)
         if len(results) < len(tasks):
@@ -134,17 +137,17 @@ class Workers:
         return [results[place] for place in range(len(tasks))]
 
     async def run_until(self, tasks: Sequence[Callable[[], T]], deadline: Deadline) -> list[T | None]:
-        """Runs tasks until the deadline, or until one raises StopRequest; None for those that are not done."""
+        """Runs tasks until the deadline, or until one raises StopRequest; returns None for unfinished ones."""
         results = await self._results(tasks, deadline, urgent=False)
         return [results.get(place) for place in range(len(tasks))]
 
     def close(self) -> None:
-        """Stops the threads after the tasks that they are in; requests that wait raise Unavailable."""
-        with self._changed:
+        """Stops the threads after their current tasks; waiting requests raise Unavailable."""
+        with self._condition:
             self._closed = True
-            left = [*self._urgent, *self._turns]
-            self._changed.notify_all()
-        for request in left:
+            waiting = [*self._urgent, *self._regular]
+            self._condition.notify_all()
+        for request in waiting:
             request.answer(_closed())
             self._drop(request)
         for thread in self._threads:
@@ -153,7 +156,7 @@ class Workers:
     async def _results(
         self, tasks: Sequence[Callable[[], T]], deadline: Deadline | None, *, urgent: bool
     ) -> dict[int, T]:
-        """By place, what is done when all is, when the deadline passes, or when a task has raised StopRequest."""
+        """Returns results by place, when all tasks are done, at the deadline, or after a StopRequest."""
         if not tasks:
             return {}
         request = _Request(tasks, deadline, urgent=urgent)
@@ -162,50 +165,50 @@ class Workers:
             async with asyncio.timeout(None if deadline is None else deadline.remaining_s) as bound:
                 await request.answered
         except TimeoutError:
-            # A task's own TimeoutError is its caller's.
+            # A TimeoutError that a task raised goes to the caller.
             if not bound.expired():
                 raise
         finally:
             self._drop(request)
-        with self._changed:
+        with self._condition:
             return cast(dict[int, T], dict(request.results))
 
     def _admit(self, request: _Request) -> None:
-        with self._changed:
+        with self._condition:
             if self._closed:
                 raise _closed()
             queue = self._queue(request)
-            # Only what goes before it: a request of a thousand passages must not shut out one of ten.
+            # Counts only requests that go before this one: a thousand waiting passages must not refuse ten.
             ahead = sum(len(other.waiting) for other in queue if other.size <= request.size)
             if ahead >= self._max_pending:
                 raise Overloaded(f"{ahead} batches are waiting for this model already; try again later.")
             queue.append(request)
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     def _drop(self, request: _Request) -> None:
-        with self._changed:
+        with self._condition:
             if request.waiting:
                 request.waiting.clear()
                 self._queue(request).remove(request)
 
     def _queue(self, request: _Request) -> deque[_Request]:
-        return self._urgent if request.urgent else self._turns
+        return self._urgent if request.urgent else self._regular
 
-    def _next(
-        self, patience_s: float | None, *, only_urgent: bool
+    def _next_task(
+        self, timeout_s: float | None, *, only_urgent: bool
     ) -> tuple[_Request, int, Callable[[], object]] | None:
-        """Waits for the next task in turn, urgent ones first; None when none came, or the workers are closed."""
-        with self._changed:
-            while not self._closed and not self._urgent and (only_urgent or not self._turns):
-                if not self._changed.wait(patience_s):  # every request that comes begins this wait anew
+        """Waits for the next task, urgent ones first; None after `timeout_s` without requests, or on closing."""
+        with self._condition:
+            while not self._closed and not self._urgent and (only_urgent or not self._regular):
+                if not self._condition.wait(timeout_s):  # each new request restarts this wait
                     return None
             if self._closed:
                 return None
-            queue = self._urgent or self._turns
-            self._turn += 1
-            # The queue is in the order of last turns, so that of equals the first is the one who waited longest.
-            by_age = self._turn % TURNS_BY_AGE == 0
-            request = queue[0] if by_age else min(queue, key=lambda waiting: waiting.size)
+            queue = self._urgent or self._regular
+            self._turns_taken += 1
+            # Ordered by last turn: the head was served least recently, and of equal sizes `min` takes the first.
+            aging = self._turns_taken % AGING_INTERVAL == 0
+            request = queue[0] if aging else min(queue, key=lambda waiting: waiting.size)
             queue.remove(request)
             place, task = request.waiting.popleft()
             request.running += 1
@@ -213,34 +216,34 @@ class Workers:
                 queue.append(request)
             return request, place, task
 
-    def _work(self, only_urgent: bool) -> None:
-        patience_s: float | None = None
+    def _run_tasks(self, only_urgent: bool) -> None:
+        timeout_s: float | None = None
         while not self._closed:
-            turn = self._next(patience_s, only_urgent=only_urgent)
-            if turn is not None:
-                self._do(*turn)
-                patience_s = patience_s if turn[0].urgent else self._rest_s
-            elif patience_s is not None and not self._closed:
+            found = self._next_task(timeout_s, only_urgent=only_urgent)
+            if found is not None:
+                self._execute(*found)
+                timeout_s = timeout_s if found[0].urgent else self._idle_s
+            elif timeout_s is not None and not self._closed:
                 try:
-                    self._rest()
-                except Exception:  # it would end the thread, unseen, and requests would wait for it for ever
+                    self._on_idle()
+                except Exception:  # it would end the thread silently, and requests would wait for ever
                     logger.exception("could not give memory back")
-                patience_s = None
+                timeout_s = None
 
-    def _do(self, request: _Request, place: int, task: Callable[[], object]) -> None:
+    def _execute(self, request: _Request, place: int, task: Callable[[], object]) -> None:
         try:
             if request.deadline is not None and not request.deadline.remaining_s:
                 raise StopRequest
             result = task()
         except StopRequest:
             self._drop(request)
-        except Exception as error:  # whatever it is belongs to the caller
+        except Exception as error:  # any exception of a task goes to the caller
             self._drop(request)
             request.answer(error)
         else:
-            with self._changed:
+            with self._condition:
                 request.results[place] = result
-        with self._changed:
+        with self._condition:
             request.running -= 1
             ended = not request.waiting and not request.running
         if ended:

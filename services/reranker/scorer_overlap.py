@@ -6,7 +6,7 @@ from itertools import islice
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.inference.word_splitting import word_count, words_of
+from services.inference.word_splitting import count_words, lowercase_words
 
 
 class OverlapScorer:
@@ -21,10 +21,10 @@ class OverlapScorer:
         """Returns |shared words| / |words of the query| for each passage, 0 to 1."""
         if not deadline.remaining_ms:
             raise DeadlineExceeded("The deadline passed before scoring began; send a larger X-Deadline-Ms.")
-        asked = frozenset(words_of(query))
+        asked = frozenset(lowercase_words(query))
 
         def scored() -> tuple[float, ...]:
-            read = (islice(words_of(passage), self.max_tokens) for passage in passages)
+            read = (islice(lowercase_words(passage), self.max_tokens) for passage in passages)
             return tuple(len(asked.intersection(words)) / max(1, len(asked)) for words in read)
 
         return await asyncio.to_thread(scored)
@@ -39,7 +39,7 @@ class OverlapScorer:
         """Counts the words of the query and each passage together."""
 
         def counted() -> tuple[int, ...]:
-            asked, *read = map(word_count, (query, *passages))
+            asked, *read = map(count_words, (query, *passages))
             return tuple(asked + count for count in read)
 
         return await asyncio.to_thread(counted)

@@ -18,7 +18,7 @@ from tokenizers.processors import TemplateProcessing
 
 from deploy.models.fetch import fetch
 from deploy.models.prepare import prepare
-from deploy.models.sources import Surroundings
+from deploy.models.sources import FetchOptions
 from services.inference.digests import file_sha256
 from services.inference.profiles import (
     MODELS_FILE,
@@ -47,7 +47,7 @@ CONFIG: dict[str, object] = {
 def fetched(name: str) -> Path:
     """Returns the folder of a model of models.yaml; fetches it unless `make models` already has."""
     lines: list[str] = []
-    return fetch(load_profiles(MODELS_FILE)[name], ROOT / ".models", Surroundings(ROOT), lines.append)
+    return fetch(load_profiles(MODELS_FILE)[name], ROOT / ".models", FetchOptions(ROOT), lines.append)
 
 
 def tiny_encoder(folder: Path, nodes: Sequence[onnx.NodeProto], **changes: object) -> EncoderProfile:

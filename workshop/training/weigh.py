@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
-from services.inference.glibc_memory import keep
+from services.inference.glibc_memory import keep_freed_memory
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
 from services.inference.profiles import CrossEncoderProfile
@@ -118,7 +118,7 @@ def main() -> None:
                 by_file.setdefault(f"{line['file']}, {kind}", []).append(line)
     profile = _profile(chosen.model, chosen.max_tokens, chosen.precision)
     prepare(profile, chosen.model)
-    keep()
+    keep_freed_memory()
     scorer = PairScorer(profile, chosen.model, Engine())
     tables = []
     for file, lines in sorted(by_file.items()):

@@ -1,23 +1,23 @@
-"""Removes unused computation from a cross-encoder's graph. Keeping the result is left to prepare."""
+"""Removes unused computation from a cross-encoder's graph. The file on disk is unchanged; prepare keeps the result."""
 
 import onnx
 
-from deploy.models.graph_rewrites.attention import attention
-from deploy.models.graph_rewrites.first_token import first_token_only
-from deploy.models.graph_rewrites.int8_products import int8_products
-from deploy.models.graph_rewrites.mask_in_keys import mask_in_keys
+from deploy.models.graph_rewrites.attention import fuse_attention
+from deploy.models.graph_rewrites.first_token import prune_to_first_token
+from deploy.models.graph_rewrites.int8_products import fuse_int8_bias
+from deploy.models.graph_rewrites.mask_in_keys import move_mask_into_keys
 
 
-def lean(graph: bytes, *, onnxruntime_cpu: bool) -> bytes:
-    """Gives an ONNX file with the same scores for less work; raises protobuf's DecodeError when `graph` is none.
+def rewrite_graph(graph: bytes, *, onnxruntime_cpu: bool) -> bytes:
+    """Returns an ONNX file with the same scores for less work; raises protobuf's DecodeError for other bytes.
 
-    `onnxruntime_cpu`: it is for ONNX Runtime on a CPU, whose own operators it may hold; other libraries fuse by
-    themselves what looks as it was exported.
+    `onnxruntime_cpu` allows operators that only ONNX Runtime has, on CPUs; other libraries recognise the patterns of
+    the exported graph and fuse them by themselves.
     """
     model = onnx.load_from_string(graph)
-    first_token_only(model)
+    prune_to_first_token(model)
     if onnxruntime_cpu:
-        mask_in_keys(model)
-        attention(model)
-        int8_products(model)
+        move_mask_into_keys(model)
+        fuse_attention(model)
+        fuse_int8_bias(model)
     return bytes(model.SerializeToString())

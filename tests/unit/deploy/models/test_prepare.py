@@ -7,11 +7,11 @@ import onnx
 import pytest
 
 from deploy.models.fetch import fetch
-from deploy.models.prepare import CODE, prepare, rewrite_sha256
-from deploy.models.sources import Surroundings
-from services.inference.digests import difference, file_sha256
+from deploy.models.prepare import REWRITE_CODE, prepare, rewrite_sha256
+from deploy.models.sources import FetchOptions
+from services.inference.digests import file_sha256, folder_mismatch
 from services.inference.graph import Runtime
-from services.inference.prepared_graphs import RECORD, Prepared, read_record, variant_of
+from services.inference.prepared_graphs import RECORD, PreparedRecord, read_record, variant_of
 from services.inference.profiles import GRAPH, CrossEncoderProfile, DirectorySource, ModelError
 from tests.support.graphs import how_many, small_cross_encoder
 from tests.support.models import ids_as_hidden, sum_of_ids, tiny_cross_encoder, tiny_encoder
@@ -29,7 +29,7 @@ def profile(folder: Path) -> CrossEncoderProfile:
     return small_cross_encoder(folder)
 
 
-def record_of(folder: Path) -> Prepared:
+def record_of(folder: Path) -> PreparedRecord:
     record = read_record(folder)
     assert record is not None
     return record
@@ -48,7 +48,7 @@ def test_each_kind_of_engine_gets_a_graph_of_its_own(profile: CrossEncoderProfil
     assert {one.sha256 for one in record.graphs.values()} == {
         file_sha256(folder / one.file) for one in record.graphs.values()
     }
-    assert difference(profile, folder) is None
+    assert folder_mismatch(profile, folder) is None
 
 
 def test_a_runtime_on_a_gpu_or_of_another_library_gets_plain_operators() -> None:
@@ -97,11 +97,11 @@ def test_a_record_that_is_none_is_made_again(profile: CrossEncoderProfile, folde
 
 def test_each_change_of_the_code_and_each_version_of_onnx_is_another_rewriting(tmp_path: Path) -> None:
     copy = tmp_path / "graph_rewrites"
-    shutil.copytree(CODE, copy)
-    assert rewrite_sha256(copy, "1.19") == rewrite_sha256(CODE, "1.19") != rewrite_sha256(CODE, "1.20")
+    shutil.copytree(REWRITE_CODE, copy)
+    assert rewrite_sha256(copy, "1.19") == rewrite_sha256(REWRITE_CODE, "1.19") != rewrite_sha256(REWRITE_CODE, "1.20")
     with (copy / "graph_facts.py").open("a") as changed:
         changed.write("\n")
-    assert rewrite_sha256(copy, "1.19") != rewrite_sha256(CODE, "1.19")
+    assert rewrite_sha256(copy, "1.19") != rewrite_sha256(REWRITE_CODE, "1.19")
 
 
 def test_a_rewriting_that_fails_leaves_the_old_results_and_nothing_beside_them(
@@ -127,7 +127,7 @@ def test_make_models_prepares_a_cross_encoder_and_says_so_once(tmp_path: Path) -
     wanted = made.model_copy(update={"sources": (DirectorySource(kind="directory", path="origin"),)})
     lines: list[str] = []
     for _ in range(2):
-        folder = fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lines.append)
+        folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
     assert lines == [
         f"tiny: fetched from directory origin into {folder}",
         "tiny: prepared for ONNX Runtime on a CPU and for other engines",
@@ -144,7 +144,7 @@ def test_make_models_prepares_a_folder_of_before(tmp_path: Path) -> None:
     for name in prepared_files(folder):
         (folder / name).unlink()
     lines: list[str] = []
-    fetch(made, tmp_path / "models", Surroundings(tmp_path), lines.append)
+    fetch(made, tmp_path / "models", FetchOptions(tmp_path), lines.append)
     assert record_of(folder).source_sha256 == made.files[GRAPH]
     assert {name: (folder / name).stat().st_mtime_ns for name in made.files} == before
 
@@ -152,5 +152,5 @@ def test_make_models_prepares_a_folder_of_before(tmp_path: Path) -> None:
 def test_an_encoder_is_served_as_it_is(tmp_path: Path) -> None:
     made = tiny_encoder(tmp_path / "origin", ids_as_hidden())
     wanted = made.model_copy(update={"sources": (DirectorySource(kind="directory", path="origin"),)})
-    folder = fetch(wanted, tmp_path / "models", Surroundings(tmp_path), lambda _: None)
+    folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lambda _: None)
     assert sorted(file.name for file in folder.iterdir()) == sorted(made.files)

@@ -11,7 +11,7 @@ from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
 from services.inference.digests import file_sha256
 from services.inference.graph import Runtime
-from services.inference.model_tokenizer import Row, Tokens
+from services.inference.model_tokenizer import ModelTokenizer, Row
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
 from services.inference.profiles import CONFIG, TOKENIZER
@@ -61,7 +61,7 @@ def test_rows_are_those_of_the_library_with_every_template(tmp_path, write, limi
     write(tmp_path / TOKENIZER)
     library = Tokenizer.from_file(str(tmp_path / TOKENIZER))
     library.enable_truncation(limit, strategy="longest_first")
-    tokens = Tokens(tmp_path / TOKENIZER, limit)
+    tokens = ModelTokenizer(tmp_path / TOKENIZER, limit)
     for first, second in [("a b", "c d e f g"), ("a b c d e f", "g h"), ("", "b"), ("a", ""), ("ab c", "de")]:
         expected = library.encode(first, second)
         row = tokens.pair(*tokens.ids([first, second]))

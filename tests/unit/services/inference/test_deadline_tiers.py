@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.deadline_tiers import batch_cap, reach, tiers
-from services.inference.micro_batches import form, in_tiers
-from services.inference.token_time import HALF_LIFE_S, Pace
+from services.inference.deadline_tiers import batch_cap, count_reachable, split_into_tiers
+from services.inference.micro_batches import form_batches, form_batches_by_tier
+from services.inference.token_time import HALF_LIFE_S, TokenTime
 
 COSTS = st.lists(st.integers(1, 512), max_size=200)
 THREADS = st.integers(1, 8)
@@ -26,39 +26,39 @@ class Clock:
 
 
 def test_the_depth_is_what_the_threads_get_done_side_by_side():
-    assert reach([100, 100, 100, 100, 100], 2, 200) == 4
-    assert reach([150, 100, 110, 10], 2, 200) == 2
-    assert reach([300, 10], 2, 200) == 0
+    assert count_reachable([100, 100, 100, 100, 100], 2, 200) == 4
+    assert count_reachable([150, 100, 110, 10], 2, 200) == 2
+    assert count_reachable([300, 10], 2, 200) == 0
 
 
 @given(COSTS, THREADS, BUDGETS, BUDGETS)
 def test_more_time_never_reaches_less(costs, threads, one, other):
-    assert reach(costs, threads, min(one, other)) <= reach(costs, threads, max(one, other))
+    assert count_reachable(costs, threads, min(one, other)) <= count_reachable(costs, threads, max(one, other))
 
 
 @given(COSTS, THREADS, BUDGETS)
 def test_tiers_hold_every_place_once_and_in_order(costs, threads, budget):
-    assert [place for tier in tiers(costs, threads, budget) for place in tier] == list(range(len(costs)))
+    assert [place for tier in split_into_tiers(costs, threads, budget) for place in tier] == list(range(len(costs)))
 
 
 def test_with_time_enough_there_is_one_tier():
-    assert tiers([10] * 150, 2, math.inf) == [range(150)]
-    assert tiers([10] * 150, 2, 10 * 150 / 2 * 2) == [range(150)]
+    assert split_into_tiers([10] * 150, 2, math.inf) == [range(150)]
+    assert split_into_tiers([10] * 150, 2, 10 * 150 / 2 * 2) == [range(150)]
 
 
 def test_tiers_end_where_the_time_is_expected_to_and_at_20_50_100_and_every_doubling():
-    ends = [tier.stop for tier in tiers([10] * 450, 1, 70)]
+    ends = [tier.stop for tier in split_into_tiers([10] * 450, 1, 70)]
     assert ends == [7, 14, 20, 28, 50, 56, 100, 112, 200, 224, 400, 448, 450]
 
 
 def test_a_budget_for_nothing_leaves_tiers_all_the_same():
-    assert [tier.stop for tier in tiers([500] * 10, 2, 0)] == [1, 2, 4, 8, 10]
+    assert [tier.stop for tier in split_into_tiers([500] * 10, 2, 0)] == [1, 2, 4, 8, 10]
 
 
 @given(COSTS, THREADS, BUDGETS, st.booleans())
 def test_batches_of_tiers_hold_every_row_once_tier_by_tier(costs, threads, budget, batchable):
-    ranges = tiers(costs, threads, budget)
-    batches = in_tiers(costs, ranges, batch_cap(512, budget), batchable=batchable)
+    ranges = split_into_tiers(costs, threads, budget)
+    batches = form_batches_by_tier(costs, ranges, batch_cap(512, budget), batchable=batchable)
     assert sorted(place for batch in batches for place in batch) == list(range(len(costs)))
     tier_of = {place: number for number, tier in enumerate(ranges) for place in tier}
     numbers = [{tier_of[place] for place in batch} for batch in batches]
@@ -68,11 +68,13 @@ def test_batches_of_tiers_hold_every_row_once_tier_by_tier(costs, threads, budge
 
 @given(COSTS)
 def test_one_tier_is_batched_as_ever(costs):
-    assert sorted(in_tiers(costs, tiers(costs, 2, math.inf), 512)) == sorted(form(costs, 512))
+    assert sorted(form_batches_by_tier(costs, split_into_tiers(costs, 2, math.inf), 512)) == sorted(
+        form_batches(costs, 512)
+    )
 
 
 def test_long_rows_stand_alone_and_in_the_order_of_their_ranks():
-    assert in_tiers([300, 500, 400], [range(3)], 512) == [(0,), (1,), (2,)]
+    assert form_batches_by_tier([300, 500, 400], [range(3)], 512) == [(0,), (1,), (2,)]
 
 
 def test_a_batch_is_a_small_part_of_a_small_budget():
@@ -82,27 +84,27 @@ def test_a_batch_is_a_small_part_of_a_small_budget():
 
 
 def test_nothing_known_is_no_obstacle():
-    assert Pace().token_s == 0.0
+    assert TokenTime().seconds_per_token == 0.0
 
 
 def test_the_pace_follows_what_was_seen_last_and_large_calls_count_more():
-    pace = Pace(Clock())
-    pace.saw(3, 0.003)
-    pace.saw(512, 0.1)
-    assert pace.token_s == pytest.approx(0.1 / 512, rel=0.05)
+    estimate = TokenTime(Clock())
+    estimate.record(3, 0.003)
+    estimate.record(512, 0.1)
+    assert estimate.seconds_per_token == pytest.approx(0.1 / 512, rel=0.05)
     for _ in range(100):
-        pace.saw(512, 0.4)
-    assert pace.token_s == pytest.approx(0.4 / 512, rel=0.01)
+        estimate.record(512, 0.4)
+    assert estimate.seconds_per_token == pytest.approx(0.4 / 512, rel=0.01)
 
 
 def test_without_news_the_pace_drifts_back_to_the_best_seen_and_not_beyond():
     clock = Clock()
-    pace = Pace(clock)
-    pace.saw(512, 0.1)
-    best = pace.token_s
+    estimate = TokenTime(clock)
+    estimate.record(512, 0.1)
+    best = estimate.seconds_per_token
     for _ in range(100):
-        pace.saw(512, 10.0)
+        estimate.record(512, 10.0)
     clock.now_s += HALF_LIFE_S
-    assert pace.token_s == pytest.approx(5.0 / 512, rel=0.01)
+    assert estimate.seconds_per_token == pytest.approx(5.0 / 512, rel=0.01)
     clock.now_s += 3_600
-    assert pace.token_s == best
+    assert estimate.seconds_per_token == best

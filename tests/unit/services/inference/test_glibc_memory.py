@@ -10,7 +10,7 @@ import pytest
 
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
-from services.inference.glibc_memory import trim
+from services.inference.glibc_memory import trim_memory
 from services.inference.profiles import CONFIG, GRAPH, MODELS_FILE, ROOT, TOKENIZER, load_cross_encoder
 from tests.support.models import CROSS_ENCODER, ENCODER, fetched
 from workshop.bench.plain_model import write_models_file
@@ -20,12 +20,12 @@ from workshop.training.quantise import with_fp32_weights
 OPEN = """
 import asyncio, resource, sys, threading, time
 from pathlib import Path
-from services.inference.glibc_memory import keep
+from services.inference.glibc_memory import keep_freed_memory
 from services.inference.profiles import load_cross_encoder
 from services.inference.session import Session
 from services.inference.model_tokenizer import Row
 
-keep()
+keep_freed_memory()
 folder = Path(sys.argv[1])
 session = Session(load_cross_encoder(folder / "models.yaml", folder.name), folder)
 row = Row([101, *range(1000, 1080), 102], [0] * 82)
@@ -54,7 +54,7 @@ def work(rows):
 def both(rows):
     return asyncio.run(workers.run([lambda: work(rows)] * 2))
 
-workers = Workers(2, rest_s=1.0)
+workers = Workers(2, idle_s=1.0)
 both(1)
 time.sleep(2.0)
 before = resident()
@@ -90,7 +90,7 @@ print(libc.mallinfo2().hblks)
 
 
 def test_trimming_can_be_called_on_any_system() -> None:
-    trim()
+    trim_memory()
 
 
 GLIBC = pytest.mark.skipif(
@@ -100,7 +100,7 @@ GLIBC = pytest.mark.skipif(
 
 @GLIBC
 def test_a_batch_finds_the_memory_that_the_one_before_it_freed(tmp_path) -> None:
-    """Without `keep` there were 2,700 page faults a batch and more."""
+    """Without `keep_freed_memory` there were 2,700 page faults a batch and more."""
     (faults,) = printed(OPEN + FAULTS, tmp_path)
     assert faults < 300
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.micro_batches import form, restored, shared_cap
+from services.inference.micro_batches import cap_for_all_threads, form_batches, in_request_order
 
 LENGTHS = st.lists(st.integers(1, 600), max_size=200)
 CAPS = st.integers(1, 2048)
@@ -12,55 +12,55 @@ CAPS = st.integers(1, 2048)
 
 @given(LENGTHS, CAPS, st.booleans())
 def test_every_row_is_in_exactly_one_batch(lengths, cap, batchable):
-    batches = form(lengths, cap, batchable=batchable)
+    batches = form_batches(lengths, cap, batchable=batchable)
     assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
     assert all(batches)
 
 
 @given(LENGTHS, CAPS)
 def test_the_cap_on_padded_tokens_holds_unless_a_row_stands_alone(lengths, cap):
-    for batch in form(lengths, cap):
+    for batch in form_batches(lengths, cap):
         assert len(batch) == 1 or len(batch) * max(lengths[place] for place in batch) <= cap
 
 
 @given(LENGTHS, CAPS)
 def test_a_batch_is_full_or_the_next_row_would_not_have_fitted(lengths, cap):
-    batches = form(lengths, cap)
+    batches = form_batches(lengths, cap)
     for batch in batches[:-1]:
         assert (len(batch) + 1) * max(lengths[place] for place in batch) > cap
 
 
 @given(LENGTHS)
 def test_a_model_that_cannot_be_batched_gets_one_row_at_a_time(lengths):
-    assert all(len(batch) == 1 for batch in form(lengths, batchable=False))
+    assert all(len(batch) == 1 for batch in form_batches(lengths, batchable=False))
 
 
 @given(LENGTHS, CAPS)
 def test_results_come_back_in_the_order_of_the_request(lengths, cap):
-    batches = form(lengths, cap)
+    batches = form_batches(lengths, cap)
     results = [[(place, lengths[place]) for place in batch] for batch in batches]
-    assert restored(batches, results) == list(enumerate(lengths))
+    assert in_request_order(batches, results) == list(enumerate(lengths))
 
 
 def test_the_longest_rows_come_first_and_equal_ones_in_their_order():
-    assert form([5, 9, 5, 1], 10) == [(1,), (0, 2), (3,)]
+    assert form_batches([5, 9, 5, 1], 10) == [(1,), (0, 2), (3,)]
 
 
 def test_a_result_too_few_is_an_error_and_not_a_shifted_ranking():
     with pytest.raises(ValueError, match="zip"):
-        restored([(0, 1)], [[1.0]])
+        in_request_order([(0, 1)], [[1.0]])
 
 
 def test_a_small_request_is_shared_by_the_threads():
     lengths = [70] * 10
-    batches = form(lengths, shared_cap(lengths, 2, 512))
+    batches = form_batches(lengths, cap_for_all_threads(lengths, 2, 512))
     assert [len(batch) for batch in batches] == [5, 5]
 
 
 @given(LENGTHS, CAPS, st.integers(1, 8))
 def test_sharing_never_goes_above_the_cap(lengths, cap, threads):
-    assert shared_cap(lengths, threads, cap) <= cap
+    assert cap_for_all_threads(lengths, threads, cap) <= cap
 
 
 def test_a_request_of_few_tokens_is_not_torn_to_pieces():
-    assert shared_cap([10] * 5, 2, 512) == 128
+    assert cap_for_all_threads([10] * 5, 2, 512) == 128

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from services.inference.model_tokenizer import Tokens
+from services.inference.model_tokenizer import ModelTokenizer
 from services.inference.profiles import TOKENIZER, ModelError
 from tests.support.models import CROSS_ENCODER, fetched, tiny_tokenizer
 
@@ -35,7 +35,7 @@ def reference(file, limit):
 @settings(deadline=None)
 @given(first=WORDS, second=WORDS, limit=st.integers(4, 60))
 def test_a_pair_is_cut_as_longest_first_does(tiny_file, first, second, limit):
-    tokens = Tokens(tiny_file, limit)
+    tokens = ModelTokenizer(tiny_file, limit)
     expected = reference(tiny_file, limit).encode(first, second)
     row = tokens.pair(*tokens.ids([first, second]))
     assert (row.ids, row.types) == (expected.ids, expected.type_ids)
@@ -44,7 +44,7 @@ def test_a_pair_is_cut_as_longest_first_does(tiny_file, first, second, limit):
 @settings(deadline=None)
 @given(text=WORDS, limit=st.integers(4, 60))
 def test_a_single_text_is_cut_at_its_end(tiny_file, text, limit):
-    tokens = Tokens(tiny_file, limit)
+    tokens = ModelTokenizer(tiny_file, limit)
     expected = reference(tiny_file, limit).encode(text)
     row = tokens.single(tokens.ids([text])[0])
     assert (row.ids, row.types) == (expected.ids, expected.type_ids)
@@ -52,7 +52,7 @@ def test_a_single_text_is_cut_at_its_end(tiny_file, text, limit):
 
 def test_a_real_tokenizer_gives_the_rows_of_the_library(bert_file):
     query, passage = "Which gasket fits?", "The 8.5 mm gasket, naïvely: 日本 and 🙂; see unaffordability " * 30
-    tokens, library = Tokens(bert_file, 64), reference(bert_file, 64)
+    tokens, library = ModelTokenizer(bert_file, 64), reference(bert_file, 64)
     query_ids, passage_ids = tokens.ids([query, passage])
     assert tokens.pair(query_ids, passage_ids).ids == library.encode(query, passage).ids
     assert tokens.pair(passage_ids, query_ids).types == library.encode(passage, query).type_ids
@@ -61,7 +61,7 @@ def test_a_real_tokenizer_gives_the_rows_of_the_library(bert_file):
 
 def test_the_truncation_and_padding_saved_in_the_file_are_ignored(tmp_path):
     tiny_tokenizer(tmp_path / TOKENIZER)
-    tokens = Tokens(tmp_path / TOKENIZER, 32)
+    tokens = ModelTokenizer(tmp_path / TOKENIZER, 32)
     short, long = tokens.ids(["w1", " ".join(f"w{number}" for number in range(20))])
     assert tokens.single(short).ids == [2, 11, 3]
     assert len(tokens.pair(short, long).ids) == 24
@@ -69,19 +69,19 @@ def test_the_truncation_and_padding_saved_in_the_file_are_ignored(tmp_path):
 
 def test_special_tokens_come_from_the_tokenizer_with_its_segments(tmp_path):
     tiny_tokenizer(tmp_path / TOKENIZER)
-    row = Tokens(tmp_path / TOKENIZER, 32).pair([11, 12], [13])
+    row = ModelTokenizer(tmp_path / TOKENIZER, 32).pair([11, 12], [13])
     assert row.ids == [2, 11, 12, 3, 13, 3]
     assert row.types == [0, 0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("text", ["a\0b", "lone \ud800 surrogate", "\udfff", "\ud83d\ude42", "", "\0"])
 def test_no_string_that_python_can_hold_breaks_the_tokenizer(bert_file, text):
-    tokens = Tokens(bert_file, 32)
+    tokens = ModelTokenizer(bert_file, 32)
     assert len(tokens.single(tokens.ids([text])[0]).ids) >= 2
 
 
 def test_a_nul_parts_words_and_a_surrogate_pair_is_the_character_it_means(bert_file):
-    tokens = Tokens(bert_file, 32)
+    tokens = ModelTokenizer(bert_file, 32)
     assert tokens.ids(["a\0b", "smile \ud83d\ude42"]) == tokens.ids(["a b", "smile 🙂"])
 
 
@@ -89,9 +89,9 @@ def test_a_nul_parts_words_and_a_surrogate_pair_is_the_character_it_means(bert_f
 def test_a_file_that_is_no_tokenizer_is_refused_by_its_path(tmp_path, content):
     (tmp_path / TOKENIZER).write_bytes(content)
     with pytest.raises(ModelError, match=r"tokenizer\.json is not a tokenizer\.json that can be read"):
-        Tokens(tmp_path / TOKENIZER, 32)
+        ModelTokenizer(tmp_path / TOKENIZER, 32)
 
 
 def test_a_missing_tokenizer_is_refused_by_its_path(tmp_path):
     with pytest.raises(ModelError, match=r"tokenizer\.json is not"):
-        Tokens(tmp_path / TOKENIZER, 32)
+        ModelTokenizer(tmp_path / TOKENIZER, 32)

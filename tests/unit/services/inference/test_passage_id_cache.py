@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.inference.model_tokenizer import Tokens
-from services.inference.passage_id_cache import ENTRY_BYTES, PassageIds
+from services.inference.model_tokenizer import ModelTokenizer
+from services.inference.passage_id_cache import ENTRY_BYTES, PassageIdCache
 from services.inference.profiles import TOKENIZER
 from tests.support.models import CROSS_ENCODER, fetched
 
@@ -18,13 +18,13 @@ TEXTS = st.text(max_size=200) | st.sampled_from(["", "chain slip " * 30, "\ud800
 
 @pytest.fixture(scope="module")
 def tokens():
-    return Tokens(fetched(CROSS_ENCODER) / TOKENIZER, LIMIT)
+    return ModelTokenizer(fetched(CROSS_ENCODER) / TOKENIZER, LIMIT)
 
 
 @pytest.fixture(scope="module")
 def remembered(tokens):
     # Room for some ten passages: most are forgotten again between two examples.
-    return PassageIds(tokens.ids, 3_000, LIMIT)
+    return PassageIdCache(tokens.ids, 3_000, LIMIT)
 
 
 @settings(deadline=None)
@@ -34,7 +34,7 @@ def test_pairs_of_remembered_ids_are_those_of_fresh_ones(tokens, remembered, que
     first = first[:LIMIT]
     fresh = [tokens.pair(first, ids) for ids in tokens.ids(passages)]
     for _ in range(2):
-        assert [tokens.pair(first, ids) for ids in remembered.of(passages)] == fresh
+        assert [tokens.pair(first, ids) for ids in remembered.token_ids(passages)] == fresh
     assert remembered.used_bytes <= 3_000
 
 
@@ -45,40 +45,40 @@ def test_a_passage_is_tokenised_once_until_it_is_forgotten():
         asked.extend(texts)
         return [[len(text)] * 10 for text in texts]
 
-    ids = PassageIds(tokenise, 2 * (ENTRY_BYTES + 20), 100)
-    ids.of(["a", "bb"])
-    ids.of(["a"])
-    ids.of(["ccc"])  # bb was not asked for longest
-    assert ids.of(["a", "bb", "ccc"]) == [[1] * 10, [2] * 10, [3] * 10]
+    ids = PassageIdCache(tokenise, 2 * (ENTRY_BYTES + 20), 100)
+    ids.token_ids(["a", "bb"])
+    ids.token_ids(["a"])
+    ids.token_ids(["ccc"])  # bb was not asked for longest
+    assert ids.token_ids(["a", "bb", "ccc"]) == [[1] * 10, [2] * 10, [3] * 10]
     assert asked == ["a", "bb", "ccc", "bb"]
     assert ids.used_bytes == 2 * (ENTRY_BYTES + 20)
 
 
 def test_a_passage_that_stands_twice_is_tokenised_once():
     asked: list[str] = []
-    ids = PassageIds(lambda texts: (asked.extend(texts), [[1]] * len(texts))[1], 10_000, 10)
-    assert ids.of(["a", "a", "b", "a"]) == [[1]] * 4
+    ids = PassageIdCache(lambda texts: (asked.extend(texts), [[1]] * len(texts))[1], 10_000, 10)
+    assert ids.token_ids(["a", "a", "b", "a"]) == [[1]] * 4
     assert asked == ["a", "b"]
 
 
 def test_ids_above_16_bits_are_kept_whole():
-    assert PassageIds(lambda texts: [[250_001, 7]], 10_000, 10).of(["a"]) == [[250_001, 7]]
+    assert PassageIdCache(lambda texts: [[250_001, 7]], 10_000, 10).token_ids(["a"]) == [[250_001, 7]]
 
 
 def test_without_memory_nothing_is_kept():
-    ids = PassageIds(lambda texts: [[1, 2]] * len(texts), 0, 10)
-    assert ids.of(["a"]) == [[1, 2]]
+    ids = PassageIdCache(lambda texts: [[1, 2]] * len(texts), 0, 10)
+    assert ids.token_ids(["a"]) == [[1, 2]]
     assert ids.used_bytes == 0
 
 
 def test_threads_share_it(tokens):
     texts = [f"passage {number} about chains" for number in range(60)]
     fresh = dict(zip(texts, tokens.ids(texts), strict=True))
-    ids = PassageIds(tokens.ids, 5_000, LIMIT)
+    ids = PassageIdCache(tokens.ids, 5_000, LIMIT)
 
     def ask(seed: int) -> bool:
         some = random.Random(seed).sample(texts, 20)
-        return ids.of(some) == [fresh[text] for text in some]
+        return ids.token_ids(some) == [fresh[text] for text in some]
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(ask, range(40)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deploy.models.graph_rewrites import lean
+from deploy.models.graph_rewrites import rewrite_graph
 from services.inference.graph import Runtime
 from services.inference.graph_factory import open_graph
 from services.inference.model_tokenizer import Row
@@ -46,7 +46,7 @@ def test_scores_are_to_the_bit_those_of_a_graph_that_is_rewritten_at_its_opening
 ) -> None:
     runtime = Runtime(library)  # type: ignore[arg-type]  # one of the two
     rewritten = tmp_path / "rewritten.onnx"
-    rewritten.write_bytes(lean((tmp_path / GRAPH).read_bytes(), onnxruntime_cpu=library == "onnxruntime"))
+    rewritten.write_bytes(rewrite_graph((tmp_path / GRAPH).read_bytes(), onnxruntime_cpu=library == "onnxruntime"))
     expected = open_graph(rewritten, profile, runtime).run(FEED)
     assert np.unique(expected).size == len(ROWS)
     np.testing.assert_array_equal(Session(profile, tmp_path, runtime).run(ROWS), expected)

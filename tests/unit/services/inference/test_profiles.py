@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.inference.digests import difference
+from services.inference.digests import folder_mismatch
 from services.inference.profiles import (
     MODELS_FILE,
     ROOT,
@@ -53,7 +53,7 @@ def test_our_cross_encoder_carries_its_recommended_weight():
 
 def test_the_committed_cross_encoder_is_the_one_that_the_list_pins():
     profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
-    assert difference(profile, ROOT / "deploy" / "models" / CROSS_ENCODER) is None
+    assert folder_mismatch(profile, ROOT / "deploy" / "models" / CROSS_ENCODER) is None
 
 
 def test_a_fresh_clone_gets_every_default_model_without_a_hub():

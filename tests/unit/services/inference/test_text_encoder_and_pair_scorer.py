@@ -18,7 +18,7 @@ from services.inference.pair_scorer import PairScorer
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
 from services.inference.text_encoder import TextEncoder
-from services.inference.token_time import Pace
+from services.inference.token_time import TokenTime
 from tests.support.models import (
     CROSS_ENCODER,
     ENCODER,
@@ -70,15 +70,15 @@ class Laboured:
         return self._inner.run(rows)
 
 
-class Slow(Pace):
+class Slow(TokenTime):
     """A pace that is given, whatever is seen."""
 
-    def __init__(self, token_s: float) -> None:
+    def __init__(self, seconds_per_token: float) -> None:
         super().__init__()
-        self.given_s = token_s
+        self.given_s = seconds_per_token
 
     @property
-    def token_s(self) -> float:
+    def seconds_per_token(self) -> float:
         return self.given_s
 
 
@@ -174,7 +174,7 @@ async def test_when_time_runs_out_the_first_ranks_are_scored_and_the_caller_is_n
     passages = [f"w{place % 90}" for place in range(400)]
     complete = await scorer.score("w1", passages)
     scorer._model._session = Laboured(scorer._model._session)
-    scorer._model._pace = Pace()
+    scorer._model._token_time = TokenTime()
     await scorer.score("w1", passages[:20])  # 100 tokens: now the pace is known
     start = time.monotonic()
     partial = await scorer.score_until("w1", passages, Deadline.after_ms(500))  # for 2,000 tokens of 1 ms each
@@ -186,8 +186,8 @@ async def test_when_time_runs_out_the_first_ranks_are_scored_and_the_caller_is_n
 
 async def test_what_cannot_be_reached_is_not_even_tokenised(tmp_path, opened):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
-    scorer._model._pace = Slow(10.0)
-    scorer._model.tokens = None
+    scorer._model._token_time = Slow(10.0)
+    scorer._model.tokenizer = None
     assert await scorer.score_until("w1", ["w2 " * 9] * 5, Deadline.after_ms(5_000)) == (None,) * 5
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded, Overloaded, Unavailable
-from services.inference.workers import TURNS_BY_AGE, StopRequest, Workers
+from services.inference.workers import AGING_INTERVAL, StopRequest, Workers
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ async def test_a_giant_moves_on_beside_smaller_requests(gate):
     finally:
         workers.close()
     meanwhile = order[: len(order) - order[::-1].index("smaller")]
-    assert meanwhile.count("giant") == pytest.approx(len(meanwhile) / TURNS_BY_AGE, abs=1)
+    assert meanwhile.count("giant") == pytest.approx(len(meanwhile) / AGING_INTERVAL, abs=1)
 
 
 async def test_tasks_that_were_dropped_take_no_turns(one, gate):
@@ -311,7 +311,7 @@ async def test_no_tasks_are_no_work(one):
 async def test_every_thread_rests_once_when_nobody_has_asked_for_a_while():
     rested: list[str] = []
     barrier = threading.Barrier(2)
-    workers = Workers(2, rest=lambda: rested.append(threading.current_thread().name), rest_s=0.5)
+    workers = Workers(2, on_idle=lambda: rested.append(threading.current_thread().name), idle_s=0.5)
     try:
         for _ in range(3):
             await workers.run([barrier.wait] * 2)
@@ -325,7 +325,7 @@ async def test_every_thread_rests_once_when_nobody_has_asked_for_a_while():
 async def test_no_thread_rests_while_others_are_asked(gate):
     rested: list[str] = []
     barrier = threading.Barrier(2)
-    workers = Workers(2, rest=lambda: rested.append("rested"), rest_s=0.5)
+    workers = Workers(2, on_idle=lambda: rested.append("rested"), idle_s=0.5)
     try:
         await workers.run([barrier.wait] * 2)
         long = await occupied(workers, gate)  # the other thread has nothing to do but urgent tasks of no length
@@ -341,7 +341,7 @@ async def test_no_thread_rests_while_others_are_asked(gate):
 
 async def test_nobody_rests_after_an_urgent_task_nor_on_closing():
     rested: list[str] = []
-    workers = Workers(1, urgent_threads=1, rest=lambda: rested.append("rested"), rest_s=0.5)
+    workers = Workers(1, urgent_threads=1, on_idle=lambda: rested.append("rested"), idle_s=0.5)
     await workers.run([lambda: None] * 4, urgent=True)
     await asyncio.sleep(1.0)
     await workers.run([lambda: None])
@@ -356,7 +356,7 @@ async def test_a_rest_that_fails_costs_no_thread(caplog: pytest.LogCaptureFixtur
         rested.set()
         raise OSError("no such function")
 
-    workers = Workers(1, rest=broken, rest_s=0.05)
+    workers = Workers(1, on_idle=broken, idle_s=0.05)
     try:
         for _ in range(2):
             rested.clear()

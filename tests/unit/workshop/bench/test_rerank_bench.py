@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from pydantic import ValidationError
 from safetensors.numpy import load_file
 
-from services.inference.model_tokenizer import Tokens
+from services.inference.model_tokenizer import ModelTokenizer
 from services.inference.profiles import CHECKPOINT, CONFIG, MODELS_FILE, TOKENIZER, ModelError, load_cross_encoder
 from tests.support.models import CROSS_ENCODER, fetched
 from workshop.bench.__main__ import BenchArguments, bench, why_no_int8
@@ -136,7 +136,7 @@ def test_the_file_is_read_back_as_it_was_written_and_another_version_is_refused(
 
 
 def test_a_drawn_list_has_the_lengths_that_it_was_drawn_with():
-    tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, 512)
+    tokens = ModelTokenizer(fetched(CROSS_ENCODER) / TOKENIZER, 512)
     for name, (mean, _) in PAIR_TOKENS.items():
         lists = draw_lists(name, ListSampling(2, 200, 0), 512, tokens)
         lengths = [

@@ -13,7 +13,7 @@ import pytest
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
 from services.inference.graph import Runtime
-from services.inference.model_tokenizer import Tokens
+from services.inference.model_tokenizer import ModelTokenizer
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
 from services.inference.profiles import GRAPH, MODELS_FILE, TOKENIZER, load_cross_encoder
@@ -38,7 +38,7 @@ REBATCHINGS = 25
 
 
 def rows(limit=64):
-    tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, limit)
+    tokens = ModelTokenizer(fetched(CROSS_ENCODER) / TOKENIZER, limit)
     ids = tokens.ids(TEXTS)
     return [tokens.pair(ids[place], ids[other]) for place in (0, 6) for other in range(len(ids))]
 
@@ -149,7 +149,7 @@ def test_calibration_draws_the_same_pairs_from_the_same_seed(tmp_path: Path):
             for place in range(4):
                 row = {"query": f"{file} {place}", "positive": f"passage {file} {place}", "negatives": []}
                 out.write(json.dumps(row) + "\n")
-    tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, 32)
+    tokens = ModelTokenizer(fetched(CROSS_ENCODER) / TOKENIZER, 32)
     first, again, other = (calibration_rows(tmp_path, tokens, 10, seed) for seed in (1, 1, 2))
     assert first == again
     assert first != other

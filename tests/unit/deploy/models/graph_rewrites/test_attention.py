@@ -6,15 +6,15 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from deploy.models.graph_rewrites.attention import attention
-from deploy.models.graph_rewrites.mask_in_keys import mask_in_keys
+from deploy.models.graph_rewrites.attention import fuse_attention
+from deploy.models.graph_rewrites.mask_in_keys import move_mask_into_keys
 from services.inference.profiles import GRAPH
 from tests.support.graphs import changed, how_many, run, scaled_otherwise, small_bert
 from tests.support.models import CROSS_ENCODER, fetched
 
 
 def whole(model):
-    return changed(model, mask_in_keys, attention)
+    return changed(model, move_mask_into_keys, fuse_attention)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 12), (3, 7)])
@@ -46,7 +46,7 @@ def test_a_product_that_is_multiplied_or_not_scaled_at_all_is_rewritten_too():
 
 def test_a_mask_that_is_added_stays_and_what_it_is_added_to():
     model = small_bert()
-    assert changed(model, attention) == model
+    assert changed(model, fuse_attention) == model
 
 
 def test_what_somebody_else_reads_stays():

@@ -6,8 +6,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from deploy.models.graph_rewrites.first_token import first_token_only
-from services.inference.model_tokenizer import Tokens
+from deploy.models.graph_rewrites.first_token import prune_to_first_token
+from services.inference.model_tokenizer import ModelTokenizer
 from services.inference.profiles import GRAPH, TOKENIZER
 from tests.support.graphs import changed, random_feed, small_bert
 from tests.support.models import CROSS_ENCODER, fetched, node
@@ -33,7 +33,7 @@ def first(output: str = "logits") -> onnx.NodeProto:
 
 def cut_of(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy that has been cut."""
-    return changed(model, first_token_only)
+    return changed(model, prune_to_first_token)
 
 
 def run(model: onnx.ModelProto, feed, *also: str):
@@ -99,7 +99,7 @@ def test_a_graph_whose_tokens_are_all_read_stays_as_it_is(model):
 def test_the_scores_of_our_own_model_stay_what_they_were(precision):
     model = onnx.load(fetched(CROSS_ENCODER) / GRAPH)
     if precision == "int8-static":
-        tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, 64)
+        tokens = ModelTokenizer(fetched(CROSS_ENCODER) / TOKENIZER, 64)
         query, *texts = tokens.ids(["a chain that slips", "worn teeth let it skip", "spokes", "a new saddle post"])
         model = to_static_int8(with_fp32_weights(model), [tokens.pair(query, text) for text in texts])
     whole, cut = model, cut_of(model)

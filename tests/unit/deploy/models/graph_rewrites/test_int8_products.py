@@ -5,9 +5,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from deploy.models.graph_rewrites.first_token import first_token_only
-from deploy.models.graph_rewrites.int8_products import int8_products
-from services.inference.model_tokenizer import Tokens
+from deploy.models.graph_rewrites.first_token import prune_to_first_token
+from deploy.models.graph_rewrites.int8_products import fuse_int8_bias
+from services.inference.model_tokenizer import ModelTokenizer
 from services.inference.profiles import GRAPH, TOKENIZER
 from tests.support.graphs import changed, how_many, run
 from tests.support.models import CROSS_ENCODER, fetched
@@ -27,7 +27,7 @@ def store(model, values):
 @pytest.fixture(scope="module")
 def model():
     """Our own model in static int8, with scales from a few pairs."""
-    tokens = Tokens(fetched(CROSS_ENCODER) / TOKENIZER, 64)
+    tokens = ModelTokenizer(fetched(CROSS_ENCODER) / TOKENIZER, 64)
     query, *texts = tokens.ids(["a chain that slips", "worn teeth let it skip", "spokes", "a new saddle post"])
     whole = with_fp32_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH))
     return to_static_int8(whole, [tokens.pair(query, text) for text in texts])
@@ -35,8 +35,8 @@ def model():
 
 @pytest.mark.parametrize("shape", [(1, 3), (4, 100)])
 def test_every_score_stays_what_it_was_to_the_bit(model, shape):
-    assert how_many(changed(model, int8_products), FUSED) == 36
-    np.testing.assert_array_equal(run(changed(model, int8_products), shape, 30000, {}), run(model, shape, 30000, {}))
+    assert how_many(changed(model, fuse_int8_bias), FUSED) == 36
+    np.testing.assert_array_equal(run(changed(model, fuse_int8_bias), shape, 30000, {}), run(model, shape, 30000, {}))
 
 
 def test_a_bias_that_is_named_first_goes_with_its_product_too(model):
@@ -45,12 +45,12 @@ def test_a_bias_that_is_named_first_goes_with_its_product_too(model):
             if node.op_type == "Add" and node.input[0].endswith(".product"):
                 node.input[:] = reversed(node.input)
 
-    assert how_many(changed(model, turned, int8_products), FUSED) == 36
+    assert how_many(changed(model, turned, fuse_int8_bias), FUSED) == 36
 
 
 def test_what_reads_one_token_of_an_activation_is_left_to_the_library(model):
     """The queries of the last layer: the slice stands between the activation and the product."""
-    assert how_many(changed(model, first_token_only, int8_products), FUSED) == 35
+    assert how_many(changed(model, prune_to_first_token, fuse_int8_bias), FUSED) == 35
 
 
 def test_a_product_that_somebody_else_reads_stays(model):
@@ -58,7 +58,7 @@ def test_a_product_that_somebody_else_reads_stays(model):
         name = "encoder.layer.0.intermediate.dense.product"
         copy.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
 
-    assert how_many(changed(model, read, int8_products), FUSED) == 35
+    assert how_many(changed(model, read, fuse_int8_bias), FUSED) == 35
 
 
 def test_a_matrix_with_a_scale_for_each_row_stays(model):
@@ -68,14 +68,14 @@ def test_a_matrix_with_a_scale_for_each_row_stays(model):
         axis.i = 0
         store(copy, {node.input[1]: np.ones(1536, dtype=np.float32), node.input[2]: np.zeros(1536, dtype=np.int8)})
 
-    assert how_many(changed(model, by_row, int8_products), FUSED) == 35
+    assert how_many(changed(model, by_row, fuse_int8_bias), FUSED) == 35
 
 
 def test_a_zero_point_goes_along_unless_it_is_zero(model):
     def moved(copy):
         store(copy, {f"{MATRIX}.zero": np.full(384, 3, dtype=np.int8)})
 
-    fused = changed(model, moved, int8_products)
+    fused = changed(model, moved, fuse_int8_bias)
     zeros = [node.input[5] for node in fused.graph.node if node.op_type == FUSED]
     assert (zeros.count(""), zeros.count(f"{MATRIX}.zero")) == (35, 1)
     np.testing.assert_array_equal(run(fused, (4, 20), 30000, {}), run(changed(model, moved), (4, 20), 30000, {}))
@@ -83,4 +83,4 @@ def test_a_zero_point_goes_along_unless_it_is_zero(model):
 
 def test_products_in_fp32_stay():
     model = onnx.load(fetched(CROSS_ENCODER) / GRAPH)
-    assert changed(model, int8_products) == model
+    assert changed(model, fuse_int8_bias) == model

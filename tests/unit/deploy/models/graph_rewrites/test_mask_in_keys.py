@@ -5,14 +5,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from deploy.models.graph_rewrites.mask_in_keys import mask_in_keys
+from deploy.models.graph_rewrites.mask_in_keys import move_mask_into_keys
 from services.inference.profiles import GRAPH
 from tests.support.graphs import changed, run, scaled_otherwise, small_bert
 from tests.support.models import CROSS_ENCODER, fetched
 
 
 def rewritten(model: onnx.ModelProto) -> onnx.ModelProto:
-    return changed(model, mask_in_keys)
+    return changed(model, move_mask_into_keys)
 
 
 def adds_of_masks(model: onnx.ModelProto) -> int:
