@@ -1,4 +1,4 @@
-"""The graph that bert_graph builds: the original's embeddings, a textbook BERT's numbers, the same bytes every time."""
+"""Checks the built graph: embeddings of the original model, numbers of a textbook BERT, equal bytes every time."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ GOLDEN = ROOT / "tests" / "golden" / "minilm_embeddings.json"
 
 
 def textbook_bert(weights: dict[str, NDArray[np.float32]], ids: list[int], types: list[int]) -> NDArray[np.float64]:
-    """One unpadded row through a BERT written from the paper, in fp64: [tokens, 8]."""
+    """Computes one unpadded row with a BERT written from the paper, in fp64: [tokens, 8]."""
     from math import erf
 
     w = {name: values.astype(np.float64) for name, values in weights.items()}
@@ -83,7 +83,7 @@ def test_padded_rows_equal_a_textbook_bert_on_each_row_alone(tmp_path):
 def test_the_same_weights_give_the_same_bytes(tmp_path):
     build(*checkpoint(tmp_path))
     made = hashlib.sha256((tmp_path / "model.onnx").read_bytes()).hexdigest()
-    # Recorded with onnx 1.23: another version that changes it changes the pinned sha256 of every built model too.
+    # Recorded with onnx 1.23: a version that changes it would change the pinned sha256 of every built model.
     assert made == "1966f2a6e4769837a8c5e0e4d8ee74c36e4e7d74f0156077804bbcbb8c2521d6"
 
 
@@ -97,7 +97,7 @@ def test_the_same_weights_give_the_same_bytes(tmp_path):
         ({"hidden_size": "wide"}, "is not the config.json of a BERT"),
     ],
 )
-def test_a_checkpoint_that_cannot_be_built_is_refused_with_its_reason(tmp_path, change, complaint):
+def test_an_unsupported_checkpoint_is_refused_with_the_reason(tmp_path, change, complaint):
     files = checkpoint(tmp_path, CONFIG | change)
     with pytest.raises(ModelError, match=complaint):
         build(*files)

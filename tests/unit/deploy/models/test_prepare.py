@@ -1,4 +1,4 @@
-"""A cross-encoder's graph is rewritten once, for each kind of engine, and made again only when something changed."""
+"""Checks that a cross-encoder's graph is rewritten once for each kind of engine, and again only after a change."""
 
 import shutil
 from pathlib import Path
@@ -39,7 +39,7 @@ def prepared_files(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mtime_ns for file in folder.iterdir() if file.name.startswith("prepared")}
 
 
-def test_each_kind_of_engine_gets_a_graph_of_its_own(profile: CrossEncoderProfile, folder: Path) -> None:
+def test_each_kind_of_engine_gets_its_own_graph(profile: CrossEncoderProfile, folder: Path) -> None:
     record = record_of(folder)
     here, elsewhere = (onnx.load(folder / record.graphs[variant].file) for variant in (CPU, PLAIN))
     assert [how_many(graph, "MultiHeadAttention") for graph in (here, elsewhere)] == [2, 0]
@@ -56,16 +56,14 @@ def test_a_runtime_on_a_gpu_or_of_another_library_gets_plain_operators() -> None
     assert CPU != PLAIN
 
 
-def test_a_prepared_folder_is_left_alone(profile: CrossEncoderProfile, folder: Path) -> None:
+def test_a_prepared_folder_stays_as_it_is(profile: CrossEncoderProfile, folder: Path) -> None:
     before = prepared_files(folder)
     assert not prepare(profile, folder)
     assert prepared_files(folder) == before
 
 
 @pytest.mark.parametrize("key", ["source_sha256", "rewrite_sha256"])
-def test_another_source_or_another_rewriting_makes_it_again(
-    profile: CrossEncoderProfile, folder: Path, key: str
-) -> None:
+def test_another_source_or_other_code_prepares_it_again(profile: CrossEncoderProfile, folder: Path, key: str) -> None:
     before = record_of(folder)
     stale = folder / "prepared-portable-0123456789ab.onnx"
     stale.write_bytes(b"of an older rewriting")
@@ -76,7 +74,7 @@ def test_another_source_or_another_rewriting_makes_it_again(
 
 
 @pytest.mark.parametrize("content", [b"half of it", None])
-def test_a_damaged_or_missing_result_is_made_again(
+def test_a_damaged_or_missing_graph_is_prepared_again(
     profile: CrossEncoderProfile, folder: Path, content: bytes | None
 ) -> None:
     before = record_of(folder)
@@ -88,14 +86,14 @@ def test_a_damaged_or_missing_result_is_made_again(
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}"])
-def test_a_record_that_is_none_is_made_again(profile: CrossEncoderProfile, folder: Path, content: str) -> None:
+def test_an_invalid_record_is_written_again(profile: CrossEncoderProfile, folder: Path, content: str) -> None:
     before = record_of(folder)
     (folder / RECORD).write_text(content)
     assert prepare(profile, folder)
     assert record_of(folder) == before
 
 
-def test_each_change_of_the_code_and_each_version_of_onnx_is_another_rewriting(tmp_path: Path) -> None:
+def test_each_change_of_the_code_or_of_onnx_changes_the_rewrite_sha256(tmp_path: Path) -> None:
     copy = tmp_path / "graph_rewrites"
     shutil.copytree(REWRITE_CODE, copy)
     assert rewrite_sha256(copy, "1.19") == rewrite_sha256(REWRITE_CODE, "1.19") != rewrite_sha256(REWRITE_CODE, "1.20")
@@ -104,9 +102,7 @@ def test_each_change_of_the_code_and_each_version_of_onnx_is_another_rewriting(t
     assert rewrite_sha256(copy, "1.19") != rewrite_sha256(REWRITE_CODE, "1.19")
 
 
-def test_a_rewriting_that_fails_leaves_the_old_results_and_nothing_beside_them(
-    profile: CrossEncoderProfile, folder: Path
-) -> None:
+def test_a_failed_rewrite_leaves_the_old_graphs_and_no_other_file(profile: CrossEncoderProfile, folder: Path) -> None:
     before = prepared_files(folder)
     (folder / GRAPH).write_bytes(b"not a graph at all")
     other = profile.model_copy(update={"files": profile.files | {GRAPH: file_sha256(folder / GRAPH)}})
@@ -122,7 +118,7 @@ def test_a_graph_that_is_not_the_declared_one_is_not_rewritten(profile: CrossEnc
     assert not prepare(profile, folder)
 
 
-def test_make_models_prepares_a_cross_encoder_and_says_so_once(tmp_path: Path) -> None:
+def test_make_models_prepares_a_cross_encoder_and_reports_it_once(tmp_path: Path) -> None:
     made = tiny_cross_encoder(tmp_path / "origin", sum_of_ids("logits"))
     wanted = made.model_copy(update={"sources": (DirectorySource(kind="directory", path="origin"),)})
     lines: list[str] = []
@@ -136,8 +132,8 @@ def test_make_models_prepares_a_cross_encoder_and_says_so_once(tmp_path: Path) -
     assert record_of(folder) == record_of(tmp_path / "origin")
 
 
-def test_make_models_prepares_a_folder_of_before(tmp_path: Path) -> None:
-    """As those of a checkout that is upgraded: the files of the model are there and stay."""
+def test_make_models_prepares_a_folder_that_was_fetched_earlier(tmp_path: Path) -> None:
+    """After an upgrade of the checkout, the files of the model are there and stay."""
     made = tiny_cross_encoder(tmp_path / "models" / "tiny", sum_of_ids("logits"))
     folder = tmp_path / "models" / "tiny"
     before = {name: (folder / name).stat().st_mtime_ns for name in made.files}
@@ -149,7 +145,7 @@ def test_make_models_prepares_a_folder_of_before(tmp_path: Path) -> None:
     assert {name: (folder / name).stat().st_mtime_ns for name in made.files} == before
 
 
-def test_an_encoder_is_served_as_it_is(tmp_path: Path) -> None:
+def test_an_encoder_is_not_prepared(tmp_path: Path) -> None:
     made = tiny_encoder(tmp_path / "origin", ids_as_hidden())
     wanted = made.model_copy(update={"sources": (DirectorySource(kind="directory", path="origin"),)})
     folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lambda _: None)

@@ -1,4 +1,4 @@
-"""Graphs and tokenizers of other families than BERT: RoBERTa and XLM-R, DeBERTa-v2, as their exports look."""
+"""Checks graphs and tokenizers of other families than BERT, built like exports of RoBERTa, XLM-R and DeBERTa-v2."""
 
 import json
 
@@ -22,7 +22,7 @@ LETTERS = "abcdefgh"
 
 
 def xlm_roberta(path):
-    """SentencePiece pieces behind a Metaspace; <s> a </s></s> b </s>; <pad> is 1, and there is one segment."""
+    """Writes SentencePiece pieces with a Metaspace; <s> a </s></s> b </s>; <pad> is 1, and there is one segment."""
     pieces = ["<s>", "<pad>", "</s>", "<unk>", "▁", *LETTERS, *(f"▁{letter}" for letter in LETTERS)]
     tokenizer = Tokenizer(Unigram([(piece, -float(place)) for place, piece in enumerate(pieces)], unk_id=3))
     tokenizer.pre_tokenizer = Metaspace()
@@ -33,7 +33,7 @@ def xlm_roberta(path):
 
 
 def roberta(path):
-    """Byte-level BPE, with the post-processor of its own."""
+    """Writes a byte-level BPE with RoBERTa's own post-processor."""
     words = ["<s>", "<pad>", "</s>", "<unk>", *LETTERS, "Ġ", *(f"Ġ{letter}" for letter in LETTERS)]
     merges = [("Ġ", letter) for letter in LETTERS]
     tokenizer = Tokenizer(BPE({word: place for place, word in enumerate(words)}, merges, unk_token="<unk>"))
@@ -43,7 +43,7 @@ def roberta(path):
 
 
 def deberta_v2(path):
-    """SentencePiece pieces with BERT's template; [PAD] is 0."""
+    """Writes SentencePiece pieces with BERT's template; [PAD] is 0."""
     pieces = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "▁", *LETTERS, *(f"▁{letter}" for letter in LETTERS)]
     tokenizer = Tokenizer(Unigram([(piece, -float(place)) for place, piece in enumerate(pieces)], unk_id=3))
     tokenizer.pre_tokenizer = Metaspace()
@@ -57,7 +57,7 @@ def deberta_v2(path):
 
 @pytest.mark.parametrize("write", [xlm_roberta, roberta, deberta_v2])
 @pytest.mark.parametrize("limit", [8, 9, 64])
-def test_rows_are_those_of_the_library_with_every_template(tmp_path, write, limit):
+def test_rows_equal_those_of_the_library_with_every_template(tmp_path, write, limit):
     write(tmp_path / TOKENIZER)
     library = Tokenizer.from_file(str(tmp_path / TOKENIZER))
     library.enable_truncation(limit, strategy="longest_first")
@@ -70,7 +70,7 @@ def test_rows_are_those_of_the_library_with_every_template(tmp_path, write, limi
 
 
 def roberta_nodes(pad=1):
-    """The sum of each token's position, as RoBERTa's graphs count it: over the ids that are not the padding's."""
+    """Builds the sum of positions, counted as in RoBERTa's graphs: over ids that are not the padding id."""
     return [
         constant("pad", np.int64(pad)),
         node("Equal", ["input_ids", "pad"], "padding"),
@@ -80,7 +80,7 @@ def roberta_nodes(pad=1):
         node("CumSum", ["ones", "along"], "counted"),
         node("Mul", ["counted", "ones"], "kept"),
         node("Add", ["kept", "pad"], "positions"),
-        # The table of positions: as long as rows may be, so that a padded token that is counted falls out of it.
+        # The table of positions is as long as the longest row, so that counting a padded token is out of range.
         constant("table", np.arange(2 + 6, dtype=np.float32)),
         node("Gather", ["table", "positions"], "values"),
         node("Cast", ["attention_mask"], "mask", to=1),
@@ -91,14 +91,14 @@ def roberta_nodes(pad=1):
 
 
 def as_roberta(folder, profile):
-    """The profile of the same folder with RoBERTa's config and tokenizer."""
+    """Writes RoBERTa's config and tokenizer into the folder, and returns its profile."""
     (folder / CONFIG).write_text(json.dumps({"model_type": "xlm-roberta", "pad_token_id": 1}))
     xlm_roberta(folder / TOKENIZER)
     return profile.model_copy(update={"files": {name: file_sha256(folder / name) for name in profile.files}})
 
 
 @pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
-def test_positions_that_a_graph_counts_over_its_ids_do_not_move_when_a_row_is_padded(tmp_path, library):
+def test_padding_does_not_change_positions_that_a_graph_counts_from_its_ids(tmp_path, library):
     profile = as_roberta(tmp_path, tiny_cross_encoder(tmp_path, roberta_nodes(), segments=False))
     session = Session(profile, tmp_path, Runtime(library))
     long, short = Row([0, 5, 6, 7, 8, 2], [0] * 6), Row([0, 5, 2], [0] * 3)

@@ -1,4 +1,4 @@
-"""Which candidates are scored, and in which order, when the time may not suffice for all."""
+"""Checks which candidates are scored, and in which order, when the deadline may not leave time for all."""
 
 import math
 
@@ -16,7 +16,7 @@ BUDGETS = st.one_of(st.floats(0, 20_000), st.just(math.inf))
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -25,14 +25,14 @@ class Clock:
         return self.now_s
 
 
-def test_the_depth_is_what_the_threads_get_done_side_by_side():
+def test_the_depth_is_what_all_threads_finish_within_the_budget():
     assert count_reachable([100, 100, 100, 100, 100], 2, 200) == 4
     assert count_reachable([150, 100, 110, 10], 2, 200) == 2
     assert count_reachable([300, 10], 2, 200) == 0
 
 
 @given(COSTS, THREADS, BUDGETS, BUDGETS)
-def test_more_time_never_reaches_less(costs, threads, one, other):
+def test_more_time_never_reaches_fewer_rows(costs, threads, one, other):
     assert count_reachable(costs, threads, min(one, other)) <= count_reachable(costs, threads, max(one, other))
 
 
@@ -41,17 +41,17 @@ def test_tiers_hold_every_place_once_and_in_order(costs, threads, budget):
     assert [place for tier in split_into_tiers(costs, threads, budget) for place in tier] == list(range(len(costs)))
 
 
-def test_with_time_enough_there_is_one_tier():
+def test_with_enough_time_there_is_one_tier():
     assert split_into_tiers([10] * 150, 2, math.inf) == [range(150)]
     assert split_into_tiers([10] * 150, 2, 10 * 150 / 2 * 2) == [range(150)]
 
 
-def test_tiers_end_where_the_time_is_expected_to_and_at_20_50_100_and_every_doubling():
+def test_tiers_end_at_the_expected_depth_at_20_50_100_and_at_every_doubling():
     ends = [tier.stop for tier in split_into_tiers([10] * 450, 1, 70)]
     assert ends == [7, 14, 20, 28, 50, 56, 100, 112, 200, 224, 400, 448, 450]
 
 
-def test_a_budget_for_nothing_leaves_tiers_all_the_same():
+def test_without_budget_tiers_double_from_one_row():
     assert [tier.stop for tier in split_into_tiers([500] * 10, 2, 0)] == [1, 2, 4, 8, 10]
 
 
@@ -67,13 +67,13 @@ def test_batches_of_tiers_hold_every_row_once_tier_by_tier(costs, threads, budge
 
 
 @given(COSTS)
-def test_one_tier_is_batched_as_ever(costs):
+def test_one_tier_gives_the_batches_of_a_request_without_tiers(costs):
     assert sorted(form_batches_by_tier(costs, split_into_tiers(costs, 2, math.inf), 512)) == sorted(
         form_batches(costs, 512)
     )
 
 
-def test_long_rows_stand_alone_and_in_the_order_of_their_ranks():
+def test_long_rows_get_batches_of_their_own_in_rank_order():
     assert form_batches_by_tier([300, 500, 400], [range(3)], 512) == [(0,), (1,), (2,)]
 
 
@@ -83,11 +83,11 @@ def test_a_batch_is_a_small_part_of_a_small_budget():
     assert batch_cap(512, 0.0) == 1
 
 
-def test_nothing_known_is_no_obstacle():
+def test_the_time_per_token_is_0_before_the_first_measurement():
     assert TokenTime().seconds_per_token == 0.0
 
 
-def test_the_pace_follows_what_was_seen_last_and_large_calls_count_more():
+def test_recent_and_large_calls_weigh_more():
     estimate = TokenTime(Clock())
     estimate.record(3, 0.003)
     estimate.record(512, 0.1)
@@ -97,14 +97,14 @@ def test_the_pace_follows_what_was_seen_last_and_large_calls_count_more():
     assert estimate.seconds_per_token == pytest.approx(0.4 / 512, rel=0.01)
 
 
-def test_without_news_the_pace_drifts_back_to_the_best_seen_and_not_beyond():
+def test_without_measurements_the_estimate_decays_to_the_lowest_seen():
     clock = Clock()
     estimate = TokenTime(clock)
     estimate.record(512, 0.1)
-    best = estimate.seconds_per_token
+    lowest = estimate.seconds_per_token
     for _ in range(100):
         estimate.record(512, 10.0)
     clock.now_s += HALF_LIFE_S
     assert estimate.seconds_per_token == pytest.approx(5.0 / 512, rel=0.01)
     clock.now_s += 3_600
-    assert estimate.seconds_per_token == best
+    assert estimate.seconds_per_token == lowest

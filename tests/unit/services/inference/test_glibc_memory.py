@@ -1,4 +1,4 @@
-"""What a batch frees is kept for the next one, and goes back when its thread rests."""
+"""Checks that the next batch uses freed memory again, and that idle threads return it."""
 
 import platform
 import subprocess
@@ -16,7 +16,7 @@ from tests.support.models import CROSS_ENCODER, ENCODER, fetched
 from workshop.bench.plain_model import write_models_file
 from workshop.training.quantise import with_fp32_weights
 
-# In a process of its own: what glibc does by itself depends on what was freed before.
+# In a new process: glibc's defaults depend on what was freed before.
 OPEN = """
 import asyncio, resource, sys, threading, time
 from pathlib import Path
@@ -45,7 +45,7 @@ from services.inference.workers import Workers
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 
-barrier = threading.Barrier(2)  # each thread has its share
+barrier = threading.Barrier(2)  # each thread runs one task
 
 def work(rows):
     barrier.wait(10)
@@ -64,7 +64,7 @@ time.sleep(2.0)
 print(resident() - before)
 """
 
-# How many blocks glibc has mapped, before and after large ones are taken, once a composition root has opened a model.
+# Prints how many blocks glibc has mapped before and after large allocations, in a process that opened a model.
 MAPPED = """
 import ctypes, sys
 from pathlib import Path
@@ -83,31 +83,29 @@ models = Path(sys.argv[1])
 libc = ctypes.CDLL(None)
 libc.mallinfo2.restype, libc.malloc.restype, libc.malloc.argtypes = Mallinfo2, ctypes.c_void_p, [ctypes.c_size_t]
 print(libc.mallinfo2().hblks)
-for _ in range(20):  # more than lies free; nothing is touched
+for _ in range(20):  # more than is free; no page is touched
     libc.malloc(31 << 20)
 print(libc.mallinfo2().hblks)
 """
 
 
-def test_trimming_can_be_called_on_any_system() -> None:
+def test_trimming_works_on_any_system() -> None:
     trim_memory()
 
 
-GLIBC = pytest.mark.skipif(
-    platform.libc_ver()[0] != "glibc", reason="the C library is not glibc, whose ways this is about"
-)
+GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tests glibc, and this C library is another")
 
 
 @GLIBC
-def test_a_batch_finds_the_memory_that_the_one_before_it_freed(tmp_path) -> None:
+def test_a_batch_uses_the_memory_that_the_previous_one_freed(tmp_path) -> None:
     """Without `keep_freed_memory` there were 2,700 page faults a batch and more."""
     (faults,) = printed(OPEN + FAULTS, tmp_path)
     assert faults < 300
 
 
 @GLIBC
-def test_what_a_burst_took_on_every_thread_goes_back_when_they_rest(tmp_path) -> None:
-    """`malloc_trim` alone left the end of every thread's arena, a third of what the burst took."""
+def test_idle_threads_return_the_memory_of_a_burst(tmp_path) -> None:
+    """`malloc_trim` alone kept the end of every thread's arena, a third of the burst's memory."""
     taken, left = printed(OPEN + RESIDENT, tmp_path)
     assert taken > 20 << 20
     assert left < taken / 8
@@ -116,7 +114,7 @@ def test_what_a_burst_took_on_every_thread_goes_back_when_they_rest(tmp_path) ->
 @GLIBC
 @pytest.mark.parametrize("service", ["reranker", "dense"])
 def test_a_service_that_opens_a_model_keeps_large_blocks(service: str) -> None:
-    """By itself glibc maps each block of such a size on its own, and unmaps it when it is freed."""
+    """By default glibc maps each block of this size separately, and unmaps it when it is freed."""
     models = {"reranker": fetched(CROSS_ENCODER), "dense": fetched(ENCODER)}[service].parent
     command = [sys.executable, "-c", MAPPED, str(models), service]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -125,7 +123,7 @@ def test_a_service_that_opens_a_model_keeps_large_blocks(service: str) -> None:
 
 
 def printed(script: str, folder: Path) -> list[int]:
-    """What the script prints in a process of its own, with our cross-encoder in plain fp32."""
+    """Runs the script in a new process with our cross-encoder in plain fp32; returns the numbers it prints."""
     for name in (CONFIG, TOKENIZER):
         (folder / name).write_bytes((fetched(CROSS_ENCODER) / name).read_bytes())
     onnx.save(with_fp32_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH)), folder / GRAPH)

@@ -1,4 +1,4 @@
-"""Batches are formed per request: everything once, capped by padded tokens, and put back in order."""
+"""Checks that micro-batches hold each row once, respect the cap on padded tokens, and return results in order."""
 
 import pytest
 from hypothesis import given
@@ -18,20 +18,20 @@ def test_every_row_is_in_exactly_one_batch(lengths, cap, batchable):
 
 
 @given(LENGTHS, CAPS)
-def test_the_cap_on_padded_tokens_holds_unless_a_row_stands_alone(lengths, cap):
+def test_padded_tokens_stay_within_the_cap_except_for_a_single_row(lengths, cap):
     for batch in form_batches(lengths, cap):
         assert len(batch) == 1 or len(batch) * max(lengths[place] for place in batch) <= cap
 
 
 @given(LENGTHS, CAPS)
-def test_a_batch_is_full_or_the_next_row_would_not_have_fitted(lengths, cap):
+def test_a_batch_ends_only_where_the_next_row_would_exceed_the_cap(lengths, cap):
     batches = form_batches(lengths, cap)
     for batch in batches[:-1]:
         assert (len(batch) + 1) * max(lengths[place] for place in batch) > cap
 
 
 @given(LENGTHS)
-def test_a_model_that_cannot_be_batched_gets_one_row_at_a_time(lengths):
+def test_a_model_that_is_not_batchable_gets_one_row_a_batch(lengths):
     assert all(len(batch) == 1 for batch in form_batches(lengths, batchable=False))
 
 
@@ -46,21 +46,21 @@ def test_the_longest_rows_come_first_and_equal_ones_in_their_order():
     assert form_batches([5, 9, 5, 1], 10) == [(1,), (0, 2), (3,)]
 
 
-def test_a_result_too_few_is_an_error_and_not_a_shifted_ranking():
+def test_a_missing_result_is_an_error_and_not_a_shifted_ranking():
     with pytest.raises(ValueError, match="zip"):
         in_request_order([(0, 1)], [[1.0]])
 
 
-def test_a_small_request_is_shared_by_the_threads():
+def test_a_small_request_gives_each_thread_a_batch():
     lengths = [70] * 10
     batches = form_batches(lengths, cap_for_all_threads(lengths, 2, 512))
     assert [len(batch) for batch in batches] == [5, 5]
 
 
 @given(LENGTHS, CAPS, st.integers(1, 8))
-def test_sharing_never_goes_above_the_cap(lengths, cap, threads):
+def test_the_cap_for_all_threads_never_exceeds_the_cap(lengths, cap, threads):
     assert cap_for_all_threads(lengths, threads, cap) <= cap
 
 
-def test_a_request_of_few_tokens_is_not_torn_to_pieces():
+def test_a_request_of_few_tokens_keeps_a_minimum_batch_size():
     assert cap_for_all_threads([10] * 5, 2, 512) == 128

@@ -1,4 +1,4 @@
-"""Rows are what the tokenizers library itself makes, cut at models.yaml's limit and at no other."""
+"""Checks that rows equal those of the tokenizers library, truncated only at the limit of models.yaml."""
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +25,7 @@ def tiny_file(tmp_path_factory):
 
 
 def reference(file, limit):
-    """The tokenizers library with its own truncation."""
+    """Opens the tokenizers library with its own truncation."""
     tokenizer = Tokenizer.from_file(str(file))
     tokenizer.no_padding()
     tokenizer.enable_truncation(limit, strategy="longest_first")
@@ -34,7 +34,7 @@ def reference(file, limit):
 
 @settings(deadline=None)
 @given(first=WORDS, second=WORDS, limit=st.integers(4, 60))
-def test_a_pair_is_cut_as_longest_first_does(tiny_file, first, second, limit):
+def test_a_pair_is_truncated_like_longest_first(tiny_file, first, second, limit):
     tokens = ModelTokenizer(tiny_file, limit)
     expected = reference(tiny_file, limit).encode(first, second)
     row = tokens.pair(*tokens.ids([first, second]))
@@ -43,7 +43,7 @@ def test_a_pair_is_cut_as_longest_first_does(tiny_file, first, second, limit):
 
 @settings(deadline=None)
 @given(text=WORDS, limit=st.integers(4, 60))
-def test_a_single_text_is_cut_at_its_end(tiny_file, text, limit):
+def test_a_single_text_is_truncated_at_its_end(tiny_file, text, limit):
     tokens = ModelTokenizer(tiny_file, limit)
     expected = reference(tiny_file, limit).encode(text)
     row = tokens.single(tokens.ids([text])[0])
@@ -80,7 +80,7 @@ def test_no_string_that_python_can_hold_breaks_the_tokenizer(bert_file, text):
     assert len(tokens.single(tokens.ids([text])[0]).ids) >= 2
 
 
-def test_a_nul_parts_words_and_a_surrogate_pair_is_the_character_it_means(bert_file):
+def test_a_nul_separates_words_and_a_surrogate_pair_is_joined(bert_file):
     tokens = ModelTokenizer(bert_file, 32)
     assert tokens.ids(["a\0b", "smile \ud83d\ude42"]) == tokens.ids(["a b", "smile 🙂"])
 

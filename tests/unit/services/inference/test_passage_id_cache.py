@@ -1,4 +1,4 @@
-"""Remembered token ids are those that tokenising afresh gives, within their memory."""
+"""Checks that cached token ids equal new ones, and that the cache stays within its bytes."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -22,23 +22,23 @@ def tokens():
 
 
 @pytest.fixture(scope="module")
-def remembered(tokens):
-    # Room for some ten passages: most are forgotten again between two examples.
+def cached(tokens):
+    # Room for some ten passages, so that most are evicted between two examples.
     return PassageIdCache(tokens.ids, 3_000, LIMIT)
 
 
 @settings(deadline=None)
 @given(query=TEXTS, passages=st.lists(TEXTS, max_size=8))
-def test_pairs_of_remembered_ids_are_those_of_fresh_ones(tokens, remembered, query, passages):
+def test_pairs_of_cached_ids_equal_those_of_new_ones(tokens, cached, query, passages):
     (first,) = tokens.ids([query])
     first = first[:LIMIT]
     fresh = [tokens.pair(first, ids) for ids in tokens.ids(passages)]
     for _ in range(2):
-        assert [tokens.pair(first, ids) for ids in remembered.token_ids(passages)] == fresh
-    assert remembered.used_bytes <= 3_000
+        assert [tokens.pair(first, ids) for ids in cached.token_ids(passages)] == fresh
+    assert cached.used_bytes <= 3_000
 
 
-def test_a_passage_is_tokenised_once_until_it_is_forgotten():
+def test_a_passage_is_tokenised_again_only_after_its_eviction():
     asked: list[str] = []
 
     def tokenise(texts):
@@ -48,30 +48,30 @@ def test_a_passage_is_tokenised_once_until_it_is_forgotten():
     ids = PassageIdCache(tokenise, 2 * (ENTRY_BYTES + 20), 100)
     ids.token_ids(["a", "bb"])
     ids.token_ids(["a"])
-    ids.token_ids(["ccc"])  # bb was not asked for longest
+    ids.token_ids(["ccc"])  # evicts bb, the least recently used
     assert ids.token_ids(["a", "bb", "ccc"]) == [[1] * 10, [2] * 10, [3] * 10]
     assert asked == ["a", "bb", "ccc", "bb"]
     assert ids.used_bytes == 2 * (ENTRY_BYTES + 20)
 
 
-def test_a_passage_that_stands_twice_is_tokenised_once():
+def test_a_repeated_passage_is_tokenised_once():
     asked: list[str] = []
     ids = PassageIdCache(lambda texts: (asked.extend(texts), [[1]] * len(texts))[1], 10_000, 10)
     assert ids.token_ids(["a", "a", "b", "a"]) == [[1]] * 4
     assert asked == ["a", "b"]
 
 
-def test_ids_above_16_bits_are_kept_whole():
+def test_ids_above_16_bits_are_not_truncated():
     assert PassageIdCache(lambda texts: [[250_001, 7]], 10_000, 10).token_ids(["a"]) == [[250_001, 7]]
 
 
-def test_without_memory_nothing_is_kept():
+def test_a_cache_of_0_bytes_keeps_nothing():
     ids = PassageIdCache(lambda texts: [[1, 2]] * len(texts), 0, 10)
     assert ids.token_ids(["a"]) == [[1, 2]]
     assert ids.used_bytes == 0
 
 
-def test_threads_share_it(tokens):
+def test_threads_can_share_the_cache(tokens):
     texts = [f"passage {number} about chains" for number in range(60)]
     fresh = dict(zip(texts, tokens.ids(texts), strict=True))
     ids = PassageIdCache(tokens.ids, 5_000, LIMIT)

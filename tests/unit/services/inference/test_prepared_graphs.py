@@ -1,4 +1,4 @@
-"""A cross-encoder is opened as it was prepared for its engine, or refused with what makes it so."""
+"""Checks that a cross-encoder's prepared graph is opened for its engine, or refused with the command that helps."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ FEED = {
     "token_type_ids": np.array([[0] * 6, [0, 0, 1, 0, 0, 0]]),
     "attention_mask": np.array([[1] * 6, [1, 1, 1, 0, 0, 0]]),
 }
-# As in the image of the re-ranker, which has neither.
+# The image of the re-ranker contains neither module.
 OPENED = """
 import sys
 sys.modules |= dict.fromkeys(["onnx", "deploy"])
@@ -41,7 +41,7 @@ def profile(tmp_path: Path) -> CrossEncoderProfile:
 
 
 @pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
-def test_scores_are_to_the_bit_those_of_a_graph_that_is_rewritten_at_its_opening(
+def test_scores_equal_those_of_a_newly_rewritten_graph_to_the_bit(
     profile: CrossEncoderProfile, tmp_path: Path, library: str
 ) -> None:
     runtime = Runtime(library)  # type: ignore[arg-type]  # one of the two
@@ -52,7 +52,7 @@ def test_scores_are_to_the_bit_those_of_a_graph_that_is_rewritten_at_its_opening
     np.testing.assert_array_equal(Session(profile, tmp_path, runtime).run(ROWS), expected)
 
 
-def test_each_runtime_opens_the_graph_that_was_prepared_for_it(profile: CrossEncoderProfile, tmp_path: Path) -> None:
+def test_each_runtime_opens_the_graph_prepared_for_it(profile: CrossEncoderProfile, tmp_path: Path) -> None:
     record = read_record(tmp_path)
     assert record is not None
     runtimes = [Runtime(), Runtime("onnxruntime", "cuda"), Runtime("openvino")]
@@ -61,15 +61,15 @@ def test_each_runtime_opens_the_graph_that_was_prepared_for_it(profile: CrossEnc
     assert opened[0] != opened[1] == opened[2]
 
 
-def test_an_encoder_needs_no_preparing(tmp_path: Path) -> None:
+def test_an_encoder_opens_its_original_graph(tmp_path: Path) -> None:
     assert verified_graph(tiny_encoder(tmp_path, ids_as_hidden()), tmp_path, Runtime()) == tmp_path / GRAPH
 
 
-def _without_its_record(folder: Path) -> None:
+def _remove_record(folder: Path) -> None:
     (folder / RECORD).unlink()
 
 
-def _with_a_record_of(change: Callable[[dict[str, object]], object]) -> Callable[[Path], None]:
+def _change_record(change: Callable[[dict[str, object]], object]) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         record = json.loads((folder / RECORD).read_text())
         change(record)
@@ -78,12 +78,12 @@ def _with_a_record_of(change: Callable[[dict[str, object]], object]) -> Callable
     return spoil
 
 
-def _without_its_graphs(folder: Path) -> None:
+def _remove_graphs(folder: Path) -> None:
     for file in folder.glob("prepared-*.onnx"):
         file.unlink()
 
 
-def _with_other_graphs(folder: Path) -> None:
+def _replace_graphs(folder: Path) -> None:
     for file in folder.glob("prepared-*.onnx"):
         file.write_bytes((folder / GRAPH).read_bytes())
 
@@ -92,19 +92,19 @@ def _with_other_graphs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "wrong"),
     [
-        (_without_its_record, r"prepared\.json names no graph for [a-z-]+"),
-        (_with_a_record_of(lambda record: record.update(graphs={})), r"prepared\.json names no graph for [a-z-]+"),
-        (_with_a_record_of(dict.clear), r"prepared\.json names no graph for [a-z-]+"),
+        (_remove_record, r"prepared\.json names no graph for [a-z-]+"),
+        (_change_record(lambda record: record.update(graphs={})), r"prepared\.json names no graph for [a-z-]+"),
+        (_change_record(dict.clear), r"prepared\.json names no graph for [a-z-]+"),
         (
-            _with_a_record_of(lambda record: record.update(source_sha256="0" * 64)),
+            _change_record(lambda record: record.update(source_sha256="0" * 64)),
             r"its graphs were prepared from another model\.onnx",
         ),
-        (_without_its_graphs, r"prepared-[a-z-]+-[0-9a-f]{12}\.onnx is missing"),
-        (_with_other_graphs, r"prepared-\S+\.onnx has the sha256 [0-9a-f]{64}, prepared\.json says [0-9a-f]{64}"),
+        (_remove_graphs, r"prepared-[a-z-]+-[0-9a-f]{12}\.onnx is missing"),
+        (_replace_graphs, r"prepared-\S+\.onnx has the sha256 [0-9a-f]{64}, prepared\.json says [0-9a-f]{64}"),
     ],
     ids=["no record", "no graphs", "empty record", "another source", "no files", "other files"],
 )
-def test_a_folder_that_is_not_prepared_is_refused_by_what_prepares_it(
+def test_an_unprepared_folder_is_refused_with_the_command_that_prepares_it(
     profile: CrossEncoderProfile, tmp_path: Path, runtime: Runtime, spoil: Callable[[Path], None], wrong: str
 ) -> None:
     spoil(tmp_path)
@@ -113,7 +113,7 @@ def test_a_folder_that_is_not_prepared_is_refused_by_what_prepares_it(
         Session(profile, tmp_path, runtime)
 
 
-def test_the_re_ranker_opens_its_model_with_neither_onnx_nor_what_rewrites_graphs() -> None:
+def test_the_re_ranker_opens_its_model_without_onnx_and_deploy() -> None:
     command = [sys.executable, "-c", OPENED, str(fetched(CROSS_ENCODER).parent)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert done.stdout.startswith(f"{CROSS_ENCODER}@"), done.stderr

@@ -1,4 +1,4 @@
-"""models.yaml becomes checked values, or one sentence that names every bad field."""
+"""Checks that models.yaml is parsed, or refused in one sentence that names every invalid field."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from tests.support.models import CROSS_ENCODER, ENCODER
 
 @pytest.fixture
 def listed():
-    """The first model of the shipped list, as data that a test may spoil."""
+    """Returns the first model of the shipped list, as data that a test may change."""
     return yaml.safe_load(MODELS_FILE.read_text())["models"][0]
 
 
@@ -45,13 +45,13 @@ def test_the_shipped_encoder_is_as_its_authors_use_it():
     assert profile.batchable
 
 
-def test_our_cross_encoder_carries_its_recommended_weight():
+def test_our_cross_encoder_has_its_recommended_weight():
     profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
     assert (profile.weight, profile.max_tokens, profile.activation, profile.batchable) == (0.75, 256, "none", True)
     assert profile.session_entries == {"session.disable_quant_qdq": "1"}
 
 
-def test_the_committed_cross_encoder_is_the_one_that_the_list_pins():
+def test_the_committed_cross_encoder_has_the_pinned_sha256():
     profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
     assert folder_mismatch(profile, ROOT / "deploy" / "models" / CROSS_ENCODER) is None
 
@@ -94,7 +94,7 @@ def test_the_wheel_is_pinned_to_a_version():
         (lambda m: m.update(sources=[]), "at least 1 item"),
     ],
 )
-def test_a_bad_entry_is_refused_with_the_field_that_is_wrong(listed, file, spoil, complaint):
+def test_an_invalid_entry_is_refused_with_its_field(listed, file, spoil, complaint):
     spoil(listed)
     with pytest.raises(ModelError, match=complaint):
         load_profiles(file(listed))
@@ -113,7 +113,7 @@ def test_a_file_that_is_no_yaml_or_not_there_is_refused_by_its_path(tmp_path):
         load_profiles(tmp_path / "bad.yaml")
 
 
-def test_asking_for_the_wrong_kind_or_an_unknown_name_says_what_there_is():
+def test_the_wrong_kind_or_an_unknown_name_is_refused_with_the_known_ones():
     with pytest.raises(ModelError, match="is a cross-encoder, and an encoder is needed"):
         load_encoder(MODELS_FILE, CROSS_ENCODER)
     with pytest.raises(ModelError, match="is an encoder, and a cross-encoder is needed"):
@@ -122,7 +122,7 @@ def test_asking_for_the_wrong_kind_or_an_unknown_name_says_what_there_is():
         load_encoder(MODELS_FILE, "gpt")
 
 
-def test_only_a_graph_with_dynamic_activations_may_not_be_batched(listed):
+def test_only_dynamic_quantisation_is_not_batchable(listed):
     for precision, batchable in {
         "fp32": True,
         "int8-weights": True,
@@ -132,7 +132,7 @@ def test_only_a_graph_with_dynamic_activations_may_not_be_batched(listed):
         assert EncoderProfile.model_validate(listed | {"precision": precision}).batchable is batchable
 
 
-def test_a_profile_cannot_be_changed_after_it_was_parsed():
+def test_a_profile_is_frozen():
     profile = load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
     assert isinstance(profile, CrossEncoderProfile)
     with pytest.raises(ValueError, match="frozen"):

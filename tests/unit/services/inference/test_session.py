@@ -1,4 +1,4 @@
-"""In either library a session opens what models.yaml declares, nothing else, and says in a sentence what is wrong."""
+"""Checks that a session opens only what models.yaml declares, in both libraries, or says in one sentence why not."""
 
 import json
 import sys
@@ -31,27 +31,27 @@ from tests.support.models import (
 
 @pytest.fixture(params=["onnxruntime", "openvino"])
 def runtime(request):
-    """Every promise of Graph is kept in both."""
+    """Runs a test in both libraries, which promise the same."""
     return Runtime(request.param, workers=4)
 
 
 def declared(profile, folder):
-    """The profile, with the sha256 of whatever its files are now."""
+    """Returns the profile with the sha256 of its current files."""
     return profile.model_copy(update={"files": {name: file_sha256(folder / name) for name in profile.files}})
 
 
-def test_it_pads_rows_and_masks_the_padding(tmp_path, runtime):
+def test_rows_are_padded_and_the_padding_is_masked(tmp_path, runtime):
     session = Session(tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path, runtime)
     rows = [Row([1, 2, 3], [0, 0, 0]), Row([4], [0])]
     assert session.run(rows).tolist() == [[6.0], [4.0]]
 
 
-def test_it_knows_the_hash_of_its_weights(tmp_path):
+def test_a_session_has_the_sha256_of_its_weights(tmp_path):
     session = Session(tiny_encoder(tmp_path, ids_as_hidden()), tmp_path)
     assert session.weights_sha256 == file_sha256(tmp_path / "model.onnx")
 
 
-def test_threads_that_share_a_session_get_what_one_gets_alone(runtime):
+def test_concurrent_calls_give_the_results_of_single_ones(runtime):
     folder = fetched(ENCODER)
     session = Session(load_encoder(MODELS_FILE, ENCODER), folder, runtime)
     inputs = [[Row(list(range(1000, 1000 + length)), [0] * length)] for length in range(3, 27, 3)]
@@ -157,7 +157,7 @@ def test_a_provider_that_this_runtime_lacks_is_refused_and_not_replaced(tmp_path
         (Runtime("onnxruntime", arithmetic="bf16"), "ONNX Runtime computes in f32; bf16 needs the engine `openvino`"),
     ],
 )
-def test_what_a_library_cannot_do_is_refused_and_not_replaced(tmp_path, runtime, complaint):
+def test_options_that_a_library_lacks_are_refused_and_not_replaced(tmp_path, runtime, complaint):
     profile = tiny_encoder(tmp_path, ids_as_hidden())
     with pytest.raises(ModelError, match=complaint):
         Session(profile, tmp_path, runtime)
@@ -183,7 +183,7 @@ def test_bf16_is_close_to_f32_or_refused_where_the_cpu_lacks_it():
     assert 1e-5 < np.abs(rounded - exact).max() < 0.1
 
 
-def test_rows_share_a_call_only_where_none_feels_the_others(tmp_path):
+def test_rows_share_a_call_only_if_their_results_are_independent(tmp_path):
     profile = tiny_cross_encoder(tmp_path, sum_of_ids("logits"))
     dynamic = profile.model_copy(update={"precision": "int8-dynamic"})
     assert Session(profile, tmp_path).batchable
@@ -191,7 +191,7 @@ def test_rows_share_a_call_only_where_none_feels_the_others(tmp_path):
     assert not Session(profile, tmp_path, Runtime("openvino")).batchable
 
 
-def test_both_libraries_give_the_same_but_for_rounding():
+def test_both_libraries_agree_up_to_rounding():
     folder, profile = fetched(CROSS_ENCODER), load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
     rows = [Row(list(range(1000, 1000 + length)), [0] * length) for length in (40, 7, 90)]
     here, there = (Session(profile, folder, Runtime(library)).run(rows) for library in ("onnxruntime", "openvino"))
@@ -207,7 +207,7 @@ def test_both_libraries_give_the_same_but_for_rounding():
         ({"model_type": "bert", "pad_token_id": 7}, 7),
     ],
 )
-def test_rows_are_filled_up_with_the_padding_of_their_model(tmp_path, runtime, config, expected):
+def test_rows_are_padded_with_the_padding_id_of_their_model(tmp_path, runtime, config, expected):
     profile = tiny_encoder(tmp_path, ids_as_hidden())
     (tmp_path / "config.json").write_text(json.dumps(config))
     session = Session(declared(profile, tmp_path), tmp_path, runtime)
@@ -215,7 +215,7 @@ def test_rows_are_filled_up_with_the_padding_of_their_model(tmp_path, runtime, c
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"pad_token_id": "none"}', '{"pad_token_id": -1}'])
-def test_a_config_that_is_none_is_refused_by_its_path(tmp_path, content):
+def test_an_invalid_config_is_refused_with_its_path(tmp_path, content):
     profile = tiny_encoder(tmp_path, ids_as_hidden())
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(ModelError, match=r"config\.json"):

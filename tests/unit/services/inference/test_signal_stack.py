@@ -1,4 +1,4 @@
-"""A model in OpenVINO leaves a process as able to take signals as it was. Only a CPU with AMX shows what went wrong."""
+"""Checks that a process handles signals after OpenVINO models are closed. Only a CPU with AMX shows the defect."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deploy.local.choices import ROOT
 
-# Two models, closed in the order in which they were opened; then the first signal that this process ever gets.
+# Opens two models, closes them in the same order, then raises the first signal of this process.
 CHILD = """
 import ctypes, gc, signal, sys
 from pathlib import Path

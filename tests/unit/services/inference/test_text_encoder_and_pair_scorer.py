@@ -1,4 +1,4 @@
-"""Texts in, vectors or scores out: of the text alone, whatever stands beside it or runs at the same time."""
+"""Checks that vectors and scores depend on the text alone, not on its batch or on concurrent requests."""
 
 import asyncio
 import random
@@ -58,8 +58,8 @@ def encoder():
     asyncio.run(opened.close())
 
 
-class Laboured:
-    """A session that takes a millisecond a token."""
+class SlowSession:
+    """Delays a session by one millisecond a token."""
 
     def __init__(self, inner: Session) -> None:
         self._inner = inner
@@ -70,22 +70,22 @@ class Laboured:
         return self._inner.run(rows)
 
 
-class Slow(TokenTime):
-    """A pace that is given, whatever is seen."""
+class FixedTokenTime(TokenTime):
+    """Returns a fixed time, whatever is recorded."""
 
     def __init__(self, seconds_per_token: float) -> None:
         super().__init__()
-        self.given_s = seconds_per_token
+        self.fixed_s = seconds_per_token
 
     @property
     def seconds_per_token(self) -> float:
-        return self.given_s
+        return self.fixed_s
 
 
 @pytest.fixture(scope="module")
-def remembering(tmp_path_factory):
-    """The same model without and with a memory for token ids; its scores depend on every kept id and its place."""
-    folder = tmp_path_factory.mktemp("remembering")
+def cached_and_uncached(tmp_path_factory):
+    """Opens one model without and with a cache of token ids; its scores depend on every id and its place."""
+    folder = tmp_path_factory.mktemp("cached")
     nodes = [
         *sum_of_ids("sum"),
         constant("axis", [1]),
@@ -107,7 +107,7 @@ def remembering(tmp_path_factory):
 
 @pytest.fixture
 def opened():
-    """Opens models on one thread and closes them after the test."""
+    """Opens models on one thread, and closes them after the test."""
     models = []
 
     def open_model(kind, profile, folder, **engine):
@@ -125,7 +125,7 @@ async def test_a_score_is_the_same_alone_and_in_a_batch(scorer):
     assert together == pytest.approx(alone, rel=0, abs=1e-6)
 
 
-async def test_a_score_does_not_depend_on_what_else_is_in_flight(scorer):
+async def test_a_score_does_not_depend_on_concurrent_requests(scorer):
     quiet = await scorer.score(QUERY, PASSAGES)
     busy = await asyncio.gather(
         *(scorer.score(other, PASSAGES[::-1]) for other in ("grease", "tyre pressure")), scorer.score(QUERY, PASSAGES)
@@ -133,7 +133,7 @@ async def test_a_score_does_not_depend_on_what_else_is_in_flight(scorer):
     assert busy[2] == quiet
 
 
-async def test_the_cross_encoder_puts_an_answer_before_what_is_beside_the_point(scorer):
+async def test_the_cross_encoder_ranks_answers_above_unrelated_passages(scorer):
     worn, stretched, _, grease, tyres, *_ = await scorer.score(QUERY, PASSAGES)
     assert min(worn, stretched) > max(grease, tyres)
 
@@ -146,36 +146,36 @@ async def test_a_vector_is_the_same_alone_and_in_a_batch(encoder):
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-6)
 
 
-async def test_words_past_the_limit_change_nothing(encoder):
+async def test_words_beyond_the_token_limit_change_nothing(encoder):
     long = "spoke " * 254  # with [CLS] and [SEP]: 256
     at, over = await encoder.encode_passages([long, long + "entirely different words"])
     np.testing.assert_array_equal(at, over)
 
 
-async def test_nothing_asked_is_nothing_answered(encoder, scorer):
+async def test_empty_input_gives_an_empty_result(encoder, scorer):
     assert (await encoder.encode_passages([])).shape == (0, 384)
     assert await scorer.score(QUERY, []) == ()
 
 
-async def test_a_deadline_ends_a_long_request_in_time(scorer):
+async def test_a_long_request_ends_at_its_deadline(scorer):
     start = time.monotonic()
     with pytest.raises(DeadlineExceeded):
         await scorer.score(QUERY, PASSAGES * 50, Deadline.after_ms(300))
     assert time.monotonic() - start < 1
 
 
-async def test_with_time_enough_partial_scores_are_all_scores(scorer):
+async def test_with_enough_time_partial_scoring_scores_all_passages(scorer):
     partial = await scorer.score_until(QUERY, PASSAGES, Deadline.after_ms(60_000))
     assert partial == pytest.approx(await scorer.score(QUERY, PASSAGES), abs=1e-6)
 
 
-async def test_when_time_runs_out_the_first_ranks_are_scored_and_the_caller_is_not_kept(tmp_path, opened):
+async def test_at_the_deadline_the_first_ranks_are_scored_and_the_call_returns(tmp_path, opened):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
     passages = [f"w{place % 90}" for place in range(400)]
     complete = await scorer.score("w1", passages)
-    scorer._model._session = Laboured(scorer._model._session)
+    scorer._model._session = SlowSession(scorer._model._session)
     scorer._model._token_time = TokenTime()
-    await scorer.score("w1", passages[:20])  # 100 tokens: now the pace is known
+    await scorer.score("w1", passages[:20])  # 100 tokens: now the time per token is known
     start = time.monotonic()
     partial = await scorer.score_until("w1", passages, Deadline.after_ms(500))  # for 2,000 tokens of 1 ms each
     assert time.monotonic() - start < 2
@@ -184,14 +184,14 @@ async def test_when_time_runs_out_the_first_ranks_are_scored_and_the_caller_is_n
     assert partial == complete[:depth] + (None,) * (400 - depth)
 
 
-async def test_what_cannot_be_reached_is_not_even_tokenised(tmp_path, opened):
+async def test_passages_that_the_deadline_leaves_no_time_for_are_not_tokenised(tmp_path, opened):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
-    scorer._model._token_time = Slow(10.0)
+    scorer._model._token_time = FixedTokenTime(10.0)
     scorer._model.tokenizer = None
     assert await scorer.score_until("w1", ["w2 " * 9] * 5, Deadline.after_ms(5_000)) == (None,) * 5
 
 
-async def test_a_result_that_is_not_finite_is_an_error_also_where_part_of_the_scores_would_do(tmp_path, opened):
+async def test_a_result_that_is_not_finite_is_an_error_in_partial_scoring_too(tmp_path, opened):
     nodes = [*sum_of_ids("sum"), constant("minus", np.float32(-1.0)), node("Mul", ["sum", "minus"], "negative")]
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, [*nodes, node("Sqrt", ["negative"], "logits")]), tmp_path)
     with pytest.raises(ModelError, match="not finite"):
@@ -200,19 +200,19 @@ async def test_a_result_that_is_not_finite_is_an_error_also_where_part_of_the_sc
 
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10_000))
-def test_scores_from_remembered_ids_are_those_of_fresh_ones(remembering, seed):
+def test_scores_from_cached_ids_equal_those_from_new_ones(cached_and_uncached, seed):
     async def scores():
         chance = random.Random(seed)
         words = [f"w{number}" for number in range(40)]
         query = " ".join(chance.choices(words, k=chance.choice([1, 5, 31, 32, 33, 80])))
         passages = [" ".join(chance.choices(words, k=chance.randrange(70))) for _ in range(6)]
-        return [await scorer.score(query, passages) for scorer in remembering for _ in range(2)]
+        return [await scorer.score(query, passages) for scorer in cached_and_uncached for _ in range(2)]
 
     first, *others = asyncio.run(scores())
     assert all(other == first for other in others)
 
 
-async def test_prefixes_go_before_queries_and_passages(tmp_path, opened):
+async def test_prefixes_are_prepended_to_queries_and_passages(tmp_path, opened):
     profile = tiny_encoder(tmp_path, ids_as_hidden(), query_prefix="w1 ", passage_prefix="w2 ")
     encoder = opened(TextEncoder, profile, tmp_path)
     # The mean over [CLS]=2, the prefix, w9=19 and [SEP]=3.
@@ -225,7 +225,7 @@ async def test_pooling_by_cls_takes_the_first_token(tmp_path, opened):
     assert (await encoder.encode_passages(["w9", "w1 w2"])).tolist() == [[2.0], [2.0]]
 
 
-async def test_of_two_logits_the_difference_is_the_score(tmp_path, opened):
+async def test_the_score_of_two_logits_is_their_difference(tmp_path, opened):
     nodes = [
         *sum_of_ids("relevant"),
         constant("one", np.float32([[1.0]])),
@@ -250,8 +250,8 @@ async def test_a_sigmoid_stays_finite_for_any_logit(tmp_path, opened):
     assert await scorer.score("w1", ["w1", "w2", "w3"]) == (0.0, 0.5, 1.0)
 
 
-async def test_a_graph_with_dynamic_activations_sees_one_unpadded_pair_a_call(tmp_path, opened):
-    # The logit of every row is the number of tokens of its whole padded batch.
+async def test_a_graph_with_dynamic_quantisation_gets_one_unpadded_pair_a_call(tmp_path, opened):
+    # The logit of every row is the number of tokens in its padded batch.
     nodes = [
         node("Size", ["input_ids"], "size"),
         *sum_of_ids("sum"),

@@ -1,4 +1,4 @@
-"""The threads behind a model: fair, bounded, on time, and never on the event loop."""
+"""Checks scheduling, aging, backpressure, deadlines and idle trimming of the worker threads."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ from services.inference.workers import AGING_INTERVAL, StopRequest, Workers
 
 @pytest.fixture
 def one():
-    """Workers with a single thread, so that the order of tasks can be seen."""
+    """Starts workers with a single thread, so that tests see the order of tasks."""
     workers = Workers(1, max_pending=10)
     yield workers
     workers.close()
@@ -22,7 +22,7 @@ def one():
 
 @pytest.fixture
 def gate():
-    """A task that waits until the test lets it go."""
+    """Returns an event that blocks a task until the test sets it."""
     return threading.Event()
 
 
@@ -50,7 +50,7 @@ async def test_results_come_in_the_order_of_the_tasks():
 
 async def test_no_task_runs_on_the_loop_and_all_threads_are_used():
     workers = Workers(2)
-    barrier = threading.Barrier(2)  # passed only when two threads stand at it at once
+    barrier = threading.Barrier(2)  # passed only when two threads wait at once
 
     def meet() -> int:
         barrier.wait(5)
@@ -65,12 +65,12 @@ async def test_no_task_runs_on_the_loop_and_all_threads_are_used():
 
 
 def noting(order: list[str], name: str, times: int):
-    """Tasks that write `name` into `order`."""
+    """Returns tasks that append `name` to `order`."""
     return [lambda: order.append(name)] * times
 
 
 async def served(workers, gate, *requests):
-    """Asks for all of them while the single thread is busy, lets it go, and waits for the last one."""
+    """Sends all requests while the single thread is busy, unblocks it, and waits for all results."""
     first = await occupied(workers, gate)
     asked = []
     for tasks in requests:
@@ -86,31 +86,31 @@ async def test_requests_of_about_the_same_size_take_turns(one, gate):
     assert order == ["four", "five"] * 4 + ["five"]
 
 
-async def test_ten_passages_do_not_wait_for_a_thousand(gate):
+async def test_a_small_request_does_not_wait_for_a_large_one(gate):
     workers = Workers(1)
     order: list[str] = []
     try:
-        await served(workers, gate, noting(order, "giant", 500), noting(order, "small", 5))
+        await served(workers, gate, noting(order, "large", 500), noting(order, "small", 5))
     finally:
         workers.close()
-    # Beside the micro-batch that already runs, no more than the turn that goes by age.
+    # At most one turn of the large request, by aging, comes before the last small task.
     assert order[:6].count("small") == 5
-    assert order.count("giant") == 500
+    assert order.count("large") == 500
 
 
-async def test_a_giant_moves_on_beside_smaller_requests(gate):
+async def test_aging_lets_a_large_request_progress_beside_small_ones(gate):
     workers = Workers(1)
     order: list[str] = []
     try:
         smaller = [noting(order, "smaller", 31) for _ in range(2)]
-        await served(workers, gate, noting(order, "giant", 64), *smaller)
+        await served(workers, gate, noting(order, "large", 64), *smaller)
     finally:
         workers.close()
     meanwhile = order[: len(order) - order[::-1].index("smaller")]
-    assert meanwhile.count("giant") == pytest.approx(len(meanwhile) / AGING_INTERVAL, abs=1)
+    assert meanwhile.count("large") == pytest.approx(len(meanwhile) / AGING_INTERVAL, abs=1)
 
 
-async def test_tasks_that_were_dropped_take_no_turns(one, gate):
+async def test_dropped_tasks_take_no_turns(one, gate):
     order: list[str] = []
     first = await occupied(one, gate)
     leaving = asyncio.create_task(one.run(noting(order, "left", 9)))
@@ -124,7 +124,7 @@ async def test_tasks_that_were_dropped_take_no_turns(one, gate):
     assert order == ["next"]
 
 
-async def test_what_is_done_at_the_deadline_is_the_answer(one, gate):
+async def test_run_until_returns_what_is_done_at_the_deadline(one, gate):
     start = time.monotonic()
     results = await one.run_until([lambda: "first", lambda: gate.wait(5), lambda: "never"], Deadline.after_ms(200))
     assert time.monotonic() - start < 4
@@ -133,25 +133,25 @@ async def test_what_is_done_at_the_deadline_is_the_answer(one, gate):
     assert one.pending == 0
 
 
-async def test_a_task_that_stops_its_request_ends_its_request_at_once_and_no_other(one, gate):
+async def test_a_stop_request_ends_its_own_request_and_no_other(one, gate):
     def stop() -> str:
         raise StopRequest
 
     first = await occupied(one, gate)
-    tired = asyncio.create_task(one.run_until([lambda: "first", stop, lambda: "never"], Deadline.after_ms(60_000)))
+    stopped = asyncio.create_task(one.run_until([lambda: "first", stop, lambda: "never"], Deadline.after_ms(60_000)))
     other = asyncio.create_task(one.run([lambda: "fine"] * 3))
     await asyncio.sleep(0)
     gate.set()
-    assert await tired == ["first", None, None]
+    assert await stopped == ["first", None, None]
     assert await other == ["fine"] * 3
     await first
 
 
-async def test_nothing_begun_is_nothing_done_when_the_deadline_is_past_already(one):
+async def test_a_past_deadline_runs_no_task(one):
     assert await one.run_until([lambda: "late"], Deadline.after_ms(-1_000)) == [None]
 
 
-async def test_an_error_is_an_error_also_where_part_of_the_results_would_do(one):
+async def test_run_until_raises_the_error_of_a_task(one):
     with pytest.raises(ZeroDivisionError):
         await one.run_until([lambda: 1, lambda: 1 // 0], Deadline.after_ms(60_000))
 
@@ -168,7 +168,7 @@ async def test_an_urgent_request_has_the_next_turn(one, gate):
     assert order == ["query", "passage", "passage", "passage"]
 
 
-async def test_an_urgent_thread_is_free_for_urgent_requests(gate):
+async def test_an_urgent_thread_runs_urgent_requests_only(gate):
     workers = Workers(1, max_pending=2, urgent_threads=1)
     try:
         passages = asyncio.create_task(workers.run([lambda: gate.wait(5)] * 2))
@@ -203,21 +203,21 @@ async def test_a_full_queue_refuses_at_once_and_accepts_again_later(one, gate):
     assert await one.run([lambda: "again"]) == ["again"]
 
 
-async def test_a_giant_that_waits_refuses_no_small_request(one, gate):
+async def test_a_waiting_large_request_does_not_refuse_a_small_one(one, gate):
     first = await occupied(one, gate)
-    giant = asyncio.create_task(one.run([lambda: None] * 500))
+    large = asyncio.create_task(one.run([lambda: None] * 500))
     await asyncio.sleep(0)
     small = asyncio.create_task(one.run([lambda: "small"] * 5))
     gate.set()
     assert await small == ["small"] * 5
-    await asyncio.gather(first, giant)
+    await asyncio.gather(first, large)
 
 
 async def test_an_idle_model_takes_a_request_larger_than_its_queue(one):
     assert await one.run([lambda: 1] * 50) == [1] * 50
 
 
-async def test_a_deadline_is_kept_while_a_batch_still_runs(one, gate):
+async def test_a_deadline_ends_a_request_while_a_batch_still_runs(one, gate):
     start = time.monotonic()
     with pytest.raises(DeadlineExceeded, match=r"1 of 3 batches done\. Send fewer texts"):
         await one.run([lambda: None, lambda: gate.wait(5), lambda: None], Deadline.after_ms(100))
@@ -225,7 +225,7 @@ async def test_a_deadline_is_kept_while_a_batch_still_runs(one, gate):
     gate.set()
 
 
-async def test_work_whose_deadline_passed_in_the_queue_is_never_done(one, gate):
+async def test_a_task_whose_deadline_passed_in_the_queue_never_runs(one, gate):
     done: list[str] = []
     first = await occupied(one, gate)
     with pytest.raises(DeadlineExceeded):
@@ -237,7 +237,7 @@ async def test_work_whose_deadline_passed_in_the_queue_is_never_done(one, gate):
     assert one.pending == 0
 
 
-async def test_a_cancelled_request_gives_its_place_back(one, gate):
+async def test_a_cancelled_request_leaves_the_queue(one, gate):
     done: list[str] = []
     first = await occupied(one, gate)
     leaving = asyncio.create_task(one.run([lambda: done.append("left")] * 9))
@@ -253,7 +253,7 @@ async def test_a_cancelled_request_gives_its_place_back(one, gate):
     assert done == []
 
 
-async def test_a_thousand_random_cancellations_leave_nothing_behind():
+async def test_a_thousand_random_cancellations_leave_the_queues_empty():
     workers = Workers(2, max_pending=100_000)
     chance = random.Random(5)
     try:
@@ -270,7 +270,7 @@ async def test_a_thousand_random_cancellations_leave_nothing_behind():
         workers.close()
 
 
-async def test_a_deadline_that_is_past_already_costs_nothing(one):
+async def test_a_past_deadline_raises_without_running_a_task(one):
     with pytest.raises(DeadlineExceeded, match="0 of 1"):
         await one.run([lambda: time.sleep(1)], Deadline.after_ms(-1_000))
     assert one.pending == 0
@@ -290,7 +290,7 @@ async def test_the_first_error_ends_its_request_and_no_other(one, gate):
     assert done == []
 
 
-async def test_closing_tells_those_who_wait(gate):
+async def test_closing_refuses_waiting_and_new_requests(gate):
     workers = Workers(1)
     first = await occupied(workers, gate)
     waiting = asyncio.create_task(workers.run([lambda: None]))
@@ -304,64 +304,64 @@ async def test_closing_tells_those_who_wait(gate):
         await workers.run([lambda: None])
 
 
-async def test_no_tasks_are_no_work(one):
+async def test_no_tasks_give_no_results(one):
     assert await one.run([]) == []
 
 
-async def test_every_thread_rests_once_when_nobody_has_asked_for_a_while():
-    rested: list[str] = []
+async def test_every_thread_calls_on_idle_once_after_the_idle_time():
+    idle_calls: list[str] = []
     barrier = threading.Barrier(2)
-    workers = Workers(2, on_idle=lambda: rested.append(threading.current_thread().name), idle_s=0.5)
+    workers = Workers(2, on_idle=lambda: idle_calls.append(threading.current_thread().name), idle_s=0.5)
     try:
         for _ in range(3):
             await workers.run([barrier.wait] * 2)
-        assert rested == []
+        assert idle_calls == []
         await asyncio.sleep(1.5)
-        assert sorted(rested) == ["inference-0", "inference-1"]
+        assert sorted(idle_calls) == ["inference-0", "inference-1"]
     finally:
         workers.close()
 
 
-async def test_no_thread_rests_while_others_are_asked(gate):
-    rested: list[str] = []
+async def test_no_thread_is_idle_while_requests_come(gate):
+    idle_calls: list[str] = []
     barrier = threading.Barrier(2)
-    workers = Workers(2, on_idle=lambda: rested.append("rested"), idle_s=0.5)
+    workers = Workers(2, on_idle=lambda: idle_calls.append("idle"), idle_s=0.5)
     try:
         await workers.run([barrier.wait] * 2)
-        long = await occupied(workers, gate)  # the other thread has nothing to do but urgent tasks of no length
+        long = await occupied(workers, gate)  # the other thread runs short urgent tasks only
         for _ in range(20):
             await workers.run([lambda: None], urgent=True)
             await asyncio.sleep(0.05)
-        assert rested == []
+        assert idle_calls == []
         gate.set()
         await long
     finally:
         workers.close()
 
 
-async def test_nobody_rests_after_an_urgent_task_nor_on_closing():
-    rested: list[str] = []
-    workers = Workers(1, urgent_threads=1, on_idle=lambda: rested.append("rested"), idle_s=0.5)
+async def test_on_idle_is_not_called_after_an_urgent_task_or_on_closing():
+    idle_calls: list[str] = []
+    workers = Workers(1, urgent_threads=1, on_idle=lambda: idle_calls.append("idle"), idle_s=0.5)
     await workers.run([lambda: None] * 4, urgent=True)
     await asyncio.sleep(1.0)
     await workers.run([lambda: None])
     workers.close()
-    assert rested == []
+    assert idle_calls == []
 
 
-async def test_a_rest_that_fails_costs_no_thread(caplog: pytest.LogCaptureFixture) -> None:
-    rested = threading.Event()
+async def test_a_failing_on_idle_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+    called = threading.Event()
 
     def broken() -> None:
-        rested.set()
+        called.set()
         raise OSError("no such function")
 
     workers = Workers(1, on_idle=broken, idle_s=0.05)
     try:
         for _ in range(2):
-            rested.clear()
+            called.clear()
             assert await workers.run([lambda: 1], Deadline.after_ms(5_000)) == [1]
-            assert await asyncio.to_thread(rested.wait, 5.0)
+            assert await asyncio.to_thread(called.wait, 5.0)
     finally:
         workers.close()
     assert "could not give memory back" in caplog.text

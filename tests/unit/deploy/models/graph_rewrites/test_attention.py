@@ -1,4 +1,4 @@
-"""Attention in one operation: what it gives stays what it was, and ONNX Runtime moves nothing about for it."""
+"""Checks that fused attention gives the same results, and that ONNX Runtime needs no transposition for it."""
 
 import numpy as np
 import onnx
@@ -13,45 +13,45 @@ from tests.support.graphs import changed, how_many, run, scaled_otherwise, small
 from tests.support.models import CROSS_ENCODER, fetched
 
 
-def whole(model):
+def fused(model):
     return changed(model, move_mask_into_keys, fuse_attention)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 12), (3, 7)])
-def test_padding_stays_unseen(shape):
+def test_padding_stays_masked(shape):
     model = small_bert()
-    assert [how_many(whole(model), kind) for kind in ("MultiHeadAttention", "Softmax")] == [2, 0]
-    np.testing.assert_allclose(run(whole(model), shape), run(model, shape), atol=1e-6)
+    assert [how_many(fused(model), kind) for kind in ("MultiHeadAttention", "Softmax")] == [2, 0]
+    np.testing.assert_allclose(run(fused(model), shape), run(model, shape), atol=1e-6)
 
 
 def test_our_own_model_gives_the_same_scores():
     model = onnx.load(fetched(CROSS_ENCODER) / GRAPH)
-    assert how_many(whole(model), "MultiHeadAttention") == 6
+    assert how_many(fused(model), "MultiHeadAttention") == 6
     for shape in ((1, 9), (4, 100), (2, 512)):
-        np.testing.assert_allclose(run(whole(model), shape, 30000), run(model, shape, 30000), atol=2e-6)
+        np.testing.assert_allclose(run(fused(model), shape, 30000), run(model, shape, 30000), atol=2e-6)
 
 
-def test_heads_are_not_transposed_to_be_transposed_back(tmp_path):
+def test_transpositions_of_heads_are_removed(tmp_path):
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / GRAPH)
-    onnxruntime.InferenceSession(whole(small_bert()).SerializeToString(), options)
+    onnxruntime.InferenceSession(fused(small_bert()).SerializeToString(), options)
     assert how_many(onnx.load(tmp_path / GRAPH), "Transpose") <= 1  # of the mask, once for all layers
 
 
-def test_a_product_that_is_multiplied_or_not_scaled_at_all_is_rewritten_too():
+def test_products_that_are_multiplied_or_not_scaled_are_fused_too():
     for model in scaled_otherwise():
-        assert how_many(whole(model), "Softmax") == 0
-        np.testing.assert_allclose(run(whole(model), (3, 7)), run(model, (3, 7)), atol=1e-5)
+        assert how_many(fused(model), "Softmax") == 0
+        np.testing.assert_allclose(run(fused(model), (3, 7)), run(model, (3, 7)), atol=1e-5)
 
 
-def test_a_mask_that_is_added_stays_and_what_it_is_added_to():
+def test_attention_with_an_added_mask_stays():
     model = small_bert()
     assert changed(model, fuse_attention) == model
 
 
-def test_what_somebody_else_reads_stays():
+def test_a_value_that_another_node_reads_stays():
     model = small_bert()
     model.graph.output.append(
         helper.make_tensor_value_info("encoder.layer.1.attention.shares", TensorProto.FLOAT, None)
     )
-    assert [how_many(whole(model), kind) for kind in ("MultiHeadAttention", "Softmax")] == [1, 1]
+    assert [how_many(fused(model), kind) for kind in ("MultiHeadAttention", "Softmax")] == [1, 1]

@@ -1,4 +1,4 @@
-"""What nobody reads of a cross-encoder's last layer is not computed, and every score stays what it was."""
+"""Checks that the last layer computes only the first token where possible, and that scores are unchanged."""
 
 import numpy as np
 import onnx
@@ -18,7 +18,7 @@ WORK = ["attention.self.query", "attention.output.dense", "intermediate.dense", 
 
 
 def small(*pick: onnx.NodeProto, outputs: tuple[str, ...] = ("logits",)) -> onnx.ModelProto:
-    """A BERT of two layers that ends in `pick`, which reads `last_hidden_state`."""
+    """Builds a BERT of two layers that ends in `pick`, which reads `last_hidden_state`."""
     model = small_bert()
     model.graph.initializer.append(numpy_helper.from_array(np.array(0, dtype=np.int64), "first"))
     model.graph.node.extend(pick)
@@ -31,13 +31,13 @@ def first(output: str = "logits") -> onnx.NodeProto:
     return node("Gather", ["last_hidden_state", "first"], output, axis=1)
 
 
-def cut_of(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy that has been cut."""
+def pruned(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns a pruned copy."""
     return changed(model, prune_to_first_token)
 
 
 def run(model: onnx.ModelProto, feed, *also: str):
-    """The outputs of `model` and the values called `also`."""
+    """Returns the outputs of `model` and the values named in `also`."""
     given, model = model, onnx.ModelProto()
     model.CopyFrom(given)
     model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in also)
@@ -48,9 +48,9 @@ def run(model: onnx.ModelProto, feed, *also: str):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 12), (3, 7)])
-def test_the_last_layer_works_on_one_token_a_row_and_nothing_else_changes(shape):
+def test_only_the_last_layer_is_pruned_to_one_token_a_row(shape):
     model, feed = small(first()), random_feed(*shape, 20)
-    whole, cut = model, cut_of(model)
+    whole, cut = model, pruned(model)
     names = [f"{layer}.{part}.product" for layer in (BEFORE, LAST) for part in [*WORK[1:], "attention.self.key"]]
     if shape[1] > 1:
         seen = dict(zip(names, run(cut, feed, *names)[1:], strict=True))
@@ -60,8 +60,8 @@ def test_the_last_layer_works_on_one_token_a_row_and_nothing_else_changes(shape)
     np.testing.assert_allclose(run(cut, feed)[0], run(whole, feed)[0], atol=1e-6)
 
 
-def test_an_export_that_computes_its_shapes_is_cut_where_they_end():
-    """torch's tracer asks for the shape of what it reshapes; from there on up everything stays."""
+def test_an_export_that_computes_shapes_is_pruned_below_them():
+    """torch's tracer computes the shape before a Reshape; everything before that stays."""
     model = small(first())
     (joined,) = [one for one in model.graph.node if one.output[0] == f"{LAST}.attention.joined"]
     at = list(model.graph.node).index(joined)
@@ -74,7 +74,7 @@ def test_an_export_that_computes_its_shapes_is_cut_where_they_end():
     rest = list(model.graph.node)
     del model.graph.node[:]
     model.graph.node.extend([*rest[:at], *nodes, *rest[at:]])
-    whole, cut, feed = model, cut_of(model), random_feed(3, 7, 20)
+    whole, cut, feed = model, pruned(model), random_feed(3, 7, 20)
     names = [f"{LAST}.{part}.product" for part in WORK]
     score, *seen = run(cut, feed, *names)
     assert [value.shape[1] for value in seen] == [7, 1, 1, 1]
@@ -91,18 +91,18 @@ def test_an_export_that_computes_its_shapes_is_cut_where_they_end():
     ],
     ids=["mean", "output", "second reader", "another axis"],
 )
-def test_a_graph_whose_tokens_are_all_read_stays_as_it_is(model):
-    assert cut_of(model) == model
+def test_a_graph_that_reads_all_tokens_stays_as_it_is(model):
+    assert pruned(model) == model
 
 
 @pytest.mark.parametrize("precision", ["int8-weights", "int8-static"])
-def test_the_scores_of_our_own_model_stay_what_they_were(precision):
+def test_our_own_model_gives_the_same_scores(precision):
     model = onnx.load(fetched(CROSS_ENCODER) / GRAPH)
     if precision == "int8-static":
         tokens = ModelTokenizer(fetched(CROSS_ENCODER) / TOKENIZER, 64)
         query, *texts = tokens.ids(["a chain that slips", "worn teeth let it skip", "spokes", "a new saddle post"])
         model = to_static_int8(with_fp32_weights(model), [tokens.pair(query, text) for text in texts])
-    whole, cut = model, cut_of(model)
+    whole, cut = model, pruned(model)
     for shape in ((1, 3), (4, 100), (2, 256)):
         feed = random_feed(*shape, 30000)
         score, product = run(cut, feed, "encoder.layer.5.intermediate.dense.product")

@@ -1,4 +1,4 @@
-"""Products in static int8 take their bias with them, and not a bit of a score changes."""
+"""Checks that static int8 products are fused with their bias, and that scores are equal to the bit."""
 
 import numpy as np
 import onnx
@@ -18,7 +18,7 @@ MATRIX = "encoder.layer.0.output.dense.weight"
 
 
 def store(model, values):
-    """Puts values in the place of those of the same name."""
+    """Replaces stored values by name."""
     kept = [one for one in model.graph.initializer if one.name not in values]
     del model.graph.initializer[:]
     model.graph.initializer.extend([*kept, *(numpy_helper.from_array(one, name) for name, one in values.items())])
@@ -26,7 +26,7 @@ def store(model, values):
 
 @pytest.fixture(scope="module")
 def model():
-    """Our own model in static int8, with scales from a few pairs."""
+    """Quantises our own model to static int8, with scales from a few pairs."""
     tokens = ModelTokenizer(fetched(CROSS_ENCODER) / TOKENIZER, 64)
     query, *texts = tokens.ids(["a chain that slips", "worn teeth let it skip", "spokes", "a new saddle post"])
     whole = with_fp32_weights(onnx.load(fetched(CROSS_ENCODER) / GRAPH))
@@ -34,12 +34,12 @@ def model():
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (4, 100)])
-def test_every_score_stays_what_it_was_to_the_bit(model, shape):
+def test_scores_are_equal_to_the_bit(model, shape):
     assert how_many(changed(model, fuse_int8_bias), FUSED) == 36
     np.testing.assert_array_equal(run(changed(model, fuse_int8_bias), shape, 30000, {}), run(model, shape, 30000, {}))
 
 
-def test_a_bias_that_is_named_first_goes_with_its_product_too(model):
+def test_a_bias_that_is_the_first_input_is_fused_too(model):
     def turned(copy):
         for node in copy.graph.node:
             if node.op_type == "Add" and node.input[0].endswith(".product"):
@@ -48,12 +48,12 @@ def test_a_bias_that_is_named_first_goes_with_its_product_too(model):
     assert how_many(changed(model, turned, fuse_int8_bias), FUSED) == 36
 
 
-def test_what_reads_one_token_of_an_activation_is_left_to_the_library(model):
-    """The queries of the last layer: the slice stands between the activation and the product."""
+def test_a_product_of_a_sliced_activation_stays(model):
+    """The queries of the last layer have a Slice between the activation and the product."""
     assert how_many(changed(model, prune_to_first_token, fuse_int8_bias), FUSED) == 35
 
 
-def test_a_product_that_somebody_else_reads_stays(model):
+def test_a_product_that_another_node_reads_stays(model):
     def read(copy):
         name = "encoder.layer.0.intermediate.dense.product"
         copy.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
@@ -71,7 +71,7 @@ def test_a_matrix_with_a_scale_for_each_row_stays(model):
     assert how_many(changed(model, by_row, fuse_int8_bias), FUSED) == 35
 
 
-def test_a_zero_point_goes_along_unless_it_is_zero(model):
+def test_a_zero_point_is_kept_unless_it_is_0(model):
     def moved(copy):
         store(copy, {f"{MATRIX}.zero": np.full(384, 3, dtype=np.int8)})
 

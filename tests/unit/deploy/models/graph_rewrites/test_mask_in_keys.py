@@ -1,4 +1,4 @@
-"""The mask rides in the keys: no pass over all pairs of tokens adds it, and scores stay what they were."""
+"""Checks that the mask is moved into the keys, that no Add of a mask is left, and that scores are unchanged."""
 
 import numpy as np
 import onnx
@@ -20,7 +20,7 @@ def adds_of_masks(model: onnx.ModelProto) -> int:
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 12), (3, 7)])
-def test_padding_stays_unseen(shape):
+def test_padding_stays_masked(shape):
     model = small_bert()
     assert (adds_of_masks(model), adds_of_masks(rewritten(model))) == (2, 0)
     np.testing.assert_allclose(run(rewritten(model), shape), run(model, shape), atol=1e-6)
@@ -33,13 +33,13 @@ def test_our_own_model_gives_the_same_scores():
         np.testing.assert_allclose(run(rewritten(model), shape, 30000), run(model, shape, 30000), atol=1e-6)
 
 
-def test_a_product_that_is_multiplied_or_not_scaled_at_all_is_rewritten_too():
+def test_products_that_are_multiplied_or_not_scaled_are_rewritten_too():
     for model in scaled_otherwise():
         assert adds_of_masks(rewritten(model)) == 0
         np.testing.assert_allclose(run(rewritten(model), (3, 7)), run(model, (3, 7)), atol=1e-5)
 
 
-def test_what_somebody_else_reads_stays():
+def test_a_value_that_another_node_reads_stays():
     model = small_bert()
     model.graph.output.append(
         helper.make_tensor_value_info("encoder.layer.1.attention.likeness", TensorProto.FLOAT, None)
@@ -47,7 +47,7 @@ def test_what_somebody_else_reads_stays():
     assert adds_of_masks(rewritten(model)) == 1
 
 
-def test_a_mask_of_its_own_for_each_token_stays():
+def test_a_mask_per_query_token_stays():
     model = small_bert()
     for node in model.graph.node:
         if "mask.added" in node.input:
