@@ -23,14 +23,15 @@ _POINTERS = TypeAdapter(dict[Name, Generation])
 class GenerationRecord(BaseModel):
     """A generation's collection.json. `shard` names the current folder beside it. `finished`: fully indexed and
     unchanged since, with this many `documents` (None: not counted). Defaults are for records written before the fields
-    existed. `representation` describes the vectors where `dimension` alone does not; it belongs to the engine."""
+    existed. `representation` describes the vectors where `dimension` alone does not, and is left out otherwise, so
+    that an earlier release opens the record."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     layout: int = LAYOUT
     generation: Generation
     dimension: int = 1
-    representation: dict[str, str | int] | None = None
+    representation: dict[str, str | int] | None = Field(None, exclude_if=lambda kept: kept is None)
     stamp: dict[str, str]
     declaration: CollectionDeclaration
     shard: Annotated[str, Field(pattern=r"^shard(-[1-9][0-9]*)?$")] = "shard"

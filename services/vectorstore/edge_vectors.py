@@ -74,11 +74,13 @@ def shard_config(record: GenerationRecord) -> edge.EdgeConfig:
 
 def points_to_index(record: GenerationRecord) -> int:
     """Returns the number of points from which an optimisation may build an index; 1 where only Edge knows the size."""
-    match representation_of(record):
+    match representation := representation_of(record):
         case Dense(dimension=dimension):
             return -(-INDEXING_THRESHOLD_KB * 1_000 // (dimension * 4))
-        case _:
+        case Sparse() | MultiVector():
             return 1
+        case _:
+            assert_never(representation)
 
 
 def edge_vector(vector: Vector) -> "edge.Vector":  # exists in the type stubs only
@@ -103,8 +105,10 @@ def vector_of(stored: "edge.Vector | None", representation: Representation) -> V
             if not isinstance(sparse, edge.SparseVector):
                 return SparseVector(np.empty(0, np.uint32), np.empty(0, np.float32))
             return SparseVector(np.asarray(sparse.indices, np.uint32), np.asarray(sparse.values, np.float32))
-        case _:
+        case Dense() | MultiVector():
             return np.asarray(stored, dtype=np.float32)
+        case _:
+            assert_never(representation)
 
 
 def _sparse(vector: SparseVector) -> edge.SparseVector:

@@ -73,8 +73,10 @@ def vector_of(stored: models.VectorStructOutput | None, representation: Represen
             if not isinstance(sparse, models.SparseVector):
                 return SparseVector(np.empty(0, np.uint32), np.empty(0, np.float32))
             return SparseVector(np.asarray(sparse.indices, np.uint32), np.asarray(sparse.values, np.float32))
-        case _:
+        case Dense() | MultiVector():
             return np.asarray(stored, dtype=np.float32)
+        case _:
+            assert_never(representation)
 
 
 def _sparse(vector: SparseVector) -> models.SparseVector:

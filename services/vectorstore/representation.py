@@ -29,12 +29,18 @@ class Dense:
     distance: Literal["dot", "cosine"] = "dot"
     kind: Literal["dense"] = "dense"
 
+    def __str__(self) -> str:
+        return f"dense, {self.dimension} dimensions, {self.distance}"
+
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
     """The weights of a text's terms, scored by inner product."""
 
     kind: Literal["sparse"] = "sparse"
+
+    def __str__(self) -> str:
+        return "sparse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,9 @@ class MultiVector:
 
     dimension: Annotated[int, Field(ge=1)]
     kind: Literal["multi-vector"] = "multi-vector"
+
+    def __str__(self) -> str:
+        return f"multi-vector, {self.dimension} dimensions"
 
 
 Representation = Dense | Sparse | MultiVector

@@ -189,6 +189,6 @@ def refuse_other_representation(there: GenerationSpec, wanted: Representation) -
     """Raises StampMismatch, naming both, if a generation has another representation."""
     if there.representation != wanted:
         raise StampMismatch(
-            f"{there.generation} holds vectors of {there.representation} and is asked for with those of {wanted}; "
-            "begin a new generation."
+            f"{there.generation} holds vectors of the representation {there.representation}, and this service makes "
+            f"{wanted}; begin a new generation."
         )

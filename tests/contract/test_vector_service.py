@@ -162,7 +162,7 @@ async def test_a_new_generation_takes_over_the_vectors_of_unchanged_passages(
 async def test_vectors_of_another_model_or_representation_are_refused(tmp_path: Path) -> None:
     async with service(tmp_path, TermCounts()) as client:
         await begin(client)
-    for other, said in ((TermCounts("other"), "model=toy"), (WordVectors(), "MultiVector")):
+    for other, said in ((TermCounts("other"), "model=toy"), (WordVectors(), "multi-vector")):
         async with service(tmp_path, other) as client:
             answer = await client.post("/v1/collections/notes@1/search", json={"query": "oil"})
             assert answer.status_code == 409

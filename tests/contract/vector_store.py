@@ -240,7 +240,7 @@ class VectorStoreSuite:
     async def test_another_representation_is_refused_and_both_are_named(
         self, notes: VectorStore, sample: Sample
     ) -> None:
-        with pytest.raises(StampMismatch, match=r"Dense|Sparse|MultiVector.*dimension=16"):
+        with pytest.raises(StampMismatch, match=r"(dense|sparse|multi-vector).* multi-vector, 16 dimensions"):
             await notes.create(replace(sample.spec, representation=MultiVector(16)))
 
     async def test_another_declaration_is_refused_and_both_are_named(self, notes: VectorStore, sample: Sample) -> None:

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from tests.soak import vitals, wire
+from tests.soak import wire
 from tests.soak.outcome import Bar, Outcome, commit
+from tests.support import vitals
 from tests.support.processes import ROOT, Process, gateway
 
 # The commit before connections, bodies and answers were bounded.

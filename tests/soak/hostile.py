@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.soak import vitals, wire
+from tests.soak import wire
 from tests.soak.hostile_requests import VALID, requests
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import LoadedStack, load, loaded_stack
+from tests.support import vitals
 from tests.support.processes import ROOT
 
 AT_ONCE = 28

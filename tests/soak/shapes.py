@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.soak import vitals, wire
+from tests.soak import wire
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.shape_frames import FRAMES, GENERATION, WAYS, Frame, frame_for
 from tests.soak.shape_values import VALUES
 from tests.soak.stack import LoadedStack, loaded_stack
+from tests.support import vitals
 from tests.support.processes import ROOT
 
 MOST_BYTES = 8_000_000

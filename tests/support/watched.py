@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from tests.soak.vitals import cpu_wait_s, peak_mib, reset_peak, rss_mib
 from tests.support.processes import Process
+from tests.support.vitals import cpu_wait_s, peak_mib, reset_peak, rss_mib
 
 
 class Watched:
