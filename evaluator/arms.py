@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from evaluator.client import GatewayClient
-from evaluator.datasets import Dataset
+from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import live_states

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from evaluator.client import GatewayClient, connected
 from evaluator.command_line import command_line
-from evaluator.datasets import expect_dataset
+from evaluator.datasets.reader import expect_dataset
 from evaluator.deadline_sweep import DeadlineReport, render_deadlines, sweep
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import (

@@ -10,7 +10,7 @@ from pydantic import FiniteFloat
 
 from evaluator.arms import Arm, resolve_arms, search_request
 from evaluator.client import GatewayClient, GatewayError, TimedAnswer
-from evaluator.datasets import Dataset
+from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress

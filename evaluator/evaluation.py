@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from evaluator.arms import resolve_arms
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets import Dataset, qrels_file, read_dataset, sha256
+from evaluator.datasets.reader import Dataset, qrels_file, read_dataset, sha256
+from evaluator.datasets.reader.judgments import read_judgments
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states
-from evaluator.judgments import read_judgments
 from evaluator.manifest import Manifest, build_manifest
 from evaluator.progress import say
 from evaluator.quality import means, measure

@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import FiniteFloat
 
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets import CORPUS, CORPUS_FIELDS, Dataset
+from evaluator.datasets.reader import CORPUS, CORPUS_FIELDS, Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress, say

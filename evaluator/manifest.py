@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import FiniteFloat
 
 from evaluator.arms import Arm
-from evaluator.datasets import Dataset, DatasetCounts
+from evaluator.datasets.reader import Dataset, DatasetCounts
 from evaluator.environment_record import Environment, Machine, collect_environment
 from evaluator.experiment import Experiment
 from services.contracts.base import Count

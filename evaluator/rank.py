@@ -9,7 +9,7 @@ from pydantic import FiniteFloat, ValidationError
 
 from evaluator.arms import Arm, search_request
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets import Dataset
+from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress

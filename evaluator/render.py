@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evaluator.datasets import DatasetCounts
+from evaluator.datasets.reader import DatasetCounts
 from evaluator.report import Report
 
 COLUMNS = ("nDCG@10", "MRR@10", "MAP", "Recall@100", "P@10")

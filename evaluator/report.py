@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.datasets import DatasetCounts
+from evaluator.datasets.reader import DatasetCounts
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport
 from evaluator.latency import Latency, percentile, summarise

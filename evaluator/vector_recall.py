@@ -6,7 +6,7 @@ import random
 from pydantic import FiniteFloat, ValidationError
 
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets import Dataset
+from evaluator.datasets.reader import Dataset
 from evaluator.experiment import Experiment
 from evaluator.ingest import live_states
 from evaluator.progress import progress

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.local.choices import ROOT
-from evaluator.datasets import read_dataset
+from evaluator.datasets.reader import read_dataset
 from services.contracts.collections import CollectionStates, CollectionView
 from tests.support.clone import Clone
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.datasets import read_dataset
+from evaluator.datasets.reader import read_dataset
 from evaluator.errors import DatasetError
 from tests.support.gateway_stub import write_shop
 from tests.support.processes import ROOT

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from evaluator.datasets.reader.judgments import read_judgments
+from evaluator.datasets.reader.metadata_schema import SchemaInference, sendable_metadata
 from evaluator.errors import DatasetError
-from evaluator.judgments import read_judgments
-from evaluator.metadata_schema import SchemaInference, sendable_metadata
 from services.contracts.base import UNSENDABLE, Count, Wire
 from services.contracts.collections import FieldKind
 from services.contracts.documents import Document
