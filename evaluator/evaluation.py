@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from evaluator.arms import resolve_arms
 from evaluator.client import GatewayClient, GatewayError
+from evaluator.datasets.judgments import read_judgments
 from evaluator.datasets.reader import Dataset, qrels_file, read_dataset, sha256
-from evaluator.datasets.reader.judgments import read_judgments
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from evaluator.datasets.reader.judgments import read_judgments
-from evaluator.datasets.reader.metadata_schema import SchemaInference, sendable_metadata
+from evaluator.datasets.judgments import read_judgments
+from evaluator.datasets.metadata_schema import SchemaInference, sendable_metadata
 from evaluator.errors import DatasetError
 from services.contracts.base import UNSENDABLE, Count, Wire
 from services.contracts.collections import FieldKind

@@ -1,0 +1,109 @@
+"""Owns the options that several commands share, and what every command does around its work.
+
+Leaves the work itself to the modules of the steps.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TypedDict, TypeVar, get_type_hints
+
+import typer
+
+from evaluator.client import GatewayClient, connected
+from evaluator.datasets.reader import expect_dataset
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import wait_until_ready
+from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
+from evaluator.progress import say
+
+GATEWAY = "http://127.0.0.1:8000"
+RUNS = Path(".runs")
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., None])
+
+Name = Annotated[
+    str, typer.Argument(help="A bundled experiment (demo, scifact, nfcorpus, rerank-depths) or a YAML file.")
+]
+Gateway = Annotated[str, typer.Option("--gateway", envvar="GATEWAY_URL", help="Where the gateway is.")]
+Runs = Annotated[Path, typer.Option("--runs", envvar="EVALUATOR_RUNS", help="The folder that holds the runs.")]
+Run = Annotated[Path | None, typer.Option("--run", help="The folder of one run.")]
+Wait = Annotated[float, typer.Option(help="Seconds to wait until the gateway is ready.")]
+
+
+class ExperimentOverrides(TypedDict):
+    """Options that override the experiment's file; None keeps its value."""
+
+    dataset: Annotated[str | None, typer.Option(envvar="DATASET", help="A directory in BEIR layout.")]
+    pipelines: Annotated[str | None, typer.Option(envvar="PIPELINES", help="Some of the pipelines: bm25,dense.")]
+    preset: Annotated[str | None, typer.Option(envvar="PRESET", help="A lexical preset instead of the pipeline's own.")]
+    queries: Annotated[int | None, typer.Option(envvar="QUERIES", help="How many judged queries, drawn with the seed.")]
+    depth: Annotated[int | None, typer.Option(envvar="DEPTH", help="Hits a query, 1 to 1000.")]
+
+
+class AllExperimentOverrides(ExperimentOverrides):
+    """All options that override the experiment's file."""
+
+    collection: Annotated[str | None, typer.Option(help="The collection's name; without it, the directory's.")]
+    split: Annotated[str | None, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv.")]
+    seed: Annotated[int | None, typer.Option(help="Seed of every sample.")]
+    rebuild: Annotated[bool | None, typer.Option("--rebuild", help="Load into a new generation in any case.")]
+    strict: Annotated[
+        bool | None, typer.Option("--strict", help="Refuse what reading the dataset would otherwise count.")
+    ]
+
+
+def with_options(options: type[ExperimentOverrides]) -> Callable[[Command], Command]:
+    """Replaces `**overrides` in a command's signature by the keys of `options`, because typer reads the signature."""
+
+    def decorated(command: Command) -> Command:
+        *own, _ = inspect.signature(command).parameters.values()
+        parameters = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+            for name, option in get_type_hints(options, include_extras=True).items()
+        ]
+        command.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]  # inspect heeds it
+        return command
+
+    return decorated
+
+
+def overridden_experiment(name: str, **given: object) -> Experiment:
+    """Reads an experiment and applies the given overrides."""
+    overrides = {key: value for key, value in given.items() if value not in (None, "")}
+    pipelines = overrides.get("pipelines")
+    if isinstance(pipelines, str):
+        overrides["pipelines"] = [part.strip() for part in pipelines.split(",") if part.strip()]
+    if "dataset" in overrides and "collection" not in overrides:
+        # The file's collection belongs to the file's dataset: another dataset gets its own.
+        own, other = read_experiment(experiment_path(name)).directory, Path(str(overrides["dataset"]))
+        if own.resolve() != other.resolve():
+            overrides["collection"] = collection_name(other)
+    chosen = read_experiment(experiment_path(name), **overrides)
+    expect_dataset(chosen.directory)
+    return chosen
+
+
+def with_gateway(gateway: str, wait: float, work: Callable[[GatewayClient], Awaitable[T]]) -> T:
+    async def main() -> T:
+        async with connected(gateway) as client:
+            await wait_until_ready(client, wait)
+            return await work(client)
+
+    return asyncio.run(main())
+
+
+@contextmanager
+def reporting_errors() -> Iterator[None]:
+    """Turns an EvaluationError into its sentence and exit status 1, an interruption into status 130."""
+    try:
+        yield
+    except EvaluationError as error:
+        say(f"evaluator: {error}")
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt as error:
+        say("evaluator: interrupted; what was written stays, and `ingest` goes on where it stood")
+        raise typer.Exit(130) from error

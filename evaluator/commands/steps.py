@@ -1,0 +1,117 @@
+"""Commands of the steps of an evaluation: `run` and `demo` do all of them."""
+
+import sys
+from typing import Unpack
+
+import typer
+
+from evaluator.command_line import command_line
+from evaluator.commands.options import (
+    GATEWAY,
+    RUNS,
+    AllExperimentOverrides,
+    ExperimentOverrides,
+    Gateway,
+    Name,
+    Run,
+    Runs,
+    Wait,
+    overridden_experiment,
+    reporting_errors,
+    with_gateway,
+    with_options,
+)
+from evaluator.evaluation import evaluate, ingest_step, quality_step, rank_step, report_step
+from evaluator.progress import say
+from evaluator.render import render_table
+from evaluator.report import Report
+from evaluator.run_folder import LATEST, RunFolder
+
+# Exit status. 1: a step failed; 2: wrong command line; 3: all files are written, but the run is not valid.
+INVALID_RUN = 3
+
+
+@with_options(AllExperimentOverrides)
+def run(
+    experiment: Name,
+    gateway: Gateway = GATEWAY,
+    runs: Runs = RUNS,
+    wait: Wait = 120.0,
+    **overrides: Unpack[AllExperimentOverrides],
+) -> None:
+    """Runs all steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
+    with reporting_errors():
+        folder = RunFolder.create(runs, overridden_experiment(experiment, **overrides))
+        _print_outcome(folder, with_gateway(gateway, wait, lambda client: evaluate(client, folder)))
+
+
+@with_options(ExperimentOverrides)
+def demo(
+    gateway: Gateway = GATEWAY, runs: Runs = RUNS, wait: Wait = 120.0, **overrides: Unpack[ExperimentOverrides]
+) -> None:
+    """Runs our own or any BEIR collection through every pipeline and prints a table. Exit status as of `run`."""
+    with reporting_errors():
+        folder = RunFolder.create(runs, overridden_experiment("demo", **overrides))
+        _print_outcome(folder, with_gateway(gateway, wait, lambda client: evaluate(client, folder)))
+
+
+@with_options(AllExperimentOverrides)
+def ingest(
+    experiment: Name = "demo",
+    gateway: Gateway = GATEWAY,
+    runs: Runs = RUNS,
+    wait: Wait = 120.0,
+    **overrides: Unpack[AllExperimentOverrides],
+) -> None:
+    """Opens a run folder and loads the collection. Can be repeated: it completes an interrupted load."""
+    with reporting_errors():
+        folder = RunFolder.create(runs, overridden_experiment(experiment, **overrides))
+        with_gateway(gateway, wait, lambda client: ingest_step(client, folder))
+        _print_next_step("rank", folder, gateway)
+
+
+def rank(gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: Wait = 120.0) -> None:
+    """Sends every query through every pipeline of a run (the newest one unless --run says which)."""
+    with reporting_errors():
+        folder = RunFolder.open(run or RunFolder.newest(runs))
+        with_gateway(gateway, wait, lambda client: rank_step(client, folder))
+        _print_next_step("quality", folder)
+
+
+def quality(runs: Runs = RUNS, run: Run = None) -> None:
+    """Measures the run files of a run (the latest one unless --run says which)."""
+    with reporting_errors():
+        folder = RunFolder.open(run or runs / LATEST)
+        quality_step(folder)
+        _print_next_step("report", folder)
+
+
+def report(runs: Runs = RUNS, run: Run = None) -> None:
+    """Writes report.json and report.md of a run (the latest one unless --run says which). Exit status as of `run`."""
+    with reporting_errors():
+        folder = RunFolder.open(run or runs / LATEST)
+        _print_outcome(folder, report_step(folder))
+
+
+def _print_next_step(step: str, folder: RunFolder, gateway: str = GATEWAY) -> None:
+    """Prints the command of the next step, with --gateway when this one was given another URL."""
+    elsewhere = [] if gateway == GATEWAY else ["--gateway", gateway]
+    say(f"Next: {command_line(step, '--run', str(folder.path), *elsewhere)}")
+
+
+def _print_outcome(folder: RunFolder, outcome: Report) -> None:
+    sample = f" (a sample, seed {outcome.seed})" if outcome.sample else ""
+    engines = ", ".join(f"{name} on {engine}" for name, engine in outcome.engine.items())
+    print(f"\n{outcome.dataset}: {outcome.counts.documents} documents; {engines}{sample}\n")
+    print(render_table(outcome))
+    for backend, found in outcome.vector_recall.items():
+        if found.recall is not None:
+            print(
+                f"\n{backend}: approximate search finds {found.recall:.4f} of the exact top {found.top} "
+                f"({found.indexed} of {found.vectors} vectors indexed)"
+            )
+    print(f"\nReport: {folder.path / 'report.json'} (and report.md, runs/, manifest.json beside it)")
+    if not outcome.valid:
+        # Printed last, a line each, so that the table is not quoted without them.
+        print("\nTHIS RUN IS NOT VALID:\n" + "\n".join(f"  {warning}" for warning in outcome.warnings), file=sys.stderr)
+        raise typer.Exit(INVALID_RUN)
