@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from evaluator.answers import read_answers
 from evaluator.arms import resolve_arms
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.judgments import read_judgments
@@ -14,7 +15,7 @@ from evaluator.ingest import IngestReport, ingest, live_states
 from evaluator.manifest import Manifest, build_manifest
 from evaluator.progress import say
 from evaluator.quality import means, measure
-from evaluator.rank import AnswerRecord, RankReport, rank
+from evaluator.rank import RankReport, rank
 from evaluator.render import render_page
 from evaluator.report import QualityReport, QueryFigures, Report, build_report
 from evaluator.run_folder import RunFolder
@@ -103,10 +104,7 @@ def quality_step(folder: RunFolder) -> QualityReport:
 def report_step(folder: RunFolder) -> Report:
     """Builds the report from the files of all steps; writes report.json and report.md."""
     ranked = folder.read("rank.json", RankReport)
-    records = {}
-    for arm in ranked.arms:
-        with folder.answers(arm.name).open(encoding="utf-8") as file:
-            records[arm.name] = [AnswerRecord.model_validate_json(line) for line in file]
+    records = {arm.name: tuple(read_answers(folder.answers(arm.name))) for arm in ranked.arms}
     report = build_report(
         experiment=folder.experiment,
         manifest=folder.read("manifest.json", Manifest),

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Literal
 
-from pydantic import FiniteFloat, ValidationError
+from pydantic import ValidationError
 
+from evaluator.answers import AnswerRecord, read_answers
 from evaluator.arms import Arm, search_request
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
@@ -14,31 +15,13 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress
 from evaluator.run_folder import RunFolder
-from evaluator.trec_runs import write_run
+from evaluator.trec_runs import run_lines
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
-from services.contracts.query import Degradation, SearchAnswer, SearchRequest
+from services.contracts.query import SearchAnswer, SearchRequest
 
 # A timeout costs a minute: after this many in a row an arm's other queries count as lost.
 MAX_TIMEOUTS_IN_A_ROW = 5
-
-
-class AnswerRecord(Wire):
-    """Outcome of one query in one arm."""
-
-    query: str
-    phase: Literal["warmup", "measured"]
-    latency_ms: FiniteFloat | None = None  # None: no answer
-    hits: Count = 0
-    excluded_self: bool = False
-    timings_ms: dict[str, FiniteFloat] = {}  # as the gateway reports them, by stage
-    degraded: tuple[Degradation, ...] = ()
-    models: dict[str, str] = {}  # by rerank stage
-    error: str | None = None  # the kind (client.GatewayError)
-    detail: str | None = None
-    request_id: str | None = None
-    generation: str | None = None
-    fingerprint: str | None = None
 
 
 class RankedArm(Wire):
@@ -106,11 +89,10 @@ async def rank(
     walk = interleaved(measured, len(arms))
     with ExitStack() as files:
         answers = [files.enter_context(folder.answers(arm.name).open("w", encoding="utf-8")) for arm in arms]
-        runs = [files.enter_context(folder.run_file(arm.name).open("w", encoding="utf-8")) for arm in arms]
         with progress("Warming up", len(warmup) * len(arms), "queries") as advance:
             for number, query in [(number, query) for query in warmup for number in range(len(arms))]:
-                record, _ = await _run_query(client, experiment, arms[number], query, dataset, "warmup")
-                answers[number].write(record.model_dump_json(exclude_defaults=True) + "\n")
+                record = await _run_query(client, experiment, arms[number], query, dataset, "warmup")
+                answers[number].write(record.line)
                 advance(1)
         timeouts = [0] * len(arms)
         with progress("Ranking", len(measured) * len(arms), "queries") as advance:
@@ -120,11 +102,12 @@ async def rank(
                     detail = f"not sent: {MAX_TIMEOUTS_IN_A_ROW} queries in a row had timed out"
                     record = AnswerRecord(query=query, phase="measured", error="abandoned", detail=detail)
                 else:
-                    record, hits = await _run_query(client, experiment, arm, query, dataset, "measured")
+                    record = await _run_query(client, experiment, arm, query, dataset, "measured")
                     timeouts[number] = timeouts[number] + 1 if record.error == "timeout" else 0
-                    write_run(runs[number], query, hits, arm.name)
-                answers[number].write(record.model_dump_json(exclude_defaults=True) + "\n")
+                answers[number].write(record.line)
                 advance(1)
+    for arm in arms:
+        write_run_file(folder, arm.name)
     report = RankReport(
         queries=tuple(measured),
         warmup=tuple(warmup),
@@ -136,6 +119,14 @@ async def rank(
     )
     folder.write("rank.json", report)
     return report
+
+
+def write_run_file(folder: RunFolder, arm: str) -> None:
+    """Writes `runs/<arm>.trec` from the answers to the measured queries, in their order."""
+    with folder.run_file(arm).open("w", encoding="utf-8", newline="\n") as file:
+        for record in read_answers(folder.answers(arm)):
+            if record.phase == "measured":
+                file.write(run_lines(record.query, record.ids, arm))
 
 
 async def _preflight(client: GatewayClient, experiment: Experiment, arm: Arm) -> None:
@@ -155,22 +146,22 @@ async def _run_query(
     query: str,
     dataset: Dataset,
     phase: Literal["warmup", "measured"],
-) -> tuple[AnswerRecord, tuple[str, ...]]:
+) -> AnswerRecord:
     excluded = query in dataset.self_retrieved
     record = AnswerRecord(query=query, phase=phase, excluded_self=excluded)
     try:
         request = search_request(arm, experiment, dataset, query)
     except ValidationError as error:
-        return record.model_copy(update={"error": "invalid_query", "detail": error.errors()[0]["msg"]}), ()
+        return record.model_copy(update={"error": "invalid_query", "detail": error.errors()[0]["msg"]})
     try:
         timed = await client.search(experiment.target, request)
-        hits = _ranking(timed.answer, experiment.depth, request.exclude_ids)
+        ranking = _ranking(timed.answer, experiment.depth, request.exclude_ids)
     except GatewayError as error:
-        return record.model_copy(update={"error": error.kind, "detail": str(error)}), ()
+        return record.model_copy(update={"error": error.kind, "detail": str(error)})
     answer = timed.answer
     answered = {
         "latency_ms": timed.latency_ms,
-        "hits": len(hits),
+        "ranking": ranking,
         "timings_ms": answer.timings_ms,
         "degraded": answer.degraded,
         "models": answer.models,
@@ -178,12 +169,12 @@ async def _run_query(
         "generation": answer.collection,
         "fingerprint": answer.pipeline.fingerprint,
     }
-    return record.model_copy(update=answered), hits
+    return record.model_copy(update=answered)
 
 
-def _ranking(answer: SearchAnswer, depth: int, excluded: Sequence[str]) -> tuple[str, ...]:
-    """Returns the ids, best first. Raises GatewayError for an answer that violates the contract."""
-    ids = tuple(hit.id for hit in answer.hits)
-    if len(set(ids)) < len(ids) or len(ids) > depth or set(ids) & set(excluded):
+def _ranking(answer: SearchAnswer, depth: int, excluded: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """Returns (id, score) pairs, best first. Raises GatewayError for an answer that violates the contract."""
+    ids = {hit.id for hit in answer.hits}
+    if len(ids) < len(answer.hits) or len(answer.hits) > depth or ids & set(excluded):
         raise GatewayError("bad_answer", "the answer repeats a document, is too long, or holds an excluded one")
-    return ids
+    return tuple((hit.id, hit.score) for hit in answer.hits)

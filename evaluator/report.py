@@ -6,13 +6,14 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
+from evaluator.answers import AnswerRecord
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport
 from evaluator.latency import Latency, percentile, summarise
 from evaluator.manifest import Manifest
 from evaluator.quality import cutoff
-from evaluator.rank import AnswerRecord, RankedArm, RankReport
+from evaluator.rank import RankedArm, RankReport
 from evaluator.vector_recall import VectorRecall
 from services.contracts.base import Count, Wire
 
@@ -154,7 +155,7 @@ def _pipeline(
         judged=quality.judged,
         errors=sum(kinds.values()),
         errors_by_kind=dict(kinds),
-        no_hits=sum(record.hits == 0 for record in answered),
+        no_hits=sum(not record.ranking for record in answered),
         degraded=sum(bool(record.degraded) for record in answered),
         degraded_by_stage=dict(degradations),
         excluded_self=sum(record.excluded_self for record in measured),

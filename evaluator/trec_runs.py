@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
 
 from evaluator.errors import EvaluationError
 
@@ -17,11 +16,6 @@ def run_lines(query: str, ranking: Sequence[str], tag: str) -> str:
     return "".join(
         f"{query}\tQ0\t{document}\t{rank}\t{n - rank}\t{tag}\n" for rank, document in enumerate(ranking, start=1)
     )
-
-
-def write_run(file: TextIO, query: str, ranking: Sequence[str], tag: str) -> None:
-    """Appends one query's lines."""
-    file.write(run_lines(query, ranking, tag))
 
 
 def read_run(path: Path) -> Mapping[str, tuple[str, ...]]:

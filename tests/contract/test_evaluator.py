@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from evaluator.answers import read_answers
 from evaluator.client import GatewayClient, GatewayError, connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import (
@@ -91,6 +92,16 @@ async def test_an_evaluation_leaves_a_report_that_holds_what_was_asked_for(
     assert report.valid
     assert report.manifest.backends["dense"].engine == "qdrant"
     assert "nDCG@10" in (folder.path / "report.md").read_text()
+
+
+async def test_the_answers_keep_id_and_score_of_every_hit_in_the_order_of_the_run_file(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    _, folder = await evaluated(stub, experiment, tmp_path)
+    records = [record for record in read_answers(folder.answers("bm25")) if record.phase == "measured"]
+    assert {record.query: record.ranking for record in records}["q1"] == (("d1", 2.0), ("d2", 1.0))
+    lines = [line.split("\t") for line in folder.run_file("bm25").read_text().splitlines()]
+    assert [(record.query, name) for record in records for name in record.ids] == [(line[0], line[2]) for line in lines]
 
 
 async def test_a_query_never_finds_itself(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> None:
