@@ -22,12 +22,12 @@ def open_encoder(settings: DenseSettings) -> DenseEncoder:
 
             return HashingEncoder()
         case "onnx":
-            from services.inference.glibc_memory import keep_freed_memory
             from services.inference.open_model import Engine
+            from services.inference.process_options import set_process_options
             from services.inference.profiles import MODELS_FILE, load_encoder
             from services.inference.text_encoder import TextEncoder
 
-            keep_freed_memory()
+            set_process_options()
             return TextEncoder(
                 load_encoder(MODELS_FILE, settings.model),
                 settings.models / settings.model,

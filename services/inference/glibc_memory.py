@@ -14,8 +14,9 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEEP_OPTIONS = {_TRIM_THRESHOLD: 1 << 30, _MMAP_THRESHOLD: 32 << 20}
 # Freeing less than 64 KiB does not make glibc look at the end of the arena.
 _PROBE_BYTES = 1 << 17
-# The threshold belongs to the process, and several threads become idle at the same time.
+# The thresholds belong to the process, and several threads become idle at the same time.
 _trimming = threading.Lock()
+_keeping = threading.Event()
 
 
 def keep_freed_memory() -> None:
@@ -29,18 +30,22 @@ def keep_freed_memory() -> None:
     if hasattr(c, "malloc_trim"):
         for option, size in _KEEP_OPTIONS.items():
             c.mallopt(option, size)
+        _keeping.set()
 
 
 def trim_memory() -> None:
     """Returns free memory of all arenas, and the end of the calling thread's own arena, to the operating system.
 
+    The end of an arena only if `keep_freed_memory` was called: otherwise the options stay as glibc adapts them.
     Does nothing without glibc (musl, macOS).
     """
     c = ctypes.CDLL(None)  # CDLL releases the GIL during each call
-    if hasattr(c, "malloc_trim"):
+    if not hasattr(c, "malloc_trim"):
+        return
+    if _keeping.is_set():
         c.malloc.restype, c.malloc.argtypes, c.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
         with _trimming:
             c.mallopt(_TRIM_THRESHOLD, 0)
             c.free(c.malloc(_PROBE_BYTES))
             c.mallopt(_TRIM_THRESHOLD, _KEEP_OPTIONS[_TRIM_THRESHOLD])
-        c.malloc_trim(0)
+    c.malloc_trim(0)

@@ -4,7 +4,6 @@ Truncation and padding saved in tokenizer.json are switched off: they differ fro
 models.yaml is the only limit.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +41,6 @@ class ModelTokenizer:
 
     def __init__(self, file: Path, max_tokens: int) -> None:
         """Opens a tokenizer.json; raises ModelError when it cannot be read."""
-        # Worker threads already use all cores; the library's own pool would compete with them.
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         try:
             self._tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # tokenizers raises no subclass

@@ -46,11 +46,11 @@ def open_scorer(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> 
 
             scorer, stamp = OverlapScorer(), ""
         case "onnx":
-            from services.inference.glibc_memory import keep_freed_memory
             from services.inference.open_model import Engine
             from services.inference.pair_scorer import PairScorer
+            from services.inference.process_options import set_process_options
 
-            keep_freed_memory()
+            set_process_options()
             profile = load_cross_encoder(models_file, settings.model)
             engine = Engine(
                 settings.device,

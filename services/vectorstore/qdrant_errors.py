@@ -99,7 +99,7 @@ def _of_code(error: grpc.aio.AioRpcError, asked: str) -> ProblemError:
         case grpc.StatusCode.UNAVAILABLE:
             return Unavailable(
                 f"Qdrant cannot be reached over gRPC: {error.details()}. Is it running at QDRANT_URL, is its "
-                "gRPC port set (DENSE_GRPC_PORT of the dense service), and is its certificate signed by the authority "
+                "gRPC port set (a setting such as DENSE_GRPC_PORT), and is its certificate signed by the authority "
                 "in QDRANT_CA_FILE?"
             )
         case code:

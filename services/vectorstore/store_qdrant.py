@@ -127,7 +127,7 @@ class QdrantStore:
         except UnknownCollection as error:
             raise StampMismatch(
                 f"The collection {collection} on the Qdrant server is not ours (or a newer release made it): remove "
-                "it, set another prefix (DENSE_PREFIX of the dense service), or, if the server is older than 1.16, "
+                "it, set another prefix (a setting such as DENSE_PREFIX), or, if the server is older than 1.16, "
                 "update it."
             ) from error
         refuse_other_spec(there, spec)
@@ -242,7 +242,7 @@ class QdrantStore:
         if holder is not None and holder not in map(self._collection, await self.generations()):
             raise Conflict(
                 f"The alias {self._aliases.alias(generation)} is on the collection {holder}, which is not ours; remove "
-                "it there, or set another prefix (DENSE_PREFIX of the dense service)."
+                "it there, or set another prefix (a setting such as DENSE_PREFIX)."
             )
         async with self._within(generation) as seconds:
             await self._client.update_collection(

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from services.chassis.deadlines import MOST_MS, Deadline
 from services.inference.cores import available_cores
-from services.inference.glibc_memory import keep_freed_memory
 from services.inference.graph import Runtime
 from services.inference.micro_batches import form_batches, in_request_order
 from services.inference.model_tokenizer import ModelTokenizer, Row
 from services.inference.pair_scorer import scores_from_logits
+from services.inference.process_options import set_process_options
 from services.inference.profiles import TOKENIZER, load_cross_encoder
 from services.inference.session import Session
 from services.inference.workers import Workers
@@ -38,7 +38,7 @@ def scorer(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dict
 
 def session(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dict[str, str]]:
     """Opens the graph alone, on the service's number of threads and in the batches that it forms."""
-    keep_freed_memory()  # as the service does
+    set_process_options()  # as the service does
     profile, folder = load_cross_encoder(models_file, settings.model), settings.models / settings.model
     threads = settings.threads or available_cores()
     graph = Session(profile, folder, Runtime(settings.engine, settings.device, settings.arithmetic, threads))

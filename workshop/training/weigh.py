@@ -19,9 +19,9 @@ from tqdm import tqdm
 
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
-from services.inference.glibc_memory import keep_freed_memory
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
+from services.inference.process_options import set_process_options
 from services.inference.profiles import CrossEncoderProfile
 from workshop.training.mined_questions import MinedQuestion, read_questions
 
@@ -118,7 +118,7 @@ def main() -> None:
                 by_file.setdefault(f"{line['file']}, {kind}", []).append(line)
     profile = _profile(chosen.model, chosen.max_tokens, chosen.precision)
     prepare(profile, chosen.model)
-    keep_freed_memory()
+    set_process_options()
     scorer = PairScorer(profile, chosen.model, Engine())
     tables = []
     for file, lines in sorted(by_file.items()):

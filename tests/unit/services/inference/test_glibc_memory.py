@@ -64,27 +64,49 @@ time.sleep(2.0)
 print(resident() - before)
 """
 
+LIBC = """
+import ctypes
+
+class Mallinfo2(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd")]
+    _fields_ += [(name, ctypes.c_size_t) for name in ("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
+
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype, libc.malloc.restype, libc.malloc.argtypes = Mallinfo2, ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+"""
 # Prints how many blocks glibc has mapped before and after large allocations, in a process that opened a model.
 MAPPED = """
-import ctypes, sys
+import sys
 from pathlib import Path
 from services.dense.app import open_encoder
 from services.dense.settings import DenseSettings
 from services.reranker.app import open_scorer
 from services.reranker.settings import RerankerSettings
 
-class Mallinfo2(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd")]
-    _fields_ += [(name, ctypes.c_size_t) for name in ("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
-
 models = Path(sys.argv[1])
 {"reranker": lambda: open_scorer(RerankerSettings(models=models, threads=1)),
  "dense": lambda: open_encoder(DenseSettings(models=models, threads=1))}[sys.argv[2]]()
-libc = ctypes.CDLL(None)
-libc.mallinfo2.restype, libc.malloc.restype, libc.malloc.argtypes = Mallinfo2, ctypes.c_void_p, [ctypes.c_size_t]
 print(libc.mallinfo2().hblks)
 for _ in range(20):  # more than is free; no page is touched
     libc.malloc(31 << 20)
+print(libc.mallinfo2().hblks)
+"""
+
+ADAPTS = """
+import os, sys
+from pathlib import Path
+from services.inference.open_model import Engine
+from services.inference.profiles import MODELS_FILE, load_encoder
+from services.inference.text_encoder import TextEncoder
+
+before = dict(os.environ)
+folder = Path(sys.argv[1])
+encoder = TextEncoder(load_encoder(MODELS_FILE, folder.name), folder, Engine(threads=1))
+assert dict(os.environ) == before
+libc.free(libc.malloc(31 << 20))  # glibc now takes blocks of this size from the heap
+print(libc.mallinfo2().hblks)
+libc.malloc(31 << 20)
 print(libc.mallinfo2().hblks)
 """
 
@@ -116,9 +138,17 @@ def test_idle_threads_return_the_memory_of_a_burst(tmp_path) -> None:
 def test_a_service_that_opens_a_model_keeps_large_blocks(service: str) -> None:
     """By default glibc maps each block of this size separately, and unmaps it when it is freed."""
     models = {"reranker": fetched(CROSS_ENCODER), "dense": fetched(ENCODER)}[service].parent
-    command = [sys.executable, "-c", MAPPED, str(models), service]
+    command = [sys.executable, "-c", LIBC + MAPPED, str(models), service]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     before, after = ended.stdout.split()
+    assert after == before
+
+
+@GLIBC
+def test_opening_a_model_leaves_the_options_of_the_process_alone() -> None:
+    """Trimming once fixed the thresholds of a process that never asked to keep memory."""
+    command = [sys.executable, "-c", LIBC + ADAPTS, str(fetched(ENCODER))]
+    before, after = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     assert after == before
 
 
