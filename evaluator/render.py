@@ -1,8 +1,7 @@
 """Renders a report: a table for the terminal, a page of Markdown for the run folder. Pure; writes no file."""
 
-from collections.abc import Sequence
-
 from evaluator.datasets.reader import DatasetCounts
+from evaluator.markdown_table import aligned
 from evaluator.report import Report
 
 COLUMNS = ("nDCG@10", "MRR@10", "MAP", "Recall@100", "P@10")
@@ -20,7 +19,7 @@ def render_table(report: Report) -> str:
             + [_figure(latency.p50, 1), _figure(latency.p95, 1)]
             + [str(outcome.queries), str(outcome.errors), str(outcome.degraded)]
         )
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def render_page(report: Report) -> str:
@@ -35,19 +34,19 @@ def render_page(report: Report) -> str:
         f"Rankings are {report.depth} deep, and so is MAP. Latency: one query at a time, from sending to the last byte "
         "read, of the very answers whose quality stands beside it; p99 only from 662 answers on.",
         "## More figures",
-        _aligned(_details(report)),
+        aligned(_details(report)),
         "## Stages (ms, as the gateway reports them)",
-        _aligned(_stages(report)),
+        aligned(_stages(report)),
     ]
     if report.vector_recall:
-        parts += ["## Approximate against exact vector search", _aligned(_recalls(report))]
+        parts += ["## Approximate against exact vector search", aligned(_recalls(report))]
     parts += [
         "## The collection",
         f"{counts.documents} documents, {counts.queries} queries, {counts.judged_queries} of them judged "
         f"({counts.judgments} judgments); asked: {sample}. What reading them had to decide:",
-        _aligned([["what", "how many"], *([name.replace("_", " "), str(count)] for name, count in _decided(counts))]),
+        aligned([["what", "how many"], *([name.replace("_", " "), str(count)] for name, count in _decided(counts))]),
         "## How it was made",
-        _aligned(
+        aligned(
             [
                 ["what", "value"],
                 ["generation", report.generation],
@@ -105,15 +104,3 @@ def _recalls(report: Report) -> list[list[str]]:
 
 def _figure(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    lines = [""] * (len(rows) + 1)
-    for column in zip(*rows, strict=True):
-        width = max(map(len, column))
-        # Figures right, words left.
-        figures = all(cell == "–" or cell.replace(".", "", 1).isdigit() for cell in column[1:])
-        rule = "-" * (width - 1) + ":" if figures else "-" * width
-        cells = [cell.rjust(width) if figures else cell.ljust(width) for cell in column]
-        lines = [f"{line}| {cell} " for line, cell in zip(lines, (cells[0], rule, *cells[1:]), strict=True)]
-    return "\n".join(f"{line}|" for line in lines)

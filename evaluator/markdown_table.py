@@ -1,0 +1,15 @@
+"""Renders rows as a Markdown table that is aligned for a terminal. Knows nothing of what the cells mean."""
+
+from collections.abc import Sequence
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Renders rows, the header first, as a Markdown table: columns of figures to the right, words to the left."""
+    lines = [""] * (len(rows) + 1)
+    for column in zip(*rows, strict=True):
+        width = max(map(len, column))
+        figures = all(cell == "–" or cell.replace(".", "", 1).isdigit() for cell in column[1:])
+        rule = "-" * (width - 1) + ":" if figures else "-" * width
+        cells = [cell.rjust(width) if figures else cell.ljust(width) for cell in column]
+        lines = [f"{line}| {cell} " for line, cell in zip(lines, (cells[0], rule, *cells[1:]), strict=True)]
+    return "\n".join(f"{line}|" for line in lines)
