@@ -1,9 +1,15 @@
 """Reads and writes TREC run files: `query Q0 document rank score tag`, one line a hit, separated by tabs."""
 
+import gzip
+import math
+import re
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evaluator.errors import EvaluationError
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def run_lines(query: str, ranking: Sequence[str], tag: str) -> str:
@@ -19,27 +25,47 @@ def run_lines(query: str, ranking: Sequence[str], tag: str) -> str:
 
 
 def read_run(path: Path) -> Mapping[str, tuple[str, ...]]:
-    """Reads rankings by query, ordered by descending score, then ascending id; ignores the rank column.
+    """Reads rankings by query, best first. Order and errors are those of `read_scores`."""
+    return {query: tuple(scores) for query, scores in read_scores(path).items()}
 
-    Lines with tabs may have ids with spaces; lines separated by spaces are read as well.
-    Raises EvaluationError with `file:line` for malformed lines and for a document that stands twice under one query.
+
+def read_scores(path: Path) -> Mapping[str, Mapping[str, float]]:
+    """Reads query → document → score, documents by descending score, then ascending id; ignores the rank column.
+
+    Lines with five tabs may have ids with spaces; others are split at white space. A byte order mark is skipped, a file
+    `*.gz` is unpacked. Raises EvaluationError with `file:line` for a malformed line and for a document that stands
+    twice under one query, with `file` for one that cannot be read.
     """
     scored: dict[str, dict[str, float]] = {}
-    with path.open(encoding="utf-8", newline="\n") as file:
-        for number, line in enumerate(file, start=1):
-            text = line.rstrip("\r\n")
-            if not text.strip():
-                continue
-            columns = text.split("\t") if text.count("\t") == 5 else text.split()
-            try:
-                query, _, document, _, score, _ = columns
-                value = float(score)
-            except ValueError as error:
-                raise EvaluationError(f"{path}:{number}: not a line of a TREC run") from error
-            hits = scored.setdefault(query, {})
-            if document in hits:
-                raise EvaluationError(f"{path}:{number}: {document} stands twice under query {query}")
-            if value != value:
-                raise EvaluationError(f"{path}:{number}: NaN is no score")
-            hits[document] = value
-    return {query: tuple(sorted(hits, key=lambda name: (-hits[name], name))) for query, hits in scored.items()}
+    try:
+        with _opened(path) as file:
+            for number, line in enumerate(file, start=1):
+                text = line.rstrip("\r\n")
+                if text.strip():
+                    _add_hit(scored, text, f"{path}:{number}")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise EvaluationError(f"{path}: not readable as a run file: {reason}") from error
+    return {query: dict(sorted(hits.items(), key=lambda hit: (-hit[1], hit[0]))) for query, hits in scored.items()}
+
+
+def _opened(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")
+    return path.open(encoding="utf-8-sig", newline="\n")
+
+
+def _add_hit(scored: dict[str, dict[str, float]], text: str, place: str) -> None:
+    columns = text.split("\t") if text.count("\t") == 5 else text.split()
+    if len(columns) != 6:
+        raise EvaluationError(f"{place}: not a line of a TREC run: {len(columns)} columns; expected 6")
+    query, _, document, _, score, _ = columns
+    # float() alone would also take 1_0, inf, nan and digits of other scripts.
+    if not _NUMBER.fullmatch(score.strip()) or not math.isfinite(value := float(score)):
+        raise EvaluationError(f"{place}: not a line of a TREC run: {score!r} is no score")
+    if not query or not document:
+        raise EvaluationError(f"{place}: not a line of a TREC run: an empty id")
+    hits = scored.setdefault(query, {})
+    if document in hits:
+        raise EvaluationError(f"{place}: {document} stands twice under query {query}")
+    hits[document] = value

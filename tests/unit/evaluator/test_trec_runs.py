@@ -1,5 +1,6 @@
 """Run files keep the order that the system gave, for every tool that reads them."""
 
+import gzip
 import tempfile
 from pathlib import Path
 
@@ -8,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.errors import EvaluationError
-from evaluator.trec_runs import read_run, run_lines
+from evaluator.trec_runs import read_run, read_scores, run_lines
 
-ids = st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n", exclude_categories=["Cc", "Cs"]), min_size=1)
+# U+FEFF at the start of a file is a byte order mark.
+ids = st.text(
+    st.characters(codec="utf-8", exclude_characters="\t\r\n\ufeff", exclude_categories=["Cc", "Cs"]), min_size=1
+)
 
 
 def test_scores_fall_strictly_so_that_no_tool_finds_a_tie() -> None:
@@ -31,7 +35,52 @@ def test_other_tools_files_are_ordered_by_score_then_id_whatever_their_ranks_say
     assert read_run(tmp_path / "run") == {"q": ("c", "a", "b")}
 
 
-@pytest.mark.parametrize("line", ["q Q0 a 1 2.0", "q Q0 a 1 high x", "q Q0 a 1 nan x", "q Q0 a 1 1 x\nq Q0 a 2 0 x"])
+def test_the_files_own_scores_are_kept_beside_the_order(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("q Q0 b 0 1.5 x\nq Q0 a 0 1.5 x\nq Q0 c 0 -2e1 x\n")
+    assert list(read_scores(tmp_path / "run")["q"].items()) == [("a", 1.5), ("b", 1.5), ("c", -20.0)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_byte_order_mark_is_no_part_of_the_first_querys_id(tmp_path: Path, end: str) -> None:
+    lines = f"q1 Q0 a 1 2 x{end}q2 Q0 b 1 2 x{end}"
+    (tmp_path / "run").write_bytes(b"\xef\xbb\xbf" + lines.encode())
+    assert read_run(tmp_path / "run") == {"q1": ("a",), "q2": ("b",)}
+
+
+def test_a_compressed_file_is_read_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "run.gz").write_bytes(gzip.compress(b"q1 Q0 a 1 2 x\n"))
+    assert read_run(tmp_path / "run.gz") == {"q1": ("a",)}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("run", b"q Q0 \xff 1 2 x\n"), ("run.gz", b"q Q0 a 1 2 x\n"), ("run.gz", gzip.compress(b"q Q0 a 1 2 x\n")[:-9])],
+)
+def test_a_file_that_cannot_be_read_is_said_in_a_sentence(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(EvaluationError, match=f"{name}: not readable as a run file: "):
+        read_run(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["nowhere", "."])
+def test_a_path_that_is_no_file_is_said_in_a_sentence(tmp_path: Path, name: str) -> None:
+    with pytest.raises(EvaluationError, match="not readable as a run file: "):
+        read_run(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "q Q0 a 1 2.0",
+        "q Q0 a 1 high x",
+        "q Q0 a 1 nan x",
+        "q Q0 a 1 inf x",
+        "q Q0 a 1 1e999 x",
+        "q Q0 a 1 1_0 x",
+        "q\tQ0\t\t1\t1\tx",
+        "q Q0 a 1 1 x\nq Q0 a 2 0 x",
+    ],
+)
 def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "run").write_text(line + "\n")
     with pytest.raises(EvaluationError, match=r"run:[12]: "):
