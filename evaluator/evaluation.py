@@ -19,6 +19,7 @@ from evaluator.rank import RankReport, rank
 from evaluator.render import render_page
 from evaluator.report import QualityReport, QueryFigures, Report, build_report
 from evaluator.run_folder import RunFolder
+from evaluator.run_import import IMPORTED, ImportReport
 from evaluator.trec_runs import read_run
 from evaluator.vector_recall import RecallReport, vector_recall
 from services.contracts.collections import CollectionView
@@ -66,11 +67,14 @@ async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
 
 async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
     """Sends every query through every arm; writes manifest.json, answers/, runs/, rank.json and recall.json."""
+    if folder.has(IMPORTED):
+        raise EvaluationError(f"{folder.path} was imported: no gateway answers its pipelines; name another with --run")
     experiment = folder.experiment
     dataset = await asyncio.to_thread(load_dataset, experiment)
     view = await _live(client, experiment)
     arms = await resolve_arms(client, experiment, view)
-    manifest = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), arms)
+    pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
+    manifest = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), pipelines)
     folder.write("manifest.json", manifest)
     folder.point_latest_here()
     report = await rank(client, experiment, arms, dataset, folder)
@@ -114,6 +118,7 @@ def report_step(folder: RunFolder) -> Report:
         recall=folder.read("recall.json", RecallReport).backends,
         ingested=folder.read("ingest.json", IngestReport) if folder.has("ingest.json") else None,
         run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
+        imported=folder.read(IMPORTED, ImportReport).arms if folder.has(IMPORTED) else {},
     )
     folder.write("report.json", report)
     folder.write_text("report.md", render_page(report))

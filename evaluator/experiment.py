@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -97,14 +98,19 @@ def read_experiment(path: Path, **overrides: object) -> Experiment:
         raise EvaluationError(f"{path}: not YAML: {error}") from error
     if not isinstance(content, dict):
         raise EvaluationError(f"{path}: an experiment is a mapping with at least name, dataset and pipelines")
+    return parse_experiment({**content, **{k: v for k, v in overrides.items() if v is not None}}, str(path))
+
+
+def parse_experiment(content: Mapping[str, object], source: str) -> Experiment:
+    """Checks an experiment's fields. Raises EvaluationError that begins with `source` and names every wrong one."""
     try:
-        return Experiment.model_validate({**content, **{k: v for k, v in overrides.items() if v is not None}})
+        return Experiment.model_validate(content)
     except ValidationError as error:
         lines = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or path.name}: {validation_message(item, Experiment)}"
+            f"{'.'.join(map(str, item['loc'])) or 'experiment'}: {validation_message(item, Experiment)}"
             for item in error.errors()
         )
-        raise EvaluationError(f"{path}: {lines}") from error
+        raise EvaluationError(f"{source}: {lines}") from error
 
 
 def bundled_directory() -> Path:

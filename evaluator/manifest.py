@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from pydantic import FiniteFloat
 
-from evaluator.arms import Arm
 from evaluator.datasets.reader import Dataset, DatasetCounts
 from evaluator.environment_record import Environment, Machine, collect_environment
 from evaluator.experiment import Experiment
@@ -44,9 +43,9 @@ def build_manifest(
     gateway: str,
     generation: str,
     backends: Mapping[str, CollectionState],
-    arms: tuple[Arm, ...],
+    pipelines: Mapping[str, str],
 ) -> Manifest:
-    """Builds the manifest from the present state."""
+    """Builds the manifest from the present state. `pipelines`: name → fingerprint."""
     environment = collect_environment(PACKAGES)
     machine = LoadedMachine(**dict(environment.machine), host=platform.node(), load_1m=os.getloadavg()[0])
     return Manifest(
@@ -58,5 +57,5 @@ def build_manifest(
         counts=dataset.counts,
         generation=generation,
         backends=dict(backends),
-        pipelines={arm.name: arm.pipeline.fingerprint for arm in arms},
+        pipelines=dict(pipelines),
     )

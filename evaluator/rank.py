@@ -28,9 +28,9 @@ class RankedArm(Wire):
     """One arm of a run."""
 
     name: str
-    fingerprint: str  # of the pipeline that was sent, preset included
+    fingerprint: str  # of the pipeline that was sent, preset included; of the file of an imported arm
     preset: str | None
-    pipeline: Pipeline
+    pipeline: Pipeline | None  # None: imported
 
 
 class RankReport(Wire):

@@ -4,6 +4,10 @@ from evaluator.datasets.reader import DatasetCounts
 from evaluator.markdown_table import aligned
 from evaluator.report import Report
 
+LATENCY = (
+    "Latency: one query at a time, from sending to the last byte read, of the very answers whose quality stands beside "
+    "it; p99 only from 662 answers on."
+)
 COLUMNS = ("nDCG@10", "MRR@10", "MAP", "Recall@100", "P@10")
 
 
@@ -31,8 +35,10 @@ def render_page(report: Report) -> str:
         *(f"**{warning}**" for warning in report.warnings),
         render_table(report),
         "Quality: means over the judged queries that were asked for; a lost query counts as 0. nDCG has linear gain. "
-        f"Rankings are {report.depth} deep, and so is MAP. Latency: one query at a time, from sending to the last byte "
-        "read, of the very answers whose quality stands beside it; p99 only from 662 answers on.",
+        f"Rankings are {report.depth} deep, and so is MAP. "
+        + (
+            "Imported run files hold no latency." if all(one.imported for one in report.pipelines.values()) else LATENCY
+        ),
         "## More figures",
         aligned(_details(report)),
         "## Stages (ms, as the gateway reports them)",

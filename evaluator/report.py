@@ -14,6 +14,7 @@ from evaluator.latency import Latency, percentile, summarise
 from evaluator.manifest import Manifest
 from evaluator.quality import cutoff
 from evaluator.rank import RankedArm, RankReport
+from evaluator.run_import import ImportedFile
 from evaluator.vector_recall import VectorRecall
 from services.contracts.base import Count, Wire
 
@@ -61,6 +62,7 @@ class PipelineReport(Wire):
     warmup: Count  # labelled warm-up answers, in no figure
     run_queries_not_judged: Count
     run_file: str  # relative to the folder of the report
+    imported: ImportedFile | None = None  # the file that `import` has read; it holds no latency, stages or models
 
 
 class Report(Wire):
@@ -71,7 +73,7 @@ class Report(Wire):
     dataset: str
     split: str
     collection: str
-    generation: str
+    generation: str  # empty: imported
     engine: dict[str, str]  # by backend
     seed: Count
     depth: Count
@@ -94,10 +96,12 @@ def build_report(
     recall: Mapping[str, VectorRecall],
     ingested: IngestReport | None,
     run_files: Mapping[str, str],
+    imported: Mapping[str, ImportedFile],
 ) -> Report:
-    """Builds the report from the outcomes of the steps."""
+    """Builds the report from the outcomes of the steps. `imported`: the files of imported arms, by arm."""
     pipelines = {
-        arm.name: _pipeline(arm, ranked, records[arm.name], quality, run_files[arm.name]) for arm in ranked.arms
+        arm.name: _pipeline(arm, ranked, records[arm.name], quality, run_files[arm.name], imported.get(arm.name))
+        for arm in ranked.arms
     }
     warnings = tuple(_warnings(manifest, ranked, records, pipelines, recall))
     return Report(
@@ -121,7 +125,12 @@ def build_report(
 
 
 def _pipeline(
-    arm: RankedArm, ranked: RankReport, records: Sequence[AnswerRecord], quality: QualityReport, run_file: str
+    arm: RankedArm,
+    ranked: RankReport,
+    records: Sequence[AnswerRecord],
+    quality: QualityReport,
+    run_file: str,
+    imported: ImportedFile | None,
 ) -> PipelineReport:
     measured = [record for record in records if record.phase == "measured"]
     answered = [record for record in measured if record.error is None]
@@ -162,6 +171,7 @@ def _pipeline(
         warmup=sum(record.phase == "warmup" for record in records),
         run_queries_not_judged=quality.run_queries_not_judged[arm.name],
         run_file=run_file,
+        imported=imported,
     )
 
 
@@ -182,6 +192,11 @@ def _warnings(
             stages = ", ".join(f"{what} {count}" for what, count in sorted(outcome.degraded_by_stage.items()))
             found.append(
                 f"{arm.name}: {outcome.degraded} answers were DEGRADED ({stages}): not this pipeline's figures"
+            )
+        if outcome.imported and outcome.imported.hits_not_in_corpus:
+            strange = outcome.imported.hits_not_in_corpus
+            found.append(
+                f"{arm.name}: {strange} of {outcome.imported.hits} hits are NOT IN THE CORPUS: of another one?"
             )
         answered = [record for record in records[arm.name] if record.phase == "measured" and record.error is None]
         generations = {record.generation for record in answered} - {manifest.generation}

@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from evaluator.errors import EvaluationError
 

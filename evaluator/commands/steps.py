@@ -42,7 +42,7 @@ def run(
     """Runs all steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
     with reporting_errors():
         folder = RunFolder.create(runs, overridden_experiment(experiment, **overrides))
-        _print_outcome(folder, with_gateway(gateway, wait, lambda client: evaluate(client, folder)))
+        print_outcome(folder, with_gateway(gateway, wait, lambda client: evaluate(client, folder)))
 
 
 @with_options(ExperimentOverrides)
@@ -52,7 +52,7 @@ def demo(
     """Runs our own or any BEIR collection through every pipeline and prints a table. Exit status as of `run`."""
     with reporting_errors():
         folder = RunFolder.create(runs, overridden_experiment("demo", **overrides))
-        _print_outcome(folder, with_gateway(gateway, wait, lambda client: evaluate(client, folder)))
+        print_outcome(folder, with_gateway(gateway, wait, lambda client: evaluate(client, folder)))
 
 
 @with_options(AllExperimentOverrides)
@@ -90,7 +90,7 @@ def report(runs: Runs = RUNS, run: Run = None) -> None:
     """Writes report.json and report.md of a run (the latest one unless --run says which). Exit status as of `run`."""
     with reporting_errors():
         folder = RunFolder.open(run or runs / LATEST)
-        _print_outcome(folder, report_step(folder))
+        print_outcome(folder, report_step(folder))
 
 
 def _print_next_step(step: str, folder: RunFolder, gateway: str = GATEWAY) -> None:
@@ -99,9 +99,10 @@ def _print_next_step(step: str, folder: RunFolder, gateway: str = GATEWAY) -> No
     say(f"Next: {command_line(step, '--run', str(folder.path), *elsewhere)}")
 
 
-def _print_outcome(folder: RunFolder, outcome: Report) -> None:
+def print_outcome(folder: RunFolder, outcome: Report) -> None:
+    """Prints table, place of the report and warnings. Raises Exit with status 3 for a run that is not valid."""
     sample = f" (a sample, seed {outcome.seed})" if outcome.sample else ""
-    engines = ", ".join(f"{name} on {engine}" for name, engine in outcome.engine.items())
+    engines = ", ".join(f"{name} on {engine}" for name, engine in outcome.engine.items()) or "imported run files"
     print(f"\n{outcome.dataset}: {outcome.counts.documents} documents; {engines}{sample}\n")
     print(render_table(outcome))
     for backend, found in outcome.vector_recall.items():

@@ -162,3 +162,29 @@ def test_deadlines_that_are_no_numbers_are_refused(evaluator: Evaluator) -> None
     done = evaluator("deadlines", "demo", "--at", "soon")
     assert done.exit_code == 1
     assert "whole milliseconds" in done.stderr
+
+
+def test_run_files_of_another_system_get_a_table_and_a_report(evaluator: Evaluator, tmp_path: Path) -> None:
+    (tmp_path / "solr.trec").write_text("q1 Q0 d1 1 2 x\nq2 Q0 d4 1 2 x\nq3 Q0 d1 1 2 x\nq4 Q0 d3 1 2 x\n")
+    done = evaluator("import", str(tmp_path / "shop"), str(tmp_path / "solr.trec"), "--depth", "100")
+    assert done.exit_code == 0, done.output
+    assert "shop: 6 documents; imported run files" in done.stdout
+    (row,) = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("| solr ")]
+    assert [row[2].strip(), row[6].strip()] == ["0.7500", "–"]  # q3 has no positive; no latency
+    (folder,) = (tmp_path / "runs").glob("*-shop-*")
+    assert (folder / "report.json").is_file()
+    refused = evaluator("rank", "--run", str(folder))
+    assert (refused.exit_code, "was imported: no gateway answers its pipelines" in refused.stderr) == (1, True)
+
+
+def test_a_run_file_that_lacks_queries_makes_a_run_that_is_not_valid(evaluator: Evaluator, tmp_path: Path) -> None:
+    (tmp_path / "solr.trec").write_text("q1 Q0 d1 1 2 x\n")
+    done = evaluator("import", str(tmp_path / "shop"), str(tmp_path / "solr.trec"))
+    assert done.exit_code == 3
+    assert "solr: LOST 3 of 4 queries (not_in_file 3); they count as 0" in done.stderr
+
+
+def test_an_import_that_cannot_be_named_is_said_in_one_line(evaluator: Evaluator, tmp_path: Path) -> None:
+    (tmp_path / "solr.trec").write_text("q1 Q0 d1 1 2 x\n")
+    done = evaluator("import", str(tmp_path / "shop"), str(tmp_path / "solr.trec"), "--name", "No Name")
+    assert (done.exit_code, "import: name: " in done.stderr, "Traceback" in done.stderr) == (1, True, False)

@@ -54,7 +54,12 @@ def test_a_compressed_file_is_read_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("run", b"q Q0 \xff 1 2 x\n"), ("run.gz", b"q Q0 a 1 2 x\n"), ("run.gz", gzip.compress(b"q Q0 a 1 2 x\n")[:-9])],
+    [
+        ("run", b"q Q0 \xff 1 2 x\n"),
+        ("run.gz", b"q Q0 a 1 2 x\n"),
+        ("run.gz", gzip.compress(b"q Q0 a 1 2 x\n", mtime=0)[:-9]),
+    ],
+    ids=["not UTF-8", "not compressed", "cut off"],
 )
 def test_a_file_that_cannot_be_read_is_said_in_a_sentence(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)

@@ -1,0 +1,39 @@
+"""Commands that exchange run files with other systems."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evaluator.commands.options import RUNS, Runs, reporting_errors
+from evaluator.commands.steps import print_outcome
+from evaluator.evaluation import quality_step, report_step
+from evaluator.progress import say
+from evaluator.run_import import ImportReport, import_runs, named_files
+
+
+def import_(
+    dataset: Annotated[Path, typer.Argument(help="The directory of the collection that the files are of.")],
+    files: Annotated[list[str], typer.Argument(help="TREC run files: FILE or NAME=FILE, also compressed (.gz).")],
+    split: Annotated[str, typer.Option(help="Which judgments.")] = "test",
+    name: Annotated[str | None, typer.Option(help="The experiment's name; without it, the directory's.")] = None,
+    depth: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Hits a query; without it, those of the shallowest file.")
+    ] = None,
+    runs: Runs = RUNS,
+) -> None:
+    """Makes a run of another system's run files, measures it and writes its report. Exit status as of `run`."""
+    with reporting_errors():
+        folder = import_runs(runs, named_files(files), dataset, split=split, name=name, depth=depth)
+        _say_decisions(folder.read("imported.json", ImportReport), folder.experiment.depth)
+        quality_step(folder)
+        print_outcome(folder, report_step(folder))
+
+
+def _say_decisions(report: ImportReport, depth: int) -> None:
+    for name, file in report.arms.items():
+        say(
+            f"{name}: {file.file}: {file.hits} hits, at most {depth} a query; {file.queries_missing} judged queries "
+            f"missing, {file.queries_cut} cut, {file.hits_not_in_corpus} hits not in the corpus, {file.hits_tied} tied "
+            f"(by ascending id), {file.excluded_self} self-retrieved left out"
+        )
