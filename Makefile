@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
 export TOKENIZERS_PARALLELISM := false
 # What a person writes behind `make demo` and `make up`.
-export ENGINE LEXICAL DENSE STACK DATASET PIPELINES PRESET QUERIES DEPTH
+export ENGINE LEXICAL DENSE STACK DATASET PIPELINES PRESET QUERIES DEPTH METRICS
 
 ##@ Set up
 .PHONY: help
@@ -44,7 +44,7 @@ models: $(VENV)/.installed ## fetch, verify and prepare the default models, or t
 
 ##@ Run
 .PHONY: demo
-demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= LEXICAL= DENSE= ENGINE=]
+demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= METRICS= LEXICAL= DENSE= ENGINE=]
 	@$(BIN)/python -m deploy.local demo
 
 .PHONY: up

@@ -118,7 +118,7 @@ def at_deadline(
         deadline_ms=deadline_ms,
         queries=len(queries),
         in_time=len(in_time) / len(queries),
-        ndcg_at_10=means(measure(dataset.judgments, rankings, queries))[METRIC],
+        ndcg_at_10=means(measure(dataset.judgments, rankings, queries, (METRIC,)))[METRIC] or 0.0,
         scored=sum(_scored(answer, reranks) for answer in in_time.values()) / max(1, len(in_time)),
         degraded=sum(bool(answer.degraded) for answer in in_time.values()),
         lost=len(queries) - len(given),

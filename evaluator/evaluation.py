@@ -92,7 +92,7 @@ def quality_step(folder: RunFolder) -> QualityReport:
     arms, not_judged = {}, {}
     for arm in ranked.arms:
         rankings = read_run(folder.run_file(arm.name))
-        figures = measure(judgments, rankings, ranked.queries)
+        figures = measure(judgments, rankings, ranked.queries, experiment.metrics)
         arms[arm.name] = means(figures)
         not_judged[arm.name] = len(rankings.keys() - set(ranked.queries))
         with folder.per_query(arm.name).open("w", encoding="utf-8") as file:

@@ -10,6 +10,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from evaluator.errors import EvaluationError
+from evaluator.metric_table import DEFAULT_METRICS, MetricName
 from services.contracts.base import Count, Depth, Name, Text, Wire
 from services.contracts.collections import FieldKind, Preset
 from services.contracts.documents import FieldName
@@ -36,6 +37,7 @@ class Experiment(Wire):
     pipelines: Annotated[tuple[AskedPipeline, ...], Items(1, 32)]
     preset: Name | None = None  # lexical preset of every pipeline's lexical retrieves
     depth: Depth = 100
+    metrics: Annotated[tuple[MetricName, ...], Items(1, 32)] = DEFAULT_METRICS  # names of evaluator.metric_table
     queries: Positive | None = None  # a seeded sample of the judged queries; all of them without it
     seed: Count = 20_250_601
     warmup: Count = 5  # queries through each pipeline before any figure is taken
@@ -46,6 +48,12 @@ class Experiment(Wire):
         names = self.arms
         if len(set(names)) < len(names):
             raise ValueError(f"pipelines: the same name twice: {', '.join(names)}")
+        return self
+
+    @model_validator(mode="after")
+    def _metrics_differ(self) -> Self:
+        if len(set(self.metrics)) < len(self.metrics):
+            raise ValueError(f"metrics: the same name twice: {', '.join(self.metrics)}")
         return self
 
     @model_validator(mode="after")

@@ -1,70 +1,65 @@
-"""Measures the effectiveness of rankings. `measure` fixes order, denominators and conventions; ranx computes."""
+"""Measures the effectiveness of rankings. `measure` fixes order, denominators and conventions; ranx computes.
+
+Which metrics there are is in `evaluator.metric_table`; those that ranx lacks are in `evaluator.metric_formulas`.
+"""
 
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evaluator.metric_formulas import RELEVANCE_LEVEL, QueryJudgments
+from evaluator.metric_table import DEFAULT_METRICS, Metric, parse_metric
+
 Grades = Mapping[str, Mapping[str, int]]
-PerQuery = Mapping[str, Mapping[str, float]]  # metric → query → value
-
-# Our name → ranx's. nDCG has linear gain and log2(rank + 1); MAP and Recall divide by all positives, P by k.
-RANX_NAMES = {
-    "nDCG@10": "ndcg@10",
-    "MRR@10": "mrr@10",
-    "MAP": "map",
-    "Recall@100": "recall@100",
-    "P@10": "precision@10",
-}
+Rankings = Mapping[str, Sequence[str]]
+PerQuery = Mapping[str, Mapping[str, float | None]]  # metric → query → value, None where a query has none
 
 
-def capped_recall(grades: Mapping[str, int], ranking: Sequence[str]) -> float:
-    """Returns the share of min(100, positives) that stands in the first 100 (BEIR, arXiv 2104.08663, capped recall)."""
-    positives = {name for name, grade in grades.items() if grade > 0}
-    return len(positives.intersection(ranking[:100])) / min(100, len(positives)) if positives else 0.0
+def measure(
+    judgments: Grades, rankings: Rankings, queries: Sequence[str], metrics: Sequence[str] = DEFAULT_METRICS
+) -> PerQuery:
+    """Computes the metrics, by name, for every one of `queries`, in their order.
 
-
-def judged_share(grades: Mapping[str, int], ranking: Sequence[str]) -> float:
-    """Returns the share of the first 10 that was judged, relevant or not."""
-    shown = ranking[:10]
-    return sum(name in grades for name in shown) / len(shown) if shown else 0.0
-
-
-# What ranx does not have: the value of one query, from its grades and its ranking (best first).
-OUR_METRICS: dict[str, Callable[[Mapping[str, int], Sequence[str]], float]] = {
-    "R_cap@100": capped_recall,
-    "judged@10": judged_share,
-}
-
-
-def cutoff(metric: str) -> int:
-    """Returns the depth that a metric needs (1 for MAP, which is as deep as the ranking)."""
-    return int(metric.partition("@")[2] or 1)
-
-
-def measure(judgments: Grades, rankings: Mapping[str, Sequence[str]], queries: Sequence[str]) -> PerQuery:
-    """Computes every metric for every one of `queries`, in their order; a query without a ranking scores 0.
-
-    `rankings` are best first; queries in them that are not asked for are ignored (the caller counts them). Relevant is
-    a grade of at least 1.
+    A query without a ranking counts as one with an empty ranking. `rankings` are best first; queries in them that are
+    not asked for are ignored (the caller counts them). Relevant is a grade of at least 1; negative grades count as
+    unjudged. Raises ValueError for an unknown metric and for a document that stands twice in a ranking.
     """
     for query, ranking in rankings.items():
         if len(set(ranking)) < len(ranking):
             raise ValueError(f"query {query}: a document stands twice in its ranking")
-    ours = {
-        metric: {query: value(judgments.get(query, {}), rankings.get(query, ())) for query in queries}
-        for metric, value in OUR_METRICS.items()
-    }
-    return {**_by_ranx(judgments, rankings, queries), **ours}
+    asked = [parse_metric(name) for name in metrics]
+    judged = judgments_by_query(judgments, queries)
+    theirs = [metric for metric in asked if metric.family.ranx is not None]
+    found = _by_ranx(judged, rankings, queries, theirs) if theirs else {}
+    for metric in asked:
+        if metric.family.ranx is None:
+            found[metric.name] = {
+                query: metric.family.formula(
+                    judged[query], [(name,) for name in rankings.get(query, ())], metric.number
+                )
+                for query in queries
+            }
+    return {metric.name: found[metric.name] for metric in asked}
 
 
-def means(figures: PerQuery) -> dict[str, float]:
-    """Returns the arithmetic mean of each metric over its queries, unrounded."""
-    return {metric: math.fsum(values.values()) / len(values) for metric, values in figures.items()}
+def judgments_by_query(judgments: Grades, queries: Sequence[str]) -> dict[str, QueryJudgments]:
+    """Returns the judgments of each query without the negative ones."""
+    kept = {query: {name: grade for name, grade in grades.items() if grade >= 0} for query, grades in judgments.items()}
+    anywhere = frozenset(name for grades in kept.values() for name in grades)
+    return {query: QueryJudgments(kept.get(query, {}), anywhere) for query in queries}
 
 
-def _by_ranx(judgments: Grades, rankings: Mapping[str, Sequence[str]], queries: Sequence[str]) -> PerQuery:
+def means(figures: PerQuery) -> dict[str, float | None]:
+    """Returns the arithmetic mean of each metric over the queries that have a value, unrounded; None without any."""
+    counted = {metric: [value for value in values.values() if value is not None] for metric, values in figures.items()}
+    return {metric: math.fsum(values) / len(values) if values else None for metric, values in counted.items()}
+
+
+def _by_ranx(
+    judged: Mapping[str, QueryJudgments], rankings: Rankings, queries: Sequence[str], metrics: Sequence[Metric]
+) -> dict[str, Mapping[str, float | None]]:
     # Before the import: numba reads it once, and compiling anew costs 12 s.
     os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).resolve().parent.parent / ".cache" / "numba"))
     with warnings.catch_warnings():
@@ -79,20 +74,22 @@ def _by_ranx(judgments: Grades, rankings: Mapping[str, Sequence[str]], queries: 
         qrels, runs = [], []
         for query in queries:
             numbers: dict[str, int] = {}
-            grades = {name: grade for name, grade in judgments.get(query, {}).items() if grade > 0}
-            best = sorted(grades, key=lambda name: -grades[name])
+            grades = judged[query].grades
+            best = sorted((name for name in grades if grades[name] >= RELEVANCE_LEVEL), key=lambda name: -grades[name])
             qrels.append([(numbers.setdefault(name, len(numbers)), grades[name]) for name in best])
             ranking = rankings.get(query, ())
             runs.append(
                 [(numbers.setdefault(name, len(numbers)), len(ranking) - at) for at, name in enumerate(ranking)]
             )
+        names = {metric.name: str(metric.family.ranx).format(metric.number) for metric in metrics}
         columns = evaluate(
             List([np.array(rows, dtype=np.float64).reshape(-1, 2) for rows in qrels]),
             List([np.array(rows, dtype=np.float64).reshape(-1, 2) for rows in runs]),
-            list(RANX_NAMES.values()),
+            # Twice, because ranx 0.3.21 raises KeyError on a lone metric with a cutoff and return_mean=False.
+            [*names.values()] * (2 if len(names) == 1 else 1),
             return_mean=False,
         )
     return {
         metric: {query: float(value) for query, value in zip(queries, columns[name], strict=True)}
-        for metric, name in RANX_NAMES.items()
+        for metric, name in names.items()
     }

@@ -1,25 +1,30 @@
 """Renders a report: a table for the terminal, a page of Markdown for the run folder. Pure; writes no file."""
 
+from collections.abc import Sequence
+
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.markdown_table import aligned
+from evaluator.metric_table import parse_metric
 from evaluator.report import Report
 
 LATENCY = (
     "Latency: one query at a time, from sending to the last byte read, of the very answers whose quality stands beside "
     "it; p99 only from 662 answers on."
 )
-COLUMNS = ("nDCG@10", "MRR@10", "MAP", "Recall@100", "P@10")
+# The first of the experiment's metrics stand in the table, the others on the page.
+COLUMNS = 5
 
 
 def render_table(report: Report) -> str:
     """Renders the pipelines, one a row, as a Markdown table aligned for a terminal."""
-    rows = [["pipeline", *COLUMNS, "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
+    metrics = _metrics(report)[:COLUMNS]
+    rows = [["pipeline", *_labels(report, metrics), "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
     for name, outcome in report.pipelines.items():
         label = f"{name} ({outcome.preset})" if outcome.preset else name
         latency = outcome.latency_ms
         rows.append(
             [label]
-            + [_figure(outcome.quality.get(metric), 4) for metric in COLUMNS]
+            + [_figure(outcome.quality.get(metric), 4) for metric in metrics]
             + [_figure(latency.p50, 1), _figure(latency.p95, 1)]
             + [str(outcome.queries), str(outcome.errors), str(outcome.degraded)]
         )
@@ -35,7 +40,7 @@ def render_page(report: Report) -> str:
         *(f"**{warning}**" for warning in report.warnings),
         render_table(report),
         "Quality: means over the judged queries that were asked for; a lost query counts as 0. nDCG has linear gain. "
-        f"Rankings are {report.depth} deep, and so is MAP. "
+        f"Rankings are {report.depth} deep. "
         + (
             "Imported run files hold no latency." if all(one.imported for one in report.pipelines.values()) else LATENCY
         ),
@@ -78,13 +83,23 @@ def _decided(counts: DatasetCounts) -> list[tuple[str, object]]:
     return [(name, ", ".join(value) or "none" if isinstance(value, tuple) else value) for name, value in fields]
 
 
+def _metrics(report: Report) -> list[str]:
+    return list(next(iter(report.pipelines.values())).quality)
+
+
+def _labels(report: Report, metrics: Sequence[str]) -> list[str]:
+    return [parse_metric(metric).label(report.depth) for metric in metrics]
+
+
 def _details(report: Report) -> list[list[str]]:
-    rows = [["pipeline", "R_cap@100", "judged@10", "p99 ms", "max ms", "drift", "no hits", "self excluded", "run file"]]
+    metrics = _metrics(report)[COLUMNS:]
+    names = _labels(report, metrics)
+    rows = [["pipeline", *names, "p99 ms", "max ms", "drift", "no hits", "self excluded", "run file"]]
     for name, outcome in report.pipelines.items():
         latency = outcome.latency_ms
         rows.append(
             [name]
-            + [_figure(outcome.quality.get(metric), 4) for metric in ("R_cap@100", "judged@10")]
+            + [_figure(outcome.quality.get(metric), 4) for metric in metrics]
             + [_figure(latency.p99, 1), _figure(latency.max, 1), _figure(latency.drift, 2)]
             + [str(outcome.no_hits), str(outcome.excluded_self), outcome.run_file]
         )

@@ -12,7 +12,7 @@ from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport
 from evaluator.latency import Latency, percentile, summarise
 from evaluator.manifest import Manifest
-from evaluator.quality import cutoff
+from evaluator.metric_table import parse_metric
 from evaluator.rank import RankedArm, RankReport
 from evaluator.run_import import ImportedFile
 from evaluator.vector_recall import VectorRecall
@@ -22,7 +22,7 @@ from services.contracts.base import Count, Wire
 class QualityReport(Wire):
     """quality.json: unrounded means per arm over `judged` queries."""
 
-    arms: dict[str, dict[str, FiniteFloat]]
+    arms: dict[str, dict[str, FiniteFloat | None]]  # null: no query has a value
     judged: Count
     run_queries_not_judged: dict[str, Count]  # in the run file, but not among the judged ones: ignored
 
@@ -31,7 +31,7 @@ class QueryFigures(Wire):
     """A line of quality/<arm>.jsonl."""
 
     query: str
-    figures: dict[str, FiniteFloat]
+    figures: dict[str, FiniteFloat | None]  # null: the query has none (judged@k where nothing is shown)
 
 
 class StageTime(Wire):
@@ -152,7 +152,7 @@ def _pipeline(
         preset=arm.preset,
         models={stage: tuple(sorted(names)) for stage, names in models.items()},
         quality={
-            metric: value if cutoff(metric) <= ranked.depth else None
+            metric: value if (parse_metric(metric).cutoff or 1) <= ranked.depth else None
             for metric, value in quality.arms[arm.name].items()
         },
         latency_ms=summarise([record.latency_ms for record in answered if record.latency_ms is not None]),

@@ -42,6 +42,7 @@ class ExperimentOverrides(TypedDict):
     preset: Annotated[str | None, typer.Option(envvar="PRESET", help="A lexical preset instead of the pipeline's own.")]
     queries: Annotated[int | None, typer.Option(envvar="QUERIES", help="How many judged queries, drawn with the seed.")]
     depth: Annotated[int | None, typer.Option(envvar="DEPTH", help="Hits a query, 1 to 1000.")]
+    metrics: Annotated[str | None, typer.Option(envvar="METRICS", help="Quality metrics: nDCG@10,bpref.")]
 
 
 class AllExperimentOverrides(ExperimentOverrides):
@@ -74,9 +75,10 @@ def with_options(options: type[ExperimentOverrides]) -> Callable[[Command], Comm
 def overridden_experiment(name: str, **given: object) -> Experiment:
     """Reads an experiment and applies the given overrides."""
     overrides = {key: value for key, value in given.items() if value not in (None, "")}
-    pipelines = overrides.get("pipelines")
-    if isinstance(pipelines, str):
-        overrides["pipelines"] = [part.strip() for part in pipelines.split(",") if part.strip()]
+    for several in ("pipelines", "metrics"):
+        listed = overrides.get(several)
+        if isinstance(listed, str):
+            overrides[several] = [part.strip() for part in listed.split(",") if part.strip()]
     if "dataset" in overrides and "collection" not in overrides:
         # The file's collection belongs to the file's dataset: another dataset gets its own.
         own, other = read_experiment(experiment_path(name)).directory, Path(str(overrides["dataset"]))

@@ -52,7 +52,7 @@ def test_the_demo_prints_a_table_and_where_the_report_is(evaluator: Evaluator, t
     assert done.exit_code == 0, done.output
     header, _, *rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("|")]
     assert [cell.strip() for cell in header[:8]] == [
-        "pipeline", "nDCG@10", "MRR@10", "MAP", "Recall@100", "P@10", "p50 ms", "p95 ms",
+        "pipeline", "nDCG@10", "MRR@10", "MAP@100", "Recall@100", "P@10", "p50 ms", "p95 ms",
     ]  # fmt: skip
     assert [row[0].strip() for row in rows] == ["bm25", "dense"]
     assert (tmp_path / "runs" / "latest" / "report.json").is_file()

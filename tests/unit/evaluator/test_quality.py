@@ -1,27 +1,41 @@
-"""Metrics against cases worked by hand, against trec_eval, and by the properties that any of them must have."""
+"""Metrics against cases worked by hand, and by the properties that any of them must have."""
 
 import math
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.quality import OUR_METRICS, RANX_NAMES, means, measure
-from evaluator.trec_runs import read_run, run_lines
+from evaluator.metric_table import DEFAULT_METRICS, FAMILIES, MetricFamily
+from evaluator.quality import means, measure
+from tests.support.rankings import adversarial_cases, random_cases
+
+# Every row of the table, at cutoffs above, at and below the length of most rankings.
+EVERY_METRIC = sorted(
+    {
+        form.replace("@k", f"@{k}").replace(".p", f".{p:02}")
+        for form in FAMILIES
+        for k, p in ((1, 1), (3, 50), (10, 95), (1000, 99))
+    }
+)
+AT_MOST_ONE_OF_IDEAL = ("nDCG@10", "nDCG_exp@10", "MRR@10", "MAP", "R_cap@100", "success@10", "judged@10", "bpref")
 
 
-def one(grades: dict[str, int], ranking: list[str]) -> dict[str, float]:
-    return {metric: values["q"] for metric, values in measure({"q": grades}, {"q": ranking}, ["q"]).items()}
+def one(grades: dict[str, int], ranking: list[str], *metrics: str) -> dict[str, float | None]:
+    found = measure({"q": grades}, {"q": ranking}, ["q"], metrics or DEFAULT_METRICS)
+    return {metric: values["q"] for metric, values in found.items()}
 
 
 def test_ndcg_has_linear_gain_and_a_logarithmic_discount() -> None:
     # (3/log2(2) + 1/log2(3) + 2/log2(4)) / (3/log2(2) + 2/log2(3) + 1/log2(4)); 2^rel - 1 would give another figure.
     expected = (3 + 1 / math.log2(3) + 2 / 2) / (3 + 2 / math.log2(3) + 1 / 2)
     assert one({"a": 3, "b": 1, "c": 2}, ["a", "b", "c"])["nDCG@10"] == pytest.approx(expected)
+
+
+def test_exponential_gain_has_a_name_of_its_own() -> None:
+    expected = (7 + 1 / math.log2(3) + 3 / 2) / (7 + 3 / math.log2(3) + 1 / 2)
+    assert one({"a": 3, "b": 1, "c": 2}, ["a", "b", "c"], "nDCG_exp@10") == {"nDCG_exp@10": pytest.approx(expected)}
 
 
 def test_the_other_metrics_of_a_case_worked_by_hand() -> None:
@@ -32,6 +46,29 @@ def test_the_other_metrics_of_a_case_worked_by_hand() -> None:
     assert figures["Recall@100"] == pytest.approx(2 / 3)
     assert figures["P@10"] == pytest.approx(2 / 10)
     assert figures["judged@10"] == pytest.approx(3 / 4)
+
+
+def test_the_metrics_for_sparse_judgments_of_a_case_worked_by_hand() -> None:
+    figures = one(
+        {"a": 1, "b": 2, "c": 1, "n": 0, "m": 0}, ["x", "a", "n", "b"], "bpref", "RBP", "RBP.50", "hole@10", "success@1"
+    )
+    # Of R = 3 and N = 2: none above "a", one above "b", "c" not found.
+    assert figures["bpref"] == pytest.approx((1 + 1 / 2) / 3)
+    assert figures["RBP"] == pytest.approx(0.2 * (0.8 + 0.8**3))
+    assert figures["RBP.50"] == pytest.approx(1 / 4 + 1 / 16)
+    assert (figures["hole@10"], figures["success@1"]) == (pytest.approx(1 / 4), 0)
+
+
+def test_the_holes_of_beir_are_documents_that_no_query_has_judged_over_the_cutoff() -> None:
+    judgments = {"q": {"a": 1}, "other": {"b": 0}}
+    figures = measure(judgments, {"q": ["a", "b", "x"]}, ["q"], ("hole@10", "hole_beir@10"))
+    assert figures == {"hole@10": {"q": pytest.approx(2 / 3)}, "hole_beir@10": {"q": pytest.approx(1 / 10)}}
+
+
+def test_map_says_its_depth_where_its_name_has_one() -> None:
+    figures = one({"a": 1, "b": 1}, ["a", "x", "y", "b"], "MAP", "MAP@3", "MAP@10")
+    assert figures["MAP@3"] == pytest.approx(1 / 2)
+    assert figures["MAP"] == figures["MAP@10"] == pytest.approx((1 + 2 / 4) / 2)
 
 
 def test_capped_recall_divides_by_no_more_than_the_cutoff() -> None:
@@ -54,33 +91,41 @@ def test_lost_queries_and_queries_without_positives_count_as_zero_and_strangers_
     assert means(figures)["MRR@10"] == pytest.approx(1 / 4)
 
 
+def test_a_query_that_shows_nothing_has_no_judged_share_and_is_not_in_its_mean() -> None:
+    judgments = {"found": {"a": 1}, "lost": {"a": 1}, "empty": {"a": 1}}
+    figures = measure(judgments, {"found": ["a"], "empty": []}, list(judgments), ("judged@10", "hole@10"))
+    assert figures["judged@10"] == {"found": 1.0, "lost": None, "empty": None}
+    assert means(figures) == {"judged@10": 1.0, "hole@10": 0.0}
+    assert means(measure(judgments, {}, list(judgments), ("judged@10",))) == {"judged@10": None}
+
+
+def test_a_negative_judgment_counts_as_none() -> None:
+    assert one({"a": 1, "spam": -1}, ["spam", "a"], "judged@10", "bpref") == {"judged@10": 1 / 2, "bpref": 1.0}
+
+
 def test_a_document_twice_in_a_ranking_is_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
         one({"a": 1}, ["a", "a"])
 
 
-def cases() -> Iterator[tuple[dict[str, dict[str, int]], dict[str, list[str]]]]:
-    """Seeded random collections: graded, some queries without hits or positives, ids of every length."""
-    for seed in range(4):
-        dice = random.Random(seed)
-        names = [f"{'d' * dice.randint(1, 9)}{number}" for number in range(300)]
-        queries = [f"q{number}" for number in range(40)]
-        judgments = {
-            query: {name: dice.choice([0, 0, 1, 1, 2, 3]) for name in dice.sample(names, dice.randint(1, 150))}
-            for query in queries
-        }
-        yield judgments, {query: dice.sample(names, dice.choice([0, 1, 5, 50, 200])) for query in queries}
+def test_every_metric_is_between_0_and_1_on_any_ranking() -> None:
+    cases = [*random_cases(), *((judgments, names(scored)) for judgments, scored in adversarial_cases().values())]
+    for judgments, rankings in cases:
+        for metric, values in measure(judgments, rankings, list(judgments), EVERY_METRIC).items():
+            assert all(value is None or 0 <= value <= 1 for value in values.values()), metric
 
 
-def test_every_metric_is_between_0_and_1_and_a_perfect_order_has_1() -> None:
-    for judgments, rankings in cases():
-        for values in measure(judgments, rankings, list(judgments)).values():
-            assert all(0 <= value <= 1 for value in values.values())
+def test_a_perfect_order_has_1_in_every_metric_that_can_reach_it() -> None:
+    for judgments, _ in random_cases():
         perfect = {query: sorted(grades, key=lambda name, g=grades: -g[name]) for query, grades in judgments.items()}
-        figures = measure(judgments, perfect, list(judgments))
+        figures = measure(judgments, perfect, list(judgments), AT_MOST_ONE_OF_IDEAL)
         answerable = [query for query, grades in judgments.items() if any(grades.values())]
-        for metric in ("nDCG@10", "MRR@10", "MAP", "R_cap@100", "judged@10"):
-            assert all(figures[metric][query] == pytest.approx(1) for query in answerable)
+        for metric, values in figures.items():
+            assert all(values[query] == pytest.approx(1) for query in answerable), metric
+
+
+def names(scored: dict[str, list[tuple[str, float]]]) -> dict[str, list[str]]:
+    return {query: [name for name, _ in hits] for query, hits in scored.items()}
 
 
 @settings(max_examples=50, deadline=None)
@@ -89,52 +134,32 @@ def test_every_metric_is_between_0_and_1_and_a_perfect_order_has_1() -> None:
     st.lists(st.sampled_from("abcdefgh"), unique=True),
 )
 def test_moving_a_better_document_up_never_lowers_ndcg(grades: dict[str, int], ranking: list[str]) -> None:
-    before = one(grades, ranking)["nDCG@10"]
+    before = one(grades, ranking, "nDCG@10")["nDCG@10"] or 0.0
     assert 0 <= before <= 1
     for at in range(1, len(ranking)):
         above, below = ranking[at - 1], ranking[at]
         if grades.get(below, 0) > grades.get(above, 0):
             swapped = [*ranking[: at - 1], below, above, *ranking[at + 1 :]]
-            assert one(grades, swapped)["nDCG@10"] > before
+            assert (one(grades, swapped, "nDCG@10")["nDCG@10"] or 0.0) > before
 
 
 def test_other_names_for_the_same_documents_change_nothing() -> None:
-    for judgments, rankings in cases():
-        names = sorted({name for ids in (*judgments.values(), *rankings.values()) for name in ids})
-        other = dict(zip(names, random.Random(1).sample([f"{n:x}" for n in range(10**6, 10**6 + len(names))], len(names)), strict=True))  # noqa: E501  # fmt: skip
+    for judgments, rankings in random_cases():
+        known = sorted({name for ids in (*judgments.values(), *rankings.values()) for name in ids})
+        fresh = random.Random(1).sample([f"{n:x}" for n in range(10**6, 10**6 + len(known))], len(known))
+        other = dict(zip(known, fresh, strict=True))
         renamed = measure(
             {query: {other[name]: grade for name, grade in grades.items()} for query, grades in judgments.items()},
             {query: [other[name] for name in ranking] for query, ranking in rankings.items()},
             list(judgments),
+            EVERY_METRIC,
         )
-        assert renamed == measure(judgments, rankings, list(judgments))
-
-
-def test_figures_equal_those_of_trec_eval_on_the_exported_run_files(tmp_path: Path) -> None:
-    theirs = {"ndcg_cut.10": "nDCG@10", "map": "MAP", "recall.100": "Recall@100", "P.10": "P@10"}
-    for judgments, rankings in cases():
-        path, cut = tmp_path / "arm.trec", tmp_path / "arm.10.trec"
-        path.write_text("".join(run_lines(query, ranking, "arm") for query, ranking in rankings.items()))
-        cut.write_text("".join(run_lines(query, ranking[:10], "arm") for query, ranking in rankings.items()))
-        ours = means(measure(judgments, read_run(path), list(judgments)))
-        expected = trec_eval(judgments, path, theirs) | trec_eval(judgments, cut, {"recip_rank": "MRR@10"})
-        for metric, value in expected.items():
-            assert ours[metric] == pytest.approx(value, abs=5e-5), metric
-        assert set(ours) == {*RANX_NAMES, *OUR_METRICS}
-
-
-def trec_eval(judgments: dict[str, dict[str, int]], path: Path, measures: dict[str, str]) -> dict[str, float]:
-    with path.open() as file:
-        run = pytrec_eval.parse_run(file)
-    found = pytrec_eval.RelevanceEvaluator(judgments, set(measures)).evaluate(run)
-    # trec_eval leaves out queries without hits unless asked (-c): the denominator is all judged queries.
-    return {
-        ours: sum(values[theirs.replace(".", "_")] for values in found.values()) / len(judgments)
-        for theirs, ours in measures.items()
-    }
+        assert renamed == measure(judgments, rankings, list(judgments), EVERY_METRIC)
 
 
 def test_a_metric_is_added_with_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(OUR_METRICS, "first@1", lambda grades, ranking: float(grades.get(ranking[0], 0) > 0))
-    assert one({"a": 1}, ["a", "b"])["first@1"] == 1.0
-    assert one({"a": 1}, ["b", "a"])["first@1"] == 0.0
+    def first(query: object, ranking: object, k: int) -> float:
+        return k / 100
+
+    monkeypatch.setitem(FAMILIES, "first@k", MetricFamily("a hundredth of k", first))
+    assert one({"a": 1}, ["a", "b"], "first@7") == {"first@7": 0.07}
