@@ -3,11 +3,11 @@
 import typer
 
 from evaluator.commands.deadlines import deadlines
-from evaluator.commands.exchange import import_
+from evaluator.commands.exchange import export, import_
 from evaluator.commands.steps import demo, ingest, quality, rank, report, run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
-for command in (run, demo, ingest, rank, quality, report, deadlines):
+for command in (run, demo, ingest, rank, quality, report, deadlines, export):
     app.command()(command)
 app.command("import")(import_)
 

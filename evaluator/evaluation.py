@@ -14,7 +14,7 @@ from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states
 from evaluator.manifest import Manifest, build_manifest
 from evaluator.progress import say
-from evaluator.quality import means, measure
+from evaluator.quality import Grades, means, measure
 from evaluator.rank import RankReport, rank
 from evaluator.render import render_page
 from evaluator.report import QualityReport, QueryFigures, Report, build_report
@@ -85,10 +85,7 @@ async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
 def quality_step(folder: RunFolder) -> QualityReport:
     """Measures the run files; writes quality.json and quality/<arm>.jsonl."""
     experiment, ranked = folder.experiment, folder.read("rank.json", RankReport)
-    qrels = qrels_file(experiment.directory, experiment.split)
-    judgments = read_judgments(qrels, strict=experiment.strict).grades
-    if sha256(qrels) != folder.read("manifest.json", Manifest).dataset_sha256[qrels.name]:
-        raise EvaluationError(f"{qrels} changed since the queries ran; rank again")
+    judgments = judgments_of(folder)
     arms, not_judged = {}, {}
     for arm in ranked.arms:
         rankings = read_run(folder.run_file(arm.name))
@@ -103,6 +100,16 @@ def quality_step(folder: RunFolder) -> QualityReport:
     folder.write("quality.json", report)
     say(f"Measured {len(arms)} run files of {experiment.name}")
     return report
+
+
+def judgments_of(folder: RunFolder) -> Grades:
+    """Reads the judgments of a run's dataset. Raises EvaluationError when they changed since the queries ran."""
+    experiment = folder.experiment
+    qrels = qrels_file(experiment.directory, experiment.split)
+    judgments = read_judgments(qrels, strict=experiment.strict).grades
+    if sha256(qrels) != folder.read("manifest.json", Manifest).dataset_sha256[qrels.name]:
+        raise EvaluationError(f"{qrels} changed since the queries ran; rank again")
+    return judgments
 
 
 def report_step(folder: RunFolder) -> Report:

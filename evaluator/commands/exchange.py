@@ -1,14 +1,17 @@
 """Commands that exchange run files with other systems."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evaluator.commands.options import RUNS, Runs, reporting_errors
+from evaluator.commands.options import RUNS, Run, Runs, reporting_errors
 from evaluator.commands.steps import print_outcome
 from evaluator.evaluation import quality_step, report_step
 from evaluator.progress import say
+from evaluator.run_export import export_run
+from evaluator.run_folder import LATEST, RunFolder
 from evaluator.run_import import ImportReport, import_runs, named_files
 
 
@@ -28,6 +31,23 @@ def import_(
         _say_decisions(folder.read("imported.json", ImportReport), folder.experiment.depth)
         quality_step(folder)
         print_outcome(folder, report_step(folder))
+
+
+def export(
+    runs: Runs = RUNS,
+    run: Run = None,
+    to: Annotated[Path | None, typer.Option(help="Where; without it, `export` in the folder of the run.")] = None,
+) -> None:
+    """Writes rankings and judgments of a run for trec_eval (the latest run unless --run says which)."""
+    with reporting_errors():
+        folder = RunFolder.open(run or runs / LATEST)
+        done = export_run(folder, to or folder.path / "export")
+        for path in done.runs:
+            print(shlex.join(["trec_eval", "-c", "-m", "all_trec", str(done.qrels), str(path)]))
+        if done.escaped:
+            say("An id has white space: in all these files, `%` and white space of ids are percent-encoded.")
+        if done.unjudged:
+            say(f"{done.unjudged} measured queries have no judgment that counts; trec_eval's means leave them out.")
 
 
 def _say_decisions(report: ImportReport, depth: int) -> None:

@@ -188,3 +188,14 @@ def test_an_import_that_cannot_be_named_is_said_in_one_line(evaluator: Evaluator
     (tmp_path / "solr.trec").write_text("q1 Q0 d1 1 2 x\n")
     done = evaluator("import", str(tmp_path / "shop"), str(tmp_path / "solr.trec"), "--name", "No Name")
     assert (done.exit_code, "import: name: " in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+
+
+def test_a_run_is_exported_with_the_commands_that_evaluate_it(evaluator: Evaluator, tmp_path: Path) -> None:
+    assert evaluator("demo").exit_code == 0
+    done = evaluator("export")
+    assert done.exit_code == 0, done.output
+    written = (tmp_path / "runs" / "latest").resolve() / "export"
+    assert [line.split()[-2:] for line in done.stdout.splitlines()] == [
+        [str(written / "judgments.qrels"), str(written / f"{arm}.run")] for arm in ("bm25", "dense")
+    ]
+    assert (written / "bm25.run").read_text().startswith("q1 Q0 d1 1 ")
