@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soak import cost, faults, hostile, kills, replicas, shapes, stalled
+from tests.soak import cost, faults, hostile, kills, power, replicas, shapes, stalled
 from tests.support.processes import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -37,3 +37,7 @@ async def test_the_gateways_cost_is_measured_alike_for_two_equal_trees() -> None
     outcome = await cost.run(SEED, 1, against=ROOT)
     ratios = [float(row[4]) for row in outcome.rows]
     assert all(0.75 < ratio < 1.33 for ratio in ratios), outcome.rows
+
+
+async def test_comparisons_keep_their_error_rate_power_and_coverage() -> None:
+    (await power.run(SEED, 200, counts=(50,))).demand()

@@ -1,0 +1,153 @@
+"""Computes tests, intervals and power of paired differences. Pure: takes numbers and a seed, reads no file.
+
+A difference is the second system's value of a query minus the first one's. Leaves words to `verdict`.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ALPHA = 0.05
+POWER = 0.8
+RESAMPLES = 9_999  # with the observed one 10,000: the smallest p is 0.0001
+# Sums of the same terms in another order differ by less; no metric of 10,000 hits has a smaller step.
+ROUNDING = 1e-9
+# Elements a batch of resamples holds: 16 MB of floats, however many queries there are.
+BATCH = 2_000_000
+# Above it two or three queries are enough, and the solver of statsmodels finds no root.
+LARGEST_EFFECT = 3.0
+
+
+def differences(first: Sequence[float], second: Sequence[float]) -> tuple[float, ...]:
+    """Returns second minus first of each query; one that is rounding alone becomes 0, a tie."""
+    found = (float(after - before) for before, after in zip(first, second, strict=True))
+    return tuple(0.0 if abs(value) < ROUNDING else value for value in found)
+
+
+def sign_flip_p(values: Sequence[float], seed: int, resamples: int = RESAMPLES) -> float:
+    """Returns p of the two-sided paired randomisation test of mean 0 (Smucker et al. 2007, section 3.4).
+
+    p = (b + 1) / (n + 1): b of n random sign flips have a mean at least as far from 0. With few queries all flips are
+    tried, the observed one among them.
+    """
+    if len(values) < 2 or not any(values):
+        return 1.0
+    import numpy as np
+    from scipy import stats  # type: ignore[import-untyped]  # ships no types
+
+    def distance(flipped: "NDArray[np.float64]", axis: int = -1) -> "NDArray[np.float64]":
+        return np.asarray(np.abs(np.mean(flipped, axis=axis)))
+
+    result = stats.permutation_test(
+        (np.asarray(values, dtype=np.float64),),
+        distance,
+        permutation_type="samples",
+        vectorized=True,
+        alternative="greater",  # of |mean|; "two-sided" would double the smaller tail
+        n_resamples=resamples,
+        batch=_batch(values),
+        rng=np.random.default_rng(seed),
+    )
+    return float(result.pvalue)
+
+
+def bca_interval(values: Sequence[float], seed: int, resamples: int = RESAMPLES) -> tuple[float, float]:
+    """Returns the 95 % BCa bootstrap interval of the mean (Efron 1987); equal values give an interval of width 0."""
+    if not _deviation(values):
+        return values[0], values[0]
+    import numpy as np
+    from scipy import stats
+
+    found = stats.bootstrap(
+        (np.asarray(values, dtype=np.float64),),
+        np.mean,
+        method="BCa",
+        confidence_level=1 - ALPHA,
+        n_resamples=resamples,
+        batch=_batch(values),
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return float(found.low), float(found.high)
+
+
+def holm(ps: Sequence[float]) -> tuple[float, ...]:
+    """Returns the p values of a family adjusted after Holm (1979), in the same order."""
+    from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]  # ships no types
+
+    return tuple(float(p) for p in multipletests(ps, method="holm")[1]) if ps else ()
+
+
+def effect_size(values: Sequence[float]) -> float | None:
+    """Returns Cohen's d of paired samples, mean over standard deviation; None when all differences are equal."""
+    spread = _deviation(values)
+    return mean(values) / spread if spread else None
+
+
+def minimum_detectable(values: Sequence[float], family: int = 1) -> float | None:
+    """Returns the mean difference that a test of this many queries finds with 80 % power at 5 % (paired t test).
+
+    In a `family` the level is divided by its size, the first step of Holm. None when no difference can be found: all
+    differences are equal, or there are so few queries that no sign flip reaches the level.
+    """
+    spread = _deviation(values)
+    return None if too_few(len(values), family) or not spread else _solved(len(values), None, ALPHA / family) * spread
+
+
+def too_few(queries: int, family: int = 1) -> bool:
+    """Returns whether not even a difference of one sign on every query reaches the level: p is 2 / 2^queries then."""
+    return 2.0 ** (1 - queries) > ALPHA / family
+
+
+def queries_needed(values: Sequence[float], family: int = 1) -> int | None:
+    """Returns how many queries would find the mean difference seen with 80 % power; None when it is 0 or certain."""
+    effect = effect_size(values)
+    if not effect:
+        return None
+    return math.ceil(_solved(None, min(abs(effect), LARGEST_EFFECT), ALPHA / family))
+
+
+def above_p(values: Sequence[float], bound: float) -> float:
+    """Returns p of the one-sided paired t test that the mean does not exceed `bound`.
+
+    Equal values have no t; their p is that of a sign-flip test, 1 / 2^n, so that two or three queries show nothing.
+    """
+    if not _deviation(values):
+        return 2.0 ** -len(values) if mean(values) > bound else 1.0
+    from scipy import stats
+
+    return float(stats.ttest_1samp(values, bound, alternative="greater").pvalue)
+
+
+def equivalence_p(values: Sequence[float], margin: float) -> float:
+    """Returns p of two one-sided t tests (Schuirmann 1987): small when the mean lies between -margin and margin."""
+    return max(above_p(values, -margin), above_p([-value for value in values], -margin))
+
+
+def mean(values: Sequence[float]) -> float:
+    """Returns the arithmetic mean, summed without rounding."""
+    return math.fsum(values) / len(values)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Returns the sample standard deviation; 0 for equal values and for a single one."""
+    if len(values) < 2 or max(values) - min(values) < ROUNDING:
+        return 0.0
+    centre = mean(values)
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+
+
+@cache
+def _solved(queries: int | None, effect: float | None, level: float) -> float:
+    """Returns the one of queries and effect size that is None, at 80 % power."""
+    from statsmodels.stats.power import TTestPower  # type: ignore[import-untyped]
+
+    return float(TTestPower().solve_power(effect_size=effect, nobs=queries, alpha=level, power=POWER))
+
+
+def _batch(values: Sequence[float]) -> int:
+    return max(1, BATCH // len(values))

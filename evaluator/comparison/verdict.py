@@ -1,0 +1,171 @@
+"""Compares systems on the same queries and says the outcome in a sentence with a fixed grammar. Pure.
+
+    sentence := outcome ": " metric figures ". " power "."
+    outcome  := B " is better than " A | B " is worse than " A     followed by ", by less than " margin where that holds
+              | B " is the same as " A [" within " margin]
+              | "This collection cannot tell " B " from " A
+    figures  := difference " (95 % interval " low " to " high "; p = " p [" after Holm over " n] ")"
+    power    := n " queries; minimum detectable difference" ( " " m [ " (" n " queries would find the one seen)" ]
+                                                            | ": " why there is none )
+
+A difference is B's mean minus A's. Leaves statistics to `paired_tests`, and what may be compared to `contestants`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import FiniteFloat
+
+from evaluator.comparison.paired_tests import (
+    ALPHA,
+    above_p,
+    bca_interval,
+    differences,
+    effect_size,
+    equivalence_p,
+    holm,
+    mean,
+    minimum_detectable,
+    queries_needed,
+    sign_flip_p,
+    too_few,
+)
+from services.contracts.base import Count, Wire
+
+Outcome = Literal["better", "worse", "same", "cannot tell"]
+
+MARGIN = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPair:
+    """Values of one metric for the same queries in the same order: of the system compared with, and of the other."""
+
+    first: str
+    second: str
+    first_values: Sequence[float]
+    second_values: Sequence[float]
+
+
+class PairedComparison(Wire):
+    """How `second` differs from `first` in a metric. Differences are second minus first, unrounded."""
+
+    first: str
+    second: str
+    metric: str
+    queries: Count
+    first_mean: FiniteFloat
+    second_mean: FiniteFloat
+    difference: FiniteFloat
+    interval: tuple[FiniteFloat, FiniteFloat]  # 95 %, BCa bootstrap
+    p: FiniteFloat  # sign-flip test, two-sided
+    p_holm: FiniteFloat  # adjusted for the family
+    family: Count  # comparisons that were tested together
+    effect_size: FiniteFloat | None  # Cohen's d of pairs; null when all differences are equal
+    wins: Count  # queries on which `second` has the higher value
+    ties: Count
+    losses: Count
+    minimum_detectable: FiniteFloat | None  # at 80 % power; null when no query differs or there are too few
+    queries_needed: Count | None  # to find the difference seen with 80 % power; null when it is 0
+    margin: FiniteFloat
+    p_same: FiniteFloat  # two one-sided tests within the margin, adjusted for the family
+    outcome: Outcome
+    sentence: str
+
+
+def compare_pairs(
+    pairs: Sequence[ScoredPair], metric: str, seed: int, margin: float = MARGIN
+) -> tuple[PairedComparison, ...]:
+    """Compares each pair; all of them are one family. Every pair has at least one query."""
+    found = [differences(pair.first_values, pair.second_values) for pair in pairs]
+    ps = [sign_flip_p(values, seed) for values in found]
+    adjusted, same = holm(ps), holm([equivalence_p(values, margin) for values in found])
+    return tuple(
+        _compared(pair, values, metric, seed, margin, (p, p_holm, p_same), len(pairs))
+        for pair, values, p, p_holm, p_same in zip(pairs, found, ps, adjusted, same, strict=True)
+    )
+
+
+def _compared(
+    pair: ScoredPair,
+    values: Sequence[float],
+    metric: str,
+    seed: int,
+    margin: float,
+    ps: tuple[float, float, float],
+    family: int,
+) -> PairedComparison:
+    p, p_holm, p_same = ps
+    compared = PairedComparison(
+        first=pair.first,
+        second=pair.second,
+        metric=metric,
+        queries=len(values),
+        first_mean=mean(pair.first_values),
+        second_mean=mean(pair.second_values),
+        difference=mean(values),
+        interval=bca_interval(values, seed),
+        p=p,
+        p_holm=p_holm,
+        family=family,
+        effect_size=effect_size(values),
+        wins=sum(value > 0 for value in values),
+        ties=sum(value == 0 for value in values),
+        losses=sum(value < 0 for value in values),
+        minimum_detectable=minimum_detectable(values, family),
+        queries_needed=queries_needed(values, family),
+        margin=margin,
+        p_same=p_same,
+        outcome=_outcome(values, p_holm, p_same),
+        sentence="",
+    )
+    return compared.model_copy(update={"sentence": sentence(compared)})
+
+
+def _outcome(values: Sequence[float], p: float, p_same: float) -> Outcome:
+    if p < ALPHA:
+        return "better" if mean(values) > 0 else "worse"
+    return "same" if p_same < ALPHA or not any(values) else "cannot tell"
+
+
+def sentence(compared: PairedComparison) -> str:
+    """Returns the verdict in the grammar of this module."""
+    low, high = compared.interval
+    test = f"{_p(compared.p_holm)}{f' after Holm over {compared.family}' if compared.family > 1 else ''}"
+    figures = f"{compared.metric} {compared.difference:+.4f} (95 % interval {low:+.4f} to {high:+.4f}; {test})"
+    return f"{_words(compared)}: {figures}. {_power(compared)}."
+
+
+def _words(compared: PairedComparison) -> str:
+    first, second = compared.first, compared.second
+    match compared.outcome:
+        case "better" | "worse" as word:
+            small = f", by less than {compared.margin:g}" if compared.p_same < ALPHA else ""
+            return f"{second} is {word} than {first}{small}"
+        case "same":
+            equal = compared.ties == compared.queries
+            return f"{second} is the same as {first}{'' if equal else f' within {compared.margin:g}'}"
+        case "cannot tell":
+            return f"This collection cannot tell {second} from {first}"
+
+
+def _power(compared: PairedComparison) -> str:
+    queries = f"{compared.queries:,} {'query' if compared.queries == 1 else 'queries'}"
+    if compared.minimum_detectable is None:
+        few = too_few(compared.queries, compared.family)
+        reason = "so few can detect none" if few else "it cannot be estimated, because all differences are equal"
+        return f"{queries}; minimum detectable difference: {reason}"
+    needed = ""
+    if compared.outcome == "cannot tell" and compared.queries_needed is not None:
+        needed = f" ({compared.queries_needed:,} queries would find the one seen)"
+    return f"{queries}; minimum detectable difference {compared.minimum_detectable:.4f}{needed}"
+
+
+def _p(value: float) -> str:
+    return f"p = {value:.4f}" if value >= 0.00005 else "p < 0.0001"
+
+
+def no_worse_p(first: Sequence[float], second: Sequence[float], margin: float) -> float:
+    """Returns p that `second` is worse than `first` by `margin` or more (one-sided t test): small shows it is not."""
+    return above_p(differences(first, second), -margin)

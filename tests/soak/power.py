@@ -1,0 +1,120 @@
+"""Simulates pairs of systems whose true difference is known, and counts how often the statistics are right.
+
+A query has a difficulty; a system places its one relevant document at a rank that the difficulty and chance decide, and
+scores nDCG@10. So the values have what real ones have: ties, zeros, ones, steps, and skewed differences.
+"""
+
+import asyncio
+import statistics
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluator.comparison.paired_tests import ALPHA, RESAMPLES, bca_interval, minimum_detectable, sign_flip_p
+from tests.soak.outcome import Bar, Outcome
+
+PAIRS = 400
+INTERVALS_PER_PAIR = 5
+COUNTS = (50, 300)  # of queries: a small collection, and SciFact's
+POPULATION = 200_000
+SAYS = (
+    "Systems are simulated, so that their true difference is known. A/A pairs are two draws of one system. The other "
+    "pairs differ by the minimum detectable difference of the true spread. *Stated* is the minimum detectable "
+    "difference that a sample of this many queries names: mean and standard deviation over the pairs."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCount:
+    """Counts of one number of queries, as shares."""
+
+    queries: int
+    true_difference: float
+    called_different: float  # of the A/A pairs
+    found: float  # of the pairs whose true difference is the minimum detectable one
+    stated: tuple[float, float]
+    covered: float  # of the intervals: they hold the true difference
+
+
+def drawn_differences(dice: np.random.Generator, queries: int, shift: float) -> NDArray[np.float64]:
+    """Draws queries and returns nDCG@10 of B less that of A. `shift` moves B's relevant documents up."""
+    difficulty = dice.normal(0.8, 1.2, queries)
+    first, second = (np.ceil(np.exp(difficulty + dice.normal(0.0, 0.7, queries) - moved)) for moved in (0.0, shift))
+    gains = [np.where(rank <= 10, 1 / np.log2(rank + 1), 0.0) for rank in (first, second)]
+    return gains[1] - gains[0]
+
+
+def detectable_shift(seed: int, queries: int) -> tuple[float, float]:
+    """Returns the shift that makes the true difference the minimum detectable one, and that difference."""
+    unit = [1.0, -1.0] * (queries // 2)
+    detectable = minimum_detectable(unit)
+    assert detectable is not None
+    effect = detectable / statistics.stdev(unit)
+    low, high = 0.0, 3.0
+    while True:
+        middle = (low + high) / 2
+        population = drawn_differences(np.random.default_rng(seed), POPULATION, middle)
+        if high - low < 1e-4:
+            return middle, float(population.mean())
+        low, high = (middle, high) if population.mean() < effect * population.std() else (low, middle)
+
+
+def count(seed: int, queries: int, pairs: int, resamples: int) -> PowerCount:
+    """Draws `pairs` samples of each kind and counts."""
+    dice = np.random.default_rng([seed, queries])  # another stream than that of the tests
+    shift, difference = detectable_shift(seed, queries)
+    equal = [drawn_differences(dice, queries, 0.0).tolist() for _ in range(pairs)]
+    better = [drawn_differences(dice, queries, shift).tolist() for _ in range(pairs)]
+    stated = [value for sample in better if (value := minimum_detectable(sample)) is not None]
+    covered = 0
+    for number in range(INTERVALS_PER_PAIR * pairs):
+        low, high = bca_interval(drawn_differences(dice, queries, shift).tolist(), seed + number, resamples)
+        covered += low <= difference <= high
+    return PowerCount(
+        queries=queries,
+        true_difference=difference,
+        called_different=sum(sign_flip_p(sample, seed, resamples) < ALPHA for sample in equal) / pairs,
+        found=sum(sign_flip_p(sample, seed, resamples) < ALPHA for sample in better) / pairs,
+        stated=(statistics.fmean(stated), statistics.stdev(stated)),
+        covered=covered / (INTERVALS_PER_PAIR * pairs),
+    )
+
+
+async def run(seed: int, size: int = PAIRS, counts: tuple[int, ...] = COUNTS, resamples: int = RESAMPLES) -> Outcome:
+    """Simulates `size` pairs of each kind, and five times as many intervals, for each number of queries."""
+    found = [await asyncio.to_thread(count, seed, queries, size, resamples) for queries in counts]
+    bars = [
+        bar
+        for each in found
+        for bar in (
+            Bar(
+                f"{each.queries} queries: at most 7 % of {size} A/A pairs are called different",
+                f"{each.called_different:.1%}",
+                each.called_different <= 0.07,
+            ),
+            Bar(
+                f"{each.queries} queries: at least 75 % of {size} differences of minimum detectable size are found",
+                f"{each.found:.1%}",
+                each.found >= 0.75,
+            ),
+            Bar(
+                f"{each.queries} queries: 93 to 97 % of {INTERVALS_PER_PAIR * size} intervals hold the true difference",
+                f"{each.covered:.1%}",
+                0.93 <= each.covered <= 0.97,
+            ),
+        )
+    ]
+    rows = [
+        (
+            str(each.queries),
+            f"{each.true_difference:.4f}",
+            f"{each.stated[0]:.4f} ± {each.stated[1]:.4f}",
+            f"{each.called_different:.1%}",
+            f"{each.found:.1%}",
+            f"{each.covered:.1%}",
+        )
+        for each in found
+    ]
+    columns = ("queries", "true difference", "stated", "A/A called different", "found", "intervals right")
+    return Outcome("power", SAYS, seed, columns, tuple(rows), tuple(bars), ())
