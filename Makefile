@@ -42,6 +42,10 @@ lock: $(VENV)/.installed ## resolve the newest allowed versions into requirement
 models: $(VENV)/.installed ## fetch, verify and prepare the default models, or those of MODELS="name ...", in .models/
 	@$(BIN)/python -m deploy.models.fetch $(MODELS)
 
+.PHONY: dataset
+dataset: $(VENV)/.installed ## fetch a public test collection into .datasets/; without NAME, list them [NAME=scifact]
+	@$(BIN)/python -m evaluator datasets $(if $(NAME),fetch $(NAME),list)
+
 ##@ Run
 .PHONY: demo
 demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= METRICS= LEXICAL= DENSE= ENGINE=]

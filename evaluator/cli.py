@@ -2,6 +2,7 @@
 
 import typer
 
+from evaluator.commands.datasets import datasets
 from evaluator.commands.deadlines import deadlines
 from evaluator.commands.exchange import export, import_
 from evaluator.commands.steps import demo, ingest, quality, rank, report, run
@@ -10,6 +11,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 for command in (run, demo, ingest, rank, quality, report, deadlines, export):
     app.command()(command)
 app.command("import")(import_)
+app.add_typer(datasets, name="datasets")
 
 
 @app.command()

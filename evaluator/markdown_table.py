@@ -8,7 +8,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     lines = [""] * (len(rows) + 1)
     for column in zip(*rows, strict=True):
         width = max(map(len, column))
-        figures = all(cell == "–" or cell.replace(".", "", 1).isdigit() for cell in column[1:])
+        figures = all(cell == "–" or cell.lstrip("+-").replace(".", "", 1).isdigit() for cell in column[1:])
         rule = "-" * (width - 1) + ":" if figures else "-" * width
         cells = [cell.rjust(width) if figures else cell.ljust(width) for cell in column]
         lines = [f"{line}| {cell} " for line, cell in zip(lines, (cells[0], rule, *cells[1:]), strict=True)]

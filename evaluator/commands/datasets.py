@@ -1,0 +1,129 @@
+"""Commands over the catalogue of test collections: `datasets list`, `fetch`, `check`, `stats`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evaluator.command_line import command_line
+from evaluator.commands.options import reporting_errors
+from evaluator.datasets.catalogue import Catalogue, CataloguedSet, load_catalogue
+from evaluator.datasets.fetch import fetch as fetch_set
+from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
+from evaluator.datasets.reader import CORPUS, Dataset, read_dataset
+from evaluator.errors import EvaluationError
+from evaluator.markdown_table import aligned
+
+datasets = typer.Typer(no_args_is_help=True, help="Lists, fetches and checks test collections.")
+
+SELF_RETRIEVAL = {True: "yes", False: "no", None: "–"}
+
+SetName = Annotated[str, typer.Argument(help="A set of the catalogue: scifact, cqadupstack, cqadupstack/android.")]
+NameOrDirectory = Annotated[str, typer.Argument(metavar="NAME|DIR", help="A set of the catalogue, or a directory.")]
+Split = Annotated[str | None, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv; without it, the set's.")]
+
+
+@datasets.command("list")
+def list_sets() -> None:
+    """Prints the sets of the catalogue with their published statistics and where each one lies."""
+    with reporting_errors():
+        catalogue = load_catalogue()
+        header = ["name", "documents", "queries", "relevant a query", "grades", "self-retrieval", "licence", "where"]
+        print(aligned([header, *(_row(catalogue, found) for found in catalogue.sets.values())]))
+
+
+@datasets.command()
+def fetch(name: SetName) -> None:
+    """Makes a set lie on this machine: goes on with a download that broke off, verifies it, unpacks it."""
+    with reporting_errors():
+        for directory in fetch_set(load_catalogue(), name):
+            print(directory)
+
+
+@datasets.command()
+def check(
+    dataset: NameOrDirectory,
+    split: Split = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse what reading would otherwise count.")] = False,
+) -> None:
+    """Reads and checks a collection, and prints everything that reading it decided."""
+    with reporting_errors():
+        for directory, known in _collections(dataset):
+            read = read_dataset(directory, _split(split, known), strict=strict)
+            print(f"\n{directory}, split {read.split}\n")
+            print(aligned([["what", "value"], *_decisions(read)]))
+            if known is not None:
+                _print_deviation(read, known)
+
+
+@datasets.command()
+def stats(dataset: NameOrDirectory, split: Split = None) -> None:
+    """Prints the statistics of the BEIR paper's table 1, measured here and published, of a collection."""
+    with reporting_errors():
+        for directory, known in _collections(dataset):
+            read = read_dataset(directory, _split(split, known))
+            # What is published is of the set's own split.
+            published = known.statistics if known is not None and read.split == known.split else None
+            print(f"\n{directory}, split {read.split}\n")
+            print(aligned(statistics_rows(measure_statistics(read), published)))
+
+
+def _collections(given: str) -> list[tuple[Path, CataloguedSet | None]]:
+    """Returns the directories that a name or a path means, with what the catalogue knows of each."""
+    catalogue = load_catalogue()
+    if given not in catalogue.sets or (Path(given) / CORPUS).is_file():
+        return [(Path(given), catalogue.sets.get(Path(given).resolve().name))]
+    found: list[tuple[Path, CataloguedSet | None]] = []
+    for part in catalogue.parts(given):
+        directory = catalogue.directory(part.name)
+        if directory is None:
+            raise EvaluationError(f"{part.name} is not here; `{command_line('datasets', 'fetch', given)}` fetches it")
+        found.append((directory, part))
+    return found
+
+
+def _split(given: str | None, known: CataloguedSet | None) -> str:
+    return given or (known.split if known else "test")
+
+
+def _row(catalogue: Catalogue, found: CataloguedSet) -> list[str]:
+    known = found.statistics
+    whole = catalogue.named(found.part_of) if found.part_of else found
+    places = [catalogue.directory(part.name) for part in catalogue.parts(found.name)]
+    if None not in places:
+        where = ", ".join(str(place.parent) for place in {place.parent: place for place in places if place}.values())
+    else:
+        where = "to be fetched" if whole.archive else "to be brought"
+    return [
+        found.name,
+        str(known.documents),
+        str(known.queries),
+        f"{known.relevant_a_query:.1f}",
+        found.grades,
+        SELF_RETRIEVAL[found.self_retrieval],
+        whole.licence or "–",
+        where,
+    ]
+
+
+def _decisions(read: Dataset) -> list[list[str]]:
+    rows = []
+    for name, value in read.counts.model_dump().items():
+        told = ", ".join(map(str, value)) or "none" if isinstance(value, tuple | list) else str(value)
+        rows.append([name.replace("_", " "), told])
+    schema = ", ".join(f"{field}: {kind}" for field, kind in read.schema.items()) or "none"
+    return [*rows, ["metadata fields", schema], *([f"sha256 of {name}", value] for name, value in read.hashes.items())]
+
+
+def _print_deviation(read: Dataset, known: CataloguedSet) -> None:
+    published, wrong = known.statistics, []
+    if read.counts.documents != published.documents:
+        wrong.append(f"{published.documents} documents")
+    if read.split == known.split and read.counts.judged_queries != published.queries:
+        wrong.append(f"{published.queries} judged queries")
+    if known.self_retrieval is not None and known.self_retrieval != bool(read.counts.self_retrieved):
+        wrong.append("queries among its documents" if known.self_retrieval else "no query among its documents")
+    told = (
+        f"{known.title} as it was published has {' and '.join(wrong)}." if wrong else f"As {known.title} is published."
+    )
+    print(f"\n{told}")

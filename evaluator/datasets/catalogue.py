@@ -1,0 +1,103 @@
+"""Owns the catalogue of public test collections: facts about each set, and where a set lies on this machine.
+
+Leaves downloading to fetch and the reading of files to reader.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field, FiniteFloat
+
+from evaluator.datasets.reader import CORPUS, QUERIES
+from evaluator.errors import EvaluationError
+from services.contracts.base import Count, Wire
+
+CATALOGUE = Path(__file__).with_name("catalogue.yaml")
+
+
+class PublishedStatistics(Wire):
+    """Statistics of a set as its publishers state them."""
+
+    documents: Count
+    queries: Count  # of the split, judged
+    relevant_a_query: FiniteFloat  # documents with a grade of at least 1
+    query_words: FiniteFloat | None = None  # mean
+    document_words: FiniteFloat | None = None  # mean, title and text
+
+
+class OfficialArchive(Wire):
+    """The official zip of a set, `<archives>/<name>.zip`, with its content below a folder of the set's name."""
+
+    md5: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    bytes: Count  # about
+    ir_datasets: str  # its key among the downloads of ir_datasets
+
+
+class CataloguedSet(Wire):
+    """A test collection. `part_of` names the set whose archive holds this one too."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9-]+(/[a-z0-9-]+)?$")]
+    title: str
+    split: str
+    grades: Literal["binary", "graded"]
+    self_retrieval: bool | None = None  # None: not known
+    licence: str | None = None
+    part_of: str | None = None
+    statistics: PublishedStatistics
+    archive: OfficialArchive | None = None  # None: not freely downloadable, or part of another one
+
+
+class _CatalogueFile(Wire):
+    directories: tuple[Path, ...]
+    archives: str
+    instructions: str
+    sets: tuple[CataloguedSet, ...]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The sets by name, and the directories that may hold them; fetched sets go into the first one."""
+
+    directories: tuple[Path, ...]
+    archives: str
+    instructions: str
+    sets: Mapping[str, CataloguedSet]
+
+    def named(self, name: str) -> CataloguedSet:
+        """Returns a set. Raises EvaluationError that lists the names."""
+        if name not in self.sets:
+            raise EvaluationError(f"{name}: no set of the catalogue; it has {', '.join(self.sets)}")
+        return self.sets[name]
+
+    def parts(self, name: str) -> tuple[CataloguedSet, ...]:
+        """Returns the collections of a set: its parts (the forums of CQADupStack), or the set alone."""
+        found = self._parts.get(name)
+        return found or (self.named(name),)
+
+    def directory(self, name: str) -> Path | None:
+        """Returns the directory that holds a set in BEIR layout; None: it is not on this machine."""
+        return next((place / name for place in self.directories if holds_set(place / name)), None)
+
+    def url(self, name: str) -> str:
+        """Returns the address of a set's official zip."""
+        return f"{self.archives}/{name}.zip"
+
+    @cached_property
+    def _parts(self) -> Mapping[str, tuple[CataloguedSet, ...]]:
+        wholes = {part.part_of for part in self.sets.values() if part.part_of}
+        return {whole: tuple(part for part in self.sets.values() if part.part_of == whole) for whole in wholes}
+
+
+def holds_set(directory: Path) -> bool:
+    """Returns whether a directory has the files of BEIR layout."""
+    return (directory / CORPUS).is_file() and (directory / QUERIES).is_file() and (directory / "qrels").is_dir()
+
+
+def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
+    """Reads a catalogue, by default the one of this project."""
+    file = _CatalogueFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return Catalogue(file.directories, file.archives, file.instructions, {found.name: found for found in file.sets})

@@ -1,0 +1,92 @@
+"""The catalogue agrees with the records that it cites."""
+
+import json
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+from evaluator.datasets.catalogue import CataloguedSet, load_catalogue
+from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
+from evaluator.datasets.reader import read_dataset
+from tests.support.archives import SMALL_SET
+
+SETS = load_catalogue().sets
+
+
+def record(name: str) -> dict[str, dict[str, dict[str, object]]]:
+    content = pkgutil.get_data("ir_datasets", f"etc/{name}.json")
+    assert content is not None
+    found: dict[str, dict[str, dict[str, object]]] = json.loads(content)
+    return found
+
+
+DOWNLOADS, METADATA = record("downloads")["beir"], record("metadata")
+
+
+def test_the_19_sets_and_the_12_forums_are_there() -> None:
+    assert sum(found.part_of is None for found in SETS.values()) == 19
+    assert [found.part_of for found in SETS.values() if found.part_of] == ["cqadupstack"] * 12
+
+
+@pytest.mark.parametrize("found", [s for s in SETS.values() if s.archive], ids=lambda found: found.name)
+def test_an_archive_is_the_one_that_ir_datasets_records(found: CataloguedSet) -> None:
+    assert found.archive is not None
+    recorded = DOWNLOADS[found.archive.ir_datasets]
+    assert recorded["expected_md5"] == found.archive.md5
+    assert recorded["size_hint"] == found.archive.bytes
+    assert recorded["url"] == load_catalogue().url(found.name)
+
+
+def judged(found: CataloguedSet) -> tuple[int, int, dict[str, int]] | None:
+    """Returns documents, queries and judgments by grade as ir_datasets counts them."""
+    key = found.archive.ir_datasets if found.archive else found.name
+    for name in (f"beir/{key}/{found.split}", f"beir/{key}"):
+        counts = METADATA.get(name, {})
+        if "qrels" in counts:
+            documents = METADATA[str(counts["docs"]["_ref"])]["docs"] if "_ref" in counts["docs"] else counts["docs"]
+            fields = json.loads(json.dumps(counts["qrels"]["fields"]))
+            return (
+                int(str(documents["count"])),
+                int(str(counts["queries"]["count"])),
+                fields["relevance"]["counts_by_value"],
+            )
+    return None
+
+
+COUNTED = [(found, counts) for found in SETS.values() if (counts := judged(found)) is not None]
+
+
+def test_ir_datasets_counts_all_sets_that_it_can_fetch() -> None:
+    assert len(COUNTED) == 14 + 12
+
+
+@pytest.mark.parametrize(("found", "counts"), COUNTED, ids=lambda value: getattr(value, "name", ""))
+def test_the_statistics_are_those_that_ir_datasets_counts(
+    found: CataloguedSet, counts: tuple[int, int, dict[str, int]]
+) -> None:
+    documents, queries, grades = counts
+    relevant = sum(count for grade, count in grades.items() if int(grade) > 0)
+    known = found.statistics
+    assert (known.documents, known.queries) == (documents, queries)
+    assert known.relevant_a_query == pytest.approx(relevant / queries, abs=0.05 + 1e-9)
+    assert found.grades == ("graded" if max(map(int, grades)) > 1 else "binary")
+
+
+def test_the_forums_add_up_to_cqadupstack() -> None:
+    forums = load_catalogue().parts("cqadupstack")
+    whole = SETS["cqadupstack"].statistics
+    assert sum(forum.statistics.documents for forum in forums) == whole.documents
+    assert sum(forum.statistics.queries for forum in forums) == whole.queries
+
+
+def test_statistics_count_relevant_and_judged_documents_apart(tmp_path: Path) -> None:
+    for name, content in {**SMALL_SET, "qrels/test.tsv": "q1\td1\t1\nq1\td2\t0\n"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    measured = measure_statistics(read_dataset(tmp_path))
+    assert (measured.judged_a_query, measured.relevant_a_query) == (2.0, 1.0)
+    assert (measured.query_words, measured.document_words) == (1.0, 2.5)
+    rows = statistics_rows(measured, SETS["scifact"].statistics)
+    assert rows[1] == ["documents", "2", "5183", "-5181"]
+    assert rows[3] == ["judged a query", "2.0", "–", "–"]
