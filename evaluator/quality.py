@@ -32,7 +32,8 @@ def measure(
     asked = [parse_metric(name) for name in metrics]
     judged = judgments_by_query(judgments, queries)
     theirs = [metric for metric in asked if metric.family.ranx is not None]
-    found = _by_ranx(judged, rankings, queries, theirs) if theirs else {}
+    # ranx fails on a list of no queries.
+    found = _by_ranx(judged, rankings, queries, theirs) if theirs and queries else {one.name: {} for one in theirs}
     for metric in asked:
         if metric.family.ranx is None:
             found[metric.name] = {

@@ -99,6 +99,10 @@ def test_a_query_that_shows_nothing_has_no_judged_share_and_is_not_in_its_mean()
     assert means(measure(judgments, {}, list(judgments), ("judged@10",))) == {"judged@10": None}
 
 
+def test_of_no_query_there_is_no_figure() -> None:
+    assert measure({"q": {"a": 1}}, {"q": ["a"]}, [], ("nDCG@10", "bpref")) == {"nDCG@10": {}, "bpref": {}}
+
+
 def test_a_negative_judgment_counts_as_none() -> None:
     assert one({"a": 1, "spam": -1}, ["spam", "a"], "judged@10", "bpref") == {"judged@10": 1 / 2, "bpref": 1.0}
 
