@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from evaluator.answers import read_answers
+from evaluator.answers import AnswerRecord, read_answers
 from evaluator.arms import resolve_arms
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.judgments import read_judgments
@@ -15,6 +15,7 @@ from evaluator.ingest import IngestReport, ingest, live_states
 from evaluator.manifest import Manifest, build_manifest
 from evaluator.progress import say
 from evaluator.quality import Grades, means, measure
+from evaluator.quality_figures import quality_figures
 from evaluator.rank import RankReport, rank
 from evaluator.render import render_page
 from evaluator.report import QualityReport, QueryFigures, Report, build_report
@@ -86,17 +87,20 @@ def quality_step(folder: RunFolder) -> QualityReport:
     """Measures the run files; writes quality.json and quality/<arm>.jsonl."""
     experiment, ranked = folder.experiment, folder.read("rank.json", RankReport)
     judgments = judgments_of(folder)
-    arms, not_judged = {}, {}
+    arms, found, not_judged = {}, {}, {}
     for arm in ranked.arms:
-        rankings = read_run(folder.run_file(arm.name))
+        rankings, records = read_run(folder.run_file(arm.name)), tuple(read_answers(folder.answers(arm.name)))
+        _expect_same_rankings(folder, arm.name, rankings, records)
         figures = measure(judgments, rankings, ranked.queries, experiment.metrics)
         arms[arm.name] = means(figures)
+        found[arm.name] = quality_figures(judgments, records, figures, ranked.queries, ranked.depth)
         not_judged[arm.name] = len(rankings.keys() - set(ranked.queries))
         with folder.per_query(arm.name).open("w", encoding="utf-8") as file:
             for query in ranked.queries:
                 values = {metric: figures[metric][query] for metric in figures}
                 file.write(QueryFigures(query=query, figures=values).model_dump_json() + "\n")
-    report = QualityReport(arms=arms, judged=len(ranked.queries), run_queries_not_judged=not_judged)
+    judged = len(ranked.queries)
+    report = QualityReport(arms=arms, figures=found, judged=judged, run_queries_not_judged=not_judged)
     folder.write("quality.json", report)
     say(f"Measured {len(arms)} run files of {experiment.name}")
     return report
@@ -110,6 +114,17 @@ def judgments_of(folder: RunFolder) -> Grades:
     if sha256(qrels) != folder.read("manifest.json", Manifest).dataset_sha256[qrels.name]:
         raise EvaluationError(f"{qrels} changed since the queries ran; rank again")
     return judgments
+
+
+def _expect_same_rankings(
+    folder: RunFolder, arm: str, rankings: Mapping[str, Sequence[str]], records: Sequence[AnswerRecord]
+) -> None:
+    """Raises EvaluationError where a run file is not that of the answers, whose scores tell which documents tie."""
+    for record in records:
+        if record.phase == "measured" and record.ids != tuple(rankings.get(record.query, ())):
+            raise EvaluationError(
+                f"{folder.run_file(arm)}: query {record.query} is not ranked as in {folder.answers(arm)}; rank again"
+            )
 
 
 def report_step(folder: RunFolder) -> Report:

@@ -1,10 +1,7 @@
 """Renders a report: a table for the terminal, a page of Markdown for the run folder. Pure; writes no file."""
 
-from collections.abc import Sequence
-
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.markdown_table import aligned
-from evaluator.metric_table import parse_metric
 from evaluator.report import Report
 
 LATENCY = (
@@ -17,14 +14,14 @@ COLUMNS = 5
 
 def render_table(report: Report) -> str:
     """Renders the pipelines, one a row, as a Markdown table aligned for a terminal."""
-    metrics = _metrics(report)[:COLUMNS]
-    rows = [["pipeline", *_labels(report, metrics), "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
+    metrics = list(report.conventions.metrics.items())[:COLUMNS]
+    rows = [["pipeline", *(metric.label for _, metric in metrics), "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
     for name, outcome in report.pipelines.items():
         label = f"{name} ({outcome.preset})" if outcome.preset else name
         latency = outcome.latency_ms
         rows.append(
             [label]
-            + [_figure(outcome.quality.get(metric), 4) for metric in metrics]
+            + [_figure(outcome.quality.get(metric), 4) for metric, _ in metrics]
             + [_figure(latency.p50, 1), _figure(latency.p95, 1)]
             + [str(outcome.queries), str(outcome.errors), str(outcome.degraded)]
         )
@@ -39,13 +36,18 @@ def render_page(report: Report) -> str:
         f"# {report.experiment}: {report.dataset}, split {report.split}",
         *(f"**{warning}**" for warning in report.warnings),
         render_table(report),
-        "Quality: means over the judged queries that were asked for; a lost query counts as 0. nDCG has linear gain. "
+        "Quality: means over the judged queries that were asked for; a lost query counts as 0. "
         f"Rankings are {report.depth} deep. "
         + (
             "Imported run files hold no latency." if all(one.imported for one in report.pipelines.values()) else LATENCY
         ),
-        "## More figures",
-        aligned(_details(report)),
+        "## What each figure is a mean of",
+        "Queries: those in the mean, of which the lost and those without hits have an empty ranking. Worst, expected, "
+        "best: the mean with tied documents in their worst order, over their orders, in their best; moved: the queries "
+        "that this changes. Unjudged: share of the documents shown, down to the metric's depth, without a judgment.",
+        aligned(_figures(report)),
+        "## More of latency",
+        aligned(_latencies(report)),
         "## Stages (ms, as the gateway reports them)",
         aligned(_stages(report)),
     ]
@@ -83,25 +85,28 @@ def _decided(counts: DatasetCounts) -> list[tuple[str, object]]:
     return [(name, ", ".join(value) or "none" if isinstance(value, tuple) else value) for name, value in fields]
 
 
-def _metrics(report: Report) -> list[str]:
-    return list(next(iter(report.pipelines.values())).quality)
+def _figures(report: Report) -> list[list[str]]:
+    names = ["mean", "worst", "expected", "best", "moved", "queries", "lost", "no hits", "self excluded", "unjudged"]
+    rows = [["pipeline", "metric", *names]]
+    for name, outcome in report.pipelines.items():
+        for figure in outcome.figures.values():
+            ties = figure.ties
+            bounds = (ties.worst, ties.expected, ties.best) if ties else (None, None, None)
+            rows.append(
+                [name, figure.label, *(_figure(value, 4) for value in (figure.mean, *bounds))]
+                + [str(ties.queries) if ties else "–"]
+                + [str(count) for count in (figure.queries, figure.lost, figure.no_hits, figure.excluded_self)]
+                + [_figure(figure.unjudged, 4)]
+            )
+    return rows
 
 
-def _labels(report: Report, metrics: Sequence[str]) -> list[str]:
-    return [parse_metric(metric).label(report.depth) for metric in metrics]
-
-
-def _details(report: Report) -> list[list[str]]:
-    metrics = _metrics(report)[COLUMNS:]
-    names = _labels(report, metrics)
-    rows = [["pipeline", *names, "p99 ms", "max ms", "drift", "no hits", "self excluded", "run file"]]
+def _latencies(report: Report) -> list[list[str]]:
+    rows = [["pipeline", "p99 ms", "max ms", "drift", "run file"]]
     for name, outcome in report.pipelines.items():
         latency = outcome.latency_ms
         rows.append(
-            [name]
-            + [_figure(outcome.quality.get(metric), 4) for metric in metrics]
-            + [_figure(latency.p99, 1), _figure(latency.max, 1), _figure(latency.drift, 2)]
-            + [str(outcome.no_hits), str(outcome.excluded_self), outcome.run_file]
+            [name, _figure(latency.p99, 1), _figure(latency.max, 1), _figure(latency.drift, 2), outcome.run_file]
         )
     return rows
 

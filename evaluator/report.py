@@ -7,12 +7,13 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from evaluator.answers import AnswerRecord
+from evaluator.conventions import Conventions, state_conventions
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport
 from evaluator.latency import Latency, percentile, summarise
 from evaluator.manifest import Manifest
-from evaluator.metric_table import parse_metric
+from evaluator.quality_figures import QualityFigure
 from evaluator.rank import RankedArm, RankReport
 from evaluator.run_import import ImportedFile
 from evaluator.vector_recall import VectorRecall
@@ -20,9 +21,10 @@ from services.contracts.base import Count, Wire
 
 
 class QualityReport(Wire):
-    """quality.json: unrounded means per arm over `judged` queries."""
+    """quality.json: unrounded means per arm over `judged` queries, and what belongs to each of them."""
 
     arms: dict[str, dict[str, FiniteFloat | None]]  # null: no query has a value
+    figures: dict[str, dict[str, QualityFigure]]  # by arm, then metric
     judged: Count
     run_queries_not_judged: dict[str, Count]  # in the run file, but not among the judged ones: ignored
 
@@ -48,11 +50,12 @@ class PipelineReport(Wire):
     fingerprint: str
     preset: str | None  # the lexical preset that the experiment has set, if it has
     models: dict[str, tuple[str, ...]]  # by rerank stage: every model that answered, `name@weights`
-    quality: dict[str, FiniteFloat | None]  # by name (nDCG@10, …); null where the ranking was cut above the cutoff
+    quality: dict[str, FiniteFloat | None]  # by name (nDCG@10, …): the means of `figures`
+    figures: dict[str, QualityFigure]  # by name: the mean, its denominator, its bounds over tied documents
     latency_ms: Latency
     stages_ms: dict[str, StageTime]
     queries: Count  # sent and measured
-    judged: Count  # the denominator of every metric
+    judged: Count  # the denominator of every metric that has a value for each of them (`figures`)
     errors: Count
     errors_by_kind: dict[str, Count]
     no_hits: Count  # answered, with an empty ranking
@@ -81,6 +84,7 @@ class Report(Wire):
     valid: bool
     warnings: tuple[str, ...]
     pipelines: dict[str, PipelineReport]
+    conventions: Conventions
     vector_recall: dict[str, VectorRecall]
     counts: DatasetCounts
     ingest: IngestReport | None  # null when the collection was there already
@@ -117,6 +121,7 @@ def build_report(
         valid=not warnings,
         warnings=warnings,
         pipelines=pipelines,
+        conventions=state_conventions(list(quality.figures[ranked.arms[0].name]), ranked.depth),
         vector_recall=dict(recall),
         counts=manifest.counts,
         ingest=ingested,
@@ -151,10 +156,8 @@ def _pipeline(
         fingerprint=arm.fingerprint,
         preset=arm.preset,
         models={stage: tuple(sorted(names)) for stage, names in models.items()},
-        quality={
-            metric: value if (parse_metric(metric).cutoff or 1) <= ranked.depth else None
-            for metric, value in quality.arms[arm.name].items()
-        },
+        quality={metric: figure.mean for metric, figure in quality.figures[arm.name].items()},
+        figures=quality.figures[arm.name],
         latency_ms=summarise([record.latency_ms for record in answered if record.latency_ms is not None]),
         stages_ms={
             stage: StageTime(p50=percentile(sorted(ms), 0.5), p95=percentile(sorted(ms), 0.95), n=len(ms))

@@ -12,7 +12,7 @@ from pydantic import FiniteFloat
 
 from evaluator.metric_formulas import TiedRanking
 from evaluator.metric_table import Favours, parse_metric
-from evaluator.quality import Grades, judgments_by_query, measure
+from evaluator.quality import Grades, PerQuery, judgments_by_query, measure
 from services.contracts.base import Count, Wire
 
 Bounds = tuple[float, float, float]  # worst, expected, best
@@ -36,24 +36,22 @@ def tied_groups(hits: Sequence[tuple[str, float]]) -> TiedRanking:
     return tuple(tuple(name for name, _ in group) for _, group in groupby(hits, key=lambda hit: hit[1]))
 
 
-def bounds_of_ties(
-    judgments: Grades, rankings: Mapping[str, TiedRanking], queries: Sequence[str], metrics: Sequence[str]
-) -> BoundsPerQuery:
-    """Returns the bounds of every metric and query; None where a query has no value.
+def bounds_of_ties(judgments: Grades, rankings: Mapping[str, TiedRanking], figures: PerQuery) -> BoundsPerQuery:
+    """Returns the bounds of every metric and query of `figures`; None where a query has no value.
 
-    Worst and best are measured on the rankings with each group in the worst and best order, the expectation over all
-    orders is the metric's closed form. Metrics as in `quality.measure`.
+    `figures`: of the rankings as they stand, which are also the bounds where no documents tie. Worst and best are
+    measured on the rankings with each group in the worst and best order; the expectation over all orders is the
+    metric's closed form.
     """
+    queries = {query: None for values in figures.values() for query in values}
     tied = [query for query in queries if any(len(group) > 1 for group in rankings.get(query, ()))]
-    flat = {query: [name for group in groups for name in group] for query, groups in rankings.items()}
-    figures = measure(judgments, flat, queries, metrics)
     bounds: dict[str, dict[str, Bounds | None]] = {
         name: {query: None if value is None else (value, value, value) for query, value in values.items()}
         for name, values in figures.items()
     }
-    judged = judgments_by_query(judgments, queries)
+    judged = judgments_by_query(judgments, tied)
     by_favour: dict[Favours, list[str]] = {}
-    for name in metrics:
+    for name in figures:
         by_favour.setdefault(parse_metric(name).family.favours, []).append(name)
     for favours, names in by_favour.items():
 

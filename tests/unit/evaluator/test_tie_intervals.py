@@ -1,7 +1,7 @@
 """The bounds of a metric over the orders of tied documents, against every order of small cases."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 from statistics import fmean
 
@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evaluator.metric_formulas import TiedRanking
 from evaluator.metric_table import FAMILIES
 from evaluator.quality import means, measure
-from evaluator.tie_intervals import bounds_of_ties, mean_bounds, tied_groups
+from evaluator.tie_intervals import Bounds, bounds_of_ties, mean_bounds, tied_groups
 from tests.support.rankings import adversarial_cases
 
 METRICS = sorted(
@@ -23,6 +24,13 @@ METRICS = sorted(
 )
 GRADES = {"a": 3, "b": 1, "c": 0, "d": 0, "e": 2, "f": -1, "missing": 2}
 ANYWHERE = {"other": {"x": 1, "c": 0}}
+
+
+def bounds(grades: dict[str, dict[str, int]], groups: TiedRanking, metrics: Sequence[str]) -> dict[str, Bounds | None]:
+    """Returns the bounds of query `q` by metric."""
+    ranking = [name for group in groups for name in group]
+    found = bounds_of_ties(grades, {"q": groups}, measure(grades, {"q": ranking}, ["q"], metrics))
+    return {metric: of_queries["q"] for metric, of_queries in found.items()}
 
 
 def every_order(groups: list[tuple[str, ...]]) -> Iterator[list[str]]:
@@ -49,12 +57,12 @@ def small_cases() -> Iterator[list[tuple[str, ...]]]:
 def test_the_bounds_are_those_of_every_order_and_the_expectation_is_its_mean(groups: list[tuple[str, ...]]) -> None:
     orders = {f"q{number}": ranking for number, ranking in enumerate(every_order(groups))}
     figures = measure(dict.fromkeys(orders, GRADES) | ANYWHERE, orders, list(orders), METRICS)
-    bounds = bounds_of_ties({"q": GRADES} | ANYWHERE, {"q": groups}, ["q"], METRICS)
+    found = bounds({"q": GRADES} | ANYWHERE, groups, METRICS)
     for metric in METRICS:
         values = [value for value in figures[metric].values() if value is not None]
-        found = bounds[metric]["q"]
-        assert found is not None
-        worst, expected, best = found
+        of_metric = found[metric]
+        assert of_metric is not None
+        worst, expected, best = of_metric
         assert (min(worst, best), max(worst, best)) == (min(values), max(values)), metric
         assert expected == pytest.approx(fmean(values), abs=1e-12), metric
 
@@ -68,9 +76,7 @@ def test_no_order_of_tied_documents_leaves_the_bounds(grades: dict[str, int], sc
     groups = tied_groups(sorted(((name, float(score)) for name, score in scores.items()), key=lambda hit: -hit[1]))
     orders = {f"q{number}": ranking for number, ranking in enumerate(every_order([tuple(group) for group in groups]))}
     figures = measure(dict.fromkeys(orders, grades), orders, list(orders), METRICS)
-    bounds = bounds_of_ties({"q": grades}, {"q": groups}, ["q"], METRICS)
-    for metric in METRICS:
-        found = bounds[metric]["q"]
+    for metric, found in bounds({"q": grades}, groups, METRICS).items():
         if found is None:
             assert set(figures[metric].values()) == {None}
             continue
@@ -85,13 +91,11 @@ def test_the_order_that_was_measured_lies_within_the_bounds_of_any_ranking(what:
     queries = list(judgments)
     groups = {query: tied_groups(hits) for query, hits in scored.items()}
     rankings = {query: [name for name, _ in hits] for query, hits in scored.items()}
-    figures, bounds = (
-        measure(judgments, rankings, queries, METRICS),
-        bounds_of_ties(judgments, groups, queries, METRICS),
-    )
+    figures = measure(judgments, rankings, queries, METRICS)
+    every = bounds_of_ties(judgments, groups, figures)
     for metric, values in figures.items():
         for query, value in values.items():
-            found = bounds[metric][query]
+            found = every[metric][query]
             assert (found is None) == (value is None)
             if found is not None and value is not None:
                 worst, expected, best = found
@@ -100,19 +104,23 @@ def test_the_order_that_was_measured_lies_within_the_bounds_of_any_ranking(what:
 
 def test_without_ties_the_bounds_are_the_figure_itself() -> None:
     judgments, scored = adversarial_cases()["random"]
-    figures = means(measure(judgments, {query: [name for name, _ in hits] for query, hits in scored.items()}, list(judgments)))  # noqa: E501  # fmt: skip
-    for metric, bounds in bounds_of_ties(
-        judgments, {query: tied_groups(hits) for query, hits in scored.items()}, list(judgments), list(figures)
-    ).items():
-        interval = mean_bounds(bounds)
+    rankings = {query: [name for name, _ in hits] for query, hits in scored.items()}
+    figures = measure(judgments, rankings, list(judgments), METRICS)
+    every = bounds_of_ties(judgments, {query: tied_groups(hits) for query, hits in scored.items()}, figures)
+    for metric, mean in means(figures).items():
+        interval = mean_bounds(every[metric])
         assert interval is not None
-        assert (interval.worst, interval.expected, interval.best) == (figures[metric],) * 3
-        assert interval.queries == 0
+        assert (interval.worst, interval.expected, interval.best, interval.queries) == (mean, mean, mean, 0)
 
 
 def test_fewer_holes_are_the_better_order() -> None:
-    bounds = bounds_of_ties({"q": {"a": 1}}, {"q": [("x", "a")]}, ["q"], ("hole@1",))
-    assert bounds == {"hole@1": {"q": (1.0, 0.5, 0.0)}}
+    assert bounds({"q": {"a": 1}}, [("x", "a")], ["hole@1"]) == {"hole@1": (1.0, 0.5, 0.0)}
+
+
+def test_a_query_that_shows_nothing_has_no_bounds_where_it_has_no_value() -> None:
+    found = bounds({"q": {"a": 1}}, (), ["judged@10", "P@10"])
+    assert found == {"judged@10": None, "P@10": (0.0, 0.0, 0.0)}
+    assert mean_bounds({"q": None}) is None
 
 
 def test_scores_make_groups_only_where_they_follow_one_another() -> None:
