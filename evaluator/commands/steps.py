@@ -1,7 +1,7 @@
 """Commands of the steps of an evaluation: `run` and `demo` do all of them."""
 
 import sys
-from typing import Unpack
+from typing import Annotated, Unpack
 
 import typer
 
@@ -24,6 +24,7 @@ from evaluator.commands.options import (
 from evaluator.evaluation import evaluate, ingest_step, quality_step, rank_step, report_step
 from evaluator.progress import say
 from evaluator.render import render_table
+from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report import Report
 from evaluator.run_folder import LATEST, RunFolder
 
@@ -37,11 +38,16 @@ def run(
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
+    repeat: Annotated[int, typer.Option(min=1, help="How often the queries are sent, each time as a run.")] = 1,
     **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
     """Runs all steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
     with reporting_errors():
         folder = RunFolder.create(runs, overridden_experiment(experiment, **overrides))
+        if repeat > 1:
+            done = with_gateway(gateway, wait, lambda client: evaluate_again(client, folder, repeat))
+            _print_repeats(done[-1][0], repeats_step(done))
+            return
         print_outcome(folder, with_gateway(gateway, wait, lambda client: evaluate(client, folder)))
 
 
@@ -97,6 +103,18 @@ def _print_next_step(step: str, folder: RunFolder, gateway: str = GATEWAY) -> No
     """Prints the command of the next step, with --gateway when this one was given another URL."""
     elsewhere = [] if gateway == GATEWAY else ["--gateway", gateway]
     say(f"Next: {command_line(step, '--run', str(folder.path), *elsewhere)}")
+
+
+def _print_repeats(folder: RunFolder, summary: RepeatReport) -> None:
+    print(f"\n{summary.experiment}: {len(summary.runs)} runs\n\n{render_repeats(summary)}")
+    print(f"\nSummary: {folder.path / REPEATS} (and repeats.md, which links the runs)")
+    if summary.identical:
+        print("The quality of every query is the same in all runs.")
+    for warning in summary.warnings:
+        print(f"  {warning}", file=sys.stderr)
+    if not summary.valid:
+        print("NOT ALL RUNS ARE VALID.", file=sys.stderr)
+        raise typer.Exit(INVALID_RUN)
 
 
 def print_outcome(folder: RunFolder, outcome: Report) -> None:

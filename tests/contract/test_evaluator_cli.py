@@ -2,6 +2,7 @@
 
 import json
 import socket
+import statistics
 import subprocess
 import threading
 import time
@@ -199,3 +200,26 @@ def test_a_run_is_exported_with_the_commands_that_evaluate_it(evaluator: Evaluat
         [str(written / "judgments.qrels"), str(written / f"{arm}.run")] for arm in ("bm25", "dense")
     ]
     assert (written / "bm25.run").read_text().startswith("q1 Q0 d1 1 ")
+
+
+def test_a_repeated_run_has_a_folder_each_and_one_summary(evaluator: Evaluator, tmp_path: Path) -> None:
+    done = evaluator("run", "demo", "--repeat", "3")
+    assert done.exit_code == 0, done.output
+    assert "The quality of every query is the same in all runs." in done.stdout
+    summary = json.loads((tmp_path / "runs" / "latest" / "repeats.json").read_text())
+    assert (len(summary["runs"]), summary["identical"], summary["valid"]) == (3, True, True)
+    reports = [json.loads((tmp_path / "runs" / name / "report.json").read_text()) for name in summary["runs"]]
+    quality = summary["pipelines"]["bm25"]["quality"]["nDCG@10"]
+    assert quality["mean"] == pytest.approx(reports[0]["pipelines"]["bm25"]["quality"]["nDCG@10"])
+    assert (quality["std"], quality["runs"]) == (0.0, 3)
+    p50 = [report["pipelines"]["bm25"]["latency_ms"]["p50"] for report in reports]
+    assert summary["pipelines"]["bm25"]["latency_ms"]["p50"]["std"] == pytest.approx(statistics.stdev(p50))
+    page = (tmp_path / "runs" / "latest" / "repeats.md").read_text()
+    assert all(f"(../{name}/report.md)" in page for name in summary["runs"])
+
+
+def test_a_repeated_run_that_lost_queries_exits_with_3(evaluator: Evaluator, stub: GatewayStub) -> None:
+    stub.failing_queries = {"red bell": Unavailable("gone")}
+    done = evaluator("run", "demo", "--repeat", "2")
+    assert done.exit_code == 3
+    assert done.stderr.count("bm25: LOST 1 of 4 queries") == 2

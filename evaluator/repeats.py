@@ -1,0 +1,178 @@
+"""Runs the ranking of an experiment several times against one collection and tells how far the runs differ.
+
+Each run has its own folder and report; the summary, `repeats.json` and `repeats.md`, stands in that of the last one.
+"""
+
+import asyncio
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from pydantic import FiniteFloat
+
+from evaluator.client import GatewayClient
+from evaluator.evaluation import evaluate, quality_step, rank_step, report_step
+from evaluator.markdown_table import aligned
+from evaluator.progress import say
+from evaluator.report import PipelineReport, QueryFigures, Report
+from evaluator.run_folder import RunFolder
+from evaluator.trec_runs import read_run
+from services.contracts.base import Count, Wire
+
+REPEATS = "repeats.json"
+LATENCIES = ("p50", "p95", "p99", "max")
+
+
+class Spread(Wire):
+    """A figure over the runs that have it: mean, sample standard deviation (n - 1; null for one run), extremes."""
+
+    mean: FiniteFloat
+    std: FiniteFloat | None
+    min: FiniteFloat
+    max: FiniteFloat
+    runs: Count
+
+
+class RepeatedPipeline(Wire):
+    """A pipeline over all runs. A figure that no run has is missing."""
+
+    quality: dict[str, Spread]
+    latency_ms: dict[str, Spread]
+    rankings_differ: Count  # queries whose ranking is not the same in all runs
+    figures_differ: Count  # queries of which a metric is not the same in all runs
+
+
+class RepeatReport(Wire):
+    """repeats.json: the runs by the names of their folders, in order, and their figures."""
+
+    schema_version: Literal[1] = 1
+    experiment: str
+    runs: tuple[str, ...]
+    generations: tuple[str, ...]  # one: all runs searched the same
+    valid: bool  # all runs are
+    identical: bool  # every figure of quality of every query is the same in all runs
+    warnings: tuple[str, ...]
+    pipelines: dict[str, RepeatedPipeline]
+
+
+async def evaluate_again(client: GatewayClient, first: RunFolder, times: int) -> list[tuple[RunFolder, Report]]:
+    """Runs all steps in `first`, then `times` - 1 times those after loading, each time in a new folder."""
+    say(f"Run 1 of {times}: {first.path}")
+    done = [(first, await evaluate(client, first))]
+    for number in range(2, times + 1):
+        folder = RunFolder.create(first.path.parent, first.experiment)
+        say(f"Run {number} of {times}: {folder.path}")
+        await rank_step(client, folder)
+        await asyncio.to_thread(quality_step, folder)
+        done.append((folder, await asyncio.to_thread(report_step, folder)))
+    return done
+
+
+def repeats_step(runs: Sequence[tuple[RunFolder, Report]]) -> RepeatReport:
+    """Compares the runs and writes repeats.json and repeats.md beside the report of the last one."""
+    folders, reports = [folder for folder, _ in runs], [report for _, report in runs]
+    pipelines = {
+        name: _pipeline(folders, [report.pipelines[name] for report in reports], name) for name in reports[0].pipelines
+    }
+    generations = tuple(dict.fromkeys(report.generation for report in reports))
+    summary = RepeatReport(
+        experiment=reports[0].experiment,
+        runs=tuple(folder.path.name for folder in folders),
+        generations=generations,
+        valid=all(report.valid for report in reports),
+        identical=not any(pipeline.figures_differ for pipeline in pipelines.values()),
+        warnings=tuple(_warnings(runs, pipelines, generations)),
+        pipelines=pipelines,
+    )
+    folders[-1].write(REPEATS, summary)
+    folders[-1].write_text("repeats.md", render_repeats_page(summary))
+    return summary
+
+
+def render_repeats(summary: RepeatReport) -> str:
+    """Renders mean and standard deviation of the first metric and of the latency, a pipeline a row."""
+    first = next(iter(summary.pipelines.values()))
+    quality = list(first.quality)[:1]
+    head = [*(f"{name}{unit}" for name in quality for unit in ("", " std")), "p50 ms", "std", "p95 ms", "std"]
+    rows = [["pipeline", *head, "rankings that differ"]]
+    for name, found in summary.pipelines.items():
+        cells = [cell for metric in quality for cell in _mean_and_std(found.quality.get(metric), 4)]
+        cells += [cell for share in ("p50", "p95") for cell in _mean_and_std(found.latency_ms.get(share), 1)]
+        rows.append([name, *cells, str(found.rankings_differ)])
+    return aligned(rows)
+
+
+def render_repeats_page(summary: RepeatReport) -> str:
+    """Renders repeats.md."""
+    rows = [["pipeline", "figure", "mean", "std", "min", "max", "runs"]]
+    for name, found in summary.pipelines.items():
+        figures = [(metric, spread, 4) for metric, spread in found.quality.items()]
+        figures += [(f"{share} ms", spread, 1) for share, spread in found.latency_ms.items()]
+        for label, spread, digits in figures:
+            ends = [f"{value:.{digits}f}" for value in (spread.min, spread.max)]
+            rows.append([name, label, *_mean_and_std(spread, digits), *ends, str(spread.runs)])
+    parts = [
+        f"# {summary.experiment}: {len(summary.runs)} runs",
+        *(f"**{warning}**" for warning in summary.warnings),
+        *(["The quality of every query is the same in all runs."] if summary.identical else []),
+        render_repeats(summary),
+        "## All figures",
+        aligned(rows),
+        "## Runs",
+        "\n".join(f"- [{name}](../{name}/report.md)" for name in summary.runs),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _pipeline(folders: Sequence[RunFolder], outcomes: Sequence[PipelineReport], name: str) -> RepeatedPipeline:
+    quality = {metric: [outcome.quality.get(metric) for outcome in outcomes] for metric in outcomes[0].quality}
+    latency = {share: [getattr(outcome.latency_ms, share) for outcome in outcomes] for share in LATENCIES}
+    return RepeatedPipeline(
+        quality=_spreads(quality),
+        latency_ms=_spreads(latency),
+        rankings_differ=_differing([read_run(folder.run_file(name)) for folder in folders]),
+        figures_differ=_differing([_figures(folder, name) for folder in folders]),
+    )
+
+
+def _spreads(figures: Mapping[str, Sequence[float | None]]) -> dict[str, Spread]:
+    told = {name: [value for value in values if value is not None] for name, values in figures.items()}
+    return {
+        name: Spread(
+            mean=statistics.fmean(values),
+            std=statistics.stdev(values) if len(values) > 1 else None,
+            min=min(values),
+            max=max(values),
+            runs=len(values),
+        )
+        for name, values in told.items()
+        if values
+    }
+
+
+def _figures(folder: RunFolder, name: str) -> dict[str, object]:
+    lines = folder.per_query(name).read_bytes().splitlines()
+    return {found.query: found.figures for found in map(QueryFigures.model_validate_json, lines)}
+
+
+def _differing(runs: Sequence[Mapping[str, object]]) -> int:
+    queries = {query for run in runs for query in run}
+    return sum(any(run.get(query) != runs[0].get(query) for run in runs) for query in queries)
+
+
+def _warnings(
+    runs: Sequence[tuple[RunFolder, Report]], pipelines: Mapping[str, RepeatedPipeline], generations: Sequence[str]
+) -> Iterable[str]:
+    for folder, report in runs:
+        yield from (f"{folder.path.name}: {warning}" for warning in report.warnings)
+    if len(generations) > 1:
+        yield f"the runs searched {', '.join(generations)}: not the same collection"
+    for name, found in pipelines.items():
+        if found.figures_differ:
+            queries = "1 query" if found.figures_differ == 1 else f"{found.figures_differ} queries"
+            yield f"{name}: the quality of {queries} is NOT THE SAME in all runs"
+
+
+def _mean_and_std(spread: Spread | None, digits: int) -> list[str]:
+    values = (spread.mean, spread.std) if spread else (None, None)
+    return ["–" if value is None else f"{value:.{digits}f}" for value in values]
