@@ -88,6 +88,12 @@ class GatewayClient:
         """Returns counts, stamps and state per service."""
         return await self._call(CollectionView, "GET", f"/v1/collections/{collection}", QUERY_DEADLINE_MS)
 
+    async def remove(self, collection: str) -> None:
+        """Removes every generation of a collection."""
+        response = await self._send("DELETE", f"/v1/collections/{collection}", LOAD_DEADLINE_MS)
+        if not response.is_success:
+            _raise_problem(response)
+
     async def pipeline(self, name: str) -> PipelineView:
         """Returns a pipeline that the gateway serves by name."""
         return await self._call(PipelineView, "GET", f"/v1/pipelines/{name}", QUERY_DEADLINE_MS)

@@ -1,0 +1,74 @@
+"""Command of parity: a lexical preset against its published figure."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evaluator.command_line import command_line
+from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
+from evaluator.datasets.catalogue import load_catalogue
+from evaluator.datasets.reader import CORPUS, expect_dataset
+from evaluator.errors import EvaluationError
+from evaluator.parity.comparison import parity as compare_with_published
+from evaluator.parity.comparison import parity_experiment
+from evaluator.parity.published import PublishedFigures, given_figure, published_figures
+from evaluator.parity.verdict import render_parity
+
+# Exit status: the figure is not the published one, explained or not.
+OFF = 4
+PUBLISHED_SPLIT = "test"
+
+
+def parity(
+    preset: Annotated[str, typer.Argument(help="beir, anserini-flat or anserini-multifield.")],
+    dataset: Annotated[str, typer.Argument(metavar="NAME|DIR", help="A set of the catalogue, or a directory.")],
+    published: Annotated[
+        str | None, typer.Option(help="Compare with this figure instead of the published one: 0.1234.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="What --published is: nDCG@10 or Recall@100.")] = "nDCG@10",
+    split: Annotated[
+        str, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv; published figures are of test.")
+    ] = PUBLISHED_SPLIT,
+    collection: Annotated[str | None, typer.Option(help="The collection's name; without it, the directory's.")] = None,
+    gateway: Gateway = GATEWAY,
+    runs: Runs = RUNS,
+    wait: Wait = 120.0,
+) -> None:
+    """Compares a preset with its published figure and names the setting that explains a gap. Exit status 4 if off."""
+    with reporting_errors():
+        directory, name = _directory_and_name(dataset)
+        reference = _reference(preset, name, split, metric, published)
+        experiment = parity_experiment(directory, split=split, collection=collection)
+        report = with_gateway(
+            gateway, wait, lambda client: compare_with_published(client, experiment, preset, reference)
+        )
+        runs.mkdir(parents=True, exist_ok=True)
+        (runs / "parity.json").write_text(report.model_dump_json(indent=1), encoding="utf-8")
+        print(render_parity(report))
+        if not report.equal:
+            raise typer.Exit(OFF)
+
+
+def _reference(preset: str, name: str, split: str, metric: str, published: str | None) -> PublishedFigures:
+    if published is not None:
+        return given_figure(preset, metric, published)
+    if split != PUBLISHED_SPLIT:
+        raise EvaluationError(
+            f"the published figures are of the split {PUBLISHED_SPLIT}, not {split}; give one with --published 0.1234"
+        )
+    return published_figures(preset, name)
+
+
+def _directory_and_name(dataset: str) -> tuple[Path, str]:
+    """Returns where a dataset lies, and its name among the published figures."""
+    catalogue = load_catalogue()
+    directory = Path(dataset)
+    if dataset not in catalogue.sets or (directory / CORPUS).is_file():
+        expect_dataset(directory)
+        *_, parent, name = directory.resolve().parts
+        return directory, f"{parent}/{name}" if f"{parent}/{name}" in catalogue.sets else name
+    place = catalogue.directory(dataset)
+    if place is None:
+        raise EvaluationError(f"{dataset} is not here; `{command_line('datasets', 'fetch', dataset)}` fetches it")
+    return place, dataset

@@ -1,0 +1,1 @@
+"""Compares BM25 presets with published figures, and finds the setting that explains a difference."""

@@ -1,0 +1,92 @@
+"""Loads collections through the gateway and asks them every judged query, with scores. Computes no figure."""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+
+from pydantic import ValidationError
+
+from evaluator.client import GatewayClient
+from evaluator.datasets.reader import Dataset
+from evaluator.errors import EvaluationError
+from evaluator.experiment import Experiment
+from evaluator.ingest import ingest, live_states
+from evaluator.parity.knobs import Knobs
+from evaluator.progress import progress
+from services.contracts.base import Wire
+from services.contracts.collections import CollectionState, LexicalPreset
+from services.contracts.pipelines import Pipeline, Retrieve
+from services.contracts.query import SearchRequest
+
+DEPTH = 1_000
+MOST_PRESETS = 8  # of one collection (services.contracts.collections)
+AT_ONCE = 4
+
+ScoredHits = tuple[tuple[str, float], ...]  # (document, score), best first
+Answers = Mapping[str, ScoredHits]  # by query
+
+
+class ServedCollection(Wire):
+    """A loaded collection: its name, and its generation in the lexical backend that answers."""
+
+    collection: str
+    backend: str
+    state: CollectionState
+
+
+async def load(client: GatewayClient, experiment: Experiment, dataset: Dataset) -> ServedCollection:
+    """Loads the experiment's collection. Raises EvaluationError, also if no lexical backend holds it."""
+    await ingest(client, experiment, dataset)
+    view = await client.collection(experiment.target)
+    states = live_states(view)
+    for backend in view.backends:
+        if backend.family == "lexical" and backend.backend in states:
+            return ServedCollection(collection=view.collection, backend=backend.backend, state=states[backend.backend])
+    raise EvaluationError(f"{view.collection}: no lexical backend of the gateway holds it")
+
+
+def served_knobs(state: CollectionState, preset: str) -> Knobs:
+    """Reads a preset's parameters from the generation's stamp. Raises EvaluationError if it does not state them."""
+    stamp = state.stamp.get(f"preset.{preset}", "")
+    found = re.fullmatch(r"(\w+) k1=(\S+) b=(\S+) tie_breaker=(\S+)", stamp)
+    if found is None:
+        raise EvaluationError(f"{state.generation} does not state the parameters of preset {preset}: {stamp!r}")
+    fields, k1, b, tie_breaker = found.groups()
+    return Knobs.model_validate({"fields": fields, "k1": float(k1), "b": float(b), "tie_breaker": float(tie_breaker)})
+
+
+async def ask_every_query(
+    client: GatewayClient, served: ServedCollection, preset: str, dataset: Dataset, queries: Sequence[str]
+) -> Answers:
+    """Asks every query through one lexical retrieve, excluding nothing. Raises EvaluationError for a lost query."""
+    pipeline = Pipeline(
+        name="parity", stages=(Retrieve(kind="retrieve", backend=served.backend, preset=preset, top=DEPTH),)
+    )
+    at_once = asyncio.Semaphore(AT_ONCE)
+    with progress(f"Asking {served.state.generation} ({preset})", len(queries), "queries") as advance:
+
+        async def ask(query: str) -> ScoredHits:
+            async with at_once:
+                hits = await _ask(client, served, pipeline, query, dataset.queries[query])
+            advance(1)
+            return hits
+
+        return dict(zip(queries, await asyncio.gather(*map(ask, queries)), strict=True))
+
+
+async def _ask(
+    client: GatewayClient, served: ServedCollection, pipeline: Pipeline, query: str, text: str
+) -> ScoredHits:
+    try:
+        request = SearchRequest(query=text, pipeline=pipeline, top=DEPTH)
+    except ValidationError as error:
+        raise EvaluationError(f"query {query} cannot be sent: {error.errors()[0]['msg']}") from error
+    answer = (await client.search(served.collection, request)).answer
+    if answer.collection != served.state.generation:
+        raise EvaluationError(f"{served.collection} changed from {served.state.generation} to {answer.collection}")
+    return tuple((hit.id, hit.score) for hit in answer.hits)
+
+
+def tried_experiment(base: Experiment, number: int, presets: Sequence[LexicalPreset]) -> Experiment:
+    """Returns the experiment that loads the same corpus under another name, with presets to try."""
+    return base.model_copy(update={"collection": f"{base.target[:48]}-parity-{number}", "presets": tuple(presets)})

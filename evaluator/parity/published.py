@@ -1,0 +1,100 @@
+"""Reads the published BM25 figures and the settings behind them (published.yaml). Runs and compares nothing."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import Field
+
+from evaluator.errors import EvaluationError
+from evaluator.parity.knobs import Knobs, changed
+from services.contracts.base import Number, Wire
+
+# Two decimals or fewer are met by chance.
+_FIGURE = re.compile(r"[01]\.\d{3,6}")
+Figure = Annotated[str, Field(pattern=rf"^{_FIGURE.pattern}$")]
+
+
+METRICS = ("nDCG@10", "Recall@100")
+
+
+class PublishedFigures(Wire):
+    """The figures of one preset on one dataset, as printed, by metric."""
+
+    figures: dict[str, Figure]
+    documented: Knobs
+    source: str
+
+
+class _Row(Wire):
+    ndcg_at_10: Annotated[Figure, Field(alias="nDCG@10")]
+    recall_at_100: Annotated[Figure | None, Field(alias="Recall@100")] = None
+    k1: Number | None = None
+    source: str
+
+
+class _Preset(Wire):
+    settings: Knobs
+
+
+class _Table(Wire):
+    presets: dict[str, _Preset]
+    published: dict[str, dict[str, _Row]]
+
+
+def presets() -> tuple[str, ...]:
+    """Returns the presets that have published figures."""
+    return tuple(_table().presets)
+
+
+def published_figures(preset: str, dataset: str) -> PublishedFigures:
+    """Returns the published figures of a preset on a dataset. Raises EvaluationError if there are none."""
+    table = _table()
+    _expect_preset(table, preset)
+    row = table.published[preset].get(dataset)
+    if row is None:
+        known = ", ".join(sorted(table.published[preset]))
+        raise EvaluationError(
+            f"there is no published figure of {preset} on {dataset}; give one with --published 0.1234 "
+            f"(there are figures for: {known})"
+        )
+    figures = {"nDCG@10": row.ndcg_at_10} | ({"Recall@100": row.recall_at_100} if row.recall_at_100 else {})
+    documented = table.presets[preset].settings
+    return PublishedFigures(
+        figures=figures,
+        documented=documented if row.k1 is None else changed(documented, {"k1": row.k1}),
+        source=row.source,
+    )
+
+
+def given_figure(preset: str, metric: str, figure: str) -> PublishedFigures:
+    """Returns a figure of the caller's, with the settings that the preset's source documents."""
+    table = _table()
+    _expect_preset(table, preset)
+    if metric not in METRICS:
+        raise EvaluationError(f"--metric {metric}: parity computes {' and '.join(METRICS)}")
+    if not _FIGURE.fullmatch(figure):
+        raise EvaluationError(f"--published {figure}: give the figure with three to six decimals, for example 0.6906")
+    return PublishedFigures(
+        figures={metric: figure}, documented=table.presets[preset].settings, source="given on the command line"
+    )
+
+
+def equals_published(figure: float, printed: str) -> bool:
+    """Returns whether a figure, rounded to as many decimals, is the printed one."""
+    return f"{figure:.{decimals(printed)}f}" == printed
+
+
+def decimals(printed: str) -> int:
+    """Returns the number of decimals of a printed figure."""
+    return len(printed.partition(".")[2])
+
+
+def _expect_preset(table: _Table, preset: str) -> None:
+    if preset not in table.presets:
+        raise EvaluationError(f"there is no preset {preset}; there are: {', '.join(table.presets)}")
+
+
+def _table() -> _Table:
+    return _Table.model_validate(yaml.safe_load(Path(__file__).with_name("published.yaml").read_text("utf-8")))

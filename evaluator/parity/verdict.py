@@ -1,0 +1,98 @@
+"""Says a parity report in sentences and a table. Pure; decides nothing."""
+
+from collections.abc import Mapping
+
+from evaluator.markdown_table import aligned
+from evaluator.parity.comparison import ParityReport
+from evaluator.parity.knobs import LABELS, Change, Knobs
+from evaluator.parity.published import decimals
+
+_ORDINALS = {3: "3rd", 4: "4th", 5: "5th", 6: "6th"}
+
+
+def render_parity(report: ParityReport) -> str:
+    """Renders figures, the changes that were tried, and the verdict."""
+    published = report.published.figures
+    lines = [
+        f"{report.preset} on {report.dataset} ({report.split}): {report.queries} queries, "
+        f"{report.generation} on {report.engine}",
+        f"served:    {', '.join(map(' '.join, zip(published, _figures(report.figures, report), strict=True)))}",
+        f"published: {', '.join(map(' '.join, published.items()))} ({report.published.source})",
+    ]
+    if report.tried:
+        lines += ["", _table(report)]
+    return "\n".join([*lines, "", verdict(report)])
+
+
+def verdict(report: ParityReport) -> str:
+    """Returns the verdict: equal, off and explained by which settings, or off and unexplained."""
+    places = min(map(decimals, report.published.figures.values()))
+    ordinal = _ORDINALS[places]
+    if report.equal:
+        return f"Equal to the {ordinal} decimal."
+    sentences = [f"Off by {_gaps(report.figures, report)}."]
+    match report.explained_by:
+        case ():
+            sentences.append(_unexplained(report))
+        case (one,):
+            sentences.append(f"{_subject(one)} the gap: {_words(one, report.served)} gives the published figure.")
+        case several:
+            listed = "; ".join(_words(one, report.served) for one in several)
+            sentences.append(f"{len(several)} changes explain the gap, each without the others: {listed}.")
+    if report.undecided_ties:
+        sentences.append(
+            f"{report.undecided_ties} queries have more equal scores than an answer holds: their order by descending "
+            "id is not known."
+        )
+    if not report.engine.startswith("elasticsearch"):
+        sentences.append(
+            f"The engine is {report.engine}; the published figures are Lucene's, whose document lengths are rounded."
+        )
+    return " ".join(sentences)
+
+
+def _unexplained(report: ParityReport) -> str:
+    nearest = min(report.tried, key=lambda one: _distance(one.figures, report))
+    said = f"None of the {len(report.tried)} changes tried explains the gap"
+    if _distance(nearest.figures, report) >= _distance(report.figures, report):
+        return f"{said}, and none makes it smaller."
+    return f"{said}; nearest is {_words(nearest.change, report.served)}, off by {_gaps(nearest.figures, report)}."
+
+
+def _subject(change: Change) -> str:
+    *first, last = (LABELS[name] for name in change)
+    return f"{', '.join(first)} and {last} together explain" if first else f"{last} explains"
+
+
+def _words(change: Change, served: Knobs) -> str:
+    return ", ".join(f"{LABELS[name]} {value} instead of {getattr(served, name)}" for name, value in change.items())
+
+
+def _distance(found: Mapping[str, float], report: ParityReport) -> float:
+    return sum(abs(found[metric] - float(printed)) for metric, printed in report.published.figures.items())
+
+
+def _gaps(found: Mapping[str, float], report: ParityReport) -> str:
+    published = report.published.figures
+    return ", ".join(
+        f"{found[metric] - float(printed):+.{_places(printed)}f} {metric}" for metric, printed in published.items()
+    )
+
+
+def _figures(found: Mapping[str, float], report: ParityReport) -> list[str]:
+    return [f"{found[metric]:.{_places(printed)}f}" for metric, printed in report.published.figures.items()]
+
+
+def _places(printed: str) -> int:
+    return max(4, decimals(printed))
+
+
+def _table(report: ParityReport) -> str:
+    """Renders single settings, and the combinations that explain the gap; parity.json has the others."""
+    shown = [one for one in report.tried if len(one.change) == 1 or one.change in report.explained_by]
+    head = ["change", *report.published.figures, "as published"]
+    rows = [
+        [_words(one.change, report.served), *_figures(one.figures, report), "yes" if one.explains else ""]
+        for one in shown
+    ]
+    return aligned([head, *rows])

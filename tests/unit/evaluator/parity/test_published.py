@@ -1,0 +1,48 @@
+"""The published figures: of sets that exist, as printed, and equal only to the last decimal printed."""
+
+import pytest
+
+from evaluator.datasets.catalogue import load_catalogue
+from evaluator.errors import EvaluationError
+from evaluator.parity.published import equals_published, given_figure, presets, published_figures
+
+
+def test_every_dataset_with_a_figure_is_in_the_catalogue() -> None:
+    known = load_catalogue().sets
+    for preset in presets():
+        with pytest.raises(EvaluationError) as refused:
+            published_figures(preset, "nowhere")
+        listed = str(refused.value).partition("figures for: ")[2].rstrip(")").split(", ")
+        assert set(listed) <= set(known)
+        assert {"scifact", "nfcorpus"} <= set(listed)
+
+
+def test_figures_come_with_the_settings_and_the_source_that_made_them() -> None:
+    found = published_figures("anserini-flat", "scifact")
+    assert found.figures == {"nDCG@10": "0.6789", "Recall@100": "0.9253"}
+    assert (found.documented.k1, found.documented.b, found.documented.fields) == (0.9, 0.4, "flat")
+    assert published_figures("beir", "nfcorpus").documented.k1 == 1.5
+    assert published_figures("beir", "scifact").documented.k1 == 1.2
+    assert "beir-cellar" in published_figures("beir", "scifact").source
+
+
+@pytest.mark.parametrize(
+    ("figure", "printed", "equal"),
+    [(0.69064, "0.6906", True), (0.69066, "0.6906", False), (0.3444, "0.344", True), (0.3446, "0.344", False)],
+)
+def test_equal_means_equal_in_every_decimal_that_was_printed(figure: float, printed: str, equal: bool) -> None:
+    assert equals_published(figure, printed) is equal
+
+
+@pytest.mark.parametrize(
+    ("preset", "metric", "figure", "said"),
+    [
+        ("bm25", "nDCG@10", "0.6906", "there is no preset bm25; there are: beir, anserini-flat, anserini-multifield"),
+        ("beir", "MAP", "0.6906", "parity computes nDCG@10 and Recall@100"),
+        ("beir", "nDCG@10", "0.69", "three to six decimals"),
+        ("beir", "nDCG@10", "69.06", "three to six decimals"),
+    ],
+)
+def test_a_figure_that_cannot_be_compared_is_refused(preset: str, metric: str, figure: str, said: str) -> None:
+    with pytest.raises(EvaluationError, match=said):
+        given_figure(preset, metric, figure)
