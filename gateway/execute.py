@@ -68,10 +68,16 @@ class Executor:
 def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:
     places: dict[str, dict[str, StagePlace]] = {one.id: {} for one in walked.ranking}
     if request.explain:
-        for stage, output in walked.outputs.items():
-            for rank, one in enumerate(output, start=1):
-                if one.id in places:
-                    places[one.id][stage] = StagePlace(rank=rank, score=one.score)
+        # A candidate's places are those among candidates, whatever the deeper searches say of it.
+        below = {one.id for one in walked.beneath.ranking}
+        for outputs, shown in (
+            (walked.outputs, places.keys() - below),
+            (walked.beneath.outputs, places.keys() & below),
+        ):
+            for stage, output in outputs.items():
+                for rank, one in enumerate(output, start=1):
+                    if one.id in shown:
+                        places[one.id][stage] = StagePlace(rank=rank, score=one.score)
     return tuple(
         SearchHit(
             id=one.id,

@@ -14,6 +14,10 @@ class Family:
     `retrieves`: it stores collections, indexes documents and answers searches. `presets` and `exact`: the options that
     a retrieve may have. `document_store`: it returns documents by id. `reranks`: it scores passages.
 
+    `approximate`: its searches that are not `exact` have a `beam`, and a search for more hits may begin with others
+    (Qdrant widens a beam that is smaller than the number of hits). Else a search for n hits gives the first n of every
+    deeper one, so one deep search gives a stage's candidates and what follows them.
+
     `least_score` is the lowest score that any query can give any document, or None if there is no such bound. The
     normalisation theoretical-min maps it to 0 and refuses None: a bound that is too high would cut the lowest scores
     to 0, one that is too low would compress all of them.
@@ -22,6 +26,7 @@ class Family:
     retrieves: bool = False
     presets: bool = False
     exact: bool = False
+    approximate: bool = False
     least_score: float | None = None
     document_store: bool = False
     reranks: bool = False
@@ -32,7 +37,7 @@ class Family:
 # else unbounded; MaxSim sums a cosine for each token of the query, so its lower bound depends on the query: None.
 FAMILIES: Mapping[str, Family] = {
     "lexical": Family(retrieves=True, presets=True, least_score=0.0, document_store=True),
-    "dense": Family(retrieves=True, exact=True, least_score=-1.0),
+    "dense": Family(retrieves=True, exact=True, approximate=True, least_score=-1.0),
     "reranker": Family(reranks=True),
 }
 

@@ -24,6 +24,7 @@ from services.contracts.pipelines import (
     Retrieve,
     SourceStage,
 )
+from services.contracts.retrieval import DEFAULT_BEAM
 
 # A pipeline is data from outside: its cost is bounded before any backend is called.
 MOST_RETRIEVES = 16
@@ -78,7 +79,8 @@ def _source(identified: IdentifiedStage[SourceStage], backends: Addresses) -> Pl
     match identified.stage:
         case Retrieve() as stage:
             family = _checked_retrieve(identified.id, stage, backends)
-            return PlannedSource(partial(retrieve, identified.id, stage), family.least_score)
+            approximate = family.approximate and not stage.exact
+            return PlannedSource(partial(retrieve, identified.id, stage, approximate), family.least_score)
         case Fuse() as stage:
             inputs = tuple(_source(one, backends) for one in identified.inputs)
             _check_fuse(identified.id, stage, inputs)
@@ -101,7 +103,9 @@ def _later(identified: IdentifiedStage[LaterStage], backends: Addresses) -> Plan
 
 
 async def _cut(stage: Cut, _context: WalkContext, before: Walked, _later: float) -> Walked:
-    return replace(before, ranking=before.ranking[: stage.top])
+    kept = before.ranking[: stage.top]
+    following = before.beneath.ranking[: stage.top - len(kept)]
+    return replace(before, ranking=kept, beneath=replace(before.beneath, ranking=following))
 
 
 def _checked_retrieve(identity: str, stage: Retrieve, backends: Addresses) -> Family:
@@ -112,7 +116,22 @@ def _checked_retrieve(identity: str, stage: Retrieve, backends: Addresses) -> Fa
         raise PipelineError(f"stage '{identity}': presets are {presets}; backend '{stage.backend}' is {name}")
     if stage.exact and not family.exact:
         raise PipelineError(f"stage '{identity}': exact is for vectors; backend '{stage.backend}' is {name}")
+    _check_beam(identity, stage, name, family)
     return family
+
+
+def _check_beam(identity: str, stage: Retrieve, name: str, family: Family) -> None:
+    if not family.approximate:
+        if stage.beam is not None:
+            raise PipelineError(f"stage '{identity}': beam is for vectors; backend '{stage.backend}' is {name}")
+        return
+    beam = DEFAULT_BEAM if stage.beam is None else stage.beam
+    if beam < stage.top and not stage.exact:
+        told = f"a beam of {beam}" if stage.beam is not None else f"the default beam of {beam}"
+        raise PipelineError(
+            f"stage '{identity}': top {stage.top} needs a beam of at least {stage.top}, and it has {told}; "
+            f"write `beam: {stage.top}` or more, or `top: {beam}` or less"
+        )
 
 
 def _check_fuse(identity: str, stage: Fuse, inputs: tuple[PlannedSource, ...]) -> None:

@@ -3,17 +3,20 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from gateway import backends as wire
 from gateway.failures import BackendFailed, as_problem, not_held
-from gateway.walked import RETRIEVAL, Sourced, WalkContext, elapsed_ms
+from gateway.walked import RETRIEVAL, Found, Sourced, WalkContext, elapsed_ms
 from services.chassis.errors import BadInput, DeadlineExceeded, ProblemError, Unavailable
+from services.contracts.base import DEEPEST
 from services.contracts.generations import name_of
 from services.contracts.pipelines import Fuse, Retrieve
 from services.contracts.retrieval import RetrievalRequest
-from services.ranking.fusion import Leg, Scored, ranked, reciprocal_rank, weighted
+from services.ranking.fusion import Leg, Ranking, Scored, ranked, reciprocal_rank, weighted
+
+Result = TypeVar("Result")
 
 
 class GenerationMovedError(Exception):
@@ -28,60 +31,93 @@ class PlannedSource:
     least_score: float | None
 
 
-async def retrieve(identity: str, stage: Retrieve, context: WalkContext, later: float) -> Sourced:
+async def retrieve(identity: str, stage: Retrieve, approximate: bool, context: WalkContext, later: float) -> Sourced:
     """Searches one backend. A failure is part of the result if the stage may be skipped; else it is raised."""
     started = time.perf_counter()
     backend = context.backends[stage.backend]
-    request = RetrievalRequest(
-        query=context.request.query,
-        top=max(stage.top, context.request.top),
-        preset=stage.preset,
-        exact=stage.exact,
-        filter=context.request.filter,
-        exclude_ids=context.request.exclude_ids,
-    )
     try:
         # A stage that must not fail gets the time of later stages too: without it they do not run.
         timeout_s = context.timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
-        answer = await wire.search(backend, context.generation, request, timeout_s)
+        candidates, deeper = await _searched(stage, approximate, context, timeout_s)
     except BackendFailed as failed:
         failure = not_held(backend.name, context.generation) if failed.unknown_generation else failed
         await _require_skippable(identity, stage, context, failure)
-        return Sourced(None, {}, {identity: elapsed_ms(started)}, {identity: failure})
-    ranking = ranked(Scored(hit.id, hit.score) for hit in answer.hits)
-    return Sourced(ranking, {identity: ranking}, {identity: elapsed_ms(started)}, {})
+        return Sourced(None, {identity: elapsed_ms(started)}, {identity: failure})
+    beyond = None if deeper is None else Found(deeper, {identity: deeper})
+    return Sourced(Found(candidates, {identity: candidates}, beyond), {identity: elapsed_ms(started)}, {})
+
+
+async def _searched(
+    stage: Retrieve, approximate: bool, context: WalkContext, timeout_s: float
+) -> tuple[Ranking, Ranking | None]:
+    """Returns the stage's candidates and, where more hits are asked for and there are more, the ranking DEEPEST deep.
+
+    That depth does not depend on the request either: else the order beneath the candidates would.
+    """
+
+    async def search(top: int) -> Ranking:
+        request = RetrievalRequest(
+            query=context.request.query,
+            top=top,
+            preset=stage.preset,
+            exact=stage.exact,
+            beam=stage.beam,
+            filter=context.request.filter,
+            exclude_ids=context.request.exclude_ids,
+        )
+        answer = await wire.search(context.backends[stage.backend], context.generation, request, timeout_s)
+        return ranked(Scored(hit.id, hit.score) for hit in answer.hits)
+
+    if context.request.top <= stage.top:
+        return await search(stage.top), None
+    if approximate:
+        candidates, deeper = await _at_once(search(stage.top), search(DEEPEST))
+    else:
+        deeper = await search(DEEPEST)
+        candidates = deeper[: stage.top]
+    # Fewer than may be there are all: an approximate search could find others in a wider beam.
+    return candidates, deeper if len(candidates) == stage.top else None
 
 
 async def fuse(
     identity: str, stage: Fuse, inputs: Sequence[PlannedSource], context: WalkContext, later: float
 ) -> Sourced:
     """Runs all inputs concurrently and fuses the rankings of those that did not fail."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(source.run(context, later)) for source in inputs]
-    except ExceptionGroup as failures:
-        # The first failure counts; it cancelled the other inputs.
-        raise failures.exceptions[0] from None
-    return _fused(identity, stage, inputs, [task.result() for task in tasks])
-
-
-def _fused(identity: str, stage: Fuse, inputs: Sequence[PlannedSource], given: Sequence[Sourced]) -> Sourced:
+    given = await _at_once(*(source.run(context, later) for source in inputs))
     started = time.perf_counter()
+    timings_ms = {name: ms for one in given for name, ms in one.timings_ms.items()}
+    failures = {name: failure for one in given for name, failure in one.failures.items()}
+    found = [one.found for one in given]
+    if all(one is None for one in found):
+        return Sourced(None, timings_ms, failures)
+    fused = _fused(identity, stage, inputs, found)
+    if any(one is not None and one.deeper is not None for one in found):
+        deeper = [None if one is None else one.deeper or one for one in found]
+        fused = replace(fused, deeper=_fused(identity, stage, inputs, deeper))
+    return Sourced(fused, timings_ms | {identity: elapsed_ms(started)}, failures)
+
+
+def _fused(identity: str, stage: Fuse, inputs: Sequence[PlannedSource], found: Sequence[Found | None]) -> Found:
     share = 1.0 if stage.method == "rrf" else 1.0 / len(inputs)
     weights = stage.weights or (share,) * len(inputs)
     legs = [
         Leg(one.ranking, weight, source.least_score)
-        for source, one, weight in zip(inputs, given, weights, strict=True)
-        if one.ranking is not None
+        for source, one, weight in zip(inputs, found, weights, strict=True)
+        if one is not None
     ]
-    outputs = {name: output for one in given for name, output in one.outputs.items()}
-    timings_ms = {name: ms for one in given for name, ms in one.timings_ms.items()}
-    failures = {name: failure for one in given for name, failure in one.failures.items()}
-    if not legs:
-        return Sourced(None, outputs, timings_ms, failures)
     ranking = reciprocal_rank(legs, stage.k) if stage.method == "rrf" else weighted(legs, stage.normalisation)
-    own_ms = {identity: elapsed_ms(started)}
-    return Sourced(ranking, {**outputs, identity: ranking}, timings_ms | own_ms, failures)
+    outputs = {name: output for one in found if one is not None for name, output in one.outputs.items()}
+    return Found(ranking, {**outputs, identity: ranking})
+
+
+async def _at_once(*running: Coroutine[Any, Any, Result]) -> list[Result]:
+    """Runs all concurrently and returns their results in order. The first failure cancels the others and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in running]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 async def _require_skippable(identity: str, stage: Retrieve, context: WalkContext, failure: BackendFailed) -> None:

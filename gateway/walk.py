@@ -9,10 +9,14 @@ from gateway.sources import no_retriever_left
 from gateway.texts import WalkTexts
 from gateway.walked import INCLUDING, Sourced, WalkContext, Walked
 from services.chassis.errors import AnswerTooLarge
+from services.ranking.fusion import continued
 
 
 async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     """Returns the final ranking, cut to the request's `top`, with outputs, timings and degradations of every stage.
+
+    Stages after the source see its candidates alone, so the request's `top` changes nothing in their order: where more
+    hits are asked for, those of a deeper retrieval follow beneath.
 
     A failure that the pipeline allows is a degradation; any other is raised as a problem. Raises GenerationMovedError.
     """
@@ -23,7 +27,7 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
         started = time.perf_counter()
         walked = await stage.run(context, walked, sum(shares[number:]) + including)
         walked = replace(walked, outputs={**walked.outputs, stage.id: walked.ranking}).timed(stage.id, started)
-    return replace(walked, ranking=walked.ranking[: context.request.top])
+    return replace(walked, ranking=continued(walked.ranking, walked.beneath.ranking)[: context.request.top])
 
 
 async def include(context: WalkContext, walked: Walked) -> Walked:
@@ -45,10 +49,11 @@ async def include(context: WalkContext, walked: Walked) -> Walked:
 
 
 def _after_source(context: WalkContext, given: Sourced) -> Walked:
-    if given.ranking is None:
+    if given.found is None:
         raise no_retriever_left(given.failures)
     texts = WalkTexts(context.backends.document_store, context.generation).with_failures(given.failures.values())
-    walked = Walked(context.generation, given.ranking, given.outputs, given.timings_ms, texts)
+    found = given.found
+    walked = Walked(context.generation, found.ranking, found.outputs, given.timings_ms, texts, found.beneath())
     for identity, failure in given.failures.items():
         walked = walked.degrade(identity, "retrieve", failure.reason, str(failure), 0, 1)
     return walked

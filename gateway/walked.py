@@ -41,11 +41,30 @@ class WalkContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Sourced:
-    """What a source gave. `ranking` is None where all of its retrieves failed. Mappings are by stage id."""
+class Found:
+    """A ranking, and by stage id those of the source's stages that led to it.
 
-    ranking: Ranking | None
-    outputs: Mapping[str, Ranking]
+    `deeper` is what the same stages give DEEPEST deep. It is None where not more hits are asked for than a retrieve's
+    `top`, or where there are no more.
+    """
+
+    ranking: Ranking = ()
+    outputs: Mapping[str, Ranking] = field(default_factory=dict)
+    deeper: "Found | None" = None
+
+    def beneath(self) -> "Found":
+        """Returns what the deeper ranking has beyond this one."""
+        if self.deeper is None:
+            return Found()
+        held = {one.id for one in self.ranking}
+        return Found(tuple(one for one in self.deeper.ranking if one.id not in held), self.deeper.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """What a source gave. `found` is None where all of its retrieves failed. Mappings are by stage id."""
+
+    found: Found | None
     timings_ms: Mapping[str, float]
     failures: Mapping[str, BackendFailed]  # of retrieves that may be skipped
 
@@ -60,13 +79,17 @@ class StageDegradation:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What is known after a walk, or after some of its stages. Mappings are by stage id, `documents` by document id."""
+    """What is known after a walk, or after some of its stages. Mappings are by stage id, `documents` by document id.
+
+    `beneath` is what follows the ranking where more hits are asked for than it has; later stages only cut it.
+    """
 
     generation: str
     ranking: Ranking
     outputs: Mapping[str, Ranking]
     timings_ms: Mapping[str, float]
     texts: WalkTexts
+    beneath: Found
     degraded: tuple[StageDegradation, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
     documents: Mapping[str, Document] = field(default_factory=dict)

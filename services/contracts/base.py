@@ -67,7 +67,8 @@ DocumentId = Annotated[
 # Text that UTF-8 can encode. A JSON escape can hold a lone surrogate, which it cannot.
 Text = Annotated[str, BeforeValidator(_encodable)]
 # Strict: a bool is an int in Python and pydantic coerces "10" to one, but neither is a count on the wire.
-Depth = Annotated[int, Field(strict=True, ge=1, le=1_000)]
+DEEPEST = 1_000
+Depth = Annotated[int, Field(strict=True, ge=1, le=DEEPEST)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True)]
 Weight = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]

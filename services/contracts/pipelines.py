@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from services.contracts.base import Depth, Name, Number, Weight, Wire
 from services.contracts.lists import Items
+from services.contracts.retrieval import Beam
 
 StageId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 OnFailure = Literal["fail", "skip"]
@@ -21,15 +22,26 @@ OTHER_TIMINGS = ("include", "total")
 
 
 class Retrieve(Wire):
-    """Candidates from one backend. `preset` names a lexical preset; `exact` asks a vector store for a full scan."""
+    """The first `top` of one backend, as candidates. A request's `top` changes nothing about them.
+
+    `preset` names a lexical preset. `exact` asks a vector store for a full scan; `beam` is the width of its approximate
+    search (DEFAULT_BEAM if absent), at least `top`.
+    """
 
     kind: Literal["retrieve"]
     id: StageId | None = None
     backend: Name
     preset: Name | None = None
     exact: bool = False
+    beam: Beam | None = None
     top: Depth = 100
     on_failure: OnFailure = "fail"
+
+    @model_validator(mode="after")
+    def _beam_is_used(self) -> Self:
+        if self.exact and self.beam is not None:
+            raise ValueError("beam: an exact search has none; leave out beam or exact")
+        return self
 
 
 class Fuse(Wire):

@@ -94,6 +94,8 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
     async def search(generation: InPath, asked: RetrievalRequest) -> Response:
         if asked.exact:
             raise BadInput("exact: a lexical search is always exact; leave it out (it is for vectors).")
+        if asked.beam is not None:
+            raise BadInput("beam: a lexical search is always exact and has none; leave it out (it is for vectors).")
         with timed("bm25"):
             hits = await engine.search(generation, asked)
         answer = RetrievalAnswer.model_construct(generation=generation, hits=hits)

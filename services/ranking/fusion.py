@@ -80,6 +80,19 @@ def mixed(first: Ranking, reranked: Mapping[str, float], weight: float) -> Ranki
     return head + tuple(Scored(one.id, lowest - place) for place, one in enumerate(rest, start=1))
 
 
+def continued(head: Ranking, below: Ranking) -> Ranking:
+    """Appends `below` in its order, each document with its own score or, where that is too high, the next lower float.
+
+    Nothing of `head` changes, and the whole is in the total order of every ranking. No document may be in both.
+    """
+    whole = list(head)
+    for one in below:
+        if whole and (-one.score, one.id) <= (-whole[-1].score, whole[-1].id):
+            one = Scored(one.id, math.nextafter(whole[-1].score, -math.inf))
+        whole.append(one)
+    return tuple(whole)
+
+
 def _summed(parts: Iterable[Mapping[str, float]]) -> Ranking:
     terms: dict[str, list[float]] = {}
     for part in parts:

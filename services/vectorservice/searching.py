@@ -3,7 +3,7 @@
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import BadInput
 from services.chassis.telemetry import timed
-from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+from services.contracts.retrieval import DEFAULT_BEAM, RetrievalAnswer, RetrievalRequest
 from services.storage.fields import requirements_of
 from services.vectorservice.collections import require_own
 from services.vectorservice.encoder import Encoder
@@ -20,8 +20,9 @@ async def search(
     where = requirements_of(asked.filter, spec.declaration.metadata)
     with timed("encode"):
         vector = await encoder.encode_query(asked.query, deadline)
+    beam = DEFAULT_BEAM if asked.beam is None else asked.beam
     with timed("ann"):
         hits = await store.search(
-            generation, VectorQuery(vector, asked.top, asked.exact, where, exclude_ids=asked.exclude_ids)
+            generation, VectorQuery(vector, asked.top, asked.exact, beam, where, exclude_ids=asked.exclude_ids)
         )
     return RetrievalAnswer(generation=generation, hits=hits)

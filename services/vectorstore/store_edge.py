@@ -30,7 +30,6 @@ from services.vectorstore.store import (
     Point,
     StoredPoint,
     VectorQuery,
-    hnsw_ef,
     refuse_other_spec,
 )
 
@@ -135,7 +134,7 @@ class EdgeStore:
         where = edge_filter(query.where, query.exclude_ids)
 
         async def fetch(limit: int) -> Sequence[RetrievedHit]:
-            params = edge.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else hnsw_ef(limit))
+            params = edge.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else query.beam)
             request = edge.QueryRequest(limit=limit, query=vector, filter=where, with_payload=["id"], params=params)
             return await opened.read(lambda shard: _hits(shard.query(request)))
 

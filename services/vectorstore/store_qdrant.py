@@ -45,7 +45,6 @@ from services.vectorstore.store import (
     Point,
     StoredPoint,
     VectorQuery,
-    hnsw_ef,
     refuse_other_spec,
 )
 
@@ -196,7 +195,7 @@ class QdrantStore:
         where = filter_of(query.where, query.exclude_ids)
 
         async def fetch(limit: int) -> Sequence[RetrievedHit]:
-            params = models.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else hnsw_ef(limit))
+            params = models.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else query.beam)
             async with self._within(generation) as seconds:
                 answer = await self._client.query_points(
                     self._collection(generation),

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
+from fastapi import FastAPI
 
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
@@ -28,13 +29,14 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def serving(port: int, key: str | None = None, version: str = VERSION) -> AsyncIterator[None]:
-    server = uvicorn.Server(uvicorn.Config(qdrant_double(key, version), host="127.0.0.1", port=port, log_config=None))
+async def serving(port: int, key: str | None = None, version: str = VERSION) -> AsyncIterator[FastAPI]:
+    double = qdrant_double(key, version)
+    server = uvicorn.Server(uvicorn.Config(double, host="127.0.0.1", port=port, log_config=None))
     running = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
     try:
-        yield
+        yield double
     finally:
         server.should_exit = True
         await running
@@ -49,6 +51,16 @@ async def dense(port: int, key: str | None = None) -> AsyncIterator[httpx.AsyncC
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://dense") as client:
             yield client
+
+
+async def test_the_beam_of_a_request_reaches_the_server_and_is_256_without_one() -> None:
+    port = free_port()
+    async with serving(port) as double, dense(port) as client:
+        await client.put("/v1/collections/notes@1", json={})
+        for beam in ({}, {"beam": 40}):
+            body = {"query": "chain", "top": 200, **beam}
+            assert (await client.post("/v1/collections/notes@1/search", json=body)).status_code == 200
+        assert [params.hnsw_ef for params in double.state.searches] == [256, 40]
 
 
 async def ask(client: httpx.AsyncClient) -> httpx.Response:

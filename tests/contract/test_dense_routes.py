@@ -158,6 +158,8 @@ async def test_excluded_ids_and_top_hold(notes: httpx.AsyncClient) -> None:
     ("asked", "said"),
     [
         ({"preset": "beir"}, "preset"),
+        ({"beam": 300, "exact": True}, "leave out beam or exact"),
+        ({"beam": 0}, "beam"),
         ({"filter": {"all": [{"field": "author", "op": "exists"}]}}, "declared are: topic, year"),
         ({"filter": {"all": [{"field": "topic", "op": "gte", "value": "a"}]}}, "topic is a keyword"),
         ({"filter": {"all": [{"field": "year", "op": "eq", "value": "2019"}]}}, "year is declared as a number"),

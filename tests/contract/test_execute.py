@@ -89,13 +89,6 @@ async def test_an_explanation_has_every_stage_that_saw_the_hit(stack: Stack) -> 
     assert "bm25" not in places["apple"]
 
 
-async def test_a_retrieval_goes_as_deep_as_the_larger_top(stack: Stack) -> None:
-    pipeline = inline({"kind": "retrieve", "backend": "lexical", "top": 3})
-    await stack.search("fruit", pipeline, top=2)
-    await stack.search("fruit", pipeline, top=700)
-    assert [request.top for request in stack.lexical.asked] == [3, 700]
-
-
 async def test_a_cut_bounds_what_comes_after_it(stack: Stack) -> None:
     body = (await stack.search("fruit trees", inline(RETRIEVES[1], {"kind": "cut", "top": 2}))).json()
     assert len(body["hits"]) == 2

@@ -91,6 +91,7 @@ async def test_another_declaration_is_a_conflict_that_names_both(filled: httpx.A
 
 BAD_SEARCHES = {
     "exact": ({"query": "a", "exact": True}, "always exact"),
+    "a beam": ({"query": "a", "beam": 300}, "it is for vectors"),
     "an undeclared preset": ({"query": "a", "preset": "anserini-multifield"}, "declared are: beir, anserini-flat"),
     "an undeclared field": (
         {"query": "a", "filter": {"all": [{"field": "tag", "op": "exists"}]}},

@@ -17,7 +17,7 @@ from services.contracts.collections import CollectionDeclaration
 from services.vectorstore.representation import Dense, MultiVector
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_edge import EdgeStore
-from tests.contract.vector_store import VectorStoreSuite
+from tests.contract.vector_store import VectorStoreSuite, assert_depth_changes_no_first_hit, found_share
 from tests.support.vectors import COSINE, SAMPLES, SPEC, Sample, axis, drawn, point, random_points, same, unit_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -222,6 +222,18 @@ async def test_the_exact_ranking_is_the_same_before_and_after_indexing(wide: Edg
     before = await wide.search("wide@1", query)
     await wide.finish("wide@1")
     assert await wide.search("wide@1", query) == before
+
+
+async def test_the_depth_of_an_approximate_search_changes_no_first_hit(wide: EdgeStore) -> None:
+    await wide.finish("wide@1")
+    await assert_depth_changes_no_first_hit(wide, "wide@1", unit_rows(np.random.default_rng(3), 20, 384))
+
+
+async def test_a_wider_beam_finds_more_of_the_best(wide: EdgeStore) -> None:
+    await wide.finish("wide@1")
+    queries = unit_rows(np.random.default_rng(3), 20, 384)
+    narrow, broad = [await found_share(wide, "wide@1", queries, beam) for beam in (26, 800)]
+    assert narrow < 0.95 < broad
 
 
 async def test_what_is_written_after_finish_is_found(wide: EdgeStore) -> None:

@@ -28,6 +28,7 @@ from services.chassis.errors import (
     UnknownCollection,
     UpstreamFailed,
 )
+from services.contracts.retrieval import DEFAULT_BEAM
 from services.vectorstore.qdrant_connection import QdrantServer
 from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.store import VectorQuery, VectorStore
@@ -61,6 +62,22 @@ class TestOverRest(VectorStoreSuite):
         store = QdrantStore(AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False))
         yield store
         await store.close()
+
+
+async def test_the_beam_is_the_hnsw_ef_of_a_search_at_every_depth_and_an_exact_search_has_none() -> None:
+    server = qdrant_double()
+    transport = httpx.ASGITransport(app=server)
+    store = QdrantStore(AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False))
+    await store.create(SPEC)
+    for query in (VectorQuery(axis(1.0), top=1), VectorQuery(axis(1.0), top=200, beam=300)):
+        await store.search("notes@1", query)
+    await store.search("notes@1", VectorQuery(axis(1.0), top=200, exact=True))
+    assert [(params.hnsw_ef, params.exact) for params in server.state.searches] == [
+        (DEFAULT_BEAM, False),
+        (300, False),
+        (None, True),
+    ]
+    await store.close()
 
 
 async def test_two_prefixes_share_a_server_without_meeting() -> None:

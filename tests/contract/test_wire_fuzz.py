@@ -31,6 +31,7 @@ retrieves = st.fixed_dictionaries(
         "top": mostly(st.integers(1, 1000)),
         "preset": mostly(st.sampled_from(["beir", "anserini-flat", "other"])),
         "exact": mostly(st.booleans()),
+        "beam": mostly(st.integers(0, 10_001)),
         "on_failure": st.sampled_from(["skip", "fail"]),
         "id": mostly(st.sampled_from(["a", "b", "retrieve-1"])),
     },

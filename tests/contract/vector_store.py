@@ -14,7 +14,7 @@ from services.contracts.documents import MetadataValue
 from services.contracts.filters import Condition, Filter
 from services.storage.content_digest import ContentDigest
 from services.storage.fields import requirements_of
-from services.vectorstore.representation import MultiVector, SparseVector
+from services.vectorstore.representation import MultiVector, SparseVector, Vector
 from services.vectorstore.store import VectorQuery, VectorStore
 from tests.support.vectors import (
     COSINE,
@@ -57,6 +57,25 @@ FILTERS: Sequence[tuple[str, Sequence[Condition], str]] = (
     ("conditions that contradict",
      [Condition(field="topic", op="eq", value="brakes"), Condition(field="year", op="lte", value=0)], ""),
 )  # fmt: skip
+
+
+async def assert_depth_changes_no_first_hit(store: VectorStore, generation: str, vectors: Sequence[Vector]) -> None:
+    """Asserts that approximate hits are the beginning of deeper ones, as deep as the beam allows."""
+    for vector in vectors:
+        query = VectorQuery(vector, top=112, beam=128)
+        deepest = await store.search(generation, query)
+        for top in (5, 40):
+            assert await store.search(generation, replace(query, top=top)) == deepest[:top]
+
+
+async def found_share(store: VectorStore, generation: str, vectors: Sequence[Vector], beam: int) -> float:
+    """Returns the share of the exact ten best that approximate searches of this beam find."""
+    shares = []
+    for vector in vectors:
+        query = VectorQuery(vector, top=10, beam=beam)
+        exact, near = [await store.search(generation, replace(query, exact=exact)) for exact in (True, False)]
+        shares.append(len({hit.id for hit in exact} & {hit.id for hit in near}) / 10)
+    return sum(shares) / len(shares)
 
 
 class VectorStoreSuite:
@@ -131,9 +150,12 @@ class VectorStoreSuite:
         query = VectorQuery(sample.axis(1.0, 1.0), top=4, exact=exact)
         assert await self.found(notes, query) == ["first", "000", "001", "002"]
 
-    async def test_a_smaller_top_is_the_beginning_of_a_larger_one(self, notes: VectorStore, sample: Sample) -> None:
+    @pytest.mark.parametrize("exact", [True, False])
+    async def test_a_smaller_top_is_the_beginning_of_a_larger_one(
+        self, notes: VectorStore, sample: Sample, exact: bool
+    ) -> None:
         await notes.upsert("notes@1", drawn(sample, 300))
-        query = VectorQuery(drawn(sample, 1)[0].vector, top=200, exact=True)
+        query = VectorQuery(drawn(sample, 1)[0].vector, top=200, exact=exact, beam=216)
         whole = await self.found(notes, query)
         assert await self.found(notes, replace(query, top=7)) == whole[:7]
 

@@ -19,8 +19,8 @@ from services.vectorstore.qdrant_connection import QdrantServer
 from services.vectorstore.representation import Dense
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
-from tests.contract.vector_store import VectorStoreSuite
-from tests.support.vectors import SPEC, random_points
+from tests.contract.vector_store import VectorStoreSuite, assert_depth_changes_no_first_hit, found_share
+from tests.support.vectors import SPEC, random_points, unit_rows
 
 URL = os.environ.get("QDRANT_URL", "")
 if not URL:
@@ -71,3 +71,7 @@ async def test_finish_waits_until_the_vectors_are_indexed(store: VectorStore) ->
     held = await store.stored("wide@1", ["d00007"], vectors=True)
     assert held["d00007"].vector is not None
     assert np.array_equal(held["d00007"].vector, points[7].vector)
+    queries = unit_rows(np.random.default_rng(3), 20, 384)
+    await assert_depth_changes_no_first_hit(store, "wide@1", queries)
+    narrow, broad = [await found_share(store, "wide@1", queries, beam) for beam in (26, 3_000)]
+    assert narrow < 0.95 < broad

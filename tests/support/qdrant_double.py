@@ -24,11 +24,13 @@ def qdrant_double(key: str | None = None, version: str = VERSION) -> FastAPI:
     """Builds the app; with a `key`, requests without it get 401.
 
     `app.state.version` is the version that it reports; tests may change it. `app.state.timeouts` collects the timeouts
-    of requests that change points. Below version 1.17 such a timeout is refused, as 1.16.3 does.
+    of requests that change points; below version 1.17 such a timeout is refused, as 1.16.3 does. `app.state.searches`
+    collects the parameters of searches.
     """
     app = FastAPI()
     app.state.version = version
     app.state.timeouts = []
+    app.state.searches = []
     engine = AsyncQdrantClient(location=":memory:")
 
     @app.middleware("http")
@@ -122,6 +124,7 @@ def qdrant_double(key: str | None = None, version: str = VERSION) -> FastAPI:
 
     @app.post("/collections/{name}/points/query")
     async def query(name: str, wanted: models.QueryRequest) -> JSONResponse:
+        app.state.searches.append(wanted.params)
         return result(
             await engine.query_points(
                 name, wanted.query, using=wanted.using, query_filter=wanted.filter, limit=wanted.limit or 10,

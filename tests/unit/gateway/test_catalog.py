@@ -9,11 +9,11 @@ from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
 
 # By name: the fingerprint, and the first digits of the SHA-256 of the answer of GET /v1/pipelines/{name}.
 SERVED = {
-    "bm25": ("8bfb49cbcf9c", "d9b6b22f368b48f8"),
-    "bm25-rerank": ("f7cbe3da86da", "1147f1e72f7ffbe6"),
-    "dense": ("e9008731f8ce", "2162db593b3f124d"),
-    "hybrid": ("6993a49b5b84", "a1acf2915fe81e32"),
-    "hybrid-rerank": ("75530cad4b4b", "1fdf7df0c29a161a"),
+    "bm25": ("55f45fcff6d0", "d9f807f753e059db"),
+    "bm25-rerank": ("00221ef26682", "96ff242809d1cb7a"),
+    "dense": ("f4bc3ca1a369", "397c3ef34770a63f"),
+    "hybrid": ("533b654d5d28", "cbb287be781ded95"),
+    "hybrid-rerank": ("60e1b967b241", "054a2515d2d4a4cb"),
 }
 
 

@@ -125,7 +125,7 @@ def test_the_product_of_retrieves_and_query_length_is_bounded() -> None:
         (
             SearchRequest,
             piped({"kind": "fuse", "inputs": [LEG, {**LEG, "depth": 3}]}),
-            "there is no such field; there are: kind, id, backend, preset, exact, top, on_failure",
+            "there is no such field; there are: kind, id, backend, preset, exact, beam, top, on_failure",
         ),
         (
             SearchRequest,

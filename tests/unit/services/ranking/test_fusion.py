@@ -13,7 +13,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from services.ranking.fusion import Leg, Normalisation, Ranking, Scored, mixed, ranked, reciprocal_rank, weighted
+from services.ranking.fusion import (
+    Leg,
+    Normalisation,
+    Ranking,
+    Scored,
+    continued,
+    mixed,
+    ranked,
+    reciprocal_rank,
+    weighted,
+)
 
 NORMALISATIONS: tuple[Normalisation, ...] = ("min-max", "z-score", "theoretical-min")
 BM25 = (Scored("a", 12.0), Scored("b", 6.0), Scored("c", 3.0))
@@ -251,3 +261,34 @@ def test_z_score_equals_ranx_where_every_leg_has_every_document(
     rankings = [ranked(Scored(name, row[leg]) for name, row in table.items()) for leg in range(3)]
     fused = weighted(legs(*rankings, weights=weights), "z-score")
     assert scores(fused) == pytest.approx(ranx(rankings, "wsum", "z-score", weights=weights), abs=1e-9)
+
+
+def test_what_follows_keeps_scores_that_are_low_enough_and_gets_the_next_lower_number_otherwise() -> None:
+    head = (Scored("b", 2.0), Scored("d", 1.0))
+    below = (Scored("c", 9.0), Scored("e", 1.0), Scored("f", 0.5), Scored("g", 0.5))
+    next_lower = math.nextafter(1.0, 0.0)
+    assert continued(head, below) == (
+        *head,
+        Scored("c", next_lower),
+        Scored("e", math.nextafter(next_lower, 0.0)),
+        *below[2:],
+    )
+
+
+def test_a_tie_across_the_border_stays_a_tie_where_the_ids_ascend() -> None:
+    head, below = (Scored("b", 1.0),), (Scored("c", 1.0), Scored("d", 1.0))
+    assert continued(head, below) == head + below
+    assert continued((), below) == below
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdefgh"), st.floats(-5, 5)), unique_by=lambda one: one[0]), st.integers(0, 8)
+)
+def test_a_continued_ranking_is_in_the_total_order_and_keeps_both_parts_in_theirs(
+    scored: list[tuple[str, float]], cut: int
+) -> None:
+    head, below = (ranked(Scored(*one) for one in part) for part in (scored[:cut], scored[cut:]))
+    whole = continued(head, below)
+    assert whole[: len(head)] == head
+    assert ids(whole) == ids(head) + ids(below)
+    assert ranked(whole) == whole
