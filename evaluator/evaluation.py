@@ -14,7 +14,7 @@ from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states
 from evaluator.manifest import Manifest, build_manifest
 from evaluator.progress import say
-from evaluator.quality import Grades, means, measure
+from evaluator.quality import Grades, means, measure, within_depth
 from evaluator.quality_figures import quality_figures
 from evaluator.rank import RankReport, rank
 from evaluator.render import render_page
@@ -83,15 +83,16 @@ async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
     return report
 
 
-def quality_step(folder: RunFolder) -> QualityReport:
-    """Measures the run files; writes quality.json and quality/<arm>.jsonl."""
+def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> QualityReport:
+    """Measures the run files; writes quality.json and quality/<arm>.jsonl. `metrics`: others than the experiment's."""
     experiment, ranked = folder.experiment, folder.read("rank.json", RankReport)
     judgments = judgments_of(folder)
     arms, found, not_judged = {}, {}, {}
     for arm in ranked.arms:
         rankings, records = read_run(folder.run_file(arm.name)), tuple(read_answers(folder.answers(arm.name)))
         _expect_same_rankings(folder, arm.name, rankings, records)
-        figures = measure(judgments, rankings, ranked.queries, experiment.metrics)
+        measured = measure(judgments, rankings, ranked.queries, metrics or experiment.metrics)
+        figures = within_depth(measured, ranked.depth)
         arms[arm.name] = means(figures)
         found[arm.name] = quality_figures(judgments, records, figures, ranked.queries, ranked.depth)
         not_judged[arm.name] = len(rankings.keys() - set(ranked.queries))

@@ -52,6 +52,14 @@ def judgments_by_query(judgments: Grades, queries: Sequence[str]) -> dict[str, Q
     return {query: QueryJudgments(kept.get(query, {}), anywhere) for query in queries}
 
 
+def within_depth(figures: PerQuery, depth: int) -> PerQuery:
+    """Returns the figures of rankings that were cut at `depth`: None for metrics that look deeper."""
+    return {
+        metric: values if (parse_metric(metric).cutoff or depth) <= depth else dict.fromkeys(values)
+        for metric, values in figures.items()
+    }
+
+
 def means(figures: PerQuery) -> dict[str, float | None]:
     """Returns the arithmetic mean of each metric over the queries that have a value, unrounded; None without any."""
     counted = {metric: [value for value in values.values() if value is not None] for metric, values in figures.items()}

@@ -32,7 +32,7 @@ class QualityFigure(Wire):
 def quality_figures(
     judgments: Grades, records: Sequence[AnswerRecord], figures: PerQuery, queries: Sequence[str], depth: int
 ) -> dict[str, QualityFigure]:
-    """Returns the figures of one arm by metric. `figures`: of the rankings in `records`, which are `depth` deep."""
+    """Returns the figures of one arm by metric. `figures`: of the rankings in `records`, which were cut at `depth`."""
     measured = {record.query: record for record in records if record.phase == "measured"}
     asked = [measured[query] for query in queries if query in measured]
     answered = [record for record in asked if record.error is None]
@@ -41,11 +41,10 @@ def quality_figures(
     for name, mean in means(figures).items():
         metric = parse_metric(name)
         reached = metric.cutoff or depth
-        known = reached <= depth
         found[name] = QualityFigure(
             label=metric.label(depth),
-            mean=mean if known else None,
-            ties=mean_bounds(bounds[name]) if known else None,
+            mean=mean,
+            ties=mean_bounds(bounds[name]),
             depth=reached,
             judged=len(queries),
             queries=sum(value is not None for value in figures[name].values()),

@@ -33,7 +33,8 @@ class QueryFigures(Wire):
     """A line of quality/<arm>.jsonl."""
 
     query: str
-    figures: dict[str, FiniteFloat | None]  # null: the query has none (judged@k where nothing is shown)
+    # null: the query has none (judged@k where nothing is shown), or the rankings were cut above the cutoff
+    figures: dict[str, FiniteFloat | None]
 
 
 class StageTime(Wire):

@@ -77,7 +77,14 @@ def named_files(asked: Sequence[str]) -> dict[str, Path]:
 
 
 def import_runs(
-    runs: Path, files: Mapping[str, Path], dataset: Path, *, split: str, name: str | None, depth: int | None
+    runs: Path,
+    files: Mapping[str, Path],
+    dataset: Path,
+    *,
+    split: str,
+    name: str | None,
+    depth: int | None,
+    metrics: Sequence[str] | None = None,
 ) -> RunFolder:
     """Reads and checks everything, then writes a run folder up to what `rank` leaves.
 
@@ -100,6 +107,7 @@ def import_runs(
         "depth": within,
         "warmup": 0,
         "recall_queries": 0,
+        **({"metrics": metrics} if metrics else {}),
     }
     experiment = parse_experiment(content, "import")
     return _write(RunFolder.create(runs, experiment), experiment, collection, arms)

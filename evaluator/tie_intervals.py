@@ -68,11 +68,9 @@ def bounds_of_ties(judgments: Grades, rankings: Mapping[str, TiedRanking], figur
         for name in names:
             metric = parse_metric(name)
             for query in tied:
-                bounds[name][query] = _bounds(
-                    worst[name][query],
-                    metric.family.formula(judged[query], rankings[query], metric.number),
-                    best[name][query],
-                )
+                if bounds[name][query] is not None:
+                    expected = metric.family.formula(judged[query], rankings[query], metric.number)
+                    bounds[name][query] = _bounds(worst[name][query], expected, best[name][query])
     return bounds
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evaluator.commands.options import RUNS, Run, Runs, reporting_errors
+from evaluator.commands.options import RUNS, Metrics, Run, Runs, metric_names, reporting_errors
 from evaluator.commands.steps import print_outcome
 from evaluator.evaluation import quality_step, report_step
 from evaluator.progress import say
@@ -23,11 +23,13 @@ def import_(
     depth: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Hits a query; without it, those of the shallowest file.")
     ] = None,
+    metrics: Metrics = None,
     runs: Runs = RUNS,
 ) -> None:
     """Makes a run of another system's run files, measures it and writes its report. Exit status as of `run`."""
     with reporting_errors():
-        folder = import_runs(runs, named_files(files), dataset, split=split, name=name, depth=depth)
+        chosen = metric_names(metrics)
+        folder = import_runs(runs, named_files(files), dataset, split=split, name=name, depth=depth, metrics=chosen)
         _say_decisions(folder.read("imported.json", ImportReport), folder.experiment.depth)
         quality_step(folder)
         print_outcome(folder, report_step(folder))

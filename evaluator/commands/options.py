@@ -17,6 +17,7 @@ from evaluator.datasets.reader import expect_dataset
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import wait_until_ready
 from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
+from evaluator.metric_table import parse_metric
 from evaluator.progress import say
 
 GATEWAY = "http://127.0.0.1:8000"
@@ -31,6 +32,7 @@ Name = Annotated[
 Gateway = Annotated[str, typer.Option("--gateway", envvar="GATEWAY_URL", help="Where the gateway is.")]
 Runs = Annotated[Path, typer.Option("--runs", envvar="EVALUATOR_RUNS", help="The folder that holds the runs.")]
 Run = Annotated[Path | None, typer.Option("--run", help="The folder of one run.")]
+Metrics = Annotated[str | None, typer.Option(envvar="METRICS", help="Quality metrics: nDCG@10,bpref.")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait until the gateway is ready.")]
 
 
@@ -42,7 +44,7 @@ class ExperimentOverrides(TypedDict):
     preset: Annotated[str | None, typer.Option(envvar="PRESET", help="A lexical preset instead of the pipeline's own.")]
     queries: Annotated[int | None, typer.Option(envvar="QUERIES", help="How many judged queries, drawn with the seed.")]
     depth: Annotated[int | None, typer.Option(envvar="DEPTH", help="Hits a query, 1 to 1000.")]
-    metrics: Annotated[str | None, typer.Option(envvar="METRICS", help="Quality metrics: nDCG@10,bpref.")]
+    metrics: Metrics
 
 
 class AllExperimentOverrides(ExperimentOverrides):
@@ -72,13 +74,25 @@ def with_options(options: type[ExperimentOverrides]) -> Callable[[Command], Comm
     return decorated
 
 
+def split_list(text: str) -> list[str]:
+    """Reads `a,b`."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def metric_names(text: str | None) -> tuple[str, ...] | None:
+    """Reads the names of metrics; None without any. Raises EvaluationError for an unknown one."""
+    try:
+        return tuple(parse_metric(name).name for name in split_list(text or "")) or None
+    except ValueError as error:
+        raise EvaluationError(f"--metrics: {error}") from error
+
+
 def overridden_experiment(name: str, **given: object) -> Experiment:
     """Reads an experiment and applies the given overrides."""
     overrides = {key: value for key, value in given.items() if value not in (None, "")}
     for several in ("pipelines", "metrics"):
-        listed = overrides.get(several)
-        if isinstance(listed, str):
-            overrides[several] = [part.strip() for part in listed.split(",") if part.strip()]
+        if several in overrides:
+            overrides[several] = split_list(str(overrides[several]))
     if "dataset" in overrides and "collection" not in overrides:
         # The file's collection belongs to the file's dataset: another dataset gets its own.
         own, other = read_experiment(experiment_path(name)).directory, Path(str(overrides["dataset"]))

@@ -12,10 +12,12 @@ from evaluator.commands.options import (
     AllExperimentOverrides,
     ExperimentOverrides,
     Gateway,
+    Metrics,
     Name,
     Run,
     Runs,
     Wait,
+    metric_names,
     overridden_experiment,
     reporting_errors,
     with_gateway,
@@ -84,11 +86,11 @@ def rank(gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: W
         _print_next_step("quality", folder)
 
 
-def quality(runs: Runs = RUNS, run: Run = None) -> None:
-    """Measures the run files of a run (the latest one unless --run says which)."""
+def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None) -> None:
+    """Measures the run files of a run (the latest one unless --run says which), by other metrics if named."""
     with reporting_errors():
         folder = RunFolder.open(run or runs / LATEST)
-        quality_step(folder)
+        quality_step(folder, metric_names(metrics))
         _print_next_step("report", folder)
 
 

@@ -72,6 +72,15 @@ def test_the_steps_one_by_one_end_where_run_ends(evaluator: Evaluator) -> None:
     assert evaluator("report").stdout.count("| bm25 ") == 1
 
 
+def test_metrics_are_named_for_a_run_or_for_measuring_it_again(evaluator: Evaluator) -> None:
+    header = evaluator("demo", "--metrics", "nDCG@3, bpref").stdout
+    assert "| pipeline | nDCG@3 | bpref@100 |" in header
+    assert evaluator("quality", METRICS="RBP.95").exit_code == 0
+    assert "| pipeline | RBP.95@100 |" in evaluator("report").stdout
+    refused = evaluator("quality", "--metrics", "ndcg@3")
+    assert (refused.exit_code, "--metrics: no metric 'ndcg@3'; there are nDCG@k" in refused.stderr) == (1, True)
+
+
 def test_the_next_command_works_as_it_is_printed_whatever_the_shell_knows(evaluator: Evaluator, tmp_path: Path) -> None:
     said = evaluator("ingest").output
     for step in ("rank", "quality", "report"):
@@ -223,3 +232,10 @@ def test_a_repeated_run_that_lost_queries_exits_with_3(evaluator: Evaluator, stu
     done = evaluator("run", "demo", "--repeat", "2")
     assert done.exit_code == 3
     assert done.stderr.count("bm25: LOST 1 of 4 queries") == 2
+
+
+def test_an_import_is_measured_by_the_metrics_that_are_named(evaluator: Evaluator, tmp_path: Path) -> None:
+    (tmp_path / "solr.trec").write_text("".join(f"{query} Q0 d1 1 2 x\n" for query in ("q1", "q2", "q3", "q4")))
+    done = evaluator("import", str(tmp_path / "shop"), str(tmp_path / "solr.trec"), "--metrics", "P@1,MAP")
+    (header,) = [line.split("|")[1:4] for line in done.stdout.splitlines() if "pipeline" in line and "|" in line]
+    assert [cell.strip() for cell in header] == ["pipeline", "P@1", "MAP@1"]

@@ -11,7 +11,7 @@ import pytest
 
 from evaluator.client import GatewayClient, connected
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, quality_step
+from evaluator.evaluation import evaluate, quality_step, report_step
 from evaluator.experiment import Experiment
 from evaluator.report import QueryFigures, Report
 from evaluator.run_folder import RunFolder
@@ -100,11 +100,20 @@ async def test_a_query_without_a_value_is_null_in_the_figures_by_query(stub: Gat
 
 
 async def test_a_metric_deeper_than_the_rankings_is_null_with_its_bounds(stub: GatewayStub, tmp_path: Path) -> None:
-    report, _ = await evaluated(stub, tmp_path, depth=20)
+    report, folder = await evaluated(stub, tmp_path, depth=20)
     deep = report.pipelines["bm25"].figures["Recall@100"]
     assert (deep.mean, deep.ties, deep.depth) == (None, None, 100)
     assert report.pipelines["bm25"].quality["Recall@100"] is None
     assert report.pipelines["bm25"].figures["MAP"].label == "MAP@20"
+    first = QueryFigures.model_validate_json(folder.per_query("bm25").read_text().splitlines()[0])
+    assert (first.figures["Recall@100"], first.figures["MAP"]) == (None, 1)
+
+
+async def test_a_run_is_measured_again_by_other_metrics(stub: GatewayStub, tmp_path: Path) -> None:
+    _, folder = await evaluated(stub, tmp_path)
+    quality_step(folder, ("nDCG@3", "RBP.95"))
+    report = report_step(folder)
+    assert list(report.pipelines["bm25"].quality) == list(report.conventions.metrics) == ["nDCG@3", "RBP.95"]
 
 
 async def test_the_report_states_its_conventions(stub: GatewayStub, tmp_path: Path) -> None:
