@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from evaluator.answers import AnswerRecord, read_answers
 from evaluator.arms import resolve_arms
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets.judgments import read_judgments
-from evaluator.datasets.reader import Dataset, qrels_file, read_dataset, sha256
+from evaluator.datasets.judgments import qrels_file, read_judgments
+from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states
@@ -111,10 +111,10 @@ def judgments_of(folder: RunFolder) -> Grades:
     """Reads the judgments of a run's dataset. Raises EvaluationError when they changed since the queries ran."""
     experiment = folder.experiment
     qrels = qrels_file(experiment.directory, experiment.split)
-    judgments = read_judgments(qrels, strict=experiment.strict).grades
-    if sha256(qrels) != folder.read("manifest.json", Manifest).dataset_sha256[qrels.name]:
+    judgments = read_judgments(qrels, strict=experiment.strict)
+    if judgments.sha256 != folder.read("manifest.json", Manifest).dataset_sha256.get(qrels.name):
         raise EvaluationError(f"{qrels} changed since the queries ran; rank again")
-    return judgments
+    return judgments.grades
 
 
 def _expect_same_rankings(

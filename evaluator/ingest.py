@@ -13,7 +13,8 @@ from typing import TypeVar
 from pydantic import FiniteFloat
 
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets.reader import CORPUS, CORPUS_FIELDS, Dataset
+from evaluator.datasets.corpus import CORPUS_FIELDS, MOST_DOCUMENT_BYTES
+from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress, say
@@ -29,7 +30,7 @@ from services.contracts.collections import (
 from services.contracts.documents import Document, FanOutReport, IndexReport
 
 MAX_BATCH_DOCUMENTS = 64
-MAX_BATCH_BYTES = 7_500_000  # below the wire's 8 MB, with room for the envelope
+MAX_BATCH_BYTES = MOST_DOCUMENT_BYTES
 ATTEMPTS = 8
 PUBLISH_ATTEMPTS = 60  # of two minutes each, enough for the vector index of a few million documents
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
@@ -134,7 +135,7 @@ async def ingest(
 
 def build_name(target: str, declaration: CollectionDeclaration, dataset: Dataset) -> str:
     """Hashes collection, declaration and corpus to the name of a build."""
-    parts = (target, declaration.model_dump_json(), dataset.hashes[CORPUS])
+    parts = (target, declaration.model_dump_json(), dataset.corpus_sha256)
     return f"ingest-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]}"
 
 

@@ -186,7 +186,7 @@ def _warnings(
     pipelines: Mapping[str, PipelineReport],
     recall: Mapping[str, VectorRecall],
 ) -> list[str]:
-    found = []
+    found = list(manifest.counts.warnings)
     for arm in ranked.arms:
         outcome = pipelines[arm.name]
         if outcome.errors:

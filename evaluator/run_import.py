@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.answers import AnswerRecord
-from evaluator.datasets.reader import Dataset, read_dataset, sha256
+from evaluator.datasets.reader import Dataset, read_dataset
+from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment, collection_name, parse_experiment
 from evaluator.manifest import build_manifest

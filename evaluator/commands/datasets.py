@@ -8,9 +8,10 @@ import typer
 from evaluator.command_line import command_line
 from evaluator.commands.options import reporting_errors
 from evaluator.datasets.catalogue import Catalogue, CataloguedSet, load_catalogue
+from evaluator.datasets.corpus import CORPUS
 from evaluator.datasets.fetch import fetch as fetch_set
 from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
-from evaluator.datasets.reader import CORPUS, Dataset, read_dataset
+from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.errors import EvaluationError
 from evaluator.markdown_table import aligned
 

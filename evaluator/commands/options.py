@@ -13,7 +13,7 @@ from typing import Annotated, TypedDict, TypeVar, get_type_hints
 import typer
 
 from evaluator.client import GatewayClient, connected
-from evaluator.datasets.reader import expect_dataset
+from evaluator.datasets.reader import corpus_file
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import wait_until_ready
 from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
@@ -99,7 +99,7 @@ def overridden_experiment(name: str, **given: object) -> Experiment:
         if own.resolve() != other.resolve():
             overrides["collection"] = collection_name(other)
     chosen = read_experiment(experiment_path(name), **overrides)
-    expect_dataset(chosen.directory)
+    corpus_file(chosen.directory)  # before the gateway is waited for
     return chosen
 
 

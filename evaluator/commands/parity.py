@@ -8,7 +8,9 @@ import typer
 from evaluator.command_line import command_line
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
 from evaluator.datasets.catalogue import load_catalogue
-from evaluator.datasets.reader import CORPUS, expect_dataset
+from evaluator.datasets.corpus import CORPUS
+from evaluator.datasets.reader import corpus_file
+from evaluator.datasets.text_files import find_one
 from evaluator.errors import EvaluationError
 from evaluator.parity.comparison import parity as compare_with_published
 from evaluator.parity.comparison import parity_experiment
@@ -64,8 +66,8 @@ def _directory_and_name(dataset: str) -> tuple[Path, str]:
     """Returns where a dataset lies, and its name among the published figures."""
     catalogue = load_catalogue()
     directory = Path(dataset)
-    if dataset not in catalogue.sets or (directory / CORPUS).is_file():
-        expect_dataset(directory)
+    if dataset not in catalogue.sets or find_one(directory, (CORPUS,)):
+        corpus_file(directory)
         *_, parent, name = directory.resolve().parts
         return directory, f"{parent}/{name}" if f"{parent}/{name}" in catalogue.sets else name
     place = catalogue.directory(dataset)

@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, FiniteFloat
 
-from evaluator.datasets.reader import CORPUS, QUERIES
+from evaluator.datasets.corpus import CORPUS
+from evaluator.datasets.queries import QUERIES
 from evaluator.errors import EvaluationError
 from services.contracts.base import Count, Wire
 

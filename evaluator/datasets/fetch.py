@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evaluator.datasets.catalogue import Catalogue, CataloguedSet, OfficialArchive
+from evaluator.datasets.corpus import CORPUS
 from evaluator.datasets.download import DownloadError, download
-from evaluator.datasets.reader import CORPUS, QUERIES
+from evaluator.datasets.queries import QUERIES
 from evaluator.datasets.unpack import unpack
 from evaluator.errors import EvaluationError
 from evaluator.progress import say

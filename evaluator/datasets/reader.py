@@ -1,25 +1,30 @@
-"""Reads and checks a collection in BEIR layout: corpus.jsonl, queries.jsonl, qrels/<split>.tsv. Sends nothing."""
+"""Reads and checks a collection in BEIR layout: corpus.jsonl, queries.jsonl, qrels/<split>.tsv. Sends nothing.
 
-import hashlib
-import json
-import re
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
+Each of them may be packed with gzip; queries may be TREC topics, judgments TREC's or JSON. What one file holds is read
+by a module of its own; here they are checked against each other, and every decision is counted.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from evaluator.datasets.judgments import read_judgments
-from evaluator.datasets.metadata_schema import SchemaInference, sendable_metadata
+from evaluator.datasets.corpus import CORPUS, CORPUS_FIELDS, CorpusDocument, corpus_documents
+from evaluator.datasets.ids import IdHashes
+from evaluator.datasets.judgments import Judgments, expect_header, qrels_file, read_judgments
+from evaluator.datasets.metadata_schema import SchemaInference
+from evaluator.datasets.queries import NAMES, QUERIES, Queries, read_queries
+from evaluator.datasets.text_files import HashedLines, find_one
 from evaluator.errors import DatasetError
-from services.contracts.base import UNSENDABLE, Count, Wire
+from services.contracts.base import Count, Wire
 from services.contracts.collections import FieldKind
 from services.contracts.documents import Document
 
-CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
-CORPUS_FIELDS = ("_id", "title", "text", "metadata")
 # Bounds messages for a corpus that uses identifiers as field names.
 MOST_NAMES = 32
+# Shares above which a report warns.
+MOST_MISSING = 0.01
+# Names under which other tools keep what BEIR calls `text`.
+_OTHER_TEXTS = frozenset({"text", "contents", "content", "abstract", "body", "passage", "document"})
 
 
 class DatasetCounts(Wire):
@@ -40,6 +45,24 @@ class DatasetCounts(Wire):
     metadata_values_dropped: Count  # nested, or under a name that the wire does not allow
     metadata_fields_undeclared: tuple[str, ...]  # of mixed kinds: stored, but not filterable
     fields_not_read: tuple[str, ...] = ()  # of the corpus (the first 32): BEIR has no such field
+    positive_judgments: Count = 0
+    positive_judgments_missing: Count = 0  # their document is not in the corpus: no pipeline can find it
+    documents_without_text: Count = 0  # neither title nor text; loaded, and found by nothing
+    ids_trimmed: Count = 0  # of documents and queries: white space or quotes around them were removed
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What keeps figures over this collection from being quoted as they are."""
+        found = []
+        for count, total, what in (
+            (self.positive_judgments_missing, self.positive_judgments, "positive judgments name documents that the "
+             "corpus lacks: no pipeline can find them, and they stay in the denominators"),
+            (self.documents_without_text, self.documents, "documents have neither a title nor a text: nothing finds "
+             "them"),
+        ):  # fmt: skip
+            if count > MOST_MISSING * total:
+                found.append(f"dataset: {count} of {total} {what}")
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +71,7 @@ class Dataset:
 
     directory: Path
     split: str
+    corpus: Path
     queries: Mapping[str, str]
     judgments: Mapping[str, Mapping[str, int]]
     self_retrieved: frozenset[str]
@@ -56,103 +80,91 @@ class Dataset:
     hashes: Mapping[str, str]  # sha256 by file name
 
     def documents(self) -> Iterator[Document]:
-        """Yields the corpus in file order."""
-        return (found.document for found in _documents(self.directory / CORPUS))
+        """Yields the corpus in file order. Raises DatasetError at the end if it is not the corpus that was checked."""
+        lines = HashedLines(self.corpus)
+        for found in corpus_documents(self.corpus, lines):
+            yield found.document
+        if lines.sha256 != self.corpus_sha256:
+            raise DatasetError(f"{self.corpus} changed after it was checked; begin again")
+
+    @property
+    def corpus_sha256(self) -> str:
+        """The sha256 of the corpus' file."""
+        return self.hashes[self.corpus.name]
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadDocument:
-    document: Document
-    dropped: int  # metadata values
-    unread: Set[str]  # fields
-    place: str
+@dataclass(slots=True)
+class _CorpusSummary:
+    """Collects over all documents what is needed once they have been read."""
+
+    ids: IdHashes = field(default_factory=IdHashes)
+    own: set[str] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)
+    inference: SchemaInference = field(default_factory=SchemaInference)
+    dropped: int = 0
+    stripped: int = 0
+    trimmed: int = 0
+    empty: int = 0
+    bodies: int = 0
+
+    def add(self, found: CorpusDocument, query: str | None) -> None:
+        """Adds a document, and the query of the same id."""
+        document = found.document
+        self.ids.add(document.id)
+        if found.unread:
+            names = {name.encode("ascii", "backslashreplace").decode() for name in found.unread}
+            self.unread = set(sorted(self.unread | names)[:MOST_NAMES])
+        self.empty += not document.passage.strip()
+        self.bodies += bool(document.text.strip())
+        self.dropped += found.dropped
+        self.stripped += document.stripped
+        self.trimmed += found.trimmed
+        self.inference.add(document.metadata)
+        if query is not None and is_same_text(document, query):
+            self.own.add(document.id)
 
 
 def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) -> Dataset:
     """Reads and checks every line once. Raises DatasetError with `file:line` for the first fault."""
-    expect_dataset(directory)
-    qrels = qrels_file(directory, split)
+    corpus, qrels = corpus_file(directory), qrels_file(directory, split)
     judgments = read_judgments(qrels, strict=strict)
-    queries, stripped = _queries(directory / QUERIES)
-    orphans = [query for query in judgments.grades if query not in queries]
+    asked = queries_file(directory)
+    queries = read_queries(asked)
+    orphans = [query for query in judgments.grades if query not in queries.texts]
     if orphans:
-        raise DatasetError(f"{qrels}: judged, but not in {QUERIES}: {', '.join(orphans[:5])} ({len(orphans)} in all)")
-    ids: set[str] = set()
-    own: set[str] = set()
-    unread: set[str] = set()
-    inference, dropped, stripped_documents, searchable = SchemaInference(), 0, 0, False
-    for found in _documents(directory / CORPUS):
-        document = found.document
-        if document.id in ids:
-            raise DatasetError(f"{found.place}: the id {document.id!r} stood above already")
-        if found.dropped and strict:
-            raise DatasetError(f"{found.place}: metadata that the wire does not carry (without strict it is dropped)")
-        if found.unread and strict:
-            raise DatasetError(
-                f"{found.place}: {', '.join(sorted(found.unread))}: not read; "
-                f"a BEIR corpus has {', '.join(CORPUS_FIELDS)}"
-            )
-        ids.add(document.id)
-        unread |= found.unread
-        searchable = searchable or bool(document.passage.strip())
-        dropped += found.dropped
-        stripped_documents += document.stripped
-        inference.add(document.metadata)
-        if document.id in queries and is_same_text(document, queries[document.id]):
-            own.add(document.id)
-    if not ids:
-        raise DatasetError(f"{directory / CORPUS}:1: no document in the whole file")
-    not_read = tuple(sorted(unread)[:MOST_NAMES])
-    if not searchable:
-        besides = f"; besides, there are: {', '.join(not_read)}" if not_read else ""
-        raise DatasetError(f"{directory / CORPUS}: no document has a title or a text{besides}")
-    missing = {name for judged in judgments.grades.values() for name in judged} - ids
-    if missing and strict:
-        raise DatasetError(f"{qrels}: judged, but not in {CORPUS}: {', '.join(sorted(missing)[:5])}")
-    schema, mixed = inference.result()
-    grades = judgments.grades
-    counts = DatasetCounts(
-        documents=len(ids),
-        queries=len(queries),
-        judged_queries=len(grades),
-        queries_without_judgments=len(queries) - len(grades),
-        judged_without_positives=sum(not any(grade > 0 for grade in judged.values()) for judged in grades.values()),
-        judgments=sum(map(len, grades.values())),
-        judged_documents_missing=len(missing),
-        negative_judgments=judgments.negative,
-        duplicate_judgments=judgments.duplicate,
-        self_retrieved=len(own),
-        query_characters_stripped=stripped,
-        document_characters_stripped=stripped_documents,
-        metadata_values_dropped=dropped,
-        metadata_fields_undeclared=mixed,
-        fields_not_read=not_read,
-    )
+        raise DatasetError(
+            f"{qrels}: judged, but not in {asked.name}: {', '.join(orphans[:5])} ({len(orphans)} in all)"
+        )
+    if queries.trimmed and strict:
+        raise DatasetError(f"{asked}: {queries.trimmed} ids with white space or quotes around them")
+    lines = HashedLines(corpus)
+    summary = _summarise(corpus, lines, queries, strict)
+    expect_header(judgments, queries.texts, summary.ids)
+    counts, schema = _counted(corpus, qrels, judgments, queries, summary, strict)
     return Dataset(
         directory=directory,
         split=split,
-        queries=queries,
-        judgments=grades,
-        self_retrieved=frozenset(own),
+        corpus=corpus,
+        queries=queries.texts,
+        judgments=judgments.grades,
+        self_retrieved=frozenset(summary.own),
         schema=schema,
         counts=counts,
-        hashes={path.name: sha256(path) for path in (directory / CORPUS, directory / QUERIES, qrels)},
+        hashes={corpus.name: lines.sha256, asked.name: queries.sha256, qrels.name: judgments.sha256},
     )
 
 
-def expect_dataset(directory: Path) -> None:
-    """Raises DatasetError when there is no corpus: a quick check before the gateway is waited for."""
-    try:
-        there = (directory / CORPUS).is_file()
-    except OSError as error:
-        raise DatasetError(f"{str(directory)[:200]}: {error.strerror}") from error
-    if not there:
+def corpus_file(directory: Path) -> Path:
+    """Returns the corpus of a directory, packed or not. Raises DatasetError without one; reads nothing of it."""
+    found = find_one(directory, (CORPUS,))
+    if found is None or not found.is_file():
         raise DatasetError(f"{directory}: no {CORPUS} there; a BEIR directory has {CORPUS}, {QUERIES} and qrels/")
+    return found
 
 
-def qrels_file(directory: Path, split: str) -> Path:
-    """Returns the file with the judgments of a split."""
-    return directory / "qrels" / f"{split}.tsv"
+def queries_file(directory: Path) -> Path:
+    """Returns the file with the queries: queries.jsonl or TREC topics, packed or not."""
+    return find_one(directory, NAMES) or directory / QUERIES
 
 
 def is_same_text(document: Document, query: str) -> bool:
@@ -161,72 +173,81 @@ def is_same_text(document: Document, query: str) -> bool:
     return document.text.split() == wanted or document.passage.split() == wanted
 
 
-def _objects(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
-    try:
-        file = path.open("rb")
-    except FileNotFoundError as error:
-        raise DatasetError(f"{path}: no such file") from error
-    with file:
-        # Read as bytes, because only \n ends a line of JSON; str.splitlines would also split at U+2028.
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            place = f"{path}:{number}"
-            try:
-                value = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError too
-                raise DatasetError(f"{place}: not JSON in UTF-8: {error}") from error
-            if not isinstance(value, dict):
-                raise DatasetError(f"{place}: not a JSON object")
-            yield place, value
+def _summarise(corpus: Path, lines: HashedLines, queries: Queries, strict: bool) -> _CorpusSummary:
+    summary = _CorpusSummary()
+    for found in corpus_documents(corpus, lines):
+        if strict:
+            _expect_nothing_to_decide(found)
+        summary.add(found, queries.texts.get(found.document.id))
+    if not summary.ids:
+        raise DatasetError(f"{corpus}:1: no document in the whole file")
+    if repeated := summary.ids.repeated():
+        _expect_no_duplicate(corpus, repeated)
+    others = sorted(name for name in summary.unread if name.casefold() in _OTHER_TEXTS)
+    if summary.empty == len(summary.ids) or (others and not summary.bodies):
+        what = "title or a text" if summary.empty == len(summary.ids) else "text"
+        besides = f"; besides, there are: {', '.join(sorted(summary.unread))}" if summary.unread else ""
+        raise DatasetError(f"{corpus}: no document has a {what}{besides}")
+    return summary
 
 
-def _documents(path: Path) -> Iterator[_ReadDocument]:
-    for place, value in _objects(path):
-        kept, dropped = sendable_metadata(value.get("metadata"))
-        try:
-            document = Document.model_validate(
-                {
-                    "id": _identity(value, place),
-                    "title": value.get("title") or "",
-                    "text": value.get("text") or "",
-                    "metadata": kept,
-                }
-            )
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "document"
-            raise DatasetError(f"{place}: {where}: {first['msg']}") from error
-        yield _ReadDocument(document, dropped, value.keys() - set(CORPUS_FIELDS), place)
+def _expect_nothing_to_decide(found: CorpusDocument) -> None:
+    if found.dropped:
+        raise DatasetError(f"{found.place}: metadata that the wire does not carry (without strict it is dropped)")
+    if found.unread:
+        unread = ascii(", ".join(sorted(found.unread)))[1:-1]
+        raise DatasetError(f"{found.place}: {unread}: not read; a BEIR corpus has {', '.join(CORPUS_FIELDS)}")
+    if found.trimmed:
+        raise DatasetError(f"{found.place}: _id: white space or quotes around it (without strict they are removed)")
 
 
-def _queries(path: Path) -> tuple[dict[str, str], int]:
-    queries: dict[str, str] = {}
-    stripped = 0
-    for place, value in _objects(path):
-        identity, text = _identity(value, place), value.get("text")
-        if not isinstance(text, str):
-            raise DatasetError(f"{place}: text: a string is needed")
-        if identity in queries:
-            raise DatasetError(f"{place}: the id {identity!r} stood above already")
-        # The wire refuses these characters; documents are stripped of them too (services.contracts.documents).
-        queries[identity], count = UNSENDABLE.subn("", text)
-        stripped += count
-    return queries, stripped
+def _expect_no_duplicate(corpus: Path, repeated: frozenset[int]) -> None:
+    """Reads the corpus again for ids whose hashes stand twice: only equal ids are an error."""
+    seen: set[str] = set()
+    for found in corpus_documents(corpus, HashedLines(corpus)):
+        identity = found.document.id
+        if hash(identity) in repeated:
+            if identity in seen:
+                raise DatasetError(f"{found.place}: the id {identity!r} stood above already")
+            seen.add(identity)
 
 
-def _identity(value: dict[str, object], place: str) -> str:
-    identity = value.get("_id")
-    if isinstance(identity, int) and not isinstance(identity, bool):
-        identity = str(identity)
-    if not isinstance(identity, str) or not identity:
-        raise DatasetError(f"{place}: _id: a string is needed")
-    if re.search(r"[\t\r\n]", identity):
-        raise DatasetError(f"{place}: _id: a tab or line break, which no run file can carry")
-    return identity
-
-
-def sha256(path: Path) -> str:
-    """Returns the sha256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _counted(
+    corpus: Path, qrels: Path, judgments: Judgments, queries: Queries, summary: _CorpusSummary, strict: bool
+) -> tuple[DatasetCounts, dict[str, FieldKind]]:
+    grades = judgments.grades
+    missing = summary.ids.missing({name for judged in grades.values() for name in judged})
+    if missing and strict:
+        raise DatasetError(f"{qrels}: judged, but not in {corpus.name}: {', '.join(sorted(missing)[:5])}")
+    positives = [name for judged in grades.values() for name, grade in judged.items() if grade > 0]
+    positives_missing = sum(name in missing for name in positives)
+    if not positives:
+        raise DatasetError(f"{qrels}: no judgment above 0: every metric would be 0")
+    if positives_missing == len(positives):
+        raise DatasetError(
+            f"{qrels}: not one of the documents judged relevant is in {corpus.name}, for example {positives[0]!r}: "
+            "every metric would be 0"
+        )
+    schema, mixed = summary.inference.result()
+    counts = DatasetCounts(
+        documents=len(summary.ids),
+        queries=len(queries.texts),
+        judged_queries=len(grades),
+        queries_without_judgments=len(queries.texts) - len(grades),
+        judged_without_positives=sum(not any(grade > 0 for grade in judged.values()) for judged in grades.values()),
+        judgments=sum(map(len, grades.values())),
+        judged_documents_missing=len(missing),
+        negative_judgments=judgments.negative,
+        duplicate_judgments=judgments.duplicate,
+        self_retrieved=len(summary.own),
+        query_characters_stripped=queries.stripped,
+        document_characters_stripped=summary.stripped,
+        metadata_values_dropped=summary.dropped,
+        metadata_fields_undeclared=mixed,
+        fields_not_read=tuple(sorted(summary.unread)),
+        positive_judgments=len(positives),
+        positive_judgments_missing=positives_missing,
+        documents_without_text=summary.empty,
+        ids_trimmed=queries.trimmed + summary.trimmed,
+    )
+    return counts, schema

@@ -11,7 +11,8 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from evaluator.datasets.reader import CORPUS, QUERIES
+from evaluator.datasets.corpus import CORPUS
+from evaluator.datasets.queries import QUERIES
 from evaluator.errors import DatasetError
 
 # Deflate reaches 1032; the text of collections stays below 10, and sorted judgments below 50.

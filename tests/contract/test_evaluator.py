@@ -80,9 +80,9 @@ async def test_an_evaluation_leaves_a_report_that_holds_what_was_asked_for(
     assert content["engine"] == {"lexical": "edge", "dense": "qdrant"}
     outcome = content["pipelines"]["bm25"]
     assert set(outcome["quality"]) == {"nDCG@10", "MRR@10", "MAP", "Recall@100", "P@10", "R_cap@100", "judged@10"}
-    # q1 perfect, q2 perfect, q3 has no positive, q4 finds one of two (the other is not in the corpus).
+    # q1 perfect, q2 perfect, q3 has no positive, q4 finds its one.
     assert outcome["quality"]["MRR@10"] == pytest.approx(3 / 4)
-    assert outcome["quality"]["Recall@100"] == pytest.approx((1 + 1 + 0 + 0.5) / 4)
+    assert outcome["quality"]["Recall@100"] == pytest.approx((1 + 1 + 0 + 1) / 4)
     assert set(outcome["latency_ms"]) >= {"p50", "p95", "p99", "n"}
     assert outcome["latency_ms"]["n"] == 4
     assert outcome["latency_ms"]["p99"] is None

@@ -234,6 +234,6 @@ def write_shop(directory: Path) -> Path:
         '{"_id": "q4", "text": "saddle springs squeak"}\n{"_id": "q5", "text": "never judged"}\n'
     )
     (directory / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t1\nq2\td4\t1.0\nq2\td1\t-1\nq3\td1\t0\nq4\td3\t1\nq4\tgone\t1\n"
+        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t1\nq2\td4\t1.0\nq2\td1\t-1\nq3\td1\t0\nq4\td3\t1\nq4\tgone\t0\n"
     )
     return directory

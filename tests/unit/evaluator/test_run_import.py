@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.answers import read_answers
-from evaluator.datasets.reader import sha256
+from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import quality_step, report_step
 from evaluator.report import Report

@@ -1,0 +1,80 @@
+"""Reads the documents of a corpus one by one, and finds while reading what the gateway would refuse. Sends nothing."""
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from evaluator.datasets.ids import read_id
+from evaluator.datasets.json_lines import json_objects
+from evaluator.datasets.metadata_schema import sendable_metadata
+from evaluator.datasets.text_files import HashedLines
+from evaluator.errors import DatasetError
+from services.contracts.documents import Document
+
+CORPUS = "corpus.jsonl"
+CORPUS_FIELDS = ("_id", "title", "text", "metadata")
+# Bounds of one document as it is sent: a body has at most 8 MB and 100,000 values, the envelope included.
+MOST_DOCUMENT_BYTES = 7_500_000
+MOST_DOCUMENT_VALUES = 90_000
+MOST_METADATA_KEYS = 1_000
+MOST_DIGITS = 40
+
+_FIELDS = frozenset(CORPUS_FIELDS)
+# A document is sent with at most this many times the bytes of its line: 1e15 becomes 1000000000000000.0.
+_MOST_GROWTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusDocument:
+    """A document, its place in the file, and what reading it decided."""
+
+    document: Document
+    dropped: int  # metadata values
+    unread: Set[str]  # fields
+    trimmed: bool  # its id
+    place: str
+
+
+def corpus_documents(path: Path, lines: HashedLines) -> Iterator[CorpusDocument]:
+    """Yields every document in file order. Raises DatasetError with `file:line`."""
+    for place, value, size in json_objects(path, lines):
+        kept, dropped = sendable_metadata(value.get("metadata"))
+        identity, trimmed = read_id(value.get("_id"), place)
+        given: dict[str, object] = {"id": identity, "metadata": kept}
+        for name in ("title", "text"):
+            if value.get(name) is not None:
+                given[name] = value[name]
+        try:
+            document = Document.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "document"
+            raise DatasetError(f"{place}: {where}: {first['msg']}") from error
+        _expect_sendable(document, size, place)
+        yield CorpusDocument(document, dropped, value.keys() - _FIELDS, trimmed, place)
+
+
+def _expect_sendable(document: Document, size: int, place: str) -> None:
+    if size * _MOST_GROWTH > MOST_DOCUMENT_BYTES:
+        sent = len(document.model_dump_json(exclude_defaults=True).encode())
+        if sent > MOST_DOCUMENT_BYTES:
+            raise DatasetError(
+                f"{place}: document {document.id!r}: {sent} bytes; at most {MOST_DOCUMENT_BYTES} can be sent"
+            )
+    if not document.metadata:
+        return
+    values = sum(1 + len(value) if isinstance(value, tuple) else 1 for value in document.metadata.values())
+    for count, most, what in (
+        (len(document.metadata), MOST_METADATA_KEYS, "metadata fields"),
+        (values, MOST_DOCUMENT_VALUES, "metadata values"),
+        (_digits(document), MOST_DIGITS, "digits in a number"),
+    ):
+        if count > most:
+            raise DatasetError(f"{place}: document {document.id!r}: {count} {what}; at most {most} can be sent")
+
+
+def _digits(document: Document) -> int:
+    numbers = (value for value in document.metadata.values() if type(value) is int)
+    return max((len(str(abs(number))) for number in numbers), default=0)

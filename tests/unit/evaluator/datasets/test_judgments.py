@@ -1,0 +1,167 @@
+"""No judgment is lost without a word, however its line, its grade or its ids are written."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from evaluator.datasets.judgments import read_judgments
+from evaluator.datasets.reader import read_dataset
+from evaluator.errors import DatasetError
+from tests.support.gateway_stub import write_shop
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    return write_shop(tmp_path / "shop")
+
+
+def judged(shop: Path, lines: str, name: str = "test.tsv") -> dict[str, dict[str, int]]:
+    (shop / "qrels" / "test.tsv").unlink()
+    (shop / "qrels" / name).write_text(lines, encoding="utf-8", newline="")
+    return {query: dict(grades) for query, grades in read_dataset(shop).judgments.items()}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["q1\td1\t1\n", "query-id\tcorpus-id\tscore\nq1\td1\t1\n", "q1\t0\td1\t1\n", "q1 0 d1 1\n", '"q1"\t"d1"\t1.0\n',
+     "\ufeffquery-id\tcorpus-id\tscore\r\nq1\td1\t1\r\n", '"query-id"\t"corpus-id"\t"score"\nq1\td1\t1\n',
+     "\n\nquery-id\tcorpus-id\tscore\nq1\td1\t1", "q1\td1\t1\rq1\td1\t1\r", " q1 \t d1 \t 1 \n"],
+    ids=["no header", "header", "four columns", "spaces", "quoted", "BOM and CRLF", "quoted header",
+         "blank lines first", "carriage returns alone", "padded"],
+)  # fmt: skip
+def test_judgments_are_read_however_they_were_written(shop: Path, lines: str) -> None:
+    assert judged(shop, lines) == {"q1": {"d1": 1}}
+
+
+@pytest.mark.parametrize("grade", ["0.5", "1,0", "l", "one", "1_0", "1e300", "1e0", "+1", "inf", "nan", "٣", "0x1", ""])
+def test_a_first_line_whose_grade_is_mistyped_is_an_error_and_no_header(shop: Path, grade: str) -> None:
+    with pytest.raises(DatasetError, match=r"test\.tsv:1: the grade .* is not a whole number"):
+        judged(shop, f"q1\td1\t{grade}\nq1\td2\t1\n")
+
+
+@pytest.mark.parametrize("line", ["q1\tunknown\tl\n", "unknown\td1\tl\n", '"q1"\tunknown\tl\n', "unknown 0 d1 l\n"])
+def test_a_header_names_neither_a_query_nor_a_document(shop: Path, line: str) -> None:
+    with pytest.raises(DatasetError, match=r"test\.tsv:1: the grade 'l' is not a whole number"):
+        judged(shop, line + "q1\td1\t1\n")
+
+
+def test_only_the_first_line_can_be_a_header(shop: Path) -> None:
+    with pytest.raises(DatasetError, match=r"test\.tsv:2: the grade 'score'"):
+        judged(shop, "q1\td1\t1\nquery-id\tcorpus-id\tscore\n")
+
+
+def test_a_quote_that_is_closed_lines_later_swallows_no_line_between(shop: Path) -> None:
+    lines = 'q1\t"d1\t1\nq2\td4\t1\nq3\td1"\t1\n'
+    (shop / "qrels" / "test.tsv").write_text(lines)
+    dataset = read_dataset(shop)
+    assert dataset.judgments == {"q1": {'"d1': 1}, "q2": {"d4": 1}, "q3": {'d1"': 1}}
+    assert dataset.counts.positive_judgments_missing == 2
+    assert dataset.counts.warnings == (
+        "dataset: 2 of 3 positive judgments name documents that the corpus lacks: no pipeline can find them, and they "
+        "stay in the denominators",
+    )
+
+
+@pytest.mark.parametrize("identity", ['d "9"', '"d" 9', '"d9"', " d9 ", 'd""9', '"d" and "9"', "\u00a0d9", "d  9"])
+@pytest.mark.parametrize("written", ["as it is", "as a CSV cell", "padded"])
+def test_ids_with_quotes_and_spaces_are_those_of_the_corpus(shop: Path, identity: str, written: str) -> None:
+    escaped = identity.replace('"', '\\"')
+    with (shop / "corpus.jsonl").open("a", encoding="utf-8") as corpus:
+        corpus.write(f'{{"_id": "{escaped}", "text": "a lock"}}\n')
+    doubled = identity.replace('"', '""')
+    cell = {"as it is": identity, "as a CSV cell": f'"{doubled}"', "padded": f"  {identity}  "}[written]
+    (shop / "qrels" / "test.tsv").write_text(f"q1\t{cell}\t1\n", encoding="utf-8")
+    dataset = read_dataset(shop, strict=False)
+    assert dataset.counts.judged_documents_missing == 0
+    ids = {document.id for document in dataset.documents()}
+    assert set(dataset.judgments["q1"]) <= ids
+
+
+def test_two_ids_that_differ_in_quotes_only_are_one(shop: Path) -> None:
+    with (shop / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "\\"d1\\"", "text": "a lock"}\n')
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl:7: the id 'd1' stood above already"):
+        read_dataset(shop)
+
+
+@pytest.mark.parametrize("lines", ["q1\td1\t-1\nq1\td1\t1\n", "q1\td1\t1\nq1\td1\t-1\n", "q1\td1\t0\nq1\td1\t-1\n",
+                                   'q1\td1\t1\nq1\t"d1"\t2\n'])  # fmt: skip
+def test_a_pair_that_was_judged_in_two_ways_is_a_contradiction_whatever_its_signs(shop: Path, lines: str) -> None:
+    with pytest.raises(DatasetError, match=r"test\.tsv:2: q1 d1 was judged -?\d above"):
+        judged(shop, lines)
+
+
+def test_negative_judgments_are_counted_once_each_and_repeated_ones_as_duplicates(shop: Path) -> None:
+    (shop / "qrels" / "test.tsv").write_text("q1\td1\t-1\nq1\td1\t-1\nq1\td2\t1\nq1\td2\t1.0\n")
+    dataset = read_dataset(shop)
+    assert dataset.judgments == {"q1": {"d2": 1}}
+    assert (dataset.counts.negative_judgments, dataset.counts.duplicate_judgments) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("test.json", '{"q1": {"d1": 1, " d2 ": 0}, "q2": {"d4": 2.0}}'),
+        ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1", "score": 1}\n'
+                       '{"query-id": "q1", "corpus-id": "d2", "score": 0}\n'
+                       '{"query-id": "q2", "corpus-id": "d4", "score": 2, "split": "test"}\n'),
+        ("test.qrels", "q1 0 d1 1\nq1 0 d2 0\nq2 0 d4 2\n"),
+        ("test.txt", "q1\tQ0\td1\t1\nq1\tQ0\td2\t0\nq2\tQ0\td4\t2\n"),
+    ],
+)  # fmt: skip
+def test_judgments_may_be_json_or_trecs(shop: Path, name: str, lines: str) -> None:
+    assert judged(shop, lines, name) == {"q1": {"d1": 1, "d2": 0}, "q2": {"d4": 2}}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "message"),
+    [
+        ("test.json", '{"q1": {"d1": 1, "d1": 2}}', r"test\.json: q1: q1 d1 was judged 1 above"),
+        ("test.json", '{"q1": {"d1": 0.5}}', r"the grade '0\.5'"),
+        ("test.json", '{"q1": {"d1": 1e300}}', r"the grade '1e300'"),
+        ("test.json", '{"q1": {"d1": "l"}}', r"the grade 'l'"),
+        ("test.json", '{"q1": {"d1": true}}', r"test\.json: q1: .*a query, a document and a grade are needed"),
+        ("test.json", '{"q1": ["d1"]}', r"test\.json: q1: not a JSON object"),
+        ("test.json", "{", r"test\.json: not JSON"),
+        ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1"}', r"test\.jsonl:1: expected corpus-id, query-id, score"),
+        ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1", "score": "l"}', r"test\.jsonl:1: the grade 'l'"),
+        ("test.jsonl", "[]", r"test\.jsonl:1: not a JSON object"),
+        ("test.qrels", "q1 0 d1 1\nq1 d1\n", r"test\.qrels:2: 2 columns"),
+        ("test.tsv", "q1\t\t1\n", r"test\.tsv:1: an empty id"),
+        ("test.tsv", 'q1\t""\t1\n', r"test\.tsv:1: an empty id"),
+        ("test.tsv", "", r"test\.tsv: no judgment in the whole file"),
+    ],
+)
+def test_what_is_wrong_with_judgments_is_said_with_their_place(shop: Path, name: str, lines: str, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        judged(shop, lines, name)
+
+
+def test_a_directory_in_place_of_the_judgments_is_a_sentence(shop: Path) -> None:
+    (shop / "qrels" / "test.tsv").unlink()
+    (shop / "qrels" / "test.tsv").mkdir()
+    with pytest.raises(DatasetError, match=r"test\.tsv: Is a directory$"):
+        read_dataset(shop)
+
+
+def test_judgments_in_two_files_are_refused(shop: Path) -> None:
+    (shop / "qrels" / "test.tsv.gz").write_bytes(gzip.compress(b"q1\td1\t1\n"))
+    with pytest.raises(DatasetError, match=r"test\.tsv, test\.tsv\.gz: which one is meant"):
+        read_dataset(shop)
+
+
+def test_judgments_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "test.tsv").write_bytes(b"q1\td\xe4\t1\n")
+    with pytest.raises(DatasetError, match=r"test\.tsv:1: not UTF-8"):
+        read_judgments(tmp_path / "test.tsv")
+
+
+def test_a_collection_without_one_positive_judgment_is_refused(shop: Path) -> None:
+    with pytest.raises(DatasetError, match=r"test\.tsv: no judgment above 0: every metric would be 0"):
+        judged(shop, "q1\td1\t0\n")
+
+
+def test_a_collection_whose_positives_are_all_missing_is_refused(shop: Path) -> None:
+    with pytest.raises(DatasetError, match=r"not one of the documents judged relevant .* for example 'D1'"):
+        judged(shop, "q1\tD1\t1\nq1\td1\t0\nq2\tD2\t1\n")

@@ -1,0 +1,82 @@
+"""Queries come from queries.jsonl or from TREC topics, packed or not; what is wrong with a topic is said."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from evaluator.datasets.reader import read_dataset
+from evaluator.errors import DatasetError
+from tests.support.gateway_stub import write_shop
+
+SGML = """
+<top>
+<num> Number: q1
+<title> red
+  bell
+
+<desc> Description:
+Which bells are red?
+</top>
+
+<TOP><NUM>q2</NUM><TITLE>Topic: oil chain</TITLE></TOP>
+"""
+XML = """<?xml version="1.0" encoding="UTF-8"?>
+<topics task="bells">
+  <topic number="q1"><query>red bell</query><question>which bells are red</question></topic>
+  <topic number="q2"><title>oil chain</title></topic>
+</topics>
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    directory = write_shop(tmp_path / "shop")
+    (directory / "queries.jsonl").unlink()
+    (directory / "qrels" / "test.tsv").write_text("q1 0 d1 1\nq2 0 d4 1\n")
+    return directory
+
+
+@pytest.mark.parametrize(("name", "topics"), [("topics.txt", SGML), ("topics.trec", SGML), ("topics.xml", XML)])
+def test_the_query_of_a_topic_is_its_title(shop: Path, name: str, topics: str) -> None:
+    (shop / name).write_text(topics)
+    assert read_dataset(shop).queries == {"q1": "red bell", "q2": "oil chain"}
+    (shop / name).unlink()
+    (shop / f"{name}.gz").write_bytes(gzip.compress(topics.encode()))
+    assert read_dataset(shop).queries == {"q1": "red bell", "q2": "oil chain"}
+
+
+@pytest.mark.parametrize(
+    ("topics", "message"),
+    [
+        (SGML.replace("</top>", ""), r"topics\.txt: a <top> without its </top>"),
+        (SGML.replace("<title> red", "red"), r"topics\.txt:2: a topic has one <num> and one <title>; here: 1 and 0"),
+        (SGML.replace("<num> Number: q1", "<num>"), r"topics\.txt:2: a topic without a number or without a title"),
+        (SGML.replace("q2", "q1"), r"topics\.txt:11: the id 'q1' stood above already"),
+        ("301 red bell\n", r"topics\.txt: neither TREC topics \(<top>\) nor XML"),
+        ("<topics></topics>", r"topics\.txt: no query in the whole file"),
+        ("<topics><topic>x</topic></topics>", r"topics\.txt: topic 1: a topic without a number"),
+    ],
+)
+def test_a_topic_that_cannot_be_read_is_said_with_its_place(shop: Path, topics: str, message: str) -> None:
+    (shop / "topics.txt").write_text(topics)
+    with pytest.raises(DatasetError, match=message):
+        read_dataset(shop)
+
+
+def test_queries_in_two_files_are_refused(shop: Path) -> None:
+    (shop / "topics.txt").write_text(SGML)
+    (shop / "queries.jsonl").write_text('{"_id": "q1", "text": "red bell"}\n')
+    with pytest.raises(DatasetError, match=r"queries\.jsonl, topics\.txt: which one is meant"):
+        read_dataset(shop)
+
+
+def test_without_any_queries_the_file_is_named(shop: Path) -> None:
+    with pytest.raises(DatasetError, match=r"queries\.jsonl: no such file"):
+        read_dataset(shop)
+
+
+def test_a_directory_in_place_of_the_queries_is_a_sentence(shop: Path) -> None:
+    (shop / "queries.jsonl").mkdir()
+    with pytest.raises(DatasetError, match=r"queries\.jsonl: Is a directory$"):
+        read_dataset(shop)
