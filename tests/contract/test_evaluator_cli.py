@@ -239,3 +239,19 @@ def test_an_import_is_measured_by_the_metrics_that_are_named(evaluator: Evaluato
     done = evaluator("import", str(tmp_path / "shop"), str(tmp_path / "solr.trec"), "--metrics", "P@1,MAP")
     (header,) = [line.split("|")[1:4] for line in done.stdout.splitlines() if "pipeline" in line and "|" in line]
     assert [cell.strip() for cell in header] == ["pipeline", "P@1", "MAP@1"]
+
+
+def test_a_history_lists_the_runs_of_an_experiment_also_as_json(evaluator: Evaluator) -> None:
+    assert [evaluator("run", "demo").exit_code for _ in range(2)] == [0, 0]
+    listed = evaluator("history", "demo")
+    assert listed.exit_code == 0, listed.output
+    # The second run of bm25 and of dense, against the one before, the best and the first.
+    assert listed.stdout.count("| same +0.0000") == 6
+    report = json.loads(evaluator("history", "demo", "--json", "--metric", "MRR@10").stdout)
+    assert (report["schema_version"], report["metric"]) == (1, "MRR@10")
+    assert [(one["pipeline"], len(one["entries"])) for one in report["pipelines"]] == [("bm25", 2), ("dense", 2)]
+
+
+def test_a_history_of_nothing_is_said_in_one_line(evaluator: Evaluator) -> None:
+    done = evaluator("history", "weekly")
+    assert (done.exit_code, "no run of weekly has a report" in done.stderr) == (1, True)

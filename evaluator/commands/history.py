@@ -1,0 +1,24 @@
+"""Command that lists the runs of an experiment."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evaluator.commands.options import RUNS, Runs, reporting_errors
+from evaluator.experiment import read_experiment
+from evaluator.history import history as read_history
+from evaluator.history_page import render_history
+
+
+def history(
+    experiment: Annotated[str, typer.Argument(help="The name of an experiment, or its YAML file.")],
+    metric: Annotated[str, typer.Option(help="The metric of the verdicts.")] = "nDCG@10",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a dashboard.")] = False,
+    runs: Runs = RUNS,
+) -> None:
+    """Lists the runs of an experiment with the verdict of each against the one before, the best and the first."""
+    with reporting_errors():
+        name = read_experiment(Path(experiment)).name if Path(experiment).suffix else experiment
+        report = read_history(runs, name, metric)
+        print(report.model_dump_json(indent=2) if as_json else render_history(report))
