@@ -36,6 +36,7 @@ class MetricFamily:
     """A row of the table. `{}` in the names of ranx and trec_eval stands for the number of the metric's name.
 
     `ranx`: computes the figures; None where it lacks the metric or computes another one, and `formula` does.
+    `most_grade`: a higher grade is an error, because the gain of one would leave the range of floats.
     `favours`: the documents with the highest values first are the best order of tied documents, for this metric.
     """
 
@@ -44,6 +45,7 @@ class MetricFamily:
     ranx: str | None = None
     trec_eval: str | None = None
     favours: Favours = relevance
+    most_grade: int | None = None
 
 
 # `@k`: a cutoff, 1 to 1000. `.p`: a persistence in hundredths, 01 to 99. Without either: as deep as the ranking.
@@ -59,6 +61,7 @@ FAMILIES: dict[str, MetricFamily] = {
         "nDCG@k with the gain 2^grade - 1 in place of the grade; equal to it for grades 0 and 1",
         formulas.ndcg_exp,
         ranx="ndcg_burges@{}",
+        most_grade=1000,
     ),
     "MRR@k": MetricFamily(
         "1 / rank of the first relevant document; 0 if it stands below k",

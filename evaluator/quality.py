@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evaluator.errors import EvaluationError
 from evaluator.metric_formulas import RELEVANCE_LEVEL, QueryJudgments
 from evaluator.metric_table import DEFAULT_METRICS, Metric, parse_metric
 
@@ -24,13 +25,15 @@ def measure(
 
     A query without a ranking counts as one with an empty ranking. `rankings` are best first; queries in them that are
     not asked for are ignored (the caller counts them). Relevant is a grade of at least 1; negative grades count as
-    unjudged. Raises ValueError for an unknown metric and for a document that stands twice in a ranking.
+    unjudged. Raises ValueError for an unknown metric and for a document that stands twice in a ranking, EvaluationError
+    for a grade that is too high for a metric.
     """
     for query, ranking in rankings.items():
         if len(set(ranking)) < len(ranking):
             raise ValueError(f"query {query}: a document stands twice in its ranking")
     asked = [parse_metric(name) for name in metrics]
     judged = judgments_by_query(judgments, queries)
+    _expect_gains(judged, asked)
     theirs = [metric for metric in asked if metric.family.ranx is not None]
     # ranx fails on a list of no queries.
     found = _by_ranx(judged, rankings, queries, theirs) if theirs and queries else {one.name: {} for one in theirs}
@@ -43,6 +46,16 @@ def measure(
                 for query in queries
             }
     return {metric.name: found[metric.name] for metric in asked}
+
+
+def _expect_gains(judged: Mapping[str, QueryJudgments], metrics: Sequence[Metric]) -> None:
+    highest = max((grade for query in judged.values() for grade in query.grades.values()), default=0)
+    for metric in metrics:
+        most = metric.family.most_grade
+        if most is not None and highest > most:
+            raise EvaluationError(
+                f"{metric.name}: grades must be at most {most}, and one of the judgments is {highest}"
+            )
 
 
 def judgments_by_query(judgments: Grades, queries: Sequence[str]) -> dict[str, QueryJudgments]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evaluator.errors import EvaluationError
 from evaluator.metric_table import DEFAULT_METRICS, FAMILIES, MetricFamily
 from evaluator.quality import means, measure
 from tests.support.rankings import adversarial_cases, random_cases
@@ -65,6 +66,16 @@ def test_the_holes_of_beir_are_documents_that_no_query_has_judged_over_the_cutof
     assert figures == {"hole@10": {"q": pytest.approx(2 / 3)}, "hole_beir@10": {"q": pytest.approx(1 / 10)}}
 
 
+def test_the_mean_of_beirs_holes_is_what_beir_computes() -> None:
+    for many, rankings in random_cases():
+        judgments = dict(list(many.items())[10:14])  # few, so that there are holes
+        annotated = {name for grades in judgments.values() for name in grades}
+        holes = [sum(name not in annotated for name in rankings[query][:10]) for query in judgments]
+        assert any(holes)
+        ours = means(measure(judgments, rankings, list(judgments), ("hole_beir@10",)))
+        assert ours == {"hole_beir@10": pytest.approx(sum(holes) / 10 / len(judgments))}
+
+
 def test_map_says_its_depth_where_its_name_has_one() -> None:
     figures = one({"a": 1, "b": 1}, ["a", "x", "y", "b"], "MAP", "MAP@3", "MAP@10")
     assert figures["MAP@3"] == pytest.approx(1 / 2)
@@ -110,6 +121,13 @@ def test_a_negative_judgment_counts_as_none() -> None:
 def test_a_document_twice_in_a_ranking_is_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
         one({"a": 1}, ["a", "a"])
+
+
+def test_a_grade_whose_exponential_gain_no_float_holds_is_refused_for_that_metric_alone() -> None:
+    with pytest.raises(EvaluationError, match=r"nDCG_exp@10: grades must be at most 1000, .* is 2000"):
+        one({"a": 2000}, ["a"], "nDCG_exp@10")
+    assert one({"a": 2000, "b": 1000}, ["a", "b"], "nDCG@10", "RBP.50") == {"nDCG@10": 1.0, "RBP.50": 0.75}
+    assert one({"a": 1000, "b": 1000}, ["a", "b"], "nDCG_exp@10") == {"nDCG_exp@10": 1.0}
 
 
 def test_every_metric_is_between_0_and_1_on_any_ranking() -> None:
