@@ -9,6 +9,7 @@ from evaluator.arms import resolve_arms
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.judgments import qrels_file, read_judgments
 from evaluator.datasets.reader import Dataset, read_dataset
+from evaluator.datasets.record import DatasetRecord, read_or_recall
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states
@@ -55,10 +56,19 @@ def load_dataset(experiment: Experiment) -> Dataset:
     return read_dataset(experiment.directory, experiment.split, strict=experiment.strict)
 
 
+def dataset_of(folder: RunFolder) -> Dataset:
+    """Returns the dataset of a run: reads and checks it the first time, later only if a file changed (dataset.json)."""
+    experiment = folder.experiment
+    known = folder.read("dataset.json", DatasetRecord) if folder.has("dataset.json") else None
+    dataset, record = read_or_recall(experiment.directory, experiment.split, strict=experiment.strict, record=known)
+    folder.write("dataset.json", record)
+    return dataset
+
+
 async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
     """Loads the collection and writes ingest.json."""
     experiment = folder.experiment
-    report = await ingest(client, experiment, await asyncio.to_thread(load_dataset, experiment))
+    report = await ingest(client, experiment, await asyncio.to_thread(dataset_of, folder))
     folder.write("ingest.json", report)
     for backend, loaded in report.backends.items():
         say(f"{backend}: {loaded.indexed} indexed, {loaded.unchanged} unchanged, {loaded.encoded} encoded")
@@ -71,7 +81,7 @@ async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
     if folder.has(IMPORTED):
         raise EvaluationError(f"{folder.path} was imported: no gateway answers its pipelines; name another with --run")
     experiment = folder.experiment
-    dataset = await asyncio.to_thread(load_dataset, experiment)
+    dataset = await asyncio.to_thread(dataset_of, folder)
     view = await _live(client, experiment)
     arms = await resolve_arms(client, experiment, view)
     pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}

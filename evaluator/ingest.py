@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import FiniteFloat
 
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets.corpus import CORPUS_FIELDS, MOST_DOCUMENT_BYTES
+from evaluator.datasets.corpus import CORPUS_FIELDS, MOST_DOCUMENT_BYTES, MOST_DOCUMENT_VALUES, metadata_values
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
@@ -160,16 +160,19 @@ def batches(
     A document above `most_bytes` alone raises EvaluationError: the wire would refuse it.
     """
     parts: list[bytes] = []
-    size = 0
+    size = values = 0
     for document in documents:
         part = document.model_dump_json(exclude_defaults=True).encode()
         if len(part) > most_bytes:
             raise EvaluationError(f"document {document.id!r}: {len(part)} bytes; at most {most_bytes} can be sent")
-        if parts and (len(parts) == most_documents or size + len(part) > most_bytes):
+        held = metadata_values(document)
+        full = len(parts) == most_documents or size + len(part) > most_bytes or values + held > MOST_DOCUMENT_VALUES
+        if parts and full:
             yield len(parts), _body(build, parts)
-            parts, size = [], 0
+            parts, size, values = [], 0, 0
         parts.append(part)
         size += len(part) + 1
+        values += held
     if parts:
         yield len(parts), _body(build, parts)
 

@@ -20,6 +20,7 @@ LATEST = "latest"
 WRITTEN_BY = {
     "experiment.json": "ingest",
     "manifest.json": "rank",
+    "dataset.json": "ingest",
     "ingest.json": "ingest",
     "rank.json": "rank",
     "recall.json": "rank",

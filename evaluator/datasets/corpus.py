@@ -1,6 +1,6 @@
 """Reads the documents of a corpus one by one, and finds while reading what the gateway would refuse. Sends nothing."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Container, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,9 +37,11 @@ class CorpusDocument:
     place: str
 
 
-def corpus_documents(path: Path, lines: HashedLines) -> Iterator[CorpusDocument]:
-    """Yields every document in file order. Raises DatasetError with `file:line`."""
-    for place, value, size in json_objects(path, lines):
+def corpus_documents(
+    path: Path, lines: HashedLines, positions: Container[int] | None = None
+) -> Iterator[CorpusDocument]:
+    """Yields every document in file order, or those at `positions`. Raises DatasetError with `file:line`."""
+    for place, value, size in json_objects(path, lines, positions):
         kept, dropped = sendable_metadata(value.get("metadata"))
         identity, trimmed = read_id(value.get("_id"), place)
         given: dict[str, object] = {"id": identity, "metadata": kept}
@@ -56,6 +58,11 @@ def corpus_documents(path: Path, lines: HashedLines) -> Iterator[CorpusDocument]
         yield CorpusDocument(document, dropped, value.keys() - _FIELDS, trimmed, place)
 
 
+def metadata_values(document: Document) -> int:
+    """Counts the values that a document's metadata adds to a body."""
+    return sum(1 + len(value) if isinstance(value, tuple) else 1 for value in document.metadata.values())
+
+
 def _expect_sendable(document: Document, size: int, place: str) -> None:
     if size * _MOST_GROWTH > MOST_DOCUMENT_BYTES:
         sent = len(document.model_dump_json(exclude_defaults=True).encode())
@@ -65,10 +72,9 @@ def _expect_sendable(document: Document, size: int, place: str) -> None:
             )
     if not document.metadata:
         return
-    values = sum(1 + len(value) if isinstance(value, tuple) else 1 for value in document.metadata.values())
     for count, most, what in (
         (len(document.metadata), MOST_METADATA_KEYS, "metadata fields"),
-        (values, MOST_DOCUMENT_VALUES, "metadata values"),
+        (metadata_values(document), MOST_DOCUMENT_VALUES, "metadata values"),
         (_digits(document), MOST_DIGITS, "digits in a number"),
     ):
         if count > most:

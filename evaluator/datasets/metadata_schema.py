@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from services.contracts.collections import FieldKind
 from services.contracts.documents import MetadataValue
 
+MOST_FIELDS = 256  # that a collection may declare (services.contracts.collections)
+MOST_NAMED = 32
+
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?)?")
 
@@ -34,20 +37,27 @@ def sendable_metadata(raw: object) -> tuple[dict[str, MetadataValue], int]:
 
 
 class SchemaInference:
-    """Collects the kinds of each field's values."""
+    """Collects the kinds of each field's values, of at most MOST_FIELDS fields: identifiers may stand as names."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, set[FieldKind]] = {}
+        self._beyond: set[str] = set()
 
     def add(self, metadata: Mapping[str, MetadataValue]) -> None:
         """Adds the metadata of one document."""
         for name, value in metadata.items():
-            self._kinds.setdefault(name, set()).add(_kind(value))
+            if name in self._kinds or len(self._kinds) < MOST_FIELDS:
+                self._kinds.setdefault(name, set()).add(_kind(value))
+            elif len(self._beyond) < MOST_NAMED:
+                self._beyond.add(name)
 
     def result(self) -> tuple[dict[str, FieldKind], tuple[str, ...]]:
-        """Returns the kind of every field whose values agree on one, and the names of the others."""
+        """Returns the kind of every field whose values agree on one, and the names of the others.
+
+        Of fields above MOST_FIELDS, the first MOST_NAMED are named.
+        """
         schema: dict[str, FieldKind] = {}
-        mixed = []
+        mixed = list(self._beyond)
         for name, kinds in sorted(self._kinds.items()):
             if kinds <= {"keyword", "date"}:  # both are strings
                 schema[name] = "keyword" if "keyword" in kinds else "date"
@@ -55,7 +65,7 @@ class SchemaInference:
                 schema[name] = "number"
             else:
                 mixed.append(name)
-        return schema, tuple(mixed)
+        return schema, tuple(sorted(mixed))
 
 
 def _kind(value: MetadataValue) -> FieldKind:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from evaluator.datasets.ids import plain_id, read_id
 from evaluator.datasets.json_lines import json_objects
-from evaluator.datasets.text_files import HashedLines, decoded
+from evaluator.datasets.text_files import HashedLines, decoded, find_one
 from evaluator.errors import DatasetError
 from services.contracts.base import UNSENDABLE
 
@@ -29,6 +29,11 @@ class Queries:
     stripped: int
     trimmed: int
     sha256: str
+
+
+def queries_file(directory: Path) -> Path:
+    """Returns the file with the queries: queries.jsonl or TREC topics, packed or not."""
+    return find_one(directory, NAMES) or directory / QUERIES
 
 
 def read_queries(path: Path) -> Queries:

@@ -4,7 +4,7 @@ Each of them may be packed with gzip; queries may be TREC topics, judgments TREC
 by a module of its own; here they are checked against each other, and every decision is counted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from evaluator.datasets.corpus import CORPUS, CORPUS_FIELDS, CorpusDocument, cor
 from evaluator.datasets.ids import IdHashes
 from evaluator.datasets.judgments import Judgments, expect_header, qrels_file, read_judgments
 from evaluator.datasets.metadata_schema import SchemaInference
-from evaluator.datasets.queries import NAMES, QUERIES, Queries, read_queries
+from evaluator.datasets.queries import QUERIES, Queries, queries_file, read_queries
 from evaluator.datasets.text_files import HashedLines, find_one
 from evaluator.errors import DatasetError
 from services.contracts.base import Count, Wire
@@ -81,8 +81,15 @@ class Dataset:
 
     def documents(self) -> Iterator[Document]:
         """Yields the corpus in file order. Raises DatasetError at the end if it is not the corpus that was checked."""
+        return self._documents(None)
+
+    def documents_at(self, positions: Container[int]) -> Iterator[Document]:
+        """Yields the documents at these positions (the first is 0), parsing no other. Raises as `documents`."""
+        return self._documents(positions)
+
+    def _documents(self, positions: Container[int] | None) -> Iterator[Document]:
         lines = HashedLines(self.corpus)
-        for found in corpus_documents(self.corpus, lines):
+        for found in corpus_documents(self.corpus, lines, positions):
             yield found.document
         if lines.sha256 != self.corpus_sha256:
             raise DatasetError(f"{self.corpus} changed after it was checked; begin again")
@@ -160,11 +167,6 @@ def corpus_file(directory: Path) -> Path:
     if found is None or not found.is_file():
         raise DatasetError(f"{directory}: no {CORPUS} there; a BEIR directory has {CORPUS}, {QUERIES} and qrels/")
     return found
-
-
-def queries_file(directory: Path) -> Path:
-    """Returns the file with the queries: queries.jsonl or TREC topics, packed or not."""
-    return find_one(directory, NAMES) or directory / QUERIES
 
 
 def is_same_text(document: Document, query: str) -> bool:

@@ -10,8 +10,10 @@ import pytest
 
 from evaluator.answers import read_answers
 from evaluator.client import GatewayClient, GatewayError, connected
+from evaluator.datasets.record import DatasetRecord
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import (
+    dataset_of,
     evaluate,
     ingest_step,
     load_dataset,
@@ -168,6 +170,21 @@ async def test_each_step_runs_again_from_the_files_that_the_one_before_left(
     assert {name: outcome.quality for name, outcome in again.pipelines.items()} == {
         name: outcome.quality for name, outcome in first.pipelines.items()
     }
+
+
+async def test_ranking_recalls_what_loading_found_out_about_the_dataset_unless_it_changed(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    folder = RunFolder.create(tmp_path / "runs", experiment)
+    async with reached(stub) as client:
+        await ingest_step(client, folder)
+    read = folder.read("dataset.json", DatasetRecord)
+    assert dataset_of(folder).counts == read.counts == load_dataset(experiment).counts
+    assert folder.read("dataset.json", DatasetRecord) == read
+    with (tmp_path / "shop" / "queries.jsonl").open("a") as queries:
+        queries.write('{"_id": "q6", "text": "a sixth"}\n')
+    assert dataset_of(folder).counts.queries == read.counts.queries + 1
+    assert folder.read("dataset.json", DatasetRecord).counts.queries == read.counts.queries + 1
 
 
 async def test_a_dataset_that_changed_since_the_queries_ran_is_noticed(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soak import cost, faults, hostile, kills, power, replicas, shapes, stalled
+from tests.soak import corpus, cost, faults, hostile, kills, power, replicas, shapes, stalled
 from tests.support.processes import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -41,3 +41,7 @@ async def test_the_gateways_cost_is_measured_alike_for_two_equal_trees() -> None
 
 async def test_comparisons_keep_their_error_rate_power_and_coverage() -> None:
     (await power.run(SEED, 200, counts=(50,))).demand()
+
+
+async def test_a_corpus_is_read_at_a_few_bytes_of_memory_a_document() -> None:
+    (await corpus.run(SEED, 20_000)).demand()

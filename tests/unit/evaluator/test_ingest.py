@@ -10,6 +10,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
 from evaluator.ingest import batches
 from evaluator.rank import choose_queries, interleaved
+from services.chassis.json_shape import parse_json
 from services.contracts.collections import DocumentsRequest
 from services.contracts.documents import Document
 from services.contracts.pipelines import Pipeline
@@ -47,6 +48,14 @@ def test_a_batch_stays_below_its_bytes_however_long_the_documents_are() -> None:
     sent = list(batches(documents, "mine", most_bytes=1_000))
     assert [count for count, _ in sent] == [2] * 5
     assert all(len(body) < 1_100 and json.loads(body) for _, body in sent)
+
+
+def test_a_batch_stays_below_the_values_that_the_gateway_takes() -> None:
+    documents = [Document(id=str(number), metadata={"tags": ("x",) * 9_000}) for number in range(30)]
+    sent = list(batches(documents, "mine"))
+    assert sum(count for count, _ in sent) == 30
+    for _, body in sent:
+        parse_json(body)  # raises BadInput above 100,000 values
 
 
 def test_a_document_that_no_batch_can_hold_is_named() -> None:

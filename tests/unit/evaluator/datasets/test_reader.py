@@ -18,6 +18,7 @@ from evaluator.datasets.reader import read_dataset
 from evaluator.errors import DatasetError
 from services.chassis import json_shape
 from services.chassis.settings import ServiceSettings
+from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import Document
 from tests.support.gateway_stub import write_shop
 from tests.support.processes import ROOT
@@ -278,3 +279,12 @@ def test_public_collections_are_read_whole_and_exclude_no_document_by_chance(
     counts = read_dataset(DATASETS / name).counts
     assert (counts.documents, counts.judged_queries, counts.judgments) == (documents, judged, judgments)
     assert counts.self_retrieved == 0
+
+
+def test_of_more_fields_than_a_collection_can_declare_the_first_are_declared_and_others_named(shop: Path) -> None:
+    fields = {f"field{number:04d}": number for number in range(300)}
+    append(shop / "corpus.jsonl", json.dumps({"_id": "n1", "metadata": fields}) + "\n")
+    dataset = read_dataset(shop)
+    assert CollectionDeclaration(metadata=dict(dataset.schema)).metadata == dataset.schema
+    assert len(dataset.schema) == 256
+    assert len(dataset.counts.metadata_fields_undeclared) == 32
