@@ -1,23 +1,25 @@
 """Owns `answers/<arm>.jsonl`: the outcome of every query of an arm, a line each, in sending order. Sends nothing."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import FiniteFloat, ValidationError
+from pydantic import FiniteFloat, ValidationError, model_validator
 
 from evaluator.errors import EvaluationError
-from services.contracts.base import Wire
+from services.contracts.base import Count, Wire
 from services.contracts.query import Degradation
 
 
-class AnswerRecord(Wire):
-    """Outcome of one query in one arm."""
+class AnswerOutcome(Wire):
+    """Outcome of one query in one arm, without its hits."""
 
     query: str
     phase: Literal["warmup", "measured"]
+    segment: Count = 0  # interruptions of `rank` before this query was sent
     latency_ms: FiniteFloat | None = None  # None: no answer
-    ranking: tuple[tuple[str, FiniteFloat], ...] = ()  # id and score of every hit, best first
+    hits: Count = 0
     excluded_self: bool = False
     timings_ms: dict[str, FiniteFloat] = {}  # as the gateway reports them, by stage
     degraded: tuple[Degradation, ...] = ()
@@ -27,6 +29,18 @@ class AnswerRecord(Wire):
     request_id: str | None = None
     generation: str | None = None
     fingerprint: str | None = None
+
+
+class AnswerRecord(AnswerOutcome):
+    """A line of `answers/<arm>.jsonl`."""
+
+    ranking: tuple[tuple[str, FiniteFloat], ...] = ()  # id and score of every hit, best first
+
+    @model_validator(mode="after")
+    def _counted(self) -> Self:
+        if self.hits != len(self.ranking):
+            raise ValueError("hits: not the length of ranking")
+        return self
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -41,9 +55,38 @@ class AnswerRecord(Wire):
 
 def read_answers(path: Path) -> Iterator[AnswerRecord]:
     """Yields the records in file order. Raises EvaluationError with `file:line` for a line that is none."""
+    for number, line in _lines(path):
+        try:
+            yield AnswerRecord.model_validate_json(line)
+        except ValidationError as error:
+            raise _no_answer(path, number) from error
+
+
+def read_outcomes(path: Path) -> Iterator[AnswerOutcome]:
+    """Yields the records in file order without their hits, a few hundred bytes each. Raises as `read_answers` does."""
+    for number, line in _lines(path):
+        try:
+            yield AnswerOutcome.model_validate_json(line, extra="ignore")
+        except ValidationError as error:
+            raise _no_answer(path, number) from error
+
+
+def drop_torn_line(path: Path) -> bool:
+    """Cuts the last line off when a killed process wrote only a part of it. Returns whether it did."""
+    end = kept = 0
+    for _, line in _lines(path):
+        end += len(line)
+        if line.endswith(b"\n"):
+            kept = end
+    if kept < end:
+        os.truncate(path, kept)
+    return kept < end
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                yield AnswerRecord.model_validate_json(line)
-            except ValidationError as error:
-                raise EvaluationError(f"{path}:{number}: no answer of this version; rank again") from error
+        yield from enumerate(file, start=1)
+
+
+def _no_answer(path: Path, number: int) -> EvaluationError:
+    return EvaluationError(f"{path}:{number}: no answer of this version; delete {path.parent} and rank again")

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
@@ -20,7 +20,7 @@ from services.contracts.collections import (
     Published,
     PublishRequest,
 )
-from services.contracts.documents import FanOutReport
+from services.contracts.documents import DocumentsAnswer, FanOutReport, IdsRequest
 from services.contracts.health import Health
 from services.contracts.pipelines import PipelineView
 from services.contracts.problem import Problem
@@ -93,6 +93,12 @@ class GatewayClient:
         response = await self._send("DELETE", f"/v1/collections/{collection}", LOAD_DEADLINE_MS)
         if not response.is_success:
             _raise_problem(response)
+
+    async def documents(self, collection: str, ids: Sequence[str]) -> DocumentsAnswer:
+        """Returns documents of the live generation by id, from the document store."""
+        body = IdsRequest(ids=tuple(ids)).model_dump_json().encode()
+        path = f"/v1/collections/{collection}/documents/get"
+        return await self._call(DocumentsAnswer, "POST", path, QUERY_DEADLINE_MS, body)
 
     async def pipeline(self, name: str) -> PipelineView:
         """Returns a pipeline that the gateway serves by name."""

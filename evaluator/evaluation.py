@@ -2,11 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from evaluator.answers import AnswerRecord, read_answers
+from evaluator.answers import read_answers, read_outcomes
 from evaluator.arms import resolve_arms
 from evaluator.client import GatewayClient, GatewayError
+from evaluator.command_line import command_line
+from evaluator.corpus_check import expect_same_corpus
 from evaluator.datasets.judgments import qrels_file, read_judgments
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.datasets.record import DatasetRecord, read_or_recall
@@ -17,9 +19,10 @@ from evaluator.manifest import Manifest, build_manifest
 from evaluator.progress import say
 from evaluator.quality import Grades, means, measure, within_depth
 from evaluator.quality_figures import quality_figures
-from evaluator.rank import RankReport, rank
+from evaluator.rank import RankedArm, RankReport, choose_queries, expect_runnable, rank, write_rank_report
 from evaluator.render import render_page
 from evaluator.report import QualityReport, QueryFigures, Report, build_report
+from evaluator.resume import continue_or_begin
 from evaluator.run_folder import RunFolder
 from evaluator.run_import import IMPORTED, ImportReport
 from evaluator.trec_runs import read_run
@@ -68,8 +71,9 @@ def dataset_of(folder: RunFolder) -> Dataset:
 async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
     """Loads the collection and writes ingest.json."""
     experiment = folder.experiment
+    made_from = folder.hashes("experiment.json")
     report = await ingest(client, experiment, await asyncio.to_thread(dataset_of, folder))
-    folder.write("ingest.json", report)
+    folder.write("ingest.json", report.model_copy(update={"made_from": made_from}))
     for backend, loaded in report.backends.items():
         say(f"{backend}: {loaded.indexed} indexed, {loaded.unchanged} unchanged, {loaded.encoded} encoded")
     say(f"{report.generation}: {report.documents} documents, {report.stripped_characters} characters stripped")
@@ -77,20 +81,32 @@ async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
 
 
 async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
-    """Sends every query through every arm; writes manifest.json, answers/, runs/, rank.json and recall.json."""
+    """Sends every query through every arm; writes manifest.json, answers/, runs/, recall.json and, last, rank.json.
+
+    Goes on where an interrupted call stood (`evaluator.resume`).
+    """
     if folder.has(IMPORTED):
         raise EvaluationError(f"{folder.path} was imported: no gateway answers its pipelines; name another with --run")
-    experiment = folder.experiment
-    dataset = await asyncio.to_thread(dataset_of, folder)
-    view = await _live(client, experiment)
-    arms = await resolve_arms(client, experiment, view)
-    pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
-    manifest = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), pipelines)
-    folder.write("manifest.json", manifest)
-    folder.point_latest_here()
-    report = await rank(client, experiment, arms, dataset, folder)
-    folder.write("recall.json", await vector_recall(client, experiment, dataset, view))
-    return report
+    with folder.locked():
+        experiment = folder.experiment
+        dataset = await asyncio.to_thread(dataset_of, folder)
+        _expect_loaded_corpus(folder, dataset)
+        view = await _live(client, experiment)
+        arms = await resolve_arms(client, experiment, view)
+        await expect_runnable(client, experiment, arms)
+        compared = await expect_same_corpus(client, experiment, dataset, view)
+        pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
+        fresh = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), pipelines)
+        manifest = continue_or_begin(folder, fresh)
+        folder.point_latest_here()
+        queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
+        await rank(client, experiment, arms, dataset, queries, folder, segment=len(manifest.continued))
+        folder.write("recall.json", await vector_recall(client, experiment, dataset, view))
+        ranked = [
+            RankedArm(name=arm.name, fingerprint=arm.pipeline.fingerprint, preset=arm.preset, pipeline=arm.pipeline)
+            for arm in arms
+        ]
+        return write_rank_report(folder, queries, ranked, experiment.depth, compared)
 
 
 def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> QualityReport:
@@ -100,7 +116,6 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> Qua
     arms, found, not_judged = {}, {}, {}
     for arm in ranked.arms:
         rankings, records = read_run(folder.run_file(arm.name)), tuple(read_answers(folder.answers(arm.name)))
-        _expect_same_rankings(folder, arm.name, rankings, records)
         measured = measure(judgments, rankings, ranked.queries, metrics or experiment.metrics)
         figures = within_depth(measured, ranked.depth)
         arms[arm.name] = means(figures)
@@ -110,8 +125,14 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> Qua
             for query in ranked.queries:
                 values = {metric: figures[metric][query] for metric in figures}
                 file.write(QueryFigures(query=query, figures=values).model_dump_json() + "\n")
-    judged = len(ranked.queries)
-    report = QualityReport(arms=arms, figures=found, judged=judged, run_queries_not_judged=not_judged)
+    files = [file(arm.name) for arm in ranked.arms for file in (folder.run_file, folder.answers, folder.per_query)]
+    report = QualityReport(
+        made_from=folder.hashes("rank.json", *files),
+        arms=arms,
+        figures=found,
+        judged=len(ranked.queries),
+        run_queries_not_judged=not_judged,
+    )
     folder.write("quality.json", report)
     say(f"Measured {len(arms)} run files of {experiment.name}")
     return report
@@ -127,31 +148,20 @@ def judgments_of(folder: RunFolder) -> Grades:
     return judgments.grades
 
 
-def _expect_same_rankings(
-    folder: RunFolder, arm: str, rankings: Mapping[str, Sequence[str]], records: Sequence[AnswerRecord]
-) -> None:
-    """Raises EvaluationError where a run file is not that of the answers, whose scores tell which documents tie."""
-    for record in records:
-        if record.phase == "measured" and record.ids != tuple(rankings.get(record.query, ())):
-            raise EvaluationError(
-                f"{folder.run_file(arm)}: query {record.query} is not ranked as in {folder.answers(arm)}; rank again"
-            )
-
-
 def report_step(folder: RunFolder) -> Report:
     """Builds the report from the files of all steps; writes report.json and report.md."""
     ranked = folder.read("rank.json", RankReport)
-    records = {arm.name: tuple(read_answers(folder.answers(arm.name))) for arm in ranked.arms}
     report = build_report(
         experiment=folder.experiment,
         manifest=folder.read("manifest.json", Manifest),
         ranked=ranked,
-        records=records,
+        records={arm.name: tuple(read_outcomes(folder.answers(arm.name))) for arm in ranked.arms},
         quality=folder.read("quality.json", QualityReport),
         recall=folder.read("recall.json", RecallReport).backends,
         ingested=folder.read("ingest.json", IngestReport) if folder.has("ingest.json") else None,
         run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
         imported=folder.read(IMPORTED, ImportReport).arms if folder.has(IMPORTED) else {},
+        made_from=folder.hashes("rank.json", "quality.json"),
     )
     folder.write("report.json", report)
     folder.write_text("report.md", render_page(report))
@@ -179,3 +189,13 @@ async def _live(client: GatewayClient, experiment: Experiment) -> CollectionView
     if view.live is None:
         raise EvaluationError(f"{experiment.target} has no published generation; ingest it first")
     return view
+
+
+def _expect_loaded_corpus(folder: RunFolder, dataset: Dataset) -> None:
+    """Raises EvaluationError when the corpus is no longer the one that this run's `ingest` loaded."""
+    if not folder.has("ingest.json"):
+        return
+    loaded = folder.read("ingest.json", IngestReport).corpus_sha256
+    if loaded not in (None, dataset.corpus_sha256):
+        again = command_line("ingest", str(folder.path / "experiment.json"))
+        raise EvaluationError(f"{dataset.directory}: the corpus changed since it was loaded; run `{again}` again")

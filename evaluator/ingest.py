@@ -18,6 +18,7 @@ from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress, say
+from evaluator.run_folder import StepFile
 from services.contracts.base import Count, Wire
 from services.contracts.collections import (
     BeginCollection,
@@ -47,9 +48,10 @@ class BackendLoad(Wire):
     encoded: Count = 0
 
 
-class IngestReport(Wire):
+class IngestReport(StepFile):
     """A complete load: every backend took every document and the counts agree."""
 
+    corpus_sha256: str | None = None  # null: loaded by a release that did not record it
     collection: str
     generation: str
     created: bool
@@ -119,6 +121,7 @@ async def ingest(
             "If the collection held documents that the corpus no longer has, load it anew with --rebuild."
         )
     return IngestReport(
+        corpus_sha256=dataset.corpus_sha256,
         collection=target,
         generation=published.generation,
         created=begun.created,

@@ -22,10 +22,15 @@ class LoadedMachine(Machine):
     load_1m: FiniteFloat  # before the first query
 
 
-class Manifest(Environment):
-    """manifest.json, written before the first query."""
+class MeasuringEnvironment(Environment):
+    """Where and how `rank` ran, without an interruption."""
 
     machine: LoadedMachine
+
+
+class Manifest(MeasuringEnvironment):
+    """manifest.json, written before the first query."""
+
     gateway: str
     experiment: str  # fingerprint
     seed: Count
@@ -35,6 +40,7 @@ class Manifest(Environment):
     # By backend: engine, stamp (preset parameters, model, weights hash, …), counts, as the services declared them.
     backends: dict[str, CollectionState]
     pipelines: dict[str, str]  # name → fingerprint of what was sent
+    continued: tuple[MeasuringEnvironment, ...] = ()  # where and when an interrupted `rank` went on, in order
 
 
 def build_manifest(

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -14,7 +14,8 @@ from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress
-from evaluator.run_folder import RunFolder
+from evaluator.resume import arm_progress, timeouts_in_a_row
+from evaluator.run_folder import RunFolder, StepFile
 from evaluator.trec_runs import run_lines
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
@@ -33,16 +34,26 @@ class RankedArm(Wire):
     pipeline: Pipeline | None  # None: imported
 
 
-class RankReport(Wire):
-    """Queries and arms of a run. Metrics follow the order of `queries`."""
+class RankReport(StepFile):
+    """rank.json, the last file of the step: queries and arms of a run. Metrics follow the order of `queries`."""
 
+    made_from: dict[str, str]
     queries: tuple[str, ...]
     warmup: tuple[str, ...]
     arms: tuple[RankedArm, ...]
     depth: Count
+    # Of the collection with those of the corpus, before the first query; null where no gateway was asked.
+    compared_documents: Count | None
 
 
-def choose_queries(judged: Sequence[str], every: Sequence[str], experiment: Experiment) -> tuple[list[str], list[str]]:
+class ChosenQueries(NamedTuple):
+    """Ids of the queries to measure and of those to warm up with."""
+
+    measured: list[str]
+    warmup: list[str]
+
+
+def choose_queries(judged: Sequence[str], every: Sequence[str], experiment: Experiment) -> ChosenQueries:
     """Returns the queries to measure (all judged ones or a seeded sample, in file order) and the warm-up queries.
 
     Warm-up queries differ from the measured ones where possible, so that no cache holds the measured ones.
@@ -55,7 +66,7 @@ def choose_queries(judged: Sequence[str], every: Sequence[str], experiment: Expe
     taken = frozenset(measured)
     others = sorted(query for query in every if query not in taken)
     pool = others if len(others) >= experiment.warmup else others + sorted(measured)
-    return measured, dice.sample(pool, min(experiment.warmup, len(pool)))
+    return ChosenQueries(measured, dice.sample(pool, min(experiment.warmup, len(pool))))
 
 
 def interleaved(queries: Sequence[str], arms: int) -> Iterator[tuple[int, str]]:
@@ -71,51 +82,82 @@ def interleaved(queries: Sequence[str], arms: int) -> Iterator[tuple[int, str]]:
             yield arm, queries[(turn + arm * n // arms) % n]
 
 
+async def expect_runnable(client: GatewayClient, experiment: Experiment, arms: Sequence[Arm]) -> None:
+    """Sends one query through each arm. Raises EvaluationError for an arm that the gateway refuses as such.
+
+    That is an unknown stage or preset, or inline pipelines switched off.
+    """
+    for arm in arms:
+        request = SearchRequest(query="can this pipeline run", pipeline=arm.asked, top=1)
+        try:
+            await client.search(experiment.target, request)
+        except GatewayError as error:
+            if 400 <= error.status < 500 and error.status != 429:
+                raise EvaluationError(f"pipeline {arm.name}: {error}") from error
+            # Other errors may be temporary; if not, every query records them.
+
+
 async def rank(
     client: GatewayClient,
     experiment: Experiment,
     arms: Sequence[Arm],
     dataset: Dataset,
+    queries: ChosenQueries,
     folder: RunFolder,
-) -> RankReport:
-    """Warms every arm up, measures, and writes `answers/<arm>.jsonl` and `runs/<arm>.trec`.
+    segment: int = 0,
+) -> None:
+    """Warms every arm up, measures the queries that `answers/` lacks, and writes `runs/<arm>.trec`.
 
-    A failed query is recorded, never retried and never fatal. But an arm that the gateway refuses as such (unknown
-    stage or preset, inline pipelines switched off) raises EvaluationError before anything is measured.
+    A failed query is recorded, never retried and never fatal. Each answer is handed to the operating system before the
+    next query is sent, so that a killed run goes on with the query that it was killed at. `segment`: the number of
+    interruptions so far.
     """
-    for arm in arms:
-        await _preflight(client, experiment, arm)
-    measured, warmup = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
-    walk = interleaved(measured, len(arms))
+    before = [arm_progress(folder.answers(arm.name)) for arm in arms]
+    left = [(at, query) for at, query in interleaved(queries.measured, len(arms)) if query not in before[at].answered]
+    timeouts = [one.timeouts for one in before]
     with ExitStack() as files:
-        answers = [files.enter_context(folder.answers(arm.name).open("w", encoding="utf-8")) for arm in arms]
-        with progress("Warming up", len(warmup) * len(arms), "queries") as advance:
-            for number, query in [(number, query) for query in warmup for number in range(len(arms))]:
-                record = await _run_query(client, experiment, arms[number], query, dataset, "warmup")
-                answers[number].write(record.line)
+        answers = [files.enter_context(folder.answers(arm.name).open("a", encoding="utf-8")) for arm in arms]
+
+        def write(at: int, record: AnswerRecord) -> None:
+            answers[at].write(record.model_copy(update={"segment": segment}).line)
+            answers[at].flush()
+
+        warmup = [(at, query) for query in queries.warmup for at in range(len(arms))] if left else []
+        with progress("Warming up", len(warmup), "queries") as advance:
+            for at, query in warmup:
+                write(at, await _run_query(client, experiment, arms[at], query, dataset, "warmup"))
                 advance(1)
-        timeouts = [0] * len(arms)
-        with progress("Ranking", len(measured) * len(arms), "queries") as advance:
-            for number, query in walk:
-                arm = arms[number]
-                if timeouts[number] >= MAX_TIMEOUTS_IN_A_ROW:
+        with progress("Ranking", len(left), "queries") as advance:
+            for at, query in left:
+                if timeouts[at] >= MAX_TIMEOUTS_IN_A_ROW:
                     detail = f"not sent: {MAX_TIMEOUTS_IN_A_ROW} queries in a row had timed out"
                     record = AnswerRecord(query=query, phase="measured", error="abandoned", detail=detail)
                 else:
-                    record = await _run_query(client, experiment, arm, query, dataset, "measured")
-                    timeouts[number] = timeouts[number] + 1 if record.error == "timeout" else 0
-                answers[number].write(record.line)
+                    record = await _run_query(client, experiment, arms[at], query, dataset, "measured")
+                timeouts[at] = timeouts_in_a_row(timeouts[at], record)
+                write(at, record)
                 advance(1)
     for arm in arms:
         write_run_file(folder, arm.name)
+
+
+def write_rank_report(
+    folder: RunFolder,
+    queries: ChosenQueries,
+    arms: Sequence[RankedArm],
+    depth: int,
+    compared_documents: int | None,
+) -> RankReport:
+    """Writes rank.json, after all other files of the step, with their sha256."""
+    optional = [name for name in ("ingest.json", "imported.json") if folder.has(name)]
+    of_arms = [file(arm.name) for arm in arms for file in (folder.answers, folder.run_file)]
     report = RankReport(
-        queries=tuple(measured),
-        warmup=tuple(warmup),
-        arms=tuple(
-            RankedArm(name=arm.name, fingerprint=arm.pipeline.fingerprint, preset=arm.preset, pipeline=arm.pipeline)
-            for arm in arms
-        ),
-        depth=experiment.depth,
+        made_from=folder.hashes("experiment.json", "manifest.json", "recall.json", *optional, *of_arms),
+        queries=tuple(queries.measured),
+        warmup=tuple(queries.warmup),
+        arms=tuple(arms),
+        depth=depth,
+        compared_documents=compared_documents,
     )
     folder.write("rank.json", report)
     return report
@@ -127,16 +169,6 @@ def write_run_file(folder: RunFolder, arm: str) -> None:
         for record in read_answers(folder.answers(arm)):
             if record.phase == "measured":
                 file.write(run_lines(record.query, record.ids, arm))
-
-
-async def _preflight(client: GatewayClient, experiment: Experiment, arm: Arm) -> None:
-    request = SearchRequest(query="can this pipeline run", pipeline=arm.asked, top=1)
-    try:
-        await client.search(experiment.target, request)
-    except GatewayError as error:
-        if 400 <= error.status < 500 and error.status != 429:
-            raise EvaluationError(f"pipeline {arm.name}: {error}") from error
-        # Other errors may be temporary; if not, every query records them.
 
 
 async def _run_query(
@@ -161,6 +193,7 @@ async def _run_query(
     answer = timed.answer
     answered = {
         "latency_ms": timed.latency_ms,
+        "hits": len(ranking),
         "ranking": ranking,
         "timings_ms": answer.timings_ms,
         "degraded": answer.degraded,

@@ -1,28 +1,31 @@
 """Defines report.json and builds it from the files of all steps. Within a version, fields are only added."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.answers import AnswerRecord
+from evaluator.answers import AnswerOutcome
 from evaluator.conventions import Conventions, state_conventions
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport
+from evaluator.interruptions import LatencySource, interruption_remarks, latency_source, warmup_remarks
 from evaluator.latency import Latency, percentile, summarise
 from evaluator.manifest import Manifest
 from evaluator.quality_figures import QualityFigure
 from evaluator.rank import RankedArm, RankReport
+from evaluator.run_folder import StepFile
 from evaluator.run_import import ImportedFile
 from evaluator.vector_recall import VectorRecall
 from services.contracts.base import Count, Wire
 
 
-class QualityReport(Wire):
+class QualityReport(StepFile):
     """quality.json: unrounded means per arm over `judged` queries, and what belongs to each of them."""
 
+    made_from: dict[str, str]
     arms: dict[str, dict[str, FiniteFloat | None]]  # null: no query has a value
     figures: dict[str, dict[str, QualityFigure]]  # by arm, then metric
     judged: Count
@@ -69,8 +72,11 @@ class PipelineReport(Wire):
     imported: ImportedFile | None = None  # the file that `import` has read; it holds no latency, stages or models
 
 
-class Report(Wire):
-    """Outcome of a run. `valid` only when no query was lost or degraded and nothing changed during the run."""
+class Report(StepFile):
+    """Outcome of a run. `valid` only when no query was lost or degraded and nothing changed during the run.
+
+    `warnings` also hold remarks that leave a run valid: an interruption, a warm-up without answers.
+    """
 
     schema_version: Literal[1] = 1
     experiment: str
@@ -84,6 +90,7 @@ class Report(Wire):
     sample: Count | None  # queries drawn with `seed`; null: all judged ones
     valid: bool
     warnings: tuple[str, ...]
+    latency_source: LatencySource | None = None  # null: the run was not interrupted, and latency is of all answers
     pipelines: dict[str, PipelineReport]
     conventions: Conventions
     vector_recall: dict[str, VectorRecall]
@@ -96,20 +103,24 @@ def build_report(
     experiment: Experiment,
     manifest: Manifest,
     ranked: RankReport,
-    records: Mapping[str, Sequence[AnswerRecord]],
+    records: Mapping[str, Sequence[AnswerOutcome]],
     quality: QualityReport,
     recall: Mapping[str, VectorRecall],
     ingested: IngestReport | None,
     run_files: Mapping[str, str],
     imported: Mapping[str, ImportedFile],
+    made_from: Mapping[str, str],
 ) -> Report:
     """Builds the report from the outcomes of the steps. `imported`: the files of imported arms, by arm."""
+    source = latency_source(manifest, records)
+    timed = None if source is None else source.segment
     pipelines = {
-        arm.name: _pipeline(arm, ranked, records[arm.name], quality, run_files[arm.name], imported.get(arm.name))
+        arm.name: _pipeline(arm, ranked, records[arm.name], quality, run_files[arm.name], imported.get(arm.name), timed)
         for arm in ranked.arms
     }
-    warnings = tuple(_warnings(manifest, ranked, records, pipelines, recall))
+    faults = _faults(manifest, ranked, records, pipelines, recall)
     return Report(
+        made_from=dict(made_from),
         experiment=experiment.name,
         dataset=experiment.directory.resolve().name,
         split=experiment.split,
@@ -118,9 +129,10 @@ def build_report(
         engine={name: state.engine for name, state in manifest.backends.items()},
         seed=experiment.seed,
         depth=ranked.depth,
-        sample=experiment.queries,
-        valid=not warnings,
-        warnings=warnings,
+        sample=len(ranked.queries) if len(ranked.queries) < manifest.counts.judged_queries else None,
+        valid=not faults,
+        warnings=(*faults, *_remarks(ranked, records, source)),
+        latency_source=source,
         pipelines=pipelines,
         conventions=state_conventions(list(quality.figures[ranked.arms[0].name]), ranked.depth),
         vector_recall=dict(recall),
@@ -133,19 +145,20 @@ def build_report(
 def _pipeline(
     arm: RankedArm,
     ranked: RankReport,
-    records: Sequence[AnswerRecord],
+    records: Sequence[AnswerOutcome],
     quality: QualityReport,
     run_file: str,
     imported: ImportedFile | None,
+    timed_segment: int | None,
 ) -> PipelineReport:
     measured = [record for record in records if record.phase == "measured"]
     answered = [record for record in measured if record.error is None]
+    timed = [record for record in answered if timed_segment in (None, record.segment)]
     kinds = Counter(record.error for record in measured if record.error is not None)
-    # A crash in the middle of `rank` leaves queries without any record: they are lost as well.
     if missing := len(ranked.queries) - len(measured):
         kinds["no_record"] += missing
     stages: dict[str, list[float]] = {}
-    for record in answered:
+    for record in timed:
         for stage, ms in record.timings_ms.items():
             stages.setdefault(stage, []).append(ms)
     models: dict[str, set[str]] = {}
@@ -159,7 +172,7 @@ def _pipeline(
         models={stage: tuple(sorted(names)) for stage, names in models.items()},
         quality={metric: figure.mean for metric, figure in quality.figures[arm.name].items()},
         figures=quality.figures[arm.name],
-        latency_ms=summarise([record.latency_ms for record in answered if record.latency_ms is not None]),
+        latency_ms=summarise([record.latency_ms for record in timed if record.latency_ms is not None]),
         stages_ms={
             stage: StageTime(p50=percentile(sorted(ms), 0.5), p95=percentile(sorted(ms), 0.95), n=len(ms))
             for stage, ms in stages.items()
@@ -168,7 +181,7 @@ def _pipeline(
         judged=quality.judged,
         errors=sum(kinds.values()),
         errors_by_kind=dict(kinds),
-        no_hits=sum(not record.ranking for record in answered),
+        no_hits=sum(record.hits == 0 for record in answered),
         degraded=sum(bool(record.degraded) for record in answered),
         degraded_by_stage=dict(degradations),
         excluded_self=sum(record.excluded_self for record in measured),
@@ -179,10 +192,20 @@ def _pipeline(
     )
 
 
-def _warnings(
+def _remarks(
+    ranked: RankReport, records: Mapping[str, Sequence[AnswerOutcome]], source: LatencySource | None
+) -> Iterator[str]:
+    """Yields what a reader should know although the run is valid."""
+    yield from interruption_remarks(source)
+    yield from warmup_remarks(records, source)
+    if ranked.compared_documents == 0:
+        yield "no backend returns documents by id: only their number was compared with the corpus"
+
+
+def _faults(
     manifest: Manifest,
     ranked: RankReport,
-    records: Mapping[str, Sequence[AnswerRecord]],
+    records: Mapping[str, Sequence[AnswerOutcome]],
     pipelines: Mapping[str, PipelineReport],
     recall: Mapping[str, VectorRecall],
 ) -> list[str]:

@@ -1,6 +1,13 @@
-"""Reads and writes the files of a run: one folder, one file per step, written atomically."""
+"""Owns the folder of a run: one file per step, written atomically, with the sha256 of what it was made from.
 
+Leaves what the files hold to the steps.
+"""
+
+import fcntl
 import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -8,6 +15,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from evaluator.command_line import command_line
+from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from services.contracts.base import Wire
@@ -29,6 +37,12 @@ WRITTEN_BY = {
 }
 
 
+class StepFile(Wire):
+    """A file that a step writes. `made_from`: sha256 by path within the run's folder, of every file that it read."""
+
+    made_from: dict[str, str] = {}
+
+
 class RunFolder:
     """Owns the folder of one run, `<utc>-<experiment>-<hash>`. Steps read the files of earlier steps."""
 
@@ -38,13 +52,18 @@ class RunFolder:
     @classmethod
     def create(cls, runs: Path, experiment: Experiment) -> "RunFolder":
         """Creates a folder with the experiment in it."""
-        now = datetime.now(UTC)
-        path = runs / f"{now:%Y%m%dT%H%M%SZ}-{experiment.name}-{experiment.fingerprint}"
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:  # the same experiment twice in a second
-            path = path.with_name(f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z{path.name[16:]}")
-            path.mkdir()
+        runs.mkdir(parents=True, exist_ok=True)
+        while True:
+            now = datetime.now(UTC)
+            milliseconds = f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z"
+            path = runs / f"{milliseconds}-{experiment.name}-{experiment.fingerprint}"
+            try:
+                if not any(runs.glob(f"{milliseconds}-*")):  # so that the order of the names is that of the creation
+                    path.mkdir()
+                    break
+            except FileExistsError:  # another process has created it in between
+                pass
+            time.sleep(0.001)
         folder = cls(path)
         folder.write("experiment.json", experiment)
         return folder
@@ -57,9 +76,15 @@ class RunFolder:
         fresh.replace(latest)  # atomic: `latest` always exists
 
     @staticmethod
+    def every(runs: Path) -> list[Path]:
+        """Returns all folders in the order of their creation. Names begin with the time, some in whole seconds."""
+        found = [path.parent for path in runs.glob("*/experiment.json") if path.parent.name != LATEST]
+        return sorted(found, key=lambda path: (path.name.partition("Z")[0].ljust(18, "0"), path.name))
+
+    @staticmethod
     def newest(runs: Path) -> Path:
-        """Returns the folder created last (names begin with the time)."""
-        found = sorted(path.parent for path in runs.glob("*/experiment.json") if path.parent.name != LATEST)
+        """Returns the folder created last."""
+        found = RunFolder.every(runs)
         if not found:
             raise EvaluationError(f"{runs}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
         return found[-1]
@@ -90,20 +115,66 @@ class RunFolder:
         """Returns the file with an arm's metrics by query."""
         return self._within("quality", f"{arm}.jsonl")
 
+    def forget_answers(self) -> None:
+        """Removes the answers and the file that says that `rank` has ended. Later steps' files stay, and are stale."""
+        for path in (self.path / "answers").glob("*.jsonl"):
+            path.unlink()
+        (self.path / "rank.json").unlink(missing_ok=True)  # last: a kill before it leaves an ended step, not this one
+
     def has(self, name: str) -> bool:
         """Returns whether a step has written its file."""
         return (self.path / name).is_file()
 
     def read(self, name: str, model: type[Value]) -> Value:
-        """Reads the file of a step. Raises EvaluationError naming the step that is missing."""
+        """Reads the file of a step. Raises EvaluationError, naming the step to run: no file, or its input changed."""
         try:
-            return model.model_validate_json((self.path / name).read_bytes())
+            found = model.model_validate_json((self.path / name).read_bytes())
         except FileNotFoundError as error:
-            step = WRITTEN_BY.get(name, "run")
-            words = ("ingest", "EXPERIMENT") if step == "ingest" else (step, "--run", str(self.path))
-            raise EvaluationError(f"{self.path}: no {name}; run `{command_line(*words)}` first") from error
+            raise EvaluationError(f"{self.path}: no {name}; run `{self._step(name)}` first") from error
         except ValidationError as error:
-            raise EvaluationError(f"{self.path / name}: not of this version: {error.errors()[0]['msg']}") from error
+            reason = error.errors()[0]["msg"]
+            raise EvaluationError(
+                f"{self.path / name}: not of this version: {reason}; run `{self._step(name)}` again"
+            ) from error
+        if isinstance(found, StepFile):
+            self._expect_unchanged(name, found.made_from)
+        return found
+
+    def hashes(self, *names: str | Path) -> dict[str, str]:
+        """Returns the sha256 of files of this folder, by path within it: what a step's file was made from."""
+        paths = [self.path / name for name in names]
+        return {path.relative_to(self.path).as_posix(): sha256(path) for path in paths}
+
+    def _expect_unchanged(self, name: str, made_from: Mapping[str, str]) -> None:
+        for source, digest in made_from.items():
+            try:
+                changed = sha256(self.path / source) != digest
+            except FileNotFoundError:
+                changed = True
+            if changed:
+                raise EvaluationError(
+                    f"{self.path}: {source} is not the one that {name} was made from; run `{self._step(name)}` again"
+                )
+
+    def _step(self, name: str) -> str:
+        """Returns the command that writes a file."""
+        match WRITTEN_BY[name]:
+            case "ingest":
+                return command_line("ingest", str(self.path / "experiment.json"))
+            case "import":
+                return command_line("import", self.experiment.dataset, "FILE")
+            case step:
+                return command_line(step, "--run", str(self.path))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from sending this run's queries. Raises EvaluationError while one does."""
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise EvaluationError(f"{self.path}: another process sends this run's queries; wait for it") from error
+            yield
 
     def write(self, name: str, value: Wire) -> None:
         """Replaces a step's file."""

@@ -15,7 +15,7 @@ from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment, collection_name, parse_experiment
 from evaluator.manifest import build_manifest
-from evaluator.rank import RankedArm, RankReport
+from evaluator.rank import ChosenQueries, RankedArm, write_rank_report
 from evaluator.run_folder import RunFolder
 from evaluator.trec_runs import read_scores, run_lines
 from evaluator.vector_recall import RecallReport
@@ -160,6 +160,7 @@ def _record(query: str, hits: Mapping[str, float] | None, excluded_self: bool, f
     return AnswerRecord(
         query=query,
         phase="measured",
+        hits=len(hits),
         ranking=tuple(hits.items()),
         excluded_self=excluded_self,
         generation="",
@@ -178,9 +179,8 @@ def _write(folder: RunFolder, experiment: Experiment, dataset: Dataset, arms: Se
         with folder.answers(arm.name).open("w", encoding="utf-8") as file:
             for record in arm.records:
                 file.write(record.line)
-    ranked = tuple(RankedArm(name=arm.name, fingerprint=arm.fingerprint, preset=None, pipeline=None) for arm in arms)
-    queries = tuple(dataset.judgments)
-    folder.write("rank.json", RankReport(queries=queries, warmup=(), arms=ranked, depth=experiment.depth))
     folder.write("recall.json", RecallReport(backends={}))
     folder.write(IMPORTED, ImportReport(arms={arm.name: arm.report for arm in arms}))
+    ranked = [RankedArm(name=arm.name, fingerprint=arm.fingerprint, preset=None, pipeline=None) for arm in arms]
+    write_rank_report(folder, ChosenQueries(list(dataset.judgments), []), ranked, experiment.depth, None)
     return folder

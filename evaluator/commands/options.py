@@ -121,5 +121,5 @@ def reporting_errors() -> Iterator[None]:
         say(f"evaluator: {error}")
         raise typer.Exit(1) from error
     except KeyboardInterrupt as error:
-        say("evaluator: interrupted; what was written stays, and the same command goes on where it stood")
+        say("evaluator: interrupted; what was written stays; `ingest`, `rank` and `fetch` go on where they stood")
         raise typer.Exit(130) from error

@@ -132,6 +132,10 @@ def print_outcome(folder: RunFolder, outcome: Report) -> None:
                 f"({found.indexed} of {found.vectors} vectors indexed)"
             )
     print(f"\nReport: {folder.path / 'report.json'} (and report.md, runs/, manifest.json beside it)")
+    if outcome.valid and outcome.warnings:
+        print(
+            "\nThis run is valid. Note:\n" + "\n".join(f"  {warning}" for warning in outcome.warnings), file=sys.stderr
+        )
     if not outcome.valid:
         # Printed last, a line each, so that the table is not quoted without them.
         print("\nTHIS RUN IS NOT VALID:\n" + "\n".join(f"  {warning}" for warning in outcome.warnings), file=sys.stderr)

@@ -1,20 +1,16 @@
 """The evaluator against a gateway that keeps (or breaks) the wire's promises."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
 from evaluator.answers import read_answers
-from evaluator.client import GatewayClient, GatewayError, connected
+from evaluator.client import GatewayError, connected
 from evaluator.datasets.record import DatasetRecord
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import (
     dataset_of,
-    evaluate,
     ingest_step,
     load_dataset,
     quality_step,
@@ -24,10 +20,10 @@ from evaluator.evaluation import (
 )
 from evaluator.experiment import Experiment
 from evaluator.ingest import ingest
-from evaluator.report import Report
 from evaluator.run_folder import RunFolder
 from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
-from tests.support.gateway_stub import GatewayStub, write_shop
+from tests.support.gateway_stub import GatewayStub
+from tests.support.small_runs import evaluated, planned, reached
 
 
 @pytest.fixture
@@ -40,37 +36,8 @@ def experiment(tmp_path: Path) -> Experiment:
     return planned(tmp_path)
 
 
-def planned(tmp_path: Path, **given: object) -> Experiment:
-    if not (tmp_path / "shop").exists():
-        write_shop(tmp_path / "shop")
-    content = {
-        "name": "small",
-        "dataset": str(tmp_path / "shop"),
-        "pipelines": ["bm25", "hybrid"],
-        "warmup": 1,
-        **given,
-    }
-    return Experiment.model_validate(content)
-
-
-@asynccontextmanager
-async def reached(stub: GatewayStub) -> AsyncIterator[GatewayClient]:
-    app = stub.app
-    async with (
-        app.router.lifespan_context(app),
-        connected("http://gateway", httpx.ASGITransport(app=app)) as client,
-    ):
-        yield client
-
-
 async def no_sleep(_: float) -> None:
     return None
-
-
-async def evaluated(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> tuple[Report, RunFolder]:
-    folder = RunFolder.create(tmp_path / "runs", experiment)
-    async with reached(stub) as client:
-        return await evaluate(client, folder), folder
 
 
 async def test_an_evaluation_leaves_a_report_that_holds_what_was_asked_for(

@@ -10,6 +10,7 @@ from fastapi import APIRouter, FastAPI
 
 from services.chassis.app import create_app, router
 from services.chassis.errors import (
+    AnswerTooLarge,
     BadInput,
     BuildConflict,
     Conflict,
@@ -32,7 +33,16 @@ from services.contracts.collections import (
     PublishRequest,
     VectorState,
 )
-from services.contracts.documents import Document, FanOutReport, IndexReport, IndexRequest, ItemError, ServiceOutcome
+from services.contracts.documents import (
+    Document,
+    DocumentsAnswer,
+    FanOutReport,
+    IdsRequest,
+    IndexReport,
+    IndexRequest,
+    ItemError,
+    ServiceOutcome,
+)
 from services.contracts.health import Check
 from services.contracts.pipelines import Pipeline, PipelineView, Retrieve
 from services.contracts.query import Degradation, PipelineRef, SearchAnswer, SearchHit, SearchRequest
@@ -71,6 +81,12 @@ class GatewayStub:
     degraded_queries: set[str] = field(default_factory=set)
     repeats_first_hit: bool = False  # returns the first hit twice
     approximate_misses: int = 0
+    most_documents_an_answer: int = 1_000
+    hangs_after: int | None = None  # searches after which none is answered
+    hanging: bool = False  # one waits for its answer
+    answers_nothing: bool = False  # every ranking is empty
+    without_lexical: bool = False
+    stamp: dict[str, str] = field(default_factory=lambda: {"schema": "1"})
     search_delay_s: float = 0.0  # delay of each answer to a search
     batches: list[int] = field(default_factory=list)
     searches: list[SearchRequest] = field(default_factory=list)
@@ -92,13 +108,14 @@ class GatewayStub:
     def _view(self) -> CollectionView:
         state = CollectionState(
             generation="shop@1", published=self.live is not None, documents=len(self.documents), engine="edge",
-            stamp={"schema": "1"}, declaration=self.declaration or CollectionDeclaration(),
+            stamp=self.stamp, declaration=self.declaration or CollectionDeclaration(),
         )  # fmt: skip
         vectors = VectorState(vectors=len(self.documents), indexed=2)
+        lexical = BackendState(backend="lexical", family="lexical", reachable=True, generations=(state,))
         return CollectionView(
             collection="shop", live=self.live, building=None,
             backends=(
-                BackendState(backend="lexical", family="lexical", reachable=True, generations=(state,)),
+                *(() if self.without_lexical else (lexical,)),
                 BackendState(backend="dense", family="dense", reachable=True,
                              generations=(state.model_copy(update={"vectors": vectors, "engine": "qdrant"}),)),
                 BackendState(backend="reranker", family="reranker", reachable=True),
@@ -161,7 +178,7 @@ class GatewayStub:
             ids = ids[self.approximate_misses :]
         if self.repeats_first_hit and ids:
             ids = [ids[0], *ids]
-        ids = ids[: request.top]
+        ids = [] if self.answers_nothing else ids[: request.top]
         degraded = Degradation(stage="dense", reason="timeout", detail="too slow", done=1, of=2)
         return SearchAnswer(
             collection="shop@1",
@@ -194,6 +211,14 @@ class GatewayStub:
         async def load(name: str, body: DocumentsRequest) -> FanOutReport:
             return self._load(body)
 
+        @routes.post("/v1/collections/{name}/documents/get")
+        async def get(name: str, body: IdsRequest) -> DocumentsAnswer:
+            found = [self.documents[one] for one in body.ids if one in self.documents]
+            if len(found) > self.most_documents_an_answer:
+                raise AnswerTooLarge(f"{len(found)} documents.")
+            missing = [one for one in body.ids if one not in self.documents]
+            return DocumentsAnswer(documents=tuple(found), missing=tuple(missing))
+
         @routes.post("/v1/collections/{name}/publish")
         async def publish(name: str, body: PublishRequest) -> Published:
             if body.expected_documents not in (None, len(self.documents)):
@@ -207,6 +232,9 @@ class GatewayStub:
         @routes.post("/v1/collections/{name}/search")
         async def search(name: str, body: SearchRequest) -> SearchAnswer:
             await asyncio.sleep(self.search_delay_s)
+            if self.hangs_after is not None and len(self.searches) >= self.hangs_after:
+                self.hanging = True
+                await asyncio.Event().wait()
             return self._search(body)
 
         @routes.get("/v1/pipelines/{name}")

@@ -1,0 +1,88 @@
+"""Decides whether `rank` goes on where an interrupted one stood, and with which queries. Sends nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluator.answers import AnswerOutcome, drop_torn_line, read_outcomes
+from evaluator.errors import EvaluationError
+from evaluator.manifest import Manifest, MeasuringEnvironment
+from evaluator.progress import say
+from evaluator.run_folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class ArmProgress:
+    """What an arm's answers hold: the measured queries, and how many of the last of them timed out in a row."""
+
+    answered: frozenset[str] = frozenset()
+    timeouts: int = 0
+
+
+def arm_progress(path: Path) -> ArmProgress:
+    """Reads the answers of an arm, without a last line of which only a part was written."""
+    if not path.exists():
+        return ArmProgress()
+    if drop_torn_line(path):
+        say(f"{path}: the last line was written in part; its query is sent again")
+    answered: set[str] = set()
+    timeouts = 0
+    for record in read_outcomes(path):
+        if record.phase == "measured":
+            answered.add(record.query)
+            timeouts = timeouts_in_a_row(timeouts, record)
+    return ArmProgress(frozenset(answered), timeouts)
+
+
+def timeouts_in_a_row(before: int, record: AnswerOutcome) -> int:
+    """Returns the number of measured queries in a row, up to this one, that timed out; abandoned ones do not count."""
+    return before if record.error == "abandoned" else before + 1 if record.error == "timeout" else 0
+
+
+def continue_or_begin(folder: RunFolder, fresh: Manifest) -> Manifest:
+    """Writes manifest.json: the interrupted run's, with the present environment added, or `fresh`.
+
+    `rank.json` is the last file of the step: where it stands, the step ended and begins anew. So it does where no
+    query was answered, and where dataset, collection or pipelines are no longer those of the answers.
+    """
+    interrupted = _interrupted(folder)
+    changed = [] if interrupted is None else _changes(interrupted, fresh)
+    if interrupted is not None and not changed:
+        fields = MeasuringEnvironment.model_fields
+        present = MeasuringEnvironment(**{name: value for name, value in fresh if name in fields})
+        manifest = interrupted.model_copy(update={"continued": (*interrupted.continued, present)})
+        say(f"{folder.path}: rank was interrupted; it goes on where it stood")
+    else:
+        if changed:
+            say(f"{folder.path}: rank was interrupted, and begins anew because of another {' and '.join(changed)}")
+        manifest = fresh
+        folder.forget_answers()
+    folder.write("manifest.json", manifest)
+    return manifest
+
+
+def _interrupted(folder: RunFolder) -> Manifest | None:
+    if folder.has("rank.json") or not folder.has("manifest.json"):
+        return None
+    try:
+        manifest = folder.read("manifest.json", Manifest)
+    except EvaluationError as error:
+        say(f"{error}; it begins anew")
+        return None
+    return manifest if any(arm_progress(folder.answers(arm)).answered for arm in manifest.pipelines) else None
+
+
+def _changes(before: Manifest, now: Manifest) -> list[str]:
+    return [what for what, value in _identity(before).items() if value != _identity(now)[what]]
+
+
+def _identity(manifest: Manifest) -> Mapping[str, object]:
+    """Returns everything that decides an answer, by what a message calls it."""
+    return {
+        "experiment": manifest.experiment,
+        "dataset": manifest.dataset_sha256,
+        "generation": manifest.generation,
+        "engine or model": {name: (state.engine, state.stamp) for name, state in manifest.backends.items()},
+        "number of documents": {name: state.documents for name, state in manifest.backends.items()},
+        "pipeline": manifest.pipelines,
+    }

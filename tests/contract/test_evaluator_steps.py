@@ -1,0 +1,329 @@
+"""Steps of a run that do not fit together, and a `rank` that was interrupted."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from evaluator.answers import read_answers
+from evaluator.corpus_check import expect_same_corpus, sampled_documents
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import ingest_step, load_dataset, quality_step, rank_step, report_step
+from evaluator.experiment import Experiment
+from evaluator.report import Report
+from evaluator.run_folder import RunFolder
+from services.chassis.errors import DeadlineExceeded, Unavailable
+from services.contracts.documents import Document
+from tests.support.gateway_stub import GatewayStub
+from tests.support.small_runs import evaluated, planned, reached
+
+MEASURED = {"red bell", "oil chain", "steel", "saddle springs squeak"}
+
+
+@pytest.fixture
+def stub() -> GatewayStub:
+    return GatewayStub()
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Experiment:
+    return planned(tmp_path)
+
+
+@pytest.fixture
+async def ingested(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> RunFolder:
+    folder = RunFolder.create(tmp_path / "runs", experiment)
+    async with reached(stub) as client:
+        await ingest_step(client, folder)
+    return folder
+
+
+async def rank_alone(stub: GatewayStub, folder: RunFolder) -> None:
+    async with reached(stub) as client:
+        await rank_step(client, folder)
+
+
+async def interrupted(stub: GatewayStub, folder: RunFolder, after: int) -> None:
+    """Ends `rank` after as many searches, warm-up included."""
+    stub.searches.clear()
+    stub.hangs_after = after
+    task = asyncio.create_task(rank_alone(stub, folder))
+    while not stub.hanging:
+        assert not task.done()
+        await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    stub.hangs_after, stub.hanging = None, False
+    stub.searches.clear()
+
+
+def report_of(folder: RunFolder) -> Report:
+    quality_step(folder)
+    return report_step(folder)
+
+
+def run_files(folder: RunFolder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder.path / "runs").iterdir())}
+
+
+async def test_after_another_rank_the_report_asks_for_quality_again(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    _, folder = await evaluated(stub, experiment, tmp_path)
+    stub.answers_nothing = True
+    await rank_alone(stub, folder)
+    with pytest.raises(EvaluationError, match=r"rank\.json is not the one that quality\.json was made from; run `.*eva"
+                       r"luator quality --run \S+` again"):  # fmt: skip
+        report_step(folder)
+    assert report_of(folder).pipelines["bm25"].quality["nDCG@10"] == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "read", "again"),
+    [
+        ("experiment.json", "rank.json", "rank"),
+        ("ingest.json", "rank.json", "rank"),
+        ("manifest.json", "rank.json", "rank"),
+        ("answers/bm25.jsonl", "rank.json", "rank"),
+        ("runs/hybrid.trec", "rank.json", "rank"),
+        ("recall.json", "rank.json", "rank"),
+        ("quality/bm25.jsonl", "quality.json", "quality"),
+    ],
+)
+async def test_a_file_that_changed_since_the_step_that_read_it_is_named_with_that_step(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path, changed: str, read: str, again: str
+) -> None:
+    _, folder = await evaluated(stub, experiment, tmp_path)
+    file = folder.path / changed
+    file.write_bytes(file.read_bytes() + b"\n")
+    with pytest.raises(EvaluationError) as refused:
+        report_step(folder)
+    assert f"{changed} is not the one that {read} was made from; run `" in str(refused.value)
+    assert f"evaluator {again} --run {folder.path}` again" in str(refused.value)
+
+
+async def test_a_run_file_that_is_gone_is_named(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> None:
+    _, folder = await evaluated(stub, experiment, tmp_path)
+    folder.run_file("bm25").unlink()
+    with pytest.raises(EvaluationError, match=r"runs/bm25\.trec is not the one that rank\.json was made from"):
+        quality_step(folder)
+
+
+async def test_a_report_of_other_figures_is_not_read(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> None:
+    _, folder = await evaluated(stub, experiment, tmp_path)
+    stub.answers_nothing = True
+    await rank_alone(stub, folder)
+    with pytest.raises(EvaluationError, match=r"rank\.json is not the one that report\.json was made from"):
+        folder.read("report.json", Report)
+
+
+async def test_a_corpus_that_changed_since_it_was_loaded_is_refused(stub: GatewayStub, ingested: RunFolder) -> None:
+    corpus = ingested.experiment.directory / "corpus.jsonl"
+    corpus.write_text(corpus.read_text().replace("brass", "tin"))
+    with pytest.raises(EvaluationError, match=r"the corpus changed since it was loaded; run `\S+ -m evaluator ingest"):
+        await rank_alone(stub, ingested)
+    assert not stub.searches
+
+
+async def test_a_collection_that_lacks_a_document_is_refused_before_the_first_query(
+    stub: GatewayStub, ingested: RunFolder
+) -> None:
+    del stub.documents["d3"]
+    with pytest.raises(EvaluationError, match="shop@1: the corpus has 6 documents, but lexical has 5, dense has 5; `"):
+        await rank_alone(stub, ingested)
+    assert not ingested.has("manifest.json")
+
+
+async def test_a_collection_with_other_texts_is_refused_before_the_first_query(
+    stub: GatewayStub, ingested: RunFolder
+) -> None:
+    stub.documents = {name: Document(id=name, text="other") for name in stub.documents}
+    with pytest.raises(EvaluationError, match="of 6 documents drawn with seed 20250601, 0 are missing and 6 differ"):
+        await rank_alone(stub, ingested)
+
+
+async def test_a_collection_with_other_metadata_is_refused(stub: GatewayStub, ingested: RunFolder) -> None:
+    stub.documents["d1"] = stub.documents["d1"].model_copy(update={"metadata": {"year": 2018}})
+    with pytest.raises(EvaluationError, match=r"0 are missing and 1 differ \(the first: 'd1'\)"):
+        await rank_alone(stub, ingested)
+
+
+async def test_a_document_under_another_id_is_missing(stub: GatewayStub, ingested: RunFolder) -> None:
+    stub.documents["x"] = stub.documents.pop("d1").model_copy(update={"id": "x"})
+    with pytest.raises(EvaluationError, match=r"1 are missing and 0 differ \(the first: 'd1'\)"):
+        await rank_alone(stub, ingested)
+
+
+async def test_documents_too_large_for_one_answer_are_compared_in_several(
+    stub: GatewayStub, ingested: RunFolder
+) -> None:
+    stub.most_documents_an_answer = 1
+    experiment = ingested.experiment
+    async with reached(stub) as client:
+        view = await client.collection("shop")
+        assert await expect_same_corpus(client, experiment, load_dataset(experiment), view) == 6
+
+
+async def test_without_a_document_store_the_report_says_that_only_the_number_was_compared(
+    stub: GatewayStub, tmp_path: Path
+) -> None:
+    stub.without_lexical = True
+    report, _ = await evaluated(stub, planned(tmp_path, pipelines=["dense"]), tmp_path)
+    assert report.valid
+    assert report.warnings == ("no backend returns documents by id: only their number was compared with the corpus",)
+
+
+def test_a_sample_of_the_corpus_is_drawn_with_the_seed(tmp_path: Path) -> None:
+    experiment = planned(tmp_path)
+    lines = [json.dumps({"_id": f"n{number}", "text": f"text {number}"}) for number in range(1_000)]
+    with (experiment.directory / "corpus.jsonl").open("a") as corpus:
+        corpus.write("\n".join(lines))
+    dataset = load_dataset(experiment)
+    assert len(sampled_documents(dataset, 1)) == 200
+    assert sampled_documents(dataset, 1) == sampled_documents(dataset, 1) != sampled_documents(dataset, 2)
+
+
+@pytest.mark.parametrize("after", range(4, 13))
+async def test_an_interrupted_rank_asks_what_is_left_and_leaves_the_same_run_files(
+    stub: GatewayStub, experiment: Experiment, ingested: RunFolder, tmp_path: Path, after: int
+) -> None:
+    _, undisturbed = await evaluated(stub, experiment, tmp_path)
+    await interrupted(stub, ingested, after)
+    done = {
+        arm: {record.query for record in read_answers(ingested.answers(arm)) if record.phase == "measured"}
+        for arm in ("bm25", "hybrid")
+    }
+    await rank_alone(stub, ingested)
+    assert run_files(ingested) == run_files(undisturbed)
+    asked = [request for request in stub.searches if request.query in MEASURED and isinstance(request.pipeline, str)]
+    assert len(asked) == 8 - sum(map(len, done.values()))
+    report = report_of(ingested)
+    assert report.valid
+    assert report.latency_source is not None or not any(done.values())
+    assert sum(outcome.queries for outcome in report.pipelines.values()) == 8
+
+
+async def test_an_interruption_is_told_and_latency_is_of_the_longest_segment(
+    stub: GatewayStub, ingested: RunFolder
+) -> None:
+    await interrupted(stub, ingested, 2 + 2 + 6)  # checks, warm-up, measured
+    await rank_alone(stub, ingested)
+    report = report_of(ingested)
+    (told,) = report.warnings
+    assert told.startswith("rank was interrupted once and went on; latency is of the 6 of 8 answers that came without")
+    assert report.valid
+    assert sum(outcome.latency_ms.n for outcome in report.pipelines.values()) == 6
+    assert {stage.n for outcome in report.pipelines.values() for stage in outcome.stages_ms.values()} == {3}
+    assert report.latency_source is not None
+    assert report.latency_source.started_utc == report.manifest.started_utc
+    assert len(report.manifest.continued) == 1
+
+
+async def test_of_two_interruptions_in_the_warmup_nothing_is_told(stub: GatewayStub, ingested: RunFolder) -> None:
+    for _ in range(2):
+        await interrupted(stub, ingested, 3)
+    await rank_alone(stub, ingested)
+    assert report_of(ingested).warnings == ()
+
+
+async def test_a_torn_last_line_is_asked_again_wherever_it_was_torn(
+    stub: GatewayStub, experiment: Experiment, ingested: RunFolder, tmp_path: Path
+) -> None:
+    _, undisturbed = await evaluated(stub, experiment, tmp_path)
+    await rank_alone(stub, ingested)
+    whole = ingested.answers("bm25").read_bytes()
+    start = whole[:-1].rindex(b"\n") + 1
+    for end in (start, start + 1, (start + len(whole)) // 2, len(whole) - 1):
+        (ingested.path / "rank.json").unlink(missing_ok=True)
+        ingested.answers("bm25").write_bytes(whole[:end])
+        await rank_alone(stub, ingested)
+        assert run_files(ingested) == run_files(undisturbed)
+
+
+async def test_a_report_of_an_interrupted_rank_names_the_step_that_goes_on(
+    stub: GatewayStub, ingested: RunFolder
+) -> None:
+    await interrupted(stub, ingested, 8)
+    for step in (quality_step, report_step):
+        with pytest.raises(EvaluationError, match=r"no rank\.json; run `\S+ -m evaluator rank --run \S+` first"):
+            step(ingested)
+
+
+async def test_a_line_in_the_middle_that_is_no_answer_is_named(stub: GatewayStub, ingested: RunFolder) -> None:
+    await interrupted(stub, ingested, 10)
+    file = ingested.answers("bm25")
+    file.write_bytes(b"{\n" + file.read_bytes())
+    with pytest.raises(EvaluationError, match=r"bm25\.jsonl:1: no answer of this version; delete \S+/answers and rank"):
+        await rank_alone(stub, ingested)
+
+
+async def test_a_rank_that_ended_begins_anew(stub: GatewayStub, ingested: RunFolder) -> None:
+    await rank_alone(stub, ingested)
+    await rank_alone(stub, ingested)
+    records = list(read_answers(ingested.answers("bm25")))
+    assert len([record for record in records if record.phase == "measured"]) == 4
+    assert report_of(ingested).warnings == ()
+
+
+async def test_answers_of_another_collection_are_not_gone_on_with(
+    stub: GatewayStub, ingested: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await interrupted(stub, ingested, 10)
+    stub.stamp = {"schema": "2"}
+    await rank_alone(stub, ingested)
+    assert "begins anew because of another engine or model" in capsys.readouterr().err
+    assert report_of(ingested).latency_source is None
+
+
+async def test_timeouts_in_a_row_count_on_over_an_interruption(stub: GatewayStub, tmp_path: Path) -> None:
+    experiment = planned(tmp_path, pipelines=["bm25"], warmup=0)
+    queries, judgments = tmp_path / "shop" / "queries.jsonl", tmp_path / "shop" / "qrels" / "test.tsv"
+    for number in range(8):
+        queries.write_text(queries.read_text() + f'{{"_id": "s{number}", "text": "slow {number}"}}\n')
+        judgments.write_text(judgments.read_text() + f"s{number}\td1\t1\n")
+        stub.failing_queries[f"slow {number}"] = DeadlineExceeded("slow")
+    folder = RunFolder.create(tmp_path / "runs", experiment)
+    async with reached(stub) as client:
+        await ingest_step(client, folder)
+    await interrupted(stub, folder, 1 + 4 + 3)
+    await rank_alone(stub, folder)
+    assert report_of(folder).pipelines["bm25"].errors_by_kind == {"timeout": 5, "abandoned": 3}
+
+
+async def test_two_processes_never_send_the_queries_of_one_run(stub: GatewayStub, ingested: RunFolder) -> None:
+    with ingested.locked(), pytest.raises(EvaluationError, match="another process sends this run's queries"):
+        await rank_alone(stub, ingested)
+
+
+async def test_a_warmup_of_which_nothing_was_answered_is_told(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    stub.failing_queries = {"never judged": Unavailable("gone")}
+    report, _ = await evaluated(stub, experiment, tmp_path)
+    assert report.valid
+    assert report.warnings == tuple(
+        f"{arm}: none of 1 warm-up queries was answered (unavailable 1): its latency is of a cold start"
+        for arm in ("bm25", "hybrid")
+    )
+
+
+@pytest.mark.parametrize(("queries", "sample"), [(500, None), (4, None), (3, 3)])
+async def test_a_sample_is_one_only_when_it_leaves_queries_out(
+    stub: GatewayStub, tmp_path: Path, queries: int, sample: int | None
+) -> None:
+    report, _ = await evaluated(stub, planned(tmp_path, queries=queries), tmp_path)
+    assert report.sample == sample
+
+
+def test_the_newest_of_several_runs_in_one_second_is_the_one_created_last(tmp_path: Path) -> None:
+    for name in ("z", "a", "m", "a"):
+        folder = RunFolder.create(tmp_path, planned(tmp_path, name=name))
+        assert RunFolder.newest(tmp_path) == folder.path
+
+
+def test_a_folder_named_in_whole_seconds_is_older_than_one_of_the_same_second(tmp_path: Path) -> None:
+    for name in ("20260101T000000Z-x-00000000", "20260101T000000001Z-a-00000000"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "experiment.json").write_text("{}")
+    assert RunFolder.newest(tmp_path).name == "20260101T000000001Z-a-00000000"
