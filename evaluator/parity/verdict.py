@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from evaluator.markdown_table import aligned
-from evaluator.parity.comparison import ParityReport
+from evaluator.parity.comparison import ParityReport, TriedChange
 from evaluator.parity.knobs import LABELS, Change, Knobs
 from evaluator.parity.published import decimals
 
@@ -35,10 +35,11 @@ def verdict(report: ParityReport) -> str:
         case ():
             sentences.append(_unexplained(report))
         case (one,):
-            sentences.append(f"{_subject(one)} the gap: {_words(one, report.served)} gives the published figure.")
+            together = ", together" if len(one) > 1 else ""
+            sentences.append(f"Explained by {_words(one, report.served)}{together}.")
         case several:
             listed = "; ".join(_words(one, report.served) for one in several)
-            sentences.append(f"{len(several)} changes explain the gap, each without the others: {listed}.")
+            sentences.append(f"Explained by {len(several)} changes, each without the others: {listed}.")
     if report.undecided_ties:
         sentences.append(
             f"{report.undecided_ties} queries have more equal scores than an answer holds: their order by descending "
@@ -53,19 +54,15 @@ def verdict(report: ParityReport) -> str:
 
 def _unexplained(report: ParityReport) -> str:
     nearest = min(report.tried, key=lambda one: _distance(one.figures, report))
-    said = f"None of the {len(report.tried)} changes tried explains the gap"
+    said = f"Explained by none of the {len(report.tried)} changes tried"
     if _distance(nearest.figures, report) >= _distance(report.figures, report):
-        return f"{said}, and none makes it smaller."
+        return f"{said}, and none makes the gap smaller."
     return f"{said}; nearest is {_words(nearest.change, report.served)}, off by {_gaps(nearest.figures, report)}."
 
 
-def _subject(change: Change) -> str:
-    *first, last = (LABELS[name] for name in change)
-    return f"{', '.join(first)} and {last} together explain" if first else f"{last} explains"
-
-
 def _words(change: Change, served: Knobs) -> str:
-    return ", ".join(f"{LABELS[name]} {value} instead of {getattr(served, name)}" for name, value in change.items())
+    *first, last = (f"{LABELS[name]} ({value} instead of {getattr(served, name)})" for name, value in change.items())
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _distance(found: Mapping[str, float], report: ParityReport) -> float:
@@ -90,9 +87,17 @@ def _places(printed: str) -> int:
 def _table(report: ParityReport) -> str:
     """Renders single settings, and the combinations that explain the gap; parity.json has the others."""
     shown = [one for one in report.tried if len(one.change) == 1 or one.change in report.explained_by]
-    head = ["change", *report.published.figures, "as published"]
-    rows = [
-        [_words(one.change, report.served), *_figures(one.figures, report), "yes" if one.explains else ""]
-        for one in shown
-    ]
-    return aligned([head, *rows])
+    head = ["setting", "served", "tried", *report.published.figures, "as published"]
+    return aligned([head, *(_row(one, report) for one in shown)])
+
+
+def _row(one: TriedChange, report: ParityReport) -> list[str]:
+    settings, served, tried = (
+        ", ".join(map(str, parts))
+        for parts in (
+            (LABELS[name] for name in one.change),
+            (getattr(report.served, name) for name in one.change),
+            one.change.values(),
+        )
+    )
+    return [settings, served, tried, *_figures(one.figures, report), "yes" if one.explains else ""]

@@ -93,15 +93,18 @@ class ParitySuite:
         report = await self.compared(gateway, directory, published)
         assert not report.equal
         assert [set(change) for change in report.explained_by] == [{knob}]
-        assert f"{knob} explains the gap" in verdict(report)
+        assert f"Explained by {knob} (" in verdict(report)
 
     @pytest.mark.parametrize(
         ("convention", "said"),
         [
-            ({"self_retrieved": "kept"}, "self-retrieved documents explains the gap: self-retrieved documents kept"),
-            ({"self_retrieved": "same id"}, "self-retrieved documents explains the gap: self-retrieved documents same"),
-            ({"ties": "descending"}, "order of equal scores by id explains the gap"),
-            ({"missing": "dropped"}, "queries without hits explains the gap: queries without hits dropped"),
+            ({"self_retrieved": "kept"}, "self-retrieved documents (kept instead of same id and text)."),
+            (
+                {"self_retrieved": "same id"},
+                "self-retrieved documents (same id instead of same id and text).",
+            ),
+            ({"ties": "descending"}, "order of equal scores by id (descending instead of ascending)."),
+            ({"missing": "dropped"}, "queries without hits (dropped instead of counted as 0)."),
         ],
         ids=["self-retrieved documents kept", "identical ids dropped", "tie order", "missing queries"],
     )
@@ -116,7 +119,7 @@ class ParitySuite:
         report = await self.compared(gateway, directory, collection.figure(BUILT_IN["beir"], **convention))
         assert not report.equal
         assert [dict(change) for change in report.explained_by] == [dict(convention)]
-        assert said in verdict(report)
+        assert f"Explained by {said}" in verdict(report)
 
 
 class FurtherParitySuite(ParitySuite):
@@ -136,7 +139,7 @@ class FurtherParitySuite(ParitySuite):
         summed = BUILT_IN["beir"].model_copy(update={"match": "most_fields", "tie_breaker": 0.0})
         report = await self.compared(gateway, directory, collection.figure(summed))
         assert [dict(one) for one in report.explained_by] == [{"fields": "most_fields"}, {"tie_breaker": 1.0}]
-        assert "2 changes explain the gap" in verdict(report)
+        assert "Explained by 2 changes, each without the others: fields (most_fields" in verdict(report)
 
     async def test_two_faults_at_once_are_named_together(
         self,
@@ -148,13 +151,13 @@ class FurtherParitySuite(ParitySuite):
         published = collection.figure(BUILT_IN["beir"])
         serve_faulty(monkeypatch, "beir", k1=0.6, tie_breaker=0.1)
         report = await self.compared(gateway, directory, published)
-        assert "k1 and tie_breaker together explain the gap" in verdict(report)
+        assert "Explained by k1 (1.2 instead of 0.6) and tie_breaker (0.5 instead of 0.1), together." in verdict(report)
 
     async def test_a_gap_of_another_cause_stays_unexplained_and_nothing_is_left_behind(
         self, gateway: GatewayClient, directory: Path
     ) -> None:
         report = await self.compared(gateway, directory, "0.9999")
         assert report.explained_by == ()
-        assert "changes tried explains the gap" in verdict(report)
+        assert "Explained by none of the " in verdict(report)
         with pytest.raises(GatewayError, match="generated-parity-1"):
             await gateway.collection("generated-parity-1")

@@ -34,7 +34,7 @@ def test_the_exit_status_says_whether_the_figure_is_the_published_one(url: str, 
     words = ("parity", "beir", str(collection.write(tmp_path / "generated")), "--runs", str(tmp_path / "runs"))
     for ties, status, said in (
         ("ascending", 0, "Equal to the 4th decimal."),
-        ("descending", 4, "order of equal scores by id explains the gap"),
+        ("descending", 4, "Explained by order of equal scores by id (descending instead of ascending)."),
     ):
         figure = collection.figure(BUILT_IN["beir"], ties=ties)
         done = CliRunner().invoke(app, [*words, "--gateway", url, "--published", figure])
