@@ -48,9 +48,11 @@ def render_page(report: Report) -> str:
         aligned(_figures(report)),
         "## More of latency",
         aligned(_latencies(report)),
-        "## Stages (ms, as the gateway reports them)",
-        aligned(_stages(report)),
     ]
+    if len(stages := _stages(report)) > 1:
+        parts += ["## Stages (ms, as the gateway reports them)", aligned(stages)]
+    if len(files := _imported_files(report)) > 1:
+        parts += ["## Imported run files", "Hits are those of the judged queries, within the depth.", aligned(files)]
     if report.vector_recall:
         parts += ["## Approximate against exact vector search", aligned(_recalls(report))]
     parts += [
@@ -62,7 +64,7 @@ def render_page(report: Report) -> str:
         aligned(
             [
                 ["what", "value"],
-                ["generation", report.generation],
+                ["generation", report.generation or "–"],
                 *(["engine of " + name, engine] for name, engine in report.engine.items()),
                 ["started", manifest.started_utc],
                 ["command", f"`{manifest.command}`"],
@@ -116,6 +118,23 @@ def _stages(report: Report) -> list[list[str]]:
     for name, outcome in report.pipelines.items():
         for stage, time in outcome.stages_ms.items():
             rows.append([name, stage, _figure(time.p50, 1), _figure(time.p95, 1), str(time.n)])
+    return rows
+
+
+def _imported_files(report: Report) -> list[list[str]]:
+    names = ["hits", "missing queries", "cut queries", "hits not in the corpus", "tied hits", "self-retrieved"]
+    rows = [["pipeline", "file", *names]]
+    for name, outcome in report.pipelines.items():
+        if found := outcome.imported:
+            counts = (
+                found.hits,
+                found.queries_missing,
+                found.queries_cut,
+                found.hits_not_in_corpus,
+                found.hits_tied,
+                found.excluded_self,
+            )
+            rows.append([name, found.file, *map(str, counts)])
     return rows
 
 

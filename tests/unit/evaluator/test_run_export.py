@@ -51,6 +51,29 @@ def test_trec_eval_computes_the_reports_figures(tmp_path: Path, ids: list[str]) 
     assert {name: ours[name] for name in theirs} == pytest.approx(theirs, abs=5e-5)
 
 
+SHAPES = {
+    "constant scores": {"a": "bcd", "b": "dca", "c": "abd", "d": "cab"},
+    "single hits": {"a": "c", "b": "d", "c": "a", "d": "a"},
+    "only unjudged": {"a": "bd", "b": "ca", "c": "bd", "d": "ca"},
+    "queries missing": {"a": "bc"},
+    "strangers": {"a": "xcy", "b": "yxd", "stranger": "abcd"},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_trec_eval_agrees_on_adversarial_files(tmp_path: Path, shape: str) -> None:
+    written_run(tmp_path, ["a", "b", "c", "d"])  # of query a, document c is relevant, of b d, of c a, of d b
+    ranked = SHAPES[shape].items()
+    flat = shape == "constant scores"
+    lines = [f"{q} Q0 {d} 0 {1 if flat else -at} x\n" for q, hits in ranked for at, d in enumerate(hits)]
+    path = tmp_path / "adversarial.trec"
+    path.write_text("".join(lines))
+    folder = import_runs(tmp_path / "runs", {"arm": path}, tmp_path / "odd", split="test", name="odd2", depth=1000)
+    ours = quality_step(folder).arms["arm"]
+    theirs = trec_eval(export_run(folder, tmp_path / "out"))
+    assert {name: ours[name] for name in theirs} == pytest.approx(theirs, abs=5e-5)
+
+
 def test_ids_without_white_space_are_written_as_they_are(tmp_path: Path) -> None:
     exported = export_run(written_run(tmp_path, ["a", "b", "c%20", "d"]), tmp_path / "out")
     assert not exported.escaped

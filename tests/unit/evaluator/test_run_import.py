@@ -77,6 +77,16 @@ def test_everything_that_reading_decided_is_counted_in_the_report(shop: Path, tm
     assert (outcome.run_queries_not_judged, outcome.excluded_self) == (1, 1)
 
 
+def test_the_page_shows_what_reading_each_file_decided_and_no_empty_table(shop: Path, tmp_path: Path) -> None:
+    folder = imported(tmp_path, solr=SOLR)
+    reported(folder)
+    page = (folder.path / "report.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| solr     | {tmp_path / 'solr.trec'} |")]
+    assert [cell.strip() for cell in row.split("|")[3:-1]] == ["6", "1", "0", "1", "2", "1"]
+    assert "Imported run files hold no latency." in page
+    assert "## Stages" not in page
+
+
 def test_a_query_that_the_file_does_not_hold_is_lost_and_counts_as_zero(shop: Path, tmp_path: Path) -> None:
     report = reported(imported(tmp_path, solr=SOLR))
     outcome = report.pipelines["solr"]
