@@ -1,5 +1,6 @@
 """The evaluator against a gateway that keeps (or breaks) the wire's promises."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from evaluator.evaluation import (
 )
 from evaluator.experiment import Experiment
 from evaluator.ingest import ingest
+from evaluator.manifest import Manifest
 from evaluator.run_folder import RunFolder
 from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
 from tests.support.gateway_stub import GatewayStub
@@ -152,6 +154,34 @@ async def test_ranking_recalls_what_loading_found_out_about_the_dataset_unless_i
         queries.write('{"_id": "q6", "text": "a sixth"}\n')
     assert dataset_of(folder).counts.queries == read.counts.queries + 1
     assert folder.read("dataset.json", DatasetRecord).counts.queries == read.counts.queries + 1
+
+
+async def test_positives_that_the_corpus_lacks_are_a_warning_of_the_report(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    with (tmp_path / "shop" / "qrels" / "test.tsv").open("a") as qrels:
+        qrels.write("q2\tlost\t1\n")
+    report, _ = await evaluated(stub, experiment, tmp_path)
+    assert (report.counts.positive_judgments, report.counts.positive_judgments_missing) == (5, 1)
+    assert report.warnings[0].startswith("dataset: 1 of 5 positive judgments name documents that the corpus lacks")
+    assert not report.valid
+
+
+async def test_a_packed_dataset_gives_the_same_figures(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    plain, _ = await evaluated(stub, experiment, tmp_path)
+    for path in [path for path in (tmp_path / "shop").rglob("*.*") if path.is_file()]:
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    packed, folder = await evaluated(stub, experiment, tmp_path)
+    assert packed.valid
+    assert {name: arm.quality for name, arm in packed.pipelines.items()} == {
+        name: arm.quality for name, arm in plain.pipelines.items()
+    }
+    assert sorted(folder.read("manifest.json", Manifest).dataset_sha256) == [
+        "corpus.jsonl.gz", "queries.jsonl.gz", "test.tsv.gz",
+    ]  # fmt: skip
 
 
 async def test_a_dataset_that_changed_since_the_queries_ran_is_noticed(

@@ -15,6 +15,7 @@ from evaluator.datasets.corpus import (
 )
 from evaluator.datasets.metadata_schema import sendable_metadata
 from evaluator.datasets.reader import read_dataset
+from evaluator.datasets.text_files import MOST_LINE_BYTES
 from evaluator.errors import DatasetError
 from services.chassis import json_shape
 from services.chassis.settings import ServiceSettings
@@ -193,6 +194,13 @@ def test_a_damaged_gzip_file_is_a_sentence(shop: Path, damaged: bytes) -> None:
     (shop / "corpus.jsonl").unlink()
     (shop / "corpus.jsonl.gz").write_bytes(damaged)
     with pytest.raises(DatasetError, match=r"corpus\.jsonl\.gz: not a complete gzip file"):
+        read_dataset(shop)
+
+
+def test_a_file_without_line_breaks_is_refused_before_it_fills_the_memory(shop: Path) -> None:
+    with (shop / "corpus.jsonl").open("r+b") as corpus:
+        corpus.truncate(MOST_LINE_BYTES * 3)  # sparse: zeros
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl:7: a line of more than 100,000,000 bytes"):
         read_dataset(shop)
 
 

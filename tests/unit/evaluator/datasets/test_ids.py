@@ -1,0 +1,32 @@
+"""Millions of ids are held as hashes; those that stand twice, and those that are missing, are found."""
+
+import pytest
+
+from evaluator.datasets.ids import IdHashes, plain_id
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [("d1", "d1"), (" d1\u00a0", "d1"),
+     ('"d1"', "d1"), ('" d1 "', "d1"), ('"""d1"""', "d1"), ('"a ""b"" c"', 'a "b" c'),
+     ('"a', '"a'), ('a"b', 'a"b'), ('"', '"'), ('""', ""), ("", ""), ("  ", "")],
+)  # fmt: skip
+def test_an_id_has_no_quotes_and_no_white_space_around_it(written: str, plain: str) -> None:
+    assert plain_id(written) == plain
+    assert plain_id(plain) == plain
+
+
+def test_missing_and_repeated_ids_are_found_among_many() -> None:
+    ids = IdHashes()
+    for number in [*range(50_000), 7, 7, 123]:
+        ids.add(f"d{number}")
+    assert len(ids) == 50_003
+    assert ids.repeated() == {hash("d7"), hash("d123")}
+    assert ids.missing(f"d{number}" for number in range(49_990, 50_010)) == {f"d{n}" for n in range(50_000, 50_010)}
+    assert ids.missing([]) == set()
+
+
+def test_of_no_ids_every_id_is_missing() -> None:
+    ids = IdHashes()
+    assert ids.repeated() == frozenset()
+    assert ids.missing(["d1"]) == {"d1"}
