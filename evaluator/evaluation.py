@@ -168,12 +168,17 @@ def report_step(folder: RunFolder) -> Report:
     return report
 
 
+async def expect_pipelines(client: GatewayClient, experiment: Experiment) -> None:
+    """Raises GatewayError for a pipeline that the gateway does not serve, before the collection is loaded for it."""
+    for asked in experiment.pipelines:
+        if isinstance(asked, str):
+            await client.pipeline(asked)
+
+
 async def evaluate(client: GatewayClient, folder: RunFolder, on_step: OnStep = lambda step: None) -> Report:
     """Runs all steps. Calls `on_step` with the name of each step that begins."""
     on_step("ingest")
-    for asked in folder.experiment.pipelines:
-        if isinstance(asked, str):
-            await client.pipeline(asked)  # an unknown pipeline fails here, before the collection is loaded
+    await expect_pipelines(client, folder.experiment)
     await ingest_step(client, folder)
     on_step("rank")
     await rank_step(client, folder)

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -119,6 +119,20 @@ def parse_experiment(content: Mapping[str, object], source: str) -> Experiment:
             for item in error.errors()
         )
         raise EvaluationError(f"{source}: {lines}") from error
+
+
+def selected_pipelines(experiment: Experiment, names: Sequence[str]) -> list[AskedPipeline]:
+    """Returns the pipelines of these names, in their order: those that the experiment defines and those it names.
+
+    Raises EvaluationError for a name that is none of the experiment's.
+    """
+    arms = dict(zip(experiment.arms, experiment.pipelines, strict=True))
+    unknown = [name for name in names if name not in arms]
+    if unknown:
+        raise EvaluationError(
+            f"--pipelines: the experiment {experiment.name} has no {', '.join(unknown)}; there are {', '.join(arms)}"
+        )
+    return [arms[name] for name in names]
 
 
 def bundled_directory() -> Path:

@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
 import httpx
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from evaluator.client import connected
+from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate
+from evaluator.evaluation import evaluate, expect_pipelines
 from evaluator.experiment import Experiment
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
@@ -18,7 +20,9 @@ from services.contracts.base import Wire
 
 logger = logging.getLogger(__name__)
 
-RunId = Annotated[str, Field(pattern=r"^[0-9]{8}T[0-9]{6,9}Z-[a-z0-9][a-z0-9_-]{0,63}-[0-9a-f]{8}$")]
+RUN_ID = r"[0-9]{8}T[0-9]{6,9}Z-[a-z0-9][a-z0-9_-]{0,63}-[0-9a-f]{8}"
+RunId = Annotated[str, Field(pattern=f"^{RUN_ID}$")]
+STATE = "state.json"
 
 
 class JobState(Wire):
@@ -30,12 +34,18 @@ class JobState(Wire):
     detail: str = ""
 
 
+class JobList(Wire):
+    """All runs, the newest first."""
+
+    experiments: tuple[JobState, ...]
+
+
 class ExperimentRunning(Exception):
     """Another experiment runs; the message names it."""
 
 
 class Jobs:
-    """Runs experiments against one gateway and keeps their states for this process."""
+    """Runs experiments against one gateway. Their states lie in their folders, for processes to come."""
 
     def __init__(self, runs: Path, gateway: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._runs = runs
@@ -44,31 +54,55 @@ class Jobs:
         self._states: dict[str, JobState] = {}
         self._task: asyncio.Task[None] | None = None
 
+    async def expect_startable(self, experiment: Experiment) -> None:
+        """Checks what would fail later. Raises ExperimentRunning, DatasetError for a dataset that is not there, and
+        GatewayError for a pipeline that the gateway does not serve, or for no gateway."""
+        self._expect_idle()
+        await asyncio.to_thread(expect_files, experiment.directory, experiment.split)
+        async with connected(self._gateway, self._transport) as client:
+            await expect_pipelines(client, experiment)
+
     def start(self, experiment: Experiment) -> JobState:
         """Opens a run folder and starts the experiment. Raises ExperimentRunning while another one runs."""
+        self._expect_idle()
+        folder = RunFolder.create(self._runs, experiment)
+        state = self._set(JobState(id=folder.path.name, state="running", step="ingest"))
+        self._task = asyncio.create_task(self._run(folder))
+        return state
+
+    def _expect_idle(self) -> None:
         running = [state.id for state in self._states.values() if state.state == "running"]
         if running:
             raise ExperimentRunning(
                 f"{running[0]} is running; wait until GET /v1/experiments/{running[0]} says that it has ended."
             )
-        folder = RunFolder.create(self._runs, experiment)
-        state = self._set(JobState(id=folder.path.name, state="running", step="ingest"))
-        self._task = asyncio.create_task(self._run(folder))
-        return state
 
     def write_error_message(self, error: OSError) -> str:
         """Returns the message for a directory of runs that cannot be written."""
         return f"{self._runs} cannot be written: {error.strerror}"
 
     def state(self, run: str) -> JobState | None:
-        """Returns the state of a run of this process or of an earlier one; None: no such run."""
+        """Returns the state of a run of this process, of an earlier one or of the command line; None: no such run."""
         if run in self._states:
             return self._states[run]
         folder = RunFolder(self._runs / run)
         if not folder.has("experiment.json"):
             return None
-        done = folder.has("report.json")
-        return JobState(id=run, state="done" if done else "interrupted", step="report" if done else "unknown")
+        last = _last_state(folder)
+        if last is not None and last.state == "done":
+            return last
+        if folder.has("report.json"):  # made, or gone on with, on the command line
+            return JobState(id=run, state="done", step="report")
+        if last is None:
+            return JobState(id=run, state="interrupted", step="unknown")
+        if last.state == "running":
+            return last.model_copy(update={"state": "interrupted", "detail": "the service ended while it ran"})
+        return last
+
+    def every(self) -> JobList:
+        """Returns the state of every run in the folder, the newest first."""
+        names = [path.name for path in reversed(RunFolder.every(self._runs)) if re.fullmatch(RUN_ID, path.name)]
+        return JobList(experiments=tuple(state for name in names if (state := self.state(name)) is not None))
 
     def report(self, run: str) -> Report | None:
         """Returns the report of a run; None when it has none."""
@@ -107,4 +141,13 @@ class Jobs:
 
     def _set(self, state: JobState) -> JobState:
         self._states[state.id] = state
+        RunFolder(self._runs / state.id).write(STATE, state)
         return state
+
+
+def _last_state(folder: RunFolder) -> JobState | None:
+    """Returns the state that a service has left; None for a run of the command line or of another release."""
+    try:
+        return JobState.model_validate_json((folder.path / STATE).read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None

@@ -1,13 +1,16 @@
-"""HTTP routes that start an experiment, return its state and its report. Jobs run it."""
+"""HTTP routes that start an experiment, list experiments, return state and report of one. Jobs run them."""
+
+import asyncio
 
 from fastapi import APIRouter
 
+from evaluator.client import GatewayError
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
-from evaluator.jobs import ExperimentRunning, Jobs, JobState, RunId
+from evaluator.jobs import ExperimentRunning, JobList, Jobs, JobState, RunId
 from evaluator.report import Report
 from services.chassis.app import router
-from services.chassis.errors import Conflict, NotFound, Unavailable
+from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable, UnknownPipeline
 
 
 def experiment_routes(jobs: Jobs) -> APIRouter:
@@ -17,11 +20,20 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
     @routes.post("/v1/experiments", status_code=202)
     async def start(experiment: Experiment) -> JobState:
         try:
+            await jobs.expect_startable(experiment)
             return jobs.start(experiment)
         except ExperimentRunning as error:
             raise Conflict(str(error)) from error
+        except GatewayError as error:
+            raise (UnknownPipeline if error.status == 404 else Unavailable)(str(error)) from error
+        except EvaluationError as error:
+            raise BadInput(f"dataset: {error}") from error
         except OSError as error:
             raise Unavailable(f"{jobs.write_error_message(error)}; see EVALUATOR_RUNS.") from error
+
+    @routes.get("/v1/experiments")
+    async def every() -> JobList:
+        return await asyncio.to_thread(jobs.every)
 
     @routes.get("/v1/experiments/{run}")
     async def state(run: RunId) -> JobState:
@@ -35,7 +47,7 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
         try:
             found = jobs.report(run)
         except EvaluationError as error:
-            raise Conflict(f"{error}. Its other files are as they were; `report` writes it anew.") from error
+            raise Conflict(f"{error}.") from error
         if found is None:
             raise NotFound(f"Run {run} has no report; GET /v1/experiments/{run} says how far it is.")
         return found

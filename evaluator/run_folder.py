@@ -30,6 +30,7 @@ WRITTEN_BY = {
     "manifest.json": "rank",
     "dataset.json": "ingest",
     "ingest.json": "ingest",
+    "imported.json": "import",
     "rank.json": "rank",
     "recall.json": "rank",
     "quality.json": "quality",

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends, wait_until_ready
 from deploy.local.running_stack import missing_collections, reread_pipelines
 from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_stack
+from evaluator.run_folder import RunFolder
 
 
 def say(text: str) -> None:
@@ -133,22 +134,33 @@ def demo() -> int:
         say_notices(choices)
         try:
             launch(choices)
+            earlier = RunFolder.every(runs_folder())
             status = evaluator(choices, "demo")
-            report_footprints(choices)
+            report_footprints(choices, run_since(earlier))
             return status
         finally:
             supervision.stop(DEMO)
 
 
-def report_footprints(choices: Choices) -> None:
-    """Prints memory and CPU time of each process, and writes them beside the newest report."""
+def runs_folder() -> Path:
+    """Returns the folder that the evaluator writes its runs to."""
+    return ROOT / (os.environ.get("EVALUATOR_RUNS") or ".runs")
+
+
+def run_since(earlier: Sequence[Path]) -> Path | None:
+    """Returns the demo's run that was created since; None when it failed before that, or when there are several."""
+    since = [path for path in RunFolder.every(runs_folder()) if path not in earlier and "Z-demo-" in path.name]
+    return since[0] if len(since) == 1 else None
+
+
+def report_footprints(choices: Choices, run: Path | None) -> None:
+    """Prints memory and CPU time of each process, and writes them beside the report of this run."""
     supervisor = supervision.pid(choices.directory)
     found = footprints(supervisor, list(supervision.processes(choices))) if supervisor else []
     if found:
         sys.stdout.write(f"\n{table(found)}\n")
-        newest = ROOT / (os.environ.get("EVALUATOR_RUNS") or ".runs") / "latest"
-        if newest.is_dir():
-            write(found, newest / "processes.json")
+        if run is not None:
+            write(found, run / "processes.json")
 
 
 @contextmanager

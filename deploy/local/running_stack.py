@@ -14,6 +14,7 @@ from deploy.local.choices import ROOT, Choices
 from deploy.local.problem import StackProblem
 from deploy.local.readiness import proxyless
 from evaluator.experiment import Experiment
+from evaluator.run_folder import RunFolder
 from services.contracts.collections import CollectionList, CollectionView
 from services.contracts.pipelines import PipelineChanges
 from services.contracts.problem import Problem
@@ -58,14 +59,14 @@ def _missing(view: CollectionView) -> list[str]:
 def load_command(choices: Choices, collection: str, environment: Mapping[str, str]) -> str:
     """Returns the evaluator's call that loads a collection, from its newest experiment; else the HTTP calls."""
     runs = Path(environment.get("EVALUATOR_RUNS") or ".runs")
-    for file in sorted((ROOT / runs).glob("*/experiment.json"), reverse=True):
+    for file in (path / "experiment.json" for path in reversed(RunFolder.every(ROOT / runs))):
         try:
             experiment = Experiment.model_validate_json(file.read_bytes())
         except (OSError, ValidationError):
             continue
         if not (file.parent / "ingest.json").exists():  # refused before it had loaded anything
             continue
-        if experiment.target == collection and file.parent.name != "latest":
+        if experiment.target == collection:
             shown = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
             python = Path(sys.executable)
             call = [os.path.relpath(python, ROOT) if python.is_relative_to(ROOT) else str(python)]

@@ -13,10 +13,16 @@ from typing import Annotated, TypedDict, TypeVar, get_type_hints
 import typer
 
 from evaluator.client import GatewayClient, connected
-from evaluator.datasets.reader import corpus_file
+from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import wait_until_ready
-from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
+from evaluator.experiment import (
+    Experiment,
+    collection_name,
+    experiment_path,
+    read_experiment,
+    selected_pipelines,
+)
 from evaluator.metric_table import parse_metric
 from evaluator.progress import say
 
@@ -40,7 +46,9 @@ class ExperimentOverrides(TypedDict):
     """Options that override the experiment's file; None keeps its value."""
 
     dataset: Annotated[str | None, typer.Option(envvar="DATASET", help="A directory in BEIR layout.")]
-    pipelines: Annotated[str | None, typer.Option(envvar="PIPELINES", help="Some of the pipelines: bm25,dense.")]
+    pipelines: Annotated[
+        str | None, typer.Option(envvar="PIPELINES", help="Some of the experiment's pipelines: bm25,dense.")
+    ]
     preset: Annotated[str | None, typer.Option(envvar="PRESET", help="A lexical preset instead of the pipeline's own.")]
     queries: Annotated[int | None, typer.Option(envvar="QUERIES", help="How many judged queries, drawn with the seed.")]
     depth: Annotated[int | None, typer.Option(envvar="DEPTH", help="Hits a query, 1 to 1000.")]
@@ -90,16 +98,18 @@ def metric_names(text: str | None) -> tuple[str, ...] | None:
 def overridden_experiment(name: str, **given: object) -> Experiment:
     """Reads an experiment and applies the given overrides."""
     overrides = {key: value for key, value in given.items() if value not in (None, "")}
-    for several in ("pipelines", "metrics"):
-        if several in overrides:
-            overrides[several] = split_list(str(overrides[several]))
+    if "metrics" in overrides:
+        overrides["metrics"] = split_list(str(overrides["metrics"]))
+    if "pipelines" in overrides:
+        names = split_list(str(overrides["pipelines"]))
+        overrides["pipelines"] = selected_pipelines(read_experiment(experiment_path(name)), names)
     if "dataset" in overrides and "collection" not in overrides:
         # The file's collection belongs to the file's dataset: another dataset gets its own.
         own, other = read_experiment(experiment_path(name)).directory, Path(str(overrides["dataset"]))
         if own.resolve() != other.resolve():
             overrides["collection"] = collection_name(other)
     chosen = read_experiment(experiment_path(name), **overrides)
-    corpus_file(chosen.directory)  # before the gateway is waited for
+    expect_files(chosen.directory, chosen.split)  # before the gateway is waited for
     return chosen
 
 

@@ -169,6 +169,15 @@ def corpus_file(directory: Path) -> Path:
     return found
 
 
+def expect_files(directory: Path, split: str) -> None:
+    """Raises DatasetError where corpus, queries or judgments are not there. Reads none of them."""
+    corpus_file(directory)
+    if not (queries := queries_file(directory)).is_file():
+        raise DatasetError(f"{queries}: no such file")
+    if not (qrels := qrels_file(directory, split)).is_file():
+        read_judgments(qrels)  # its error names the splits that there are
+
+
 def is_same_text(document: Document, query: str) -> bool:
     """Returns whether a query is the document's text (or title and text), white space apart: self-retrieval."""
     wanted = query.split()

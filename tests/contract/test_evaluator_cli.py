@@ -106,7 +106,7 @@ def test_a_report_before_any_query_names_the_step_that_sends_them(evaluator: Eva
 def test_metadata_that_cannot_be_filtered_by_is_told_once(evaluator: Evaluator, tmp_path: Path) -> None:
     experiment = tmp_path / "mine.yaml"
     experiment.write_text(f"{{name: mine, dataset: {tmp_path / 'shop'}, pipelines: [bm25], metadata: {{}}}}")
-    said = evaluator("ingest", str(experiment)).output
+    said = evaluator("ingest", str(experiment), PIPELINES="").output
     assert said.count("because shop does not declare it: metadata year. Name it under `metadata`") == 1
     assert "does not declare it" not in evaluator("ingest").output  # there it is inferred
 
@@ -120,6 +120,18 @@ def test_fields_of_the_corpus_that_are_not_read_are_told_before_it_is_loaded(
     assert said.count("Not read, because a BEIR corpus has _id, title, text, metadata alone: body\nLoading") == 1
 
 
+def test_pipelines_selects_those_that_the_experiment_defines_itself_too(evaluator: Evaluator, tmp_path: Path) -> None:
+    experiment = tmp_path / "mine.yaml"
+    stages = "[{kind: retrieve, backend: lexical}]"
+    experiment.write_text(
+        f"{{name: mine, dataset: {tmp_path / 'shop'}, pipelines: [bm25, {{name: own, stages: {stages}}}, hybrid]}}"
+    )
+    done = evaluator("run", str(experiment), PIPELINES="hybrid,own")
+    assert done.exit_code == 0, done.output
+    report = json.loads((tmp_path / "runs" / "latest" / "report.json").read_text())
+    assert list(report["pipelines"]) == ["hybrid", "own"]
+
+
 def test_settings_of_the_environment_may_be_empty(evaluator: Evaluator) -> None:
     assert evaluator("demo", PRESET="", QUERIES="", DEPTH="").exit_code == 0
 
@@ -128,7 +140,11 @@ def test_settings_of_the_environment_may_be_empty(evaluator: Evaluator) -> None:
     ("words", "environment", "said"),
     [
         (("demo",), {"DATASET": "nowhere"}, "nowhere: no corpus.jsonl there"),
-        (("demo",), {"PIPELINES": "bm25,nope"}, "there are bm25, dense, hybrid"),
+        (
+            ("demo",),
+            {"PIPELINES": "bm25,nope"},
+            "the experiment demo has no nope; there are bm25, dense, hybrid, bm25-",
+        ),
         (("demo",), {"PRESET": "nope"}, "none of those that are declared"),
         (("run", "nope"), {}, "no such experiment; there are: demo, nfcorpus, rerank-depths, scifact"),
         (("demo", "--wait", "0"), {"GATEWAY_URL": "http://127.0.0.1:9"}, "was not ready within 0 s"),

@@ -65,12 +65,78 @@ async def test_a_second_experiment_at_once_is_a_409_that_names_the_first(
         assert (await client.get(f"/v1/experiments/{run}/report")).status_code == 404
 
 
-async def test_a_failed_experiment_says_why(body: dict[str, object], tmp_path: Path) -> None:
-    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
-        started = await client.post("/v1/experiments", json={**body, "dataset": "nowhere"})
+async def test_a_failed_experiment_says_why_also_after_a_restart(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(refused_documents={"d3"}), tmp_path / "runs") as client:
+        started = await client.post("/v1/experiments", json=body)
         state = await ended(client, started.json()["id"])
     assert (state["state"], state["step"]) == ("failed", "ingest")
-    assert "nowhere: no corpus.jsonl there" in state["detail"]
+    assert "lexical: d3: no" in state["detail"]
+    async with evaluator(GatewayStub(), tmp_path / "runs") as later:
+        assert (await later.get(f"/v1/experiments/{state['id']}")).json() == state
+
+
+async def test_an_experiment_whose_service_was_killed_was_interrupted(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(failing_loads=[Overloaded("full")]), tmp_path / "runs") as client:
+        state = (await client.post("/v1/experiments", json=body)).json()
+        left = (tmp_path / "runs" / state["id"] / "state.json").read_text()
+    (tmp_path / "runs" / state["id"] / "state.json").write_text(left)  # as a kill leaves it
+    async with evaluator(GatewayStub(), tmp_path / "runs") as later:
+        after = (await later.get(f"/v1/experiments/{state['id']}")).json()
+    assert (after["state"], after["step"], after["detail"]) == (
+        "interrupted", "ingest", "the service ended while it ran",
+    )  # fmt: skip
+
+
+async def test_an_experiment_that_the_command_line_has_finished_is_done(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        run = (await client.post("/v1/experiments", json=body)).json()["id"]
+        state = await ended(client, run)
+    (tmp_path / "runs" / run / "state.json").write_text(json.dumps({**state, "state": "interrupted"}))
+    async with evaluator(GatewayStub(), tmp_path / "runs") as later:
+        assert (await later.get(f"/v1/experiments/{run}")).json()["state"] == "done"
+
+
+async def test_all_experiments_are_listed_the_newest_first(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        assert (await client.get("/v1/experiments")).json() == {"experiments": []}
+        runs = []
+        for name in ("first", "second"):
+            runs.append((await client.post("/v1/experiments", json={**body, "name": name})).json()["id"])
+            await ended(client, runs[-1])
+        (tmp_path / "runs" / "elsewhere").mkdir()
+        (tmp_path / "runs" / "elsewhere" / "experiment.json").write_text("{}")
+        listed = (await client.get("/v1/experiments")).json()["experiments"]
+    assert [(one["id"], one["state"]) for one in listed] == [(run, "done") for run in reversed(runs)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status", "said"),
+    [
+        ({"pipelines": ["bm26"]}, 404, "there are bm25, dense, hybrid"),
+        ({"dataset": "nowhere"}, 422, "dataset: nowhere: no corpus.jsonl there"),
+        ({"dataset": "a" * 5_000}, 422, "File name too long"),
+        ({"split": "dev"}, 422, "no such file; splits there: test"),
+    ],
+)
+async def test_what_cannot_run_is_refused_before_anything_is_written(
+    body: dict[str, object], tmp_path: Path, wrong: dict[str, object], status: int, said: str
+) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        answer = await client.post("/v1/experiments", json={**body, **wrong})
+    assert (answer.status_code, said in answer.json()["detail"]) == (status, True), answer.json()
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_without_a_gateway_no_experiment_is_started(body: dict[str, object], tmp_path: Path) -> None:
+    app = build_app(EvaluatorSettings(runs=tmp_path / "runs", gateway_url="http://127.0.0.1:9"))
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://evaluator") as client,
+    ):
+        answer = await client.post("/v1/experiments", json=body)
+    assert (answer.status_code, "is the gateway up" in answer.json()["detail"]) == (503, True)
 
 
 @pytest.mark.parametrize("path", ["20250101T000000Z-x-00000000", "20250101T000000Z-x-00000000/report"])
@@ -121,10 +187,3 @@ async def test_runs_that_cannot_be_written_are_a_503_that_names_the_directory(
         answer = await client.post("/v1/experiments", json=body)
     assert answer.status_code == 503
     assert f"{tmp_path}/runs cannot be written" in answer.json()["detail"]
-
-
-async def test_a_dataset_whose_name_no_file_system_takes_is_told_so(body: dict[str, object], tmp_path: Path) -> None:
-    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
-        started = await client.post("/v1/experiments", json={**body, "dataset": "a" * 5_000})
-        state = await ended(client, started.json()["id"])
-    assert (state["state"], "File name too long" in state["detail"]) == ("failed", True)

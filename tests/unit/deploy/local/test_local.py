@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import settings_digest
-from deploy.local.__main__ import notices
+from deploy.local.__main__ import notices, run_since
 from deploy.local.checks import expect_startable, unknown_settings, unread_variables
 from deploy.local.choices import ROOT, choose
 from deploy.local.ports import DEFAULT_PORTS, record_ports
@@ -21,6 +21,7 @@ from deploy.local.running_stack import load_command
 from deploy.local.stacks import Stack, requested_stack
 from deploy.local.supervision import configuration, failed_start, pid, processes
 from evaluator.experiment import read_experiment
+from evaluator.run_folder import RunFolder
 
 BESIDE = {"family": "reranker", "url": "http://127.0.0.1:8013"}
 
@@ -303,6 +304,21 @@ def test_a_collection_is_loaded_again_by_the_newest_experiment_that_has_loaded_i
     choices, runs = choose({}, tmp_path, own_ports=False), {"EVALUATOR_RUNS": str(tmp_path)}
     assert f"ingest {tmp_path}/2026-2/experiment.json" in load_command(choices, "shop", runs)
     assert load_command(choices, "other", runs).startswith("PUT http://127.0.0.1:8000/v1/collections/other, POST its")
+
+
+def test_figures_of_a_demo_go_to_its_own_run_and_to_none_when_it_failed_before_it_had_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALUATOR_RUNS", str(tmp_path))
+    experiment = read_experiment(ROOT / "evaluator" / "experiments" / "demo.yaml")
+    RunFolder.create(tmp_path, experiment).point_latest_here()
+    earlier = RunFolder.every(tmp_path)
+    RunFolder.create(tmp_path, experiment.model_copy(update={"name": "other"}))
+    assert run_since(earlier) is None
+    own = RunFolder.create(tmp_path, experiment)
+    assert run_since(earlier) == own.path
+    RunFolder.create(tmp_path, experiment)
+    assert run_since(earlier) is None
 
 
 @pytest.mark.parametrize(
