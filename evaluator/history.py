@@ -13,7 +13,7 @@ from pydantic import FiniteFloat
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.errors import EvaluationError
 from evaluator.report import PipelineReport, QueryFigures, Report
-from evaluator.run_folder import LATEST, RunFolder
+from evaluator.run_folder import RunFolder
 from services.contracts.base import Count, Wire
 
 SEED = 20_250_601
@@ -129,21 +129,14 @@ def history(runs: Path, experiment: str, metric: str) -> HistoryReport:
 
 def _reports(runs: Path, experiment: str) -> tuple[list[tuple[RunFolder, Report]], dict[str, str]]:
     found, left_out = [], {}
-    for path in sorted(runs.glob("*/experiment.json")):
-        folder = RunFolder(path.parent)
-        if folder.path.name == LATEST:
-            continue
+    for path in RunFolder.every(runs):
+        folder = RunFolder(path)
         try:
             if folder.experiment.name == experiment:
                 found.append((folder, folder.read("report.json", Report)))
         except EvaluationError as error:
             left_out[folder.path.name] = str(error)
-    return sorted(found, key=lambda run: _created(run[0])), left_out
-
-
-def _created(folder: RunFolder) -> str:
-    """Returns the time in the folder's name; of two runs in one second, the later name has milliseconds."""
-    return folder.path.name.partition("Z")[0].ljust(len("20260101T000000000"), "0")
+    return found, left_out
 
 
 def _measured(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[_Conditions, _MeasuredRun]]:

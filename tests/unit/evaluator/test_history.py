@@ -90,8 +90,11 @@ def test_runs_of_another_depth_or_other_judgments_are_a_history_of_their_own(tmp
         qrels.write("q0\td5\t1\n")
     add_run(tmp_path, 0)
     found = nightly(tmp_path).pipelines
-    assert sorted(one.depth for one in found) == [10, 100, 100]
-    assert [(len(one.entries), one.entries[0].against_previous) for one in found] == [(1, None)] * 3
+    assert [(one.depth, len(one.entries), one.entries[0].against_previous) for one in found] == [
+        (100, 1, None),
+        (10, 1, None),
+        (100, 1, None),
+    ]
 
 
 def test_a_run_without_a_report_is_named_with_the_step_that_is_missing(tmp_path: Path) -> None:
