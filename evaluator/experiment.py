@@ -94,6 +94,12 @@ def collection_name(directory: Path) -> str:
 
 def read_experiment(path: Path, **overrides: object) -> Experiment:
     """Reads a YAML file and applies the `overrides` that are not None. Raises EvaluationError."""
+    given = {key: value for key, value in overrides.items() if value is not None}
+    return parse_experiment(read_settings(path) | given, str(path))
+
+
+def read_settings(path: Path) -> dict[str, object]:
+    """Reads a YAML file without checking its fields. Raises EvaluationError."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -106,7 +112,7 @@ def read_experiment(path: Path, **overrides: object) -> Experiment:
         raise EvaluationError(f"{path}: not YAML: {error}") from error
     if not isinstance(content, dict):
         raise EvaluationError(f"{path}: an experiment is a mapping with at least name, dataset and pipelines")
-    return parse_experiment({**content, **{k: v for k, v in overrides.items() if v is not None}}, str(path))
+    return content
 
 
 def parse_experiment(content: Mapping[str, object], source: str) -> Experiment:

@@ -6,7 +6,7 @@ Leaves what the files hold to the steps.
 import fcntl
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from services.contracts.base import Wire
 Value = TypeVar("Value", bound=Wire)
 
 LATEST = "latest"
+SUITE = "suite.json"  # of a folder that holds the runs of several datasets (suite_folder)
 
 # File → the command that writes it, for messages about a missing file.
 WRITTEN_BY = {
@@ -35,6 +36,8 @@ WRITTEN_BY = {
     "recall.json": "rank",
     "quality.json": "quality",
     "report.json": "report",
+    SUITE: "ingest",
+    "summary.json": "report",
 }
 
 
@@ -53,39 +56,27 @@ class RunFolder:
     @classmethod
     def create(cls, runs: Path, experiment: Experiment) -> "RunFolder":
         """Creates a folder with the experiment in it."""
-        runs.mkdir(parents=True, exist_ok=True)
-        while True:
-            now = datetime.now(UTC)
-            milliseconds = f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z"
-            path = runs / f"{milliseconds}-{experiment.name}-{experiment.fingerprint}"
-            try:
-                if not any(runs.glob(f"{milliseconds}-*")):  # so that the order of the names is that of the creation
-                    path.mkdir()
-                    break
-            except FileExistsError:  # another process has created it in between
-                pass
-            time.sleep(0.001)
-        folder = cls(path)
+        folder = cls(new_folder(runs, experiment.name, experiment.fingerprint))
         folder.write("experiment.json", experiment)
         return folder
 
     def point_latest_here(self) -> None:
-        """Points the link `latest` to this folder. Called for runs that sent queries, not for a load alone."""
-        latest, fresh = self.path.with_name(LATEST), self.path.with_name(f".{LATEST}-{os.getpid()}")
+        """Points the link `latest` to this folder, or to that of its suite. Called for runs that sent queries."""
+        path = self.path.parent if (self.path.parent / SUITE).is_file() else self.path
+        latest, fresh = path.with_name(LATEST), path.with_name(f".{LATEST}-{os.getpid()}")
         fresh.unlink(missing_ok=True)
-        fresh.symlink_to(self.path.name)
+        fresh.symlink_to(path.name)
         fresh.replace(latest)  # atomic: `latest` always exists
 
     @staticmethod
     def every(runs: Path) -> list[Path]:
         """Returns all folders in the order of their creation. Names begin with the time, some in whole seconds."""
-        found = [path.parent for path in runs.glob("*/experiment.json") if path.parent.name != LATEST]
-        return sorted(found, key=lambda path: (path.name.partition("Z")[0].ljust(18, "0"), path.name))
+        return _in_order(runs.glob("*/experiment.json"))
 
     @staticmethod
     def newest(runs: Path) -> Path:
-        """Returns the folder created last."""
-        found = RunFolder.every(runs)
+        """Returns the folder created last, of a run or of a suite."""
+        found = _in_order([*runs.glob("*/experiment.json"), *runs.glob(f"*/{SUITE}")])
         if not found:
             raise EvaluationError(f"{runs}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
         return found[-1]
@@ -93,6 +84,9 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """Opens an existing folder (or `latest`). Raises EvaluationError when it is not a run."""
+        if (path / SUITE).is_file():
+            held = ", ".join(sorted(found.parent.name for found in path.glob("*/experiment.json")))
+            raise EvaluationError(f"{path} holds several runs; name one of them with --run: {held}")
         if not (path / "experiment.json").is_file():
             if path.name == LATEST and any(path.parent.glob("*/experiment.json")):
                 raise EvaluationError(f"{path}: no run has sent its queries yet; `{command_line('rank')}` does")
@@ -190,3 +184,24 @@ class RunFolder:
     def _within(self, directory: str, name: str) -> Path:
         (self.path / directory).mkdir(exist_ok=True)
         return self.path / directory / name
+
+
+def new_folder(runs: Path, name: str, fingerprint: str) -> Path:
+    """Creates the folder `<utc>-<name>-<fingerprint>`."""
+    runs.mkdir(parents=True, exist_ok=True)
+    while True:
+        now = datetime.now(UTC)
+        milliseconds = f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z"
+        path = runs / f"{milliseconds}-{name}-{fingerprint}"
+        try:
+            if not any(runs.glob(f"{milliseconds}-*")):  # so that the order of the names is that of the creation
+                path.mkdir()
+                return path
+        except FileExistsError:  # another process has created it in between
+            pass
+        time.sleep(0.001)
+
+
+def _in_order(files: Iterable[Path]) -> list[Path]:
+    folders = [file.parent for file in files if file.parent.name != LATEST]
+    return sorted(folders, key=lambda path: (path.name.partition("Z")[0].ljust(18, "0"), path.name))

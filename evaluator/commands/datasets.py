@@ -5,14 +5,11 @@ from typing import Annotated
 
 import typer
 
-from evaluator.command_line import command_line
 from evaluator.commands.options import reporting_errors
 from evaluator.datasets.catalogue import Catalogue, CataloguedSet, load_catalogue
-from evaluator.datasets.corpus import CORPUS
 from evaluator.datasets.fetch import fetch as fetch_set
 from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
 from evaluator.datasets.reader import Dataset, read_dataset
-from evaluator.errors import EvaluationError
 from evaluator.markdown_table import aligned
 
 datasets = typer.Typer(no_args_is_help=True, help="Lists, fetches and checks test collections.")
@@ -72,15 +69,8 @@ def stats(dataset: NameOrDirectory, split: Split = None) -> None:
 def _collections(given: str) -> list[tuple[Path, CataloguedSet | None]]:
     """Returns the directories that a name or a path means, with what the catalogue knows of each."""
     catalogue = load_catalogue()
-    if given not in catalogue.sets or (Path(given) / CORPUS).is_file():
-        return [(Path(given), catalogue.sets.get(Path(given).resolve().name))]
-    found: list[tuple[Path, CataloguedSet | None]] = []
-    for part in catalogue.parts(given):
-        directory = catalogue.directory(part.name)
-        if directory is None:
-            raise EvaluationError(f"{part.name} is not here; `{command_line('datasets', 'fetch', given)}` fetches it")
-        found.append((directory, part))
-    return found
+    found = catalogue.located(given)
+    return [(one.directory, one.known or catalogue.sets.get(one.directory.resolve().name)) for one in found]
 
 
 def _split(given: str | None, known: CataloguedSet | None) -> str:

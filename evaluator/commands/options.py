@@ -16,15 +16,10 @@ from evaluator.client import GatewayClient, connected
 from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import wait_until_ready
-from evaluator.experiment import (
-    Experiment,
-    collection_name,
-    experiment_path,
-    read_experiment,
-    selected_pipelines,
-)
+from evaluator.experiment import Experiment, experiment_path, selected_pipelines
 from evaluator.metric_table import parse_metric
 from evaluator.progress import say
+from evaluator.suite import Suite, experiments_of, read_plan
 
 GATEWAY = "http://127.0.0.1:8000"
 RUNS = Path(".runs")
@@ -45,7 +40,9 @@ Wait = Annotated[float, typer.Option(help="Seconds to wait until the gateway is 
 class ExperimentOverrides(TypedDict):
     """Options that override the experiment's file; None keeps its value."""
 
-    dataset: Annotated[str | None, typer.Option(envvar="DATASET", help="A directory in BEIR layout.")]
+    dataset: Annotated[
+        str | None, typer.Option(envvar="DATASET", help="A directory in BEIR layout, or a set of the catalogue.")
+    ]
     pipelines: Annotated[
         str | None, typer.Option(envvar="PIPELINES", help="Some of the experiment's pipelines: bm25,dense.")
     ]
@@ -95,22 +92,26 @@ def metric_names(text: str | None) -> tuple[str, ...] | None:
         raise EvaluationError(f"--metrics: {error}") from error
 
 
-def overridden_experiment(name: str, **given: object) -> Experiment:
-    """Reads an experiment and applies the given overrides."""
+def overridden_plan(name: str, **given: object) -> Experiment | Suite:
+    """Reads an experiment, over one dataset or several, and applies the given overrides."""
     overrides = {key: value for key, value in given.items() if value not in (None, "")}
     if "metrics" in overrides:
         overrides["metrics"] = split_list(str(overrides["metrics"]))
     if "pipelines" in overrides:
-        names = split_list(str(overrides["pipelines"]))
-        overrides["pipelines"] = selected_pipelines(read_experiment(experiment_path(name)), names)
-    if "dataset" in overrides and "collection" not in overrides:
-        # The file's collection belongs to the file's dataset: another dataset gets its own.
-        own, other = read_experiment(experiment_path(name)).directory, Path(str(overrides["dataset"]))
-        if own.resolve() != other.resolve():
-            overrides["collection"] = collection_name(other)
-    chosen = read_experiment(experiment_path(name), **overrides)
-    expect_files(chosen.directory, chosen.split)  # before the gateway is waited for
-    return chosen
+        whole = experiments_of(read_plan(experiment_path(name), dataset=overrides.get("dataset")))[0]
+        overrides["pipelines"] = selected_pipelines(whole, split_list(str(overrides["pipelines"])))
+    plan = read_plan(experiment_path(name), **overrides)
+    for experiment in experiments_of(plan):
+        expect_files(experiment.directory, experiment.split)  # before the gateway is waited for
+    return plan
+
+
+def overridden_experiment(name: str, **given: object) -> Experiment:
+    """Reads an experiment over one dataset and applies the given overrides."""
+    plan = overridden_plan(name, **given)
+    if isinstance(plan, Suite):
+        raise EvaluationError(f"{name} has several datasets, where one is needed; name it with --dataset")
+    return plan
 
 
 def with_gateway(gateway: str, wait: float, work: Callable[[GatewayClient], Awaitable[T]]) -> T:

@@ -1,6 +1,9 @@
 """Commands of the steps of an evaluation: `run` and `demo` do all of them."""
 
 import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Unpack
 
 import typer
@@ -19,6 +22,7 @@ from evaluator.commands.options import (
     Wait,
     metric_names,
     overridden_experiment,
+    overridden_plan,
     reporting_errors,
     with_gateway,
     with_options,
@@ -29,6 +33,8 @@ from evaluator.render import render_table
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report import Report
 from evaluator.run_folder import LATEST, RunFolder
+from evaluator.suite_folder import SUMMARY, create_runs, runs_of, suite_at, summary_step
+from evaluator.suite_summary import render_summary_table
 
 # Exit status. 1: a step failed; 2: wrong command line; 3: all files are written, but the run is not valid.
 INVALID_RUN = 3
@@ -45,12 +51,12 @@ def run(
 ) -> None:
     """Runs all steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
     with reporting_errors():
-        folder = RunFolder.create(runs, overridden_experiment(experiment, **overrides))
         if repeat > 1:
+            folder = RunFolder.create(runs, overridden_experiment(experiment, **overrides))
             done = with_gateway(gateway, wait, lambda client: evaluate_again(client, folder, repeat))
             _print_repeats(done[-1][0], repeats_step(done))
             return
-        print_outcome(folder, with_gateway(gateway, wait, lambda client: evaluate(client, folder)))
+        _run_all(create_runs(runs, overridden_plan(experiment, **overrides)), gateway, wait)
 
 
 @with_options(ExperimentOverrides)
@@ -59,8 +65,7 @@ def demo(
 ) -> None:
     """Runs our own or any BEIR collection through every pipeline and prints a table. Exit status as of `run`."""
     with reporting_errors():
-        folder = RunFolder.create(runs, overridden_experiment("demo", **overrides))
-        print_outcome(folder, with_gateway(gateway, wait, lambda client: evaluate(client, folder)))
+        _run_all(create_runs(runs, overridden_plan("demo", **overrides)), gateway, wait)
 
 
 @with_options(AllExperimentOverrides)
@@ -73,38 +78,67 @@ def ingest(
 ) -> None:
     """Opens a run folder and loads the collection. Can be repeated: it completes an interrupted load."""
     with reporting_errors():
-        folder = RunFolder.create(runs, overridden_experiment(experiment, **overrides))
-        with_gateway(gateway, wait, lambda client: ingest_step(client, folder))
-        _print_next_step("rank", folder, gateway)
+        path = create_runs(runs, overridden_plan(experiment, **overrides))
+        for folder in runs_of(path):
+            with_gateway(gateway, wait, partial(ingest_step, folder=folder))
+        _print_next_step("rank", path, gateway)
 
 
 def rank(gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: Wait = 120.0) -> None:
     """Sends every query through every pipeline of a run (the newest one unless --run says which)."""
     with reporting_errors():
-        folder = RunFolder.open(run or RunFolder.newest(runs))
-        with_gateway(gateway, wait, lambda client: rank_step(client, folder))
-        _print_next_step("quality", folder)
+        path = run or RunFolder.newest(runs)
+        for folder in runs_of(path):
+            with_gateway(gateway, wait, partial(rank_step, folder=folder))
+        _print_next_step("quality", path)
 
 
 def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None) -> None:
     """Measures the run files of a run (the latest one unless --run says which), by other metrics if named."""
     with reporting_errors():
-        folder = RunFolder.open(run or runs / LATEST)
-        quality_step(folder, metric_names(metrics))
-        _print_next_step("report", folder)
+        path = run or runs / LATEST
+        for folder in runs_of(path):
+            quality_step(folder, metric_names(metrics))
+        _print_next_step("report", path)
 
 
 def report(runs: Runs = RUNS, run: Run = None) -> None:
     """Writes report.json and report.md of a run (the latest one unless --run says which). Exit status as of `run`."""
     with reporting_errors():
-        folder = RunFolder.open(run or runs / LATEST)
-        print_outcome(folder, report_step(folder))
+        path = run or runs / LATEST
+        reports = {}
+        for folder in runs_of(path):
+            reports[folder.path.name] = report_step(folder)
+            print_report(folder, reports[folder.path.name])
+        _end(path, reports)
 
 
-def _print_next_step(step: str, folder: RunFolder, gateway: str = GATEWAY) -> None:
+def _run_all(path: Path, gateway: str, wait: float) -> None:
+    reports = {}
+    for folder in runs_of(path):
+        reports[folder.path.name] = with_gateway(gateway, wait, partial(evaluate, folder=folder))
+        print_report(folder, reports[folder.path.name])
+    _end(path, reports)
+
+
+def _end(path: Path, reports: Mapping[str, Report]) -> None:
+    """Prints the summary of a suite. Raises Exit with status 3 when a run is not valid."""
+    suite = suite_at(path)
+    if suite is not None:
+        summary = summary_step(path, suite, reports)
+        print(f"\n{summary.experiment}\n\n{render_summary_table(summary, next(iter(suite.metrics)))}")
+        print(f"\nSummary: {path.resolve() / SUMMARY} (and summary.md with all metrics beside it)")
+        if not summary.valid:
+            print("NOT ALL RUNS ARE VALID: " + ", ".join(name for name, report in reports.items() if not report.valid),
+                  file=sys.stderr)  # fmt: skip
+    if not all(report.valid for report in reports.values()):
+        raise typer.Exit(INVALID_RUN)
+
+
+def _print_next_step(step: str, path: Path, gateway: str = GATEWAY) -> None:
     """Prints the command of the next step, with --gateway when this one was given another URL."""
     elsewhere = [] if gateway == GATEWAY else ["--gateway", gateway]
-    say(f"Next: {command_line(step, '--run', str(folder.path), *elsewhere)}")
+    say(f"Next: {command_line(step, '--run', str(path.resolve()), *elsewhere)}")
 
 
 def _print_repeats(folder: RunFolder, summary: RepeatReport) -> None:
@@ -120,7 +154,14 @@ def _print_repeats(folder: RunFolder, summary: RepeatReport) -> None:
 
 
 def print_outcome(folder: RunFolder, outcome: Report) -> None:
-    """Prints table, place of the report and warnings. Raises Exit with status 3 for a run that is not valid."""
+    """Prints the report of a run. Raises Exit with status 3 for one that is not valid."""
+    print_report(folder, outcome)
+    if not outcome.valid:
+        raise typer.Exit(INVALID_RUN)
+
+
+def print_report(folder: RunFolder, outcome: Report) -> None:
+    """Prints table, place of the report and warnings."""
     sample = f" (a sample, seed {outcome.seed})" if outcome.sample else ""
     engines = ", ".join(f"{name} on {engine}" for name, engine in outcome.engine.items()) or "imported run files"
     print(f"\n{outcome.dataset}: {outcome.counts.documents} documents; {engines}{sample}\n")
@@ -139,4 +180,3 @@ def print_outcome(folder: RunFolder, outcome: Report) -> None:
     if not outcome.valid:
         # Printed last, a line each, so that the table is not quoted without them.
         print("\nTHIS RUN IS NOT VALID:\n" + "\n".join(f"  {warning}" for warning in outcome.warnings), file=sys.stderr)
-        raise typer.Exit(INVALID_RUN)

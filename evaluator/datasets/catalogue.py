@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, FiniteFloat
 
-from evaluator.datasets.corpus import CORPUS
-from evaluator.datasets.queries import QUERIES
-from evaluator.errors import EvaluationError
+from evaluator.command_line import command_line
+from evaluator.datasets.queries import queries_file
+from evaluator.datasets.reader import corpus_file
+from evaluator.errors import DatasetError, EvaluationError
 from services.contracts.base import Count, Wire
 
 CATALOGUE = Path(__file__).with_name("catalogue.yaml")
@@ -59,6 +60,14 @@ class _CatalogueFile(Wire):
     sets: tuple[CataloguedSet, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LocatedSet:
+    """A collection on this machine; `known` when it was asked for by its name in the catalogue."""
+
+    directory: Path
+    known: CataloguedSet | None
+
+
 @dataclass(frozen=True)
 class Catalogue:
     """The sets by name, and the directories that may hold them; fetched sets go into the first one."""
@@ -83,6 +92,22 @@ class Catalogue:
         """Returns the directory that holds a set in BEIR layout; None: it is not on this machine."""
         return next((place / name for place in self.directories if holds_set(place / name)), None)
 
+    def located(self, given: str) -> tuple[LocatedSet, ...]:
+        """Returns the collections that a directory or a name of the catalogue means. A directory goes first.
+
+        Raises EvaluationError that says how to fetch a set that is not on this machine.
+        """
+        if given not in self.sets or holds_set(Path(given)):
+            return (LocatedSet(Path(given), None),)
+        found = []
+        for part in self.parts(given):
+            directory = self.directory(part.name)
+            if directory is None:
+                command = command_line("datasets", "fetch", given)
+                raise EvaluationError(f"{part.name} is not on this machine; `{command}` fetches it")
+            found.append(LocatedSet(directory, part))
+        return tuple(found)
+
     def url(self, name: str) -> str:
         """Returns the address of a set's official zip."""
         return f"{self.archives}/{name}.zip"
@@ -95,7 +120,11 @@ class Catalogue:
 
 def holds_set(directory: Path) -> bool:
     """Returns whether a directory has the files of BEIR layout."""
-    return (directory / CORPUS).is_file() and (directory / QUERIES).is_file() and (directory / "qrels").is_dir()
+    try:
+        corpus_file(directory)
+    except DatasetError:
+        return False
+    return queries_file(directory).is_file() and (directory / "qrels").is_dir()
 
 
 def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
