@@ -48,7 +48,7 @@ async def expect_same_corpus(
 
 
 def sampled_documents(dataset: Dataset, seed: int) -> dict[str, Document]:
-    """Returns a seeded sample of the corpus by id, all of it where it is small. Parses no other document."""
+    """Returns a seeded sample of the corpus by id, all of it where it is small. Reads the file once."""
     documents = dataset.counts.documents
     drawn = frozenset(random.Random(seed).sample(range(documents), min(SAMPLE, documents)))
     return {document.id: document for document in dataset.documents_at(drawn)}
