@@ -23,6 +23,11 @@ def plain_id(text: str) -> str:
         text = text[1:-1].replace('""', '"')
 
 
+def shown(name: str) -> str:
+    """Returns a name as a message can print it: a lone surrogate as its escape."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def read_id(value: object, place: str) -> tuple[str, bool]:
     """Returns the plain id of a JSON `_id`, and whether it had white space or quotes around it. Raises DatasetError."""
     if isinstance(value, int) and not isinstance(value, bool):

@@ -6,9 +6,10 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluator.datasets.ids import IdHashes, plain_id
+from evaluator.datasets.ids import IdHashes, plain_id, shown
 from evaluator.datasets.text_files import HashedLines, decoded, find_one
 from evaluator.errors import DatasetError
+from services.contracts.base import UNSENDABLE
 
 SUFFIXES = (".tsv", ".txt", ".trec", ".qrels", ".json", ".jsonl")
 # Nine digits: no gain overflows, and no float prints like this.
@@ -143,13 +144,13 @@ def _of_objects(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
             place = f"{path}:{number}"
             found = dict(_pairs(_parsed(line, place), place))
             if not found.keys() >= _FIELDS:
-                raise DatasetError(f"{place}: expected {', '.join(sorted(_FIELDS))}; found {', '.join(found)}")
+                raise DatasetError(f"{place}: expected {', '.join(sorted(_FIELDS))}; found {shown(', '.join(found))}")
             yield _json_row(place, found["query-id"], found["corpus-id"], found["score"])
 
 
 def _of_one_object(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
     for query, judged in _pairs(_parsed(b"".join(lines), str(path)), str(path)):
-        place = f"{path}: {query}"
+        place = f"{path}: {shown(query)}"
         for document, grade in _pairs(judged, place):
             yield _json_row(place, query, document, grade)
 
@@ -159,6 +160,8 @@ def _json_row(place: str, *cells: object) -> JudgmentRow:
     if len(texts) < len(cells):
         raise DatasetError(f"{place}: {cells}: a query, a document and a grade are needed")
     query, document, grade = texts
+    if UNSENDABLE.search(query) or UNSENDABLE.search(document):
+        raise DatasetError(f"{place}: an id with control characters or lone surrogates, which no file carries")
     return JudgmentRow(place, plain_id(query), plain_id(document), grade.strip())
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluator.datasets.corpus import CORPUS, CORPUS_FIELDS, CorpusDocument, corpus_documents
-from evaluator.datasets.ids import IdHashes
+from evaluator.datasets.ids import IdHashes, shown
 from evaluator.datasets.judgments import Judgments, expect_header, qrels_file, read_judgments
 from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.queries import QUERIES, Queries, queries_file, read_queries
@@ -119,8 +119,7 @@ class _CorpusSummary:
         document = found.document
         self.ids.add(document.id)
         if found.unread:
-            names = {name.encode("ascii", "backslashreplace").decode() for name in found.unread}
-            self.unread = set(sorted(self.unread | names)[:MOST_NAMES])
+            self.unread = set(sorted(self.unread | {shown(name) for name in found.unread})[:MOST_NAMES])
         self.empty += not document.passage.strip()
         self.bodies += bool(document.text.strip())
         self.dropped += found.dropped
@@ -206,7 +205,7 @@ def _expect_nothing_to_decide(found: CorpusDocument) -> None:
     if found.dropped:
         raise DatasetError(f"{found.place}: metadata that the wire does not carry (without strict it is dropped)")
     if found.unread:
-        unread = ascii(", ".join(sorted(found.unread)))[1:-1]
+        unread = shown(", ".join(sorted(found.unread)))
         raise DatasetError(f"{found.place}: {unread}: not read; a BEIR corpus has {', '.join(CORPUS_FIELDS)}")
     if found.trimmed:
         raise DatasetError(f"{found.place}: _id: white space or quotes around it (without strict they are removed)")
