@@ -2,6 +2,7 @@
 
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.markdown_table import aligned
+from evaluator.metric_table import parse_metric
 from evaluator.report import Report
 
 LATENCY = (
@@ -14,14 +15,15 @@ COLUMNS = 5
 
 def render_table(report: Report) -> str:
     """Renders the pipelines, one a row, as a Markdown table aligned for a terminal."""
-    metrics = list(report.conventions.metrics.items())[:COLUMNS]
-    rows = [["pipeline", *(metric.label for _, metric in metrics), "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
+    metrics = list(next(iter(report.pipelines.values())).quality)[:COLUMNS]
+    labels = [parse_metric(metric).label(report.depth) for metric in metrics]
+    rows = [["pipeline", *labels, "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
     for name, outcome in report.pipelines.items():
         label = f"{name} ({outcome.preset})" if outcome.preset else name
         latency = outcome.latency_ms
         rows.append(
             [label]
-            + [_figure(outcome.quality.get(metric), 4) for metric, _ in metrics]
+            + [_figure(outcome.quality.get(metric), 4) for metric in metrics]
             + [_figure(latency.p50, 1), _figure(latency.p95, 1)]
             + [str(outcome.queries), str(outcome.errors), str(outcome.degraded)]
         )

@@ -55,7 +55,7 @@ class PipelineReport(Wire):
     preset: str | None  # the lexical preset that the experiment has set, if it has
     models: dict[str, tuple[str, ...]]  # by rerank stage: every model that answered, `name@weights`
     quality: dict[str, FiniteFloat | None]  # by name (nDCG@10, …): the means of `figures`
-    figures: dict[str, QualityFigure]  # by name: the mean, its denominator, its bounds over tied documents
+    figures: dict[str, QualityFigure] = {}  # by name: the mean, its denominator, its bounds over tied documents
     latency_ms: Latency
     stages_ms: dict[str, StageTime]
     queries: Count  # sent and measured
@@ -92,7 +92,7 @@ class Report(StepFile):
     warnings: tuple[str, ...]
     latency_source: LatencySource | None = None  # null: the run was not interrupted, and latency is of all answers
     pipelines: dict[str, PipelineReport]
-    conventions: Conventions
+    conventions: Conventions | None = None  # null: of a release that did not state them
     vector_recall: dict[str, VectorRecall]
     counts: DatasetCounts
     ingest: IngestReport | None  # null when the collection was there already
