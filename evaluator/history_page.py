@@ -18,12 +18,21 @@ def _pipeline(found: PipelineHistory, metric: str) -> Iterator[str]:
     label = f"{found.pipeline} ({found.preset})" if found.preset else found.pipeline
     kind = ", imported" if found.imported else ""
     yield (f"{label}{kind}: {found.dataset}, split {found.split}, {found.queries} queries, rankings {found.depth} deep")
-    head = ["started", "commit", metric, "against the one before", "against the best", "against the first"]
+    head = [
+        "started",
+        "commit",
+        "fingerprint",
+        metric,
+        "against the one before",
+        "against the best",
+        "against the first",
+    ]
     rows = [[*head, "p50 ms", "p95 ms", "run"]]
     rows += [
         [
             entry.started_utc,
             _commit(entry),
+            entry.fingerprint,
             _figure(entry.quality.get(metric), 4),
             *(_verdict(entry, one) for one in (entry.against_previous, entry.against_best, entry.against_first)),
             _figure(entry.p50_ms, 1),

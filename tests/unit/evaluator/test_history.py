@@ -112,9 +112,9 @@ def test_the_page_shows_figures_verdicts_and_the_sentences_of_the_last_run(tmp_p
     page = render_history(nightly(tmp_path))
     assert page.startswith("bm25, imported: numbers, split test, 60 queries, rankings 100 deep")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| 2")]
-    assert [row[2] for row in rows] == ["1.0000", "0.8155"]
-    assert rows[0][3:6] == ["", "", ""]
-    assert rows[1][3:6] == ["worse -0.1845"] * 3
+    assert [row[3] for row in rows] == ["1.0000", "0.8155"]
+    assert rows[0][4:7] == ["", "", ""]
+    assert rows[1][4:7] == ["worse -0.1845"] * 3
     assert page.count(f"{last} is worse than {first}: nDCG@10 -0.1845 (95 % interval ") == 1
 
 
