@@ -7,7 +7,7 @@ arrive is left to download, what an archive may hold to unpack.
 import fcntl
 import hashlib
 import logging
-import tempfile
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -111,9 +111,15 @@ def _copy_of_ir_datasets(catalogue: Catalogue, name: str, archive: OfficialArchi
 
 
 def _install(catalogue: Catalogue, whole: CataloguedSet, archive: Path, into: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=into, prefix=f".{whole.name}.") as scratch:
-        unpack(archive, [part.name for part in catalogue.parts(whole.name)], Path(scratch))
-        (Path(scratch) / whole.name).rename(into / whole.name)
+    # Of one name, under the lock, so that what a killed process left is removed.
+    scratch = into / f".{whole.name}.unpacking"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    try:
+        unpack(archive, [part.name for part in catalogue.parts(whole.name)], scratch)
+        (scratch / whole.name).rename(into / whole.name)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     say(f"{whole.name}: unpacked into {into / whole.name}")
 
 

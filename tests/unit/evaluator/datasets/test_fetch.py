@@ -3,6 +3,7 @@
 import hashlib
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,21 @@ def test_a_part_comes_with_all_parts_of_its_archive(place: Path) -> None:
         assert fetch(sets, "all/tex") == (place / "all" / "tex",)
         assert fetch(sets, "all") == (place / "all" / "tex", place / "all" / "gis")
     assert len(served.asked_ranges) == 1
+
+
+def test_what_a_killed_process_left_of_unpacking_is_removed(place: Path, served: ServedFile) -> None:
+    (place / ".shop.unpacking" / "shop").mkdir(parents=True)
+    (place / ".shop.unpacking" / "shop" / "corpus.jsonl").write_text("half of it")
+    fetch(catalogue(place, served.url), "shop")
+    assert read_dataset(place / "shop").counts.documents == 2
+    assert not (place / ".shop.unpacking").exists()
+
+
+def test_two_processes_fetch_a_set_once(place: Path, served: ServedFile) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: fetch(catalogue(place, served.url), "shop"), range(4)))
+    assert found == [(place / "shop",)] * 4
+    assert served.asked_ranges == [None]
 
 
 def test_what_is_in_the_way_is_named_and_left_alone(place: Path, served: ServedFile) -> None:
