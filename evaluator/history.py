@@ -135,7 +135,7 @@ def _reports(runs: Path, experiment: str) -> tuple[list[tuple[RunFolder, Report]
             if folder.experiment.name == experiment:
                 found.append((folder, folder.read("report.json", Report)))
         except EvaluationError as error:
-            left_out[folder.path.name] = str(error)
+            left_out[folder.name] = str(error)
     return found, left_out
 
 
@@ -156,7 +156,7 @@ def _measured(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[
         # Without the mean, the rankings are not deep enough for the metric.
         known = figures if outcome.quality.get(metric) is not None else {}
         values = {query: value for query, value in known.items() if value is not None}
-        yield conditions, _MeasuredRun(folder.path.name, report, outcome, values)
+        yield conditions, _MeasuredRun(folder.name, report, outcome, values)
 
 
 def _entries(

@@ -70,13 +70,13 @@ class RunFolder:
 
     @staticmethod
     def every(runs: Path) -> list[Path]:
-        """Returns all folders in the order of their creation. Names begin with the time, some in whole seconds."""
-        return _in_order(runs.glob("*/experiment.json"))
+        """Returns the folders of all runs, those of suites too, in the order of their creation."""
+        return _in_order(runs, [*runs.glob("*/experiment.json"), *runs.glob("*/*/experiment.json")])
 
     @staticmethod
     def newest(runs: Path) -> Path:
         """Returns the folder created last, of a run or of a suite."""
-        found = _in_order([*runs.glob("*/experiment.json"), *runs.glob(f"*/{SUITE}")])
+        found = _in_order(runs, [*runs.glob("*/experiment.json"), *runs.glob(f"*/{SUITE}")])
         if not found:
             raise EvaluationError(f"{runs}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
         return found[-1]
@@ -92,6 +92,12 @@ class RunFolder:
                 raise EvaluationError(f"{path}: no run has sent its queries yet; `{command_line('rank')}` does")
             raise EvaluationError(f"{path}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
         return cls(path.resolve())
+
+    @property
+    def name(self) -> str:
+        """The folder's name within the folder of all runs."""
+        parent = self.path.parent
+        return f"{parent.name}/{self.path.name}" if (parent / SUITE).is_file() else self.path.name
 
     @property
     def experiment(self) -> Experiment:
@@ -202,6 +208,8 @@ def new_folder(runs: Path, name: str, fingerprint: str) -> Path:
         time.sleep(0.001)
 
 
-def _in_order(files: Iterable[Path]) -> list[Path]:
-    folders = [file.parent for file in files if file.parent.name != LATEST]
-    return sorted(folders, key=lambda path: (path.name.partition("Z")[0].ljust(18, "0"), path.name))
+def _in_order(runs: Path, files: Iterable[Path]) -> list[Path]:
+    """Sorts the files' folders by the time with which a run's or suite's name begins, some in whole seconds."""
+    found = {file.parent: file.relative_to(runs).parts[0] for file in files}
+    folders = [folder for folder, name in found.items() if name != LATEST]
+    return sorted(folders, key=lambda folder: (found[folder].partition("Z")[0].ljust(18, "0"), found[folder], folder))

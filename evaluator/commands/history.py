@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from evaluator.commands.options import RUNS, Runs, reporting_errors
-from evaluator.experiment import read_experiment
 from evaluator.history import history as read_history
 from evaluator.history_page import render_history
+from evaluator.suite import read_plan
 
 
 def history(
@@ -19,6 +19,6 @@ def history(
 ) -> None:
     """Lists the runs of an experiment with the verdict of each against the one before, the best and the first."""
     with reporting_errors():
-        name = read_experiment(Path(experiment)).name if Path(experiment).suffix else experiment
+        name = read_plan(Path(experiment)).name if Path(experiment).suffix else experiment
         report = read_history(runs, name, metric)
         print(report.model_dump_json(indent=2) if as_json else render_history(report))

@@ -182,6 +182,20 @@ def test_datasets_that_cannot_be_run_are_refused_before_anything_begins(
     assert not (workplace / "runs").exists()
 
 
+def test_the_history_of_a_suite_lists_the_runs_of_each_set(evaluator: Evaluator) -> None:
+    for _ in range(2):
+        evaluator("run", "both.yaml")
+    done = evaluator("history", "both.yaml", "--json")
+    assert done.exit_code == 0, done.output
+    listed = {
+        (found["dataset"], found["pipeline"]): [entry["run"].partition("/")[2] for entry in found["entries"]]
+        for found in json.loads(done.stdout)["pipelines"]
+    }
+    assert listed == {
+        (name, pipeline): [name.lower()] * 2 for name in ("shop", "Bazaar") for pipeline in ("bm25", "dense")
+    }
+
+
 @pytest.mark.parametrize("words", ["deadlines both.yaml", "run both.yaml --repeat 2"])
 def test_what_takes_one_dataset_refuses_several(words: str, evaluator: Evaluator) -> None:
     done = evaluator(*words.split())
