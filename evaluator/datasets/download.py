@@ -37,7 +37,7 @@ def download(url: str, target: Path, *, expected_bytes: int, label: str) -> None
                 reason = str(error) or type(error).__name__
                 if attempt == ATTEMPTS:
                     raise DownloadError(f"{url} broke off {ATTEMPTS} times: {reason}") from error
-                say(f"{label}: {reason} - attempt {attempt} of {ATTEMPTS}, going on at {_size(target)} bytes")
+                say(f"{label}: {reason} - attempt {attempt} of {ATTEMPTS}")
             except OSError as error:
                 raise DownloadError(f"{target} cannot be written: {error.strerror}") from error
 
@@ -55,6 +55,8 @@ def _receive(client: httpx.Client, url: str, target: Path, expected_bytes: int, 
         start = _first_byte(answer)
         if start not in (0, have):
             raise DownloadError(f"{url} was asked for byte {have} and sends byte {start}")
+        if start:
+            say(f"{label}: going on at byte {start}")
         length = answer.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else expected_bytes
         _expect_size(url, total, expected_bytes)

@@ -15,7 +15,7 @@ from evaluator.datasets.corpus import CORPUS
 from evaluator.datasets.queries import QUERIES
 from evaluator.errors import DatasetError
 
-# Deflate reaches 1032; the text of collections stays below 10, and sorted judgments below 50.
+# Deflate reaches 1032. The files of SciFact, NFCorpus, Cranfield and CACM shrink to an eighth at most.
 MOST_RATIO = 100
 SMALL_BYTES = 1_000_000  # unpacked, harmless at any ratio
 MOST_MEMBERS = 10_000

@@ -3,7 +3,7 @@
 import http.server
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 
@@ -40,16 +40,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not served.endless:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if served.endless:
-            self._send_until_closed(body)
-        self.wfile.write(body[: served.breaks_off_after.pop(0)] if served.breaks_off_after else body)
-
-    def _send_until_closed(self, body: bytes) -> None:
-        while True:
-            try:
+        with suppress(OSError):  # the client has left
+            self.wfile.write(body[: served.breaks_off_after.pop(0)] if served.breaks_off_after else body)
+            while served.endless:
                 self.wfile.write(body)
-            except OSError:
-                return
 
     def log_message(self, format: str, *args: object) -> None:
         """Keeps the test's output free of the server's log."""
