@@ -18,6 +18,7 @@ from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress, say
+from evaluator.retries import ATTEMPTS, Sleep, with_retries
 from evaluator.run_folder import StepFile
 from services.contracts.base import Count, Wire
 from services.contracts.collections import (
@@ -32,12 +33,9 @@ from services.contracts.documents import Document, FanOutReport, IndexReport
 
 MAX_BATCH_DOCUMENTS = 64
 MAX_BATCH_BYTES = MOST_DOCUMENT_BYTES
-ATTEMPTS = 8
 PUBLISH_ATTEMPTS = 60  # of two minutes each, enough for the vector index of a few million documents
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 
 T = TypeVar("T")
-Sleep = Callable[[float], Awaitable[None]]
 
 
 class BackendLoad(Wire):
@@ -226,21 +224,7 @@ async def _index_batch(client: GatewayClient, target: str, body: bytes) -> FanOu
 async def _with_retries(
     call: Callable[[], Awaitable[T]], tally: _LoadTally, sleep: Sleep, attempts: int = ATTEMPTS
 ) -> T:
-    """Retries an idempotent call with exponential backoff on 429, 502, 503, 504 and missing answers."""
-    pause = FIRST_PAUSE_S
-    for attempt in range(1, attempts + 1):
-        try:
-            return await call()
-        except GatewayError as error:
-            if error.status not in (0, 429, 502, 503, 504) or error.kind == "bad_answer":
-                raise
-            if attempt == attempts:
-                raise EvaluationError(
-                    f"given up after {attempts} attempts: {error} (run ingest again to go on)"
-                ) from error
-            wait = max(pause, min(error.retry_after_s or 0.0, LONGEST_PAUSE_S))
-            say(f"{error} - attempt {attempt} of {attempts}, next in {wait:.1f} s")
-            tally.retries += 1
-            await sleep(wait)
-            pause = min(pause * 2, LONGEST_PAUSE_S)
-    raise AssertionError("unreachable: the last attempt returns or raises")
+    def count() -> None:
+        tally.retries += 1
+
+    return await with_retries(call, "ingest", sleep, attempts=attempts, on_retry=count)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from pydantic import ValidationError
 
@@ -13,6 +14,7 @@ from evaluator.experiment import Experiment
 from evaluator.ingest import ingest, live_states
 from evaluator.parity.knobs import Knobs
 from evaluator.progress import progress
+from evaluator.retries import Sleep, with_retries
 from services.contracts.base import Wire
 from services.contracts.collections import CollectionState, LexicalPreset
 from services.contracts.pipelines import Pipeline, Retrieve
@@ -37,7 +39,7 @@ class ServedCollection(Wire):
 async def load(client: GatewayClient, experiment: Experiment, dataset: Dataset) -> ServedCollection:
     """Loads the experiment's collection. Raises EvaluationError, also if no lexical backend holds it."""
     await ingest(client, experiment, dataset)
-    view = await client.collection(experiment.target)
+    view = await with_retries(lambda: client.collection(experiment.target), "parity")
     states = live_states(view)
     for backend in view.backends:
         if backend.family == "lexical" and backend.backend in states:
@@ -56,9 +58,17 @@ def served_knobs(state: CollectionState, preset: str) -> Knobs:
 
 
 async def ask_every_query(
-    client: GatewayClient, served: ServedCollection, preset: str, dataset: Dataset, queries: Sequence[str]
+    client: GatewayClient,
+    served: ServedCollection,
+    preset: str,
+    dataset: Dataset,
+    queries: Sequence[str],
+    sleep: Sleep = asyncio.sleep,
 ) -> Answers:
-    """Asks every query through one lexical retrieve, excluding nothing. Raises EvaluationError for a lost query."""
+    """Asks every query through one lexical retrieve, excluding nothing. Raises EvaluationError for a lost query.
+
+    A query that found the gateway busy is repeated: no latency is measured here.
+    """
     pipeline = Pipeline(
         name="parity", stages=(Retrieve(kind="retrieve", backend=served.backend, preset=preset, top=DEPTH),)
     )
@@ -67,7 +77,8 @@ async def ask_every_query(
 
         async def ask(query: str) -> ScoredHits:
             async with at_once:
-                hits = await _ask(client, served, pipeline, query, dataset.queries[query])
+                asked = partial(_ask, client, served, pipeline, query, dataset.queries[query])
+                hits = await with_retries(asked, "parity", sleep)
             advance(1)
             return hits
 

@@ -5,6 +5,7 @@ The report's words are in `verdict`.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pydantic import FiniteFloat
@@ -24,6 +25,7 @@ from evaluator.parity.figures import figures, undecided_ties
 from evaluator.parity.knobs import Knobs, Value, changed, changes_to_try, minimal
 from evaluator.parity.published import PublishedFigures, equals_published
 from evaluator.progress import say
+from evaluator.retries import with_retries
 from services.contracts.base import Count, Wire
 from services.contracts.collections import LexicalPreset
 
@@ -120,7 +122,7 @@ async def _tried(
         for preset in presets:
             given = await ask_every_query(client, loaded, preset.name, dataset, list(answers))
             await asyncio.to_thread(measure_changes, preset, given)
-        await client.remove(loaded.collection)
+        await with_retries(partial(client.remove, loaded.collection), "parity")
     return tuple(results[place] for place in range(len(changes)))
 
 
