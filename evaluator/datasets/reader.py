@@ -142,7 +142,7 @@ def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) 
             f"{qrels}: judged, but not in {asked.name}: {', '.join(orphans[:5])} ({len(orphans)} in all)"
         )
     if queries.trimmed and strict:
-        raise DatasetError(f"{asked}: {queries.trimmed} ids with white space or quotes around them")
+        raise DatasetError(f"{asked}: ids with white space or quotes around them: {queries.trimmed}")
     lines = HashedLines(corpus)
     summary = _summarise(corpus, lines, queries, strict)
     expect_header(judgments, queries.texts, summary.ids)

@@ -167,6 +167,18 @@ async def test_positives_that_the_corpus_lacks_are_a_warning_of_the_report(
     assert not report.valid
 
 
+async def test_a_corpus_that_changes_while_it_is_loaded_is_not_published(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    dataset = load_dataset(experiment)
+    with (tmp_path / "shop" / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "late", "text": "a late bell"}\n')
+    async with reached(stub) as client:
+        with pytest.raises(EvaluationError, match=r"corpus\.jsonl changed after it was checked"):
+            await ingest(client, experiment, dataset)
+    assert stub.live is None
+
+
 async def test_a_packed_dataset_gives_the_same_figures(
     stub: GatewayStub, experiment: Experiment, tmp_path: Path
 ) -> None:

@@ -132,6 +132,41 @@ def test_pipelines_selects_those_that_the_experiment_defines_itself_too(evaluato
     assert list(report["pipelines"]) == ["hybrid", "own"]
 
 
+def test_positives_that_the_corpus_lacks_are_said_last_and_exit_with_3(evaluator: Evaluator, tmp_path: Path) -> None:
+    with (tmp_path / "shop" / "qrels" / "test.tsv").open("a") as qrels:
+        qrels.write("q2\tlost\t1\n")
+    done = evaluator("demo")
+    assert done.exit_code == 3
+    assert "THIS RUN IS NOT VALID:\n  dataset: 1 of 5 positive judgments name documents that the corpus" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("qrels/test.tsv", None, "test.tsv: Is a directory"),
+        ("qrels/test.tsv", "q1\td1\tl\nq1\td2\t1\n", "test.tsv:1: the grade 'l' is not a whole number"),
+        ("qrels/test.tsv", "q1\tD1\t1\n", "every metric would be 0"),
+        ("corpus.jsonl", '{"_id": "d1", "contents": "red bell"}\n', "besides, there are: contents"),
+        ("corpus.jsonl", '{"_id": "\\ud800", "text": "red bell"}\n', "corpus.jsonl:1: _id:"),
+        ("queries.jsonl", '{"_id": "\\ud800", "text": "red bell"}\n', "queries.jsonl:1: _id:"),
+    ],
+)
+def test_a_dataset_that_cannot_be_measured_is_refused_in_one_sentence(
+    evaluator: Evaluator, tmp_path: Path, file: str, content: str | None, said: str
+) -> None:
+    path = tmp_path / "shop" / file
+    path.unlink()
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_text(content)
+    done = evaluator("demo")
+    assert done.exit_code == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert isinstance(done.exception, SystemExit)
+
+
 def test_settings_of_the_environment_may_be_empty(evaluator: Evaluator) -> None:
     assert evaluator("demo", PRESET="", QUERIES="", DEPTH="").exit_code == 0
 

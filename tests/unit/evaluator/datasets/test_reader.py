@@ -161,7 +161,7 @@ def test_quotes_and_spaces_around_ids_are_counted_and_strict_refuses_them(shop: 
     (shop / "qrels" / "test.tsv").write_text("q1\td1\t1\nq9\tn1\t1\n")
     append(shop / "queries.jsonl", '{"_id": " q9", "text": "lock"}\n')
     assert read_dataset(shop).counts.ids_trimmed == 1
-    with pytest.raises(DatasetError, match=r"queries\.jsonl: 1 ids with white space or quotes"):
+    with pytest.raises(DatasetError, match=r"queries\.jsonl: ids with white space or quotes around them: 1"):
         read_dataset(shop, strict=True)
 
 
