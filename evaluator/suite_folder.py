@@ -40,6 +40,12 @@ def runs_of(path: Path) -> Sequence[RunFolder]:
     return [RunFolder.open(path.resolve() / member.name) for member in suite.members]
 
 
+def runs_to_rank(path: Path) -> Sequence[RunFolder]:
+    """Returns the runs of a folder whose `rank` has not ended; all of them where none is left."""
+    runs = runs_of(path)
+    return [folder for folder in runs if not folder.has("rank.json")] or runs
+
+
 def summary_step(path: Path, suite: Suite, reports: Mapping[str, Report]) -> SuiteSummary:
     """Writes summary.json and summary.md of a suite's folder from the report of each run."""
     folder = RunFolder(path)

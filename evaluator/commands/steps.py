@@ -33,7 +33,7 @@ from evaluator.render import render_table
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report import Report
 from evaluator.run_folder import LATEST, RunFolder
-from evaluator.suite_folder import SUMMARY, create_runs, runs_of, suite_at, summary_step
+from evaluator.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
 from evaluator.suite_summary import render_summary_table
 
 # Exit status. 1: a step failed; 2: wrong command line; 3: all files are written, but the run is not valid.
@@ -85,10 +85,13 @@ def ingest(
 
 
 def rank(gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: Wait = 120.0) -> None:
-    """Sends every query through every pipeline of a run (the newest one unless --run says which)."""
+    """Sends every query through every pipeline of a run (the newest one unless --run says which).
+
+    Goes on where it was interrupted, and begins anew where it has ended.
+    """
     with reporting_errors():
         path = run or RunFolder.newest(runs)
-        for folder in runs_of(path):
+        for folder in runs_to_rank(path):
             with_gateway(gateway, wait, partial(rank_step, folder=folder))
         _print_next_step("quality", path)
 

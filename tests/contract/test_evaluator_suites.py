@@ -93,6 +93,21 @@ def test_the_steps_one_by_one_end_where_run_ends(evaluator: Evaluator) -> None:
     assert table(done[-1].stdout) == table(evaluator("run", "both.yaml").stdout)
 
 
+def test_an_interrupted_rank_goes_on_with_the_sets_that_are_left(
+    evaluator: Evaluator, stub: GatewayStub, workplace: Path
+) -> None:
+    assert [evaluator(*words.split()).exit_code for words in ("ingest both.yaml", "rank")] == [0, 0]
+    whole = {path: path.read_bytes() for path in (workplace / "runs" / "latest").glob("*/runs/*.trec")}
+    answers = workplace / "runs" / "latest" / "shop" / "answers" / "bm25.jsonl"
+    before = answers.read_bytes()
+    (workplace / "runs" / "latest" / "bazaar" / "rank.json").unlink()  # what a kill at its last moment leaves
+    stub.searches.clear()
+    assert evaluator("rank").exit_code == 0
+    assert len(stub.searches) == 2  # whether the pipelines can run
+    assert answers.read_bytes() == before
+    assert {path: path.read_bytes() for path in whole} == whole
+
+
 def test_the_run_of_one_set_is_a_run_as_any_other(evaluator: Evaluator, workplace: Path) -> None:
     evaluator("run", "both.yaml")
     run = workplace / "runs" / "latest" / "bazaar"
