@@ -124,7 +124,15 @@ def _stages(report: Report) -> list[list[str]]:
 
 
 def _imported_files(report: Report) -> list[list[str]]:
-    names = ["hits", "missing queries", "cut queries", "hits not in the corpus", "tied hits", "self-retrieved"]
+    names = [
+        "hits",
+        "missing queries",
+        "cut queries",
+        "unknown queries",
+        "hits not in the corpus",
+        "tied hits",
+        "self-retrieved",
+    ]
     rows = [["pipeline", "file", *names]]
     for name, outcome in report.pipelines.items():
         if found := outcome.imported:
@@ -132,6 +140,7 @@ def _imported_files(report: Report) -> list[list[str]]:
                 found.hits,
                 found.queries_missing,
                 found.queries_cut,
+                found.queries_unknown,
                 found.hits_not_in_corpus,
                 found.hits_tied,
                 found.excluded_self,

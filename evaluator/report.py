@@ -202,6 +202,13 @@ def _remarks(
         yield "no backend returns documents by id: only their number was compared with the corpus"
 
 
+def _import_warnings(name: str, file: ImportedFile) -> Iterator[str]:
+    if file.hits_not_in_corpus:
+        yield f"{name}: {file.hits_not_in_corpus} of {file.hits} hits are NOT IN THE CORPUS: of another one?"
+    if file.queries_unknown:
+        yield f"{name}: {file.queries_unknown} of {file.queries} queries are NOT IN THE COLLECTION: of another one?"
+
+
 def _faults(
     manifest: Manifest,
     ranked: RankReport,
@@ -220,11 +227,8 @@ def _faults(
             found.append(
                 f"{arm.name}: {outcome.degraded} answers were DEGRADED ({stages}): not this pipeline's figures"
             )
-        if outcome.imported and outcome.imported.hits_not_in_corpus:
-            strange = outcome.imported.hits_not_in_corpus
-            found.append(
-                f"{arm.name}: {strange} of {outcome.imported.hits} hits are NOT IN THE CORPUS: of another one?"
-            )
+        if outcome.imported:
+            found += _import_warnings(arm.name, outcome.imported)
         answered = [record for record in records[arm.name] if record.phase == "measured" and record.error is None]
         generations = {record.generation for record in answered} - {manifest.generation}
         if generations:

@@ -35,6 +35,7 @@ class ImportedFile(Wire):
     file: str
     sha256: str
     queries: Count  # in the file, judged or not
+    queries_unknown: Count = 0  # of these, not in the collection's file of queries
     queries_missing: Count  # judged, but not in the file: lost
     queries_cut: Count  # with more hits than the depth; the rest is left out
     excluded_self: Count  # hits left out, because document and query are the same
@@ -142,6 +143,7 @@ def _imported(
         file=str(path),
         sha256=digest,
         queries=len(read),
+        queries_unknown=len(read.keys() - dataset.queries.keys()),
         queries_missing=len(dataset.judgments) - len(judged),
         queries_cut=sum(len(others[query]) > depth for query in dataset.judgments if query in others),
         excluded_self=len(own & dataset.judgments.keys()),

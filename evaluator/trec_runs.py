@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from evaluator.datasets.ids import plain_id
 from evaluator.errors import EvaluationError
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -33,9 +34,10 @@ def read_run(path: Path) -> Mapping[str, tuple[str, ...]]:
 def read_scores(path: Path) -> Mapping[str, Mapping[str, float]]:
     """Reads query → document → score, documents by descending score, then ascending id; ignores the rank column.
 
-    Lines with five tabs may have ids with spaces; others are split at white space. A byte order mark is skipped, a file
-    `*.gz` is unpacked. Raises EvaluationError with `file:line` for a malformed line and for a document that stands
-    twice under one query, with `file` for one that cannot be read.
+    Lines with five tabs may have ids with spaces; others are split at white space. White space and quotes around an id
+    are left out, as in a dataset. A byte order mark is skipped, a file `*.gz` is unpacked. Raises EvaluationError with
+    `file:line` for a malformed line and for a document that stands twice under one query, with `file` for a file that
+    cannot be read.
     """
     scored: dict[str, dict[str, float]] = {}
     try:
@@ -60,7 +62,7 @@ def _add_hit(scored: dict[str, dict[str, float]], text: str, place: str) -> None
     columns = text.split("\t") if text.count("\t") == 5 else text.split()
     if len(columns) != 6:
         raise EvaluationError(f"{place}: not a line of a TREC run: {len(columns)} columns; expected 6")
-    query, _, document, _, score, _ = columns
+    query, document, score = plain_id(columns[0]), plain_id(columns[2]), columns[4]
     # float() alone would also take 1_0, inf, nan and digits of other scripts.
     if not _NUMBER.fullmatch(score.strip()) or not math.isfinite(value := float(score)):
         raise EvaluationError(f"{place}: not a line of a TREC run: {score!r} is no score")

@@ -56,6 +56,7 @@ def _say_decisions(report: ImportReport, depth: int) -> None:
     for name, file in report.arms.items():
         say(
             f"{name}: {file.file}: {file.hits} hits, at most {depth} a query; {file.queries_missing} judged queries "
-            f"missing, {file.queries_cut} cut, {file.hits_not_in_corpus} hits not in the corpus, {file.hits_tied} tied "
-            f"(by ascending id), {file.excluded_self} self-retrieved left out"
+            f"missing, {file.queries_cut} cut, {file.queries_unknown} queries not in the collection, "
+            f"{file.hits_not_in_corpus} hits not in the corpus, {file.hits_tied} tied (by ascending id), "
+            f"{file.excluded_self} self-retrieved left out"
         )

@@ -125,11 +125,19 @@ def with_gateway(gateway: str, wait: float, work: Callable[[GatewayClient], Awai
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Turns an EvaluationError into its sentence and exit status 1, an interruption into status 130."""
+    """Turns an EvaluationError into its sentence and exit status 1, an interruption into status 130.
+
+    So is the error of a file or folder that cannot be read or written; it names the path.
+    """
     try:
         yield
     except EvaluationError as error:
         say(f"evaluator: {error}")
+        raise typer.Exit(1) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        say(f"evaluator: {error.filename}: {error.strerror}")
         raise typer.Exit(1) from error
     except KeyboardInterrupt as error:
         say("evaluator: interrupted; what was written stays; `ingest`, `rank` and `fetch` go on where they stood")

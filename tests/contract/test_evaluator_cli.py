@@ -292,6 +292,15 @@ def test_an_import_is_measured_by_the_metrics_that_are_named(evaluator: Evaluato
     assert [cell.strip() for cell in header] == ["pipeline", "P@1", "MAP@1"]
 
 
+@pytest.mark.parametrize("words", [("demo",), ("run", "demo")])
+def test_a_folder_that_cannot_be_written_is_said_in_one_line(
+    evaluator: Evaluator, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    done = evaluator(*words, "--runs", str(tmp_path / "file" / "runs"))
+    assert (done.exit_code, done.stderr) == (1, f"evaluator: {tmp_path / 'file' / 'runs'}: Not a directory\n")
+
+
 def test_a_history_lists_the_runs_of_an_experiment_also_as_json(evaluator: Evaluator) -> None:
     assert [evaluator("run", "demo").exit_code for _ in range(2)] == [0, 0]
     listed = evaluator("history", "demo")

@@ -67,6 +67,7 @@ def test_everything_that_reading_decided_is_counted_in_the_report(shop: Path, tm
         "file": str(tmp_path / "solr.trec"),
         "sha256": sha256(tmp_path / "solr.trec"),
         "queries": 4,
+        "queries_unknown": 0,
         "queries_missing": 1,
         "queries_cut": 0,
         "excluded_self": 1,
@@ -82,7 +83,7 @@ def test_the_page_shows_what_reading_each_file_decided_and_no_empty_table(shop: 
     reported(folder)
     page = (folder.path / "report.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith(f"| solr     | {tmp_path / 'solr.trec'} |")]
-    assert [cell.strip() for cell in row.split("|")[3:-1]] == ["6", "1", "0", "1", "2", "1"]
+    assert [cell.strip() for cell in row.split("|")[3:-1]] == ["6", "1", "0", "0", "1", "2", "1"]
     assert "Imported run files hold no latency." in page
     assert "## Stages" not in page
 
@@ -98,6 +99,13 @@ def test_a_query_that_the_file_does_not_hold_is_lost_and_counts_as_zero(shop: Pa
         "solr: LOST 1 of 4 queries (not_in_file 1); they count as 0",
         "solr: 1 of 6 hits are NOT IN THE CORPUS: of another one?",
     )
+
+
+def test_a_file_of_another_collection_with_the_same_ids_is_not_valid(shop: Path, tmp_path: Path) -> None:
+    queries = ("q1", "q2", "q3", "q4", "q5", "q6", "q7")
+    report = reported(imported(tmp_path, other="".join(f"{query} Q0 d1 1 1 x\n" for query in queries)))
+    assert report.warnings == ("other: 2 of 7 queries are NOT IN THE COLLECTION: of another one?",)
+    assert not report.valid
 
 
 def test_a_whole_file_makes_a_valid_run_that_claims_no_latency(shop: Path, tmp_path: Path) -> None:

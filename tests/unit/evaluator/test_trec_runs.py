@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluator.datasets.ids import plain_id
 from evaluator.errors import EvaluationError
 from evaluator.trec_runs import read_run, read_scores, run_lines
 
 # U+FEFF at the start of a file is a byte order mark.
 ids = st.text(
     st.characters(codec="utf-8", exclude_characters="\t\r\n\ufeff", exclude_categories=["Cc", "Cs"]), min_size=1
-)
+).filter(lambda text: plain_id(text) == text)  # a dataset has no others
 
 
 def test_scores_fall_strictly_so_that_no_tool_finds_a_tie() -> None:
@@ -45,6 +46,11 @@ def test_a_byte_order_mark_is_no_part_of_the_first_querys_id(tmp_path: Path, end
     lines = f"q1 Q0 a 1 2 x{end}q2 Q0 b 1 2 x{end}"
     (tmp_path / "run").write_bytes(b"\xef\xbb\xbf" + lines.encode())
     assert read_run(tmp_path / "run") == {"q1": ("a",), "q2": ("b",)}
+
+
+def test_ids_equal_those_of_a_dataset_whatever_stands_around_them(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text('"q 1"\tQ0\t d1 \t1\t2\tx\n')
+    assert read_run(tmp_path / "run") == {"q 1": ("d1",)}
 
 
 def test_a_compressed_file_is_read_as_it_is(tmp_path: Path) -> None:
