@@ -3,9 +3,14 @@
 import re
 from array import array
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from evaluator.errors import DatasetError
 from services.contracts.base import UNSENDABLE
+
+if TYPE_CHECKING:  # numpy is imported where it is used: the command line starts without it
+    import numpy as np
+    from numpy.typing import NDArray
 
 _BREAKS = re.compile(r"[\t\r\n]")
 
@@ -55,6 +60,7 @@ class IdHashes:
 
     def __init__(self) -> None:
         self._hashes = array("q")
+        self._in_order = True
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -62,22 +68,30 @@ class IdHashes:
     def add(self, identity: str) -> None:
         """Adds an id."""
         self._hashes.append(hash(identity))
+        self._in_order = False
 
     def repeated(self) -> frozenset[int]:
-        """Sorts the hashes and returns those that stand more than once; `hash` of an id tells whether it is one."""
-        import numpy as np
-
-        hashes = np.frombuffer(self._hashes, dtype=np.int64)
-        hashes.sort()  # in place
+        """Returns the hashes that stand more than once; `hash` of an id tells whether it is one of them."""
+        hashes = self._sorted()
         return frozenset(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
 
     def missing(self, identities: Iterable[str]) -> set[str]:
-        """Returns the ids that were never added. Only after `repeated`, which sorts."""
+        """Returns the ids that were never added."""
         import numpy as np
 
         asked = list(identities)
         if not asked or not self._hashes:
             return set(asked)
-        hashes, wanted = np.frombuffer(self._hashes, dtype=np.int64), np.array([hash(name) for name in asked])
+        hashes, wanted = self._sorted(), np.array([hash(name) for name in asked])
         at = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
         return {name for name, there in zip(asked, hashes[at] == wanted, strict=True) if not there}
+
+    def _sorted(self) -> "NDArray[np.int64]":
+        """Sorts in place, so that 15 million ids need no second array."""
+        import numpy as np
+
+        hashes = np.frombuffer(self._hashes, dtype=np.int64)
+        if not self._in_order:
+            hashes.sort()
+            self._in_order = True
+        return hashes

@@ -21,9 +21,11 @@ def test_missing_and_repeated_ids_are_found_among_many() -> None:
     for number in [*range(50_000), 7, 7, 123]:
         ids.add(f"d{number}")
     assert len(ids) == 50_003
-    assert ids.repeated() == {hash("d7"), hash("d123")}
     assert ids.missing(f"d{number}" for number in range(49_990, 50_010)) == {f"d{n}" for n in range(50_000, 50_010)}
     assert ids.missing([]) == set()
+    assert ids.repeated() == {hash("d7"), hash("d123")}
+    ids.add("d50000")
+    assert ids.missing(["d50000", "d50001"]) == {"d50001"}
 
 
 def test_of_no_ids_every_id_is_missing() -> None:
