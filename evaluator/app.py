@@ -7,7 +7,7 @@ import httpx
 from fastapi import APIRouter, FastAPI
 
 from evaluator.jobs import Jobs
-from evaluator.routes import experiment_routes
+from evaluator.routes import comparison_routes, experiment_routes
 from evaluator.settings import EvaluatorSettings
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
@@ -28,7 +28,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
             return (Check(name="runs", ok=True, detail=str(settings.runs)),)
 
         try:
-            yield [experiment_routes(jobs)], readiness
+            yield [experiment_routes(jobs), comparison_routes(settings.runs)], readiness
         finally:
             await jobs.close()
 

@@ -1,16 +1,32 @@
-"""HTTP routes that start an experiment, list experiments, return state and report of one. Jobs run them."""
+"""HTTP routes that start, list and report experiments, and compare runs. Jobs run experiments."""
 
 import asyncio
+from pathlib import Path
+from typing import Annotated
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from evaluator.client import GatewayError
+from evaluator.comparison.comparing import ComparisonReport, ComparisonSettings, compare
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
-from evaluator.jobs import ExperimentRunning, JobList, Jobs, JobState, RunId
+from evaluator.jobs import RUN_ID, ExperimentRunning, JobList, Jobs, JobState, RunId
 from evaluator.report import Report
 from services.chassis.app import router
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable, UnknownPipeline
+from services.chassis.handling import handled
+from services.contracts.base import NAME
+from services.contracts.lists import Items
+
+# Not a path: only runs of this service are compared, and no file is read by a name that a caller chose.
+Compared = Annotated[str, Field(pattern=f"^{RUN_ID}(:{NAME})?$")]
+
+
+class ComparisonRequest(ComparisonSettings):
+    """The runs to compare, each `RUN` or `RUN:PIPELINE`, as the command `compare` takes them."""
+
+    runs: Annotated[tuple[Compared, ...], Items(1, 16)]
 
 
 def experiment_routes(jobs: Jobs) -> APIRouter:
@@ -51,5 +67,25 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
         if found is None:
             raise NotFound(f"Run {run} has no report; GET /v1/experiments/{run} says how far it is.")
         return found
+
+    return routes
+
+
+def comparison_routes(runs: Path) -> APIRouter:
+    """Builds the route that compares runs in the folder `runs`."""
+    routes = router()
+
+    @routes.post("/v1/comparisons")
+    @handled(slow=True)
+    async def comparison(asked: ComparisonRequest) -> ComparisonReport:
+        for word in asked.runs:
+            if not (runs / word.partition(":")[0]).is_dir():
+                raise NotFound(f"No run {word.partition(':')[0]} here.")
+        settings = ComparisonSettings(**asked.model_dump(exclude={"runs"}))
+        try:
+            # In a thread: resampling must not block the event loop.
+            return await asyncio.to_thread(compare, asked.runs, runs, settings)
+        except EvaluationError as error:
+            raise Conflict(str(error)) from error
 
     return routes

@@ -166,6 +166,23 @@ def _p(value: float) -> str:
     return f"p = {value:.4f}" if value >= 0.00005 else "p < 0.0001"
 
 
-def no_worse_p(first: Sequence[float], second: Sequence[float], margin: float) -> float:
-    """Returns p that `second` is worse than `first` by `margin` or more (one-sided t test): small shows it is not."""
-    return above_p(differences(first, second), -margin)
+class NoWorseGate(Wire):
+    """Whether `second` is shown to be worse than `first` by less than `margin`."""
+
+    margin: FiniteFloat
+    p: FiniteFloat  # one-sided paired t test; not adjusted, because every gate must pass
+    passed: bool
+    sentence: str
+
+
+def no_worse_gate(pair: ScoredPair, margin: float) -> NoWorseGate:
+    """Tests that the second system is worse by less than the margin."""
+    p = above_p(differences(pair.first_values, pair.second_values), -margin)
+    passed = p < ALPHA
+    words = f"{pair.second} is worse than {pair.first} by less than {margin:g} ({_p(p)})"
+    return NoWorseGate(
+        margin=margin,
+        p=p,
+        passed=passed,
+        sentence=f"Gate passed: {words}." if passed else f"Gate failed: not shown that {words}.",
+    )

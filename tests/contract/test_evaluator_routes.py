@@ -187,3 +187,33 @@ async def test_runs_that_cannot_be_written_are_a_503_that_names_the_directory(
         answer = await client.post("/v1/experiments", json=body)
     assert answer.status_code == 503
     assert f"{tmp_path}/runs cannot be written" in answer.json()["detail"]
+
+
+async def test_pipelines_of_a_run_are_compared(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        started = await client.post("/v1/experiments", json=body | {"pipelines": ["bm25", "dense"]})
+        run = started.json()["id"]
+        await ended(client, run)
+        asked = {"runs": [f"{run}:bm25", f"{run}:dense"], "no_worse_than": 0.05}
+        answer = await client.post("/v1/comparisons", json=asked)
+        unknown = await client.post("/v1/comparisons", json={"runs": [f"{run}:bm25", f"{run}:other"]})
+    assert answer.status_code == 200
+    (pair,) = answer.json()["pairs"]
+    assert pair["verdict"]["sentence"].startswith("dense is the same as bm25: nDCG@10 +0.0000")
+    assert answer.json()["no_worse"] is False  # four queries show nothing
+    assert (unknown.status_code, unknown.json()["title"]) == (409, "Conflict with the present state")
+    assert "has no pipeline 'other'; it has bm25, dense" in unknown.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "status"),
+    [
+        (["20260101T000000Z-small-0123abcd"], 404),
+        (["../runs"], 422),
+        (["20260101T000000Z-small-0123abcd:../x"], 422),
+        ([], 422),
+    ],
+)
+async def test_only_runs_of_the_service_are_compared(runs: list[str], status: int, tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        assert (await client.post("/v1/comparisons", json={"runs": runs})).status_code == status

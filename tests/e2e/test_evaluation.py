@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.client import GatewayClient, connected
+from evaluator.comparison.comparing import ComparisonSettings, compare
 from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiment import Experiment, experiment_path, read_experiment
 from evaluator.run_folder import RunFolder
@@ -76,3 +77,15 @@ async def test_another_preset_is_asked_for_without_loading_anew(
     assert [report.pipelines["bm25"].preset for report in reports] == ["beir", "anserini-flat"]
     assert {report.generation for report in reports} == {"demo@1"}
     assert reports[0].pipelines["bm25"].quality["MAP"] != reports[1].pipelines["bm25"].quality["MAP"]
+
+
+async def test_the_same_pipeline_run_twice_is_the_same(
+    gateway: GatewayClient, planned: Planned, tmp_path: Path
+) -> None:
+    folders = [RunFolder.create(tmp_path / "runs", planned(pipelines=["hybrid"])) for _ in range(2)]
+    for folder in folders:
+        await evaluate(gateway, folder)
+    report = compare([folder.path.name for folder in folders], tmp_path / "runs", ComparisonSettings())
+    assert report.notes == ()
+    assert [pair.verdict.outcome for pair in report.pairs] == ["same"]
+    assert report.pairs[0].rank_biased_overlap == pytest.approx(1.0)

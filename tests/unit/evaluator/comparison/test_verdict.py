@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs, no_worse_p
+from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs, no_worse_gate
 
 NUMBER = r"[+-]\d\.\d{4}"
 GRAMMAR = re.compile(
@@ -79,7 +79,14 @@ def test_wins_ties_and_losses_are_counted_for_the_second() -> None:
     assert (found.wins, found.ties, found.losses) == (2, 1, 1)
 
 
-def test_no_worse_is_shown_by_a_small_p() -> None:
+def test_the_gate_passes_what_is_certainly_no_worse_than_the_margin() -> None:
     first = [0.5, 0.6] * 150
-    assert no_worse_p(first, [value + 0.001 * (-1) ** at for at, value in enumerate(first)], 0.01) < 0.05
-    assert no_worse_p(first, [value - 0.02 - 0.001 * (-1) ** at for at, value in enumerate(first)], 0.01) > 0.95
+    alike = ScoredPair("A", "B", first, [value + 0.001 * (-1) ** at for at, value in enumerate(first)])
+    worse = ScoredPair("A", "B", first, [value - 0.02 - 0.001 * (-1) ** at for at, value in enumerate(first)])
+    assert no_worse_gate(alike, 0.01).sentence == "Gate passed: B is worse than A by less than 0.01 (p < 0.0001)."
+    assert no_worse_gate(worse, 0.01).sentence.startswith("Gate failed: not shown that B is worse than A by less than")
+
+
+def test_a_gate_is_not_passed_by_a_handful_of_equal_queries() -> None:
+    assert not no_worse_gate(ScoredPair("A", "B", [0.5] * 4, [0.5] * 4), 0.01).passed
+    assert no_worse_gate(ScoredPair("A", "B", [0.5] * 5, [0.5] * 5), 0.01).passed

@@ -1,0 +1,48 @@
+"""Command that compares pipelines."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from evaluator.commands.options import RUNS, Runs, reporting_errors
+from evaluator.comparison.comparing import ComparisonSettings
+from evaluator.comparison.comparing import compare as compared
+from evaluator.comparison.comparison_page import render_comparison
+from evaluator.comparison.verdict import MARGIN
+from evaluator.errors import EvaluationError
+
+# Exit status of the gate. 1 to 3 are those of the steps.
+WORSE = 4
+
+
+def compare(
+    names: Annotated[
+        list[str], typer.Argument(help="Each a run folder, RUN:PIPELINE or a TREC run file ([NAME=]FILE).")
+    ],
+    metric: Annotated[str, typer.Option(help="The metric of the verdict.")] = "nDCG@10",
+    margin: Annotated[float, typer.Option(help="Differences within it count as the same.")] = MARGIN,
+    no_worse_than: Annotated[
+        float | None, typer.Option(help="Gate: exit status 4 unless every other is shown to lose less than this.")
+    ] = None,
+    examples: Annotated[int, typer.Option(help="How many of the biggest gains and losses are shown.")] = 3,
+    seed: Annotated[int, typer.Option(help="Seed of tests and intervals.")] = 20_250_601,
+    dataset: Annotated[Path | None, typer.Option(help="The collection of run files, where no run is named.")] = None,
+    split: Annotated[str, typer.Option(help="Which judgments of --dataset.")] = "test",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    runs: Runs = RUNS,
+) -> None:
+    """Says of pipelines whether they are better, worse or the same as the first, or that the collection cannot tell."""
+    with reporting_errors():
+        try:
+            settings = ComparisonSettings(
+                metric=metric, margin=margin, no_worse_than=no_worse_than, seed=seed, examples=examples
+            )
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise EvaluationError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        report = compared(names, runs, settings, dataset, split)
+        print(report.model_dump_json(indent=2) if as_json else render_comparison(report))
+        if report.no_worse is False:
+            raise typer.Exit(WORSE)

@@ -1,0 +1,112 @@
+"""Decides what two rankings share: judgments, queries, depth. Refuses pairs that share too little; notes the rest."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evaluator.comparison.contestants import Contestant
+from evaluator.datasets.judgments import qrels_file, read_judgments
+from evaluator.errors import EvaluationError
+from evaluator.quality import Grades
+
+Rankings = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CommonGround:
+    """What both are measured on. `notes` say what was left out or may mislead, a sentence each."""
+
+    queries: tuple[str, ...]
+    depth: int
+    notes: tuple[str, ...]
+
+    def cut(self, rankings: Rankings) -> Rankings:
+        """Returns the rankings of the shared queries, as deep as the shallower side."""
+        return {query: rankings.get(query, ())[: self.depth] for query in self.queries}
+
+
+def judgments_of_contestant(contestant: Contestant) -> Grades:
+    """Reads the judgments of a run's dataset. Raises EvaluationError when they are not those of the run."""
+    experiment = contestant.experiment
+    path = qrels_file(experiment.directory, experiment.split)
+    judgments = read_judgments(path, strict=experiment.strict)
+    if judgments.sha256 != contestant.manifest.dataset_sha256.get(path.name):
+        raise EvaluationError(f"{path} is not what {contestant.run} was judged by: it changed since")
+    return judgments.grades
+
+
+def common_ground(first: Contestant, second: Contestant) -> CommonGround:
+    """Returns what a pair shares. Raises EvaluationError for other judgments and for no common query."""
+    if _hash(first, "qrels") != _hash(second, "qrels"):
+        raise EvaluationError(
+            f"{first.label} and {second.label} were judged by different judgments: "
+            f"{_place(first)} and {_place(second)} differ in sha256 (manifest.json)"
+        )
+    asked = frozenset(second.ranked.queries)
+    queries = tuple(query for query in first.ranked.queries if query in asked)
+    if not queries:
+        raise EvaluationError(
+            f"{first.label} and {second.label}: no query was asked of both; {_samples(first, second)}"
+        )
+    depths = first.ranked.depth, second.ranked.depth
+    notes = [*_differing_files(first, second), *_differing_queries(first, second, len(queries))]
+    if depths[0] != depths[1]:
+        notes.append(
+            f"{first.label} was ranked {depths[0]} deep and {second.label} {depths[1]}: both are cut to {min(depths)}"
+        )
+    notes += [note for one in (first, second) if (note := _losses(one, queries))]
+    return CommonGround(queries, min(depths), tuple(notes))
+
+
+def _hash(one: Contestant, what: str) -> str | None:
+    """Returns the sha256 of the qrels, corpus or queries file of a run."""
+    experiment, hashes = one.experiment, one.manifest.dataset_sha256
+    if what == "qrels":
+        return hashes.get(qrels_file(experiment.directory, experiment.split).name)
+    prefixes = {"corpus": ("corpus.",), "queries": ("queries.", "topics.")}[what]
+    return next((digest for name, digest in hashes.items() if name.startswith(prefixes)), None)
+
+
+def _place(one: Contestant) -> str:
+    return f"{one.experiment.dataset} split {one.experiment.split}"
+
+
+def _differing_files(first: Contestant, second: Contestant) -> list[str]:
+    return [
+        f"{first.label} and {second.label} had different {what}: the difference may come from there"
+        for what in ("corpus", "queries")
+        if _hash(first, what) != _hash(second, what)
+    ]
+
+
+def _differing_queries(first: Contestant, second: Contestant, shared: int) -> list[str]:
+    counts = len(first.ranked.queries), len(second.ranked.queries)
+    if counts == (shared, shared):
+        return []
+    return [
+        f"{first.label} was asked {counts[0]} queries and {second.label} {counts[1]}, {_samples(first, second)}: "
+        f"compared on the {shared} that they share"
+    ]
+
+
+def _samples(first: Contestant, second: Contestant) -> str:
+    return " and ".join(
+        f"all judged ones of {one.label}"
+        if one.experiment.queries is None
+        else f"a sample of {one.experiment.queries} with seed {one.experiment.seed}"
+        for one in (first, second)
+    )
+
+
+def _losses(one: Contestant, queries: Sequence[str]) -> str:
+    records = [one.answers.get(query) for query in queries]
+    lost = Counter("no_record" if record is None else record.error for record in records)
+    del lost[None]
+    degraded = sum(record is not None and bool(record.degraded) for record in records)
+    parts = []
+    if lost:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(lost.items(), key=str))
+        parts.append(f"LOST {lost.total()} of {len(queries)} queries ({kinds}), which count as 0")
+    if degraded:
+        parts.append(f"{degraded} answers were DEGRADED")
+    return f"{one.label}: {'; '.join(parts)}" if parts else ""

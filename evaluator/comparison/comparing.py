@@ -1,0 +1,246 @@
+"""Compares pairs of pipelines from the files of their runs: verdicts, other metrics, slices, examples, latency.
+
+Reads run folders; writes nothing, prints nothing. The page is left to `comparison_page`.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, FiniteFloat
+
+from evaluator.comparison.common_ground import CommonGround, Rankings, common_ground, judgments_of_contestant
+from evaluator.comparison.contestants import Contestant, resolve_contestants
+from evaluator.comparison.examples import QueryExample, examples_of, texts_of, with_texts
+from evaluator.comparison.latency_ratio import LatencyRatio, latency_ratio
+from evaluator.comparison.list_overlap import overlap, rank_biased_overlap
+from evaluator.comparison.paired_tests import bca_interval, differences, mean
+from evaluator.comparison.query_slices import query_slices
+from evaluator.comparison.verdict import MARGIN, NoWorseGate, PairedComparison, ScoredPair, compare_pairs, no_worse_gate
+from evaluator.datasets.queries import queries_file
+from evaluator.errors import EvaluationError
+from evaluator.metric_table import MetricName, parse_metric
+from evaluator.quality import Grades, PerQuery, measure
+from services.contracts.base import Count, Wire
+
+Margin = Annotated[float, Field(gt=0.0, le=1.0)]
+
+
+class ComparisonSettings(Wire):
+    """What a comparison asks for."""
+
+    metric: MetricName = "nDCG@10"  # the one that has a verdict
+    margin: Margin = MARGIN  # within it, two pipelines are the same
+    no_worse_than: Margin | None = None  # the gate: how much worse none may be
+    seed: Count = 20_250_601
+    examples: Annotated[int, Field(strict=True, ge=0, le=100)] = 3  # gains and losses shown, each
+
+
+class MetricDifference(Wire):
+    """A metric of a pair, without a test: its verdict would need a family of its own."""
+
+    queries: Count  # that have a value in both
+    first_mean: FiniteFloat
+    second_mean: FiniteFloat
+    difference: FiniteFloat
+    interval: tuple[FiniteFloat, FiniteFloat]
+
+
+class PairReport(Wire):
+    """Everything about one pair."""
+
+    verdict: PairedComparison
+    depth: Count
+    metrics: dict[str, MetricDifference]  # by label: MAP@100
+    overlap_at_10: FiniteFloat  # mean over the queries
+    rank_biased_overlap: FiniteFloat  # mean over the queries, p = 0.9
+    latency: LatencyRatio | None  # null: of two runs, imported, or fewer than 20 queries answered by both
+    gate: NoWorseGate | None
+    gains: tuple[QueryExample, ...]
+    losses: tuple[QueryExample, ...]
+
+
+class SliceReport(Wire):
+    """The pairs on the queries whose metadata has a value. All slices of a field are one family."""
+
+    field: str
+    value: str
+    comparisons: tuple[PairedComparison, ...]
+
+
+class ComparisonReport(Wire):
+    """Outcome of a comparison. Within a version, fields are only added."""
+
+    schema_version: Literal[1] = 1
+    dataset: str
+    split: str
+    metric: str
+    seed: Count
+    notes: tuple[str, ...]  # what was left out or may mislead
+    pairs: tuple[PairReport, ...]
+    slices: tuple[SliceReport, ...]
+    no_worse: bool | None  # every gate passed; null: none was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredPair:
+    first: Contestant
+    second: Contestant
+    ground: CommonGround
+    rankings: tuple[Rankings, Rankings]
+    figures: tuple[PerQuery, PerQuery]
+
+    def values(self, metric: str, queries: Sequence[str] | None = None) -> tuple[dict[str, float], dict[str, float]]:
+        """Returns query → value of both sides, for the queries that have a value in both."""
+        first, second = (side[metric] for side in self.figures)
+        asked = self.ground.queries if queries is None else queries
+        both = {query: (first.get(query), second.get(query)) for query in asked}
+        known = {query: (one, other) for query, (one, other) in both.items() if one is not None and other is not None}
+        return {query: one for query, (one, _) in known.items()}, {query: other for query, (_, other) in known.items()}
+
+    def scored(self, metric: str, queries: Sequence[str] | None = None) -> ScoredPair:
+        """Returns the values of both sides, in the order of the queries."""
+        first, second = self.values(metric, queries)
+        return ScoredPair(self.first.label, self.second.label, tuple(first.values()), tuple(second.values()))
+
+
+def compare(
+    words: Sequence[str],
+    runs: Path,
+    settings: ComparisonSettings,
+    dataset: Path | None = None,
+    split: str = "test",
+) -> ComparisonReport:
+    """Compares what the words name (see `resolve_contestants`). Raises EvaluationError."""
+    if parse_metric(settings.metric).form.startswith("hole"):
+        raise EvaluationError(f"{settings.metric}: lower is better; compare judged@k, which is 1 less it")
+    with tempfile.TemporaryDirectory(prefix="compare-") as imports:
+        pairs = resolve_contestants(words, runs, Path(imports), dataset, split)
+        first = pairs[0][0]
+        judgments = judgments_of_contestant(first)
+        measured = [_measured(one, other, judgments, settings.metric) for one, other in pairs]
+        verdicts = compare_pairs(
+            [pair.scored(settings.metric) for pair in measured], settings.metric, settings.seed, settings.margin
+        )
+        reports = [
+            _pair_report(pair, verdict, judgments, settings) for pair, verdict in zip(measured, verdicts, strict=True)
+        ]
+        return ComparisonReport(
+            dataset=first.experiment.directory.resolve().name,
+            split=first.experiment.split,
+            metric=settings.metric,
+            seed=settings.seed,
+            notes=tuple(dict.fromkeys(note for pair in measured for note in pair.ground.notes)),
+            pairs=_with_texts(first, reports),
+            slices=_slices(measured, settings),
+            no_worse=all(one.gate.passed for one in reports if one.gate) if settings.no_worse_than else None,
+        )
+
+
+def _measured(first: Contestant, second: Contestant, judgments: Grades, metric: str) -> _MeasuredPair:
+    ground = common_ground(first, second)
+    cutoff = parse_metric(metric).cutoff
+    if cutoff is not None and cutoff > ground.depth:
+        raise EvaluationError(f"{metric} looks at {cutoff} hits, but {second.label} is compared {ground.depth} deep")
+    metrics = [
+        name
+        for name in dict.fromkeys((metric, *first.experiment.metrics))
+        if (parse_metric(name).cutoff or 1) <= ground.depth
+    ]
+    rankings = ground.cut(first.rankings), ground.cut(second.rankings)
+    figures = [measure(judgments, side, ground.queries, metrics) for side in rankings]
+    pair = _MeasuredPair(first, second, ground, rankings, (figures[0], figures[1]))
+    if not pair.values(metric)[0]:
+        raise EvaluationError(f"{metric}: no query has a value in both {first.label} and {second.label}")
+    return pair
+
+
+def _pair_report(
+    pair: _MeasuredPair, verdict: PairedComparison, judgments: Grades, settings: ComparisonSettings
+) -> PairReport:
+    first, second = pair.values(settings.metric)
+    found = dict(zip(first, differences(tuple(first.values()), tuple(second.values())), strict=True))
+    gains, losses = examples_of(found, (first, second), pair.rankings, judgments, settings.examples)
+    lists = [(pair.rankings[0][query], pair.rankings[1][query]) for query in pair.ground.queries]
+    return PairReport(
+        verdict=verdict,
+        depth=pair.ground.depth,
+        metrics=_metrics(pair, settings.seed),
+        overlap_at_10=mean([overlap(one, other) for one, other in lists]),
+        rank_biased_overlap=mean([rank_biased_overlap(one, other) for one, other in lists]),
+        latency=_latency(pair, settings.seed),
+        gate=no_worse_gate(pair.scored(settings.metric), settings.no_worse_than) if settings.no_worse_than else None,
+        gains=gains,
+        losses=losses,
+    )
+
+
+def _metrics(pair: _MeasuredPair, seed: int) -> dict[str, MetricDifference]:
+    found = {}
+    for metric in pair.figures[0]:
+        scored = pair.scored(metric)
+        if not scored.first_values:
+            continue
+        values = differences(scored.first_values, scored.second_values)
+        found[parse_metric(metric).label(pair.ground.depth)] = MetricDifference(
+            queries=len(values),
+            first_mean=mean(scored.first_values),
+            second_mean=mean(scored.second_values),
+            difference=mean(values),
+            interval=bca_interval(values, seed),
+        )
+    return found
+
+
+def _latency(pair: _MeasuredPair, seed: int) -> LatencyRatio | None:
+    if pair.first.folder.path != pair.second.folder.path:
+        return None
+    first, second = (
+        {(query, one.segment): one.latency_ms for query, one in side.answers.items() if one.latency_ms is not None}
+        for side in (pair.first, pair.second)
+    )
+    return latency_ratio((pair.first.label, pair.second.label), first, second, seed)
+
+
+def _slices(pairs: Sequence[_MeasuredPair], settings: ComparisonSettings) -> tuple[SliceReport, ...]:
+    path = queries_file(pairs[0].first.experiment.directory)
+    every = tuple(dict.fromkeys(query for pair in pairs for query in pair.ground.queries))
+    return tuple(
+        report
+        for field, values in query_slices(path, every).items()
+        for report in _slices_of_field(pairs, field, values, settings)
+    )
+
+
+def _slices_of_field(
+    pairs: Sequence[_MeasuredPair], field: str, values: Mapping[str, Sequence[str]], settings: ComparisonSettings
+) -> list[SliceReport]:
+    cells = [(value, pair.scored(settings.metric, queries)) for value, queries in values.items() for pair in pairs]
+    filled = [(value, scored) for value, scored in cells if scored.first_values]
+    found = compare_pairs([scored for _, scored in filled], settings.metric, settings.seed, settings.margin)
+    return [
+        SliceReport(
+            field=field,
+            value=value,
+            comparisons=tuple(one for (name, _), one in zip(filled, found, strict=True) if name == value),
+        )
+        for value in values
+    ]
+
+
+def _with_texts(first: Contestant, reports: Sequence[PairReport]) -> tuple[PairReport, ...]:
+    every = [example for report in reports for example in (*report.gains, *report.losses)]
+    if not every:
+        return tuple(reports)
+    queries, titles = texts_of(first.experiment, every)
+    return tuple(
+        report.model_copy(
+            update={
+                "gains": with_texts(report.gains, queries, titles),
+                "losses": with_texts(report.losses, queries, titles),
+            }
+        )
+        for report in reports
+    )

@@ -1,0 +1,132 @@
+"""Resolves the words of a comparison (run folder, `RUN:PIPELINE`, TREC run file) to rankings, and pairs them.
+
+Leaves what a pair shares to `common_ground`, and the statistics to `paired_tests`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from evaluator.answers import AnswerOutcome, read_outcomes
+from evaluator.errors import EvaluationError
+from evaluator.experiment import Experiment
+from evaluator.manifest import Manifest
+from evaluator.rank import RankReport
+from evaluator.run_folder import RunFolder
+from evaluator.run_import import import_runs, named_files
+from evaluator.trec_runs import read_run
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One pipeline of a run. `run`: the run as it was named; `label`: the name in sentences and tables."""
+
+    folder: RunFolder
+    run: str
+    arm: str
+    label: str
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        return self.folder.experiment
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        return self.folder.read("manifest.json", Manifest)
+
+    @cached_property
+    def ranked(self) -> RankReport:
+        return self.folder.read("rank.json", RankReport)
+
+    @cached_property
+    def rankings(self) -> Mapping[str, Sequence[str]]:
+        """The rankings by query, best first."""
+        return read_run(self.folder.run_file(self.arm))
+
+    @cached_property
+    def answers(self) -> Mapping[str, AnswerOutcome]:
+        """The outcome of every measured query, in sending order."""
+        records = read_outcomes(self.folder.answers(self.arm))
+        return {record.query: record for record in records if record.phase == "measured"}
+
+
+def resolve_contestants(
+    words: Sequence[str], runs: Path, imports: Path, dataset: Path | None, split: str
+) -> tuple[tuple[Contestant, Contestant], ...]:
+    """Returns the pairs to compare, the one compared with first.
+
+    Every pipeline of a single run is compared with its first one. If the first word is one pipeline, all others are
+    compared with it; if it is a run of several, those of other runs with its pipeline of the same name. Run files are
+    imported below `imports`, over `dataset` or else the dataset of the first run. Raises EvaluationError.
+    """
+    known = [_folder_and_arm(word, runs) for word in words]
+    if dataset is None:
+        experiments = (found[0].experiment for found in known if found)
+        first = next(experiments, None)
+        if first is None:
+            raise EvaluationError(
+                f"{words[0]}: a run file says nothing of judgments: name a run too, or --dataset DIRECTORY"
+            )
+        dataset, split = first.directory, first.split
+    groups = []
+    for number, (word, found) in enumerate(zip(words, known, strict=True)):
+        folder, arm = found or _imported(word, imports / str(number), dataset, split)
+        groups.append(_contestants(folder, word, arm))
+    return tuple(_pairs(_labelled(groups)))
+
+
+def _folder_and_arm(word: str, runs: Path) -> tuple[RunFolder, str | None] | None:
+    """Returns the run folder (and pipeline) that a word names, None where it is a file."""
+    path, colon, arm = word.rpartition(":")
+    for name, pipeline in ((word, None), (path, arm)) if colon else ((word, None),):
+        for place in (Path(name), runs / name):
+            if place.is_dir():
+                return RunFolder.open(place), pipeline
+    if Path(word).is_file() or Path(word.partition("=")[2]).is_file():
+        return None
+    raise EvaluationError(f"{word}: neither a run folder (here or in {runs}), RUN:PIPELINE nor a TREC run file")
+
+
+def _imported(word: str, place: Path, dataset: Path, split: str) -> tuple[RunFolder, str | None]:
+    files = named_files([word])
+    return import_runs(place, files, dataset, split=split, name=None, depth=None), next(iter(files))
+
+
+def _contestants(folder: RunFolder, word: str, arm: str | None) -> list[Contestant]:
+    names = [ranked.name for ranked in folder.read("rank.json", RankReport).arms]
+    if arm is not None and arm not in names:
+        raise EvaluationError(f"{word}: the run has no pipeline {arm!r}; it has {', '.join(names)}")
+    return [Contestant(folder, folder.path.name, name, name) for name in names if arm in (None, name)]
+
+
+def _labelled(groups: Sequence[Sequence[Contestant]]) -> list[list[Contestant]]:
+    """Puts the run before the pipeline's name wherever two runs have pipelines of that name."""
+    held = Counter(name for name, _ in {(one.arm, one.folder.path) for group in groups for one in group})
+    return [
+        [
+            one if held[one.arm] == 1 else Contestant(one.folder, one.run, one.arm, f"{one.run}:{one.arm}")
+            for one in group
+        ]
+        for group in groups
+    ]
+
+
+def _pairs(groups: Sequence[Sequence[Contestant]]) -> Iterator[tuple[Contestant, Contestant]]:
+    first, *others = groups
+    if not others:
+        others, first = [first[1:]], first[:1]
+    if not any(others):
+        raise EvaluationError(f"{first[0].label} alone: name something to compare it with")
+    by_name = {one.arm: one for one in first}
+    for one in (one for group in others for one in group):
+        against = first[0] if len(first) == 1 else by_name.get(one.arm)
+        if against is None:
+            raise EvaluationError(
+                f"{one.label}: the first run has no pipeline of that name; it has {', '.join(by_name)}. "
+                "Name the pipelines to compare: RUN:PIPELINE"
+            )
+        if (against.folder.path, against.arm) == (one.folder.path, one.arm):
+            raise EvaluationError(f"{one.label}: the same pipeline of the same run twice")
+        yield against, one

@@ -1,0 +1,257 @@
+"""`compare` takes runs, pipelines and run files; says first what they do not share; its exit status is the gate's."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from evaluator.answers import read_answers
+from evaluator.cli import app
+from evaluator.run_folder import RunFolder
+from tests.support.simulated_runs import ranked_by, write_collection, write_rankings
+
+Compare = Callable[..., Result]
+
+GOOD = ranked_by(lambda n: 1 + n % 2)
+FAIR = ranked_by(lambda n: 2 + n % 3)
+BAD = ranked_by(lambda n: 4 + n % 5)
+
+
+@pytest.fixture
+def evaluator(tmp_path: Path) -> Compare:
+    return lambda *words: CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    return write_collection(tmp_path / "shop")
+
+
+@pytest.fixture
+def files(tmp_path: Path, shop: Path) -> dict[str, Path]:
+    ranks = {"good": GOOD, "fair": FAIR, "bad": BAD}
+    return {name: write_rankings(tmp_path / f"{name}.trec", found) for name, found in ranks.items()}
+
+
+@pytest.fixture
+def imported(evaluator: Compare, shop: Path, tmp_path: Path) -> Callable[..., Path]:
+    def done(*files: Path, dataset: Path = shop) -> Path:
+        before = {*(tmp_path / "runs").glob("2*")}
+        result = evaluator("import", dataset, *files)
+        assert result.exit_code in (0, 3), result.output
+        (fresh,) = {*(tmp_path / "runs").glob("2*")} - before
+        return fresh
+
+    return done
+
+
+def rank_again(run: Path, **fields: object) -> None:
+    """Writes rank.json anew, as a step that saw the files of the run as they are now."""
+    ranked = json.loads((run / "rank.json").read_text()) | fields
+    made_from = RunFolder(run).hashes(*ranked["made_from"])
+    (run / "rank.json").write_text(json.dumps(ranked | {"made_from": made_from}))
+
+
+def test_two_run_files_are_compared_over_a_dataset(evaluator: Compare, files: dict[str, Path], shop: Path) -> None:
+    done = evaluator("compare", files["bad"], files["good"], "--dataset", shop)
+    assert done.exit_code == 0, done.output
+    assert "good is better than bad: nDCG@10 +0.4" in done.stdout
+    assert "60 queries; minimum detectable difference 0.0" in done.stdout
+
+
+def test_a_run_is_compared_with_its_own_first_pipeline(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+) -> None:
+    run = imported(files["fair"], files["good"], files["bad"])
+    report = json.loads(evaluator("compare", run, "--json").stdout)
+    assert [(pair["verdict"]["first"], pair["verdict"]["second"]) for pair in report["pairs"]] == [
+        ("fair", "good"),
+        ("fair", "bad"),
+    ]
+    assert [pair["verdict"]["outcome"] for pair in report["pairs"]] == ["better", "worse"]
+    assert {pair["verdict"]["family"] for pair in report["pairs"]} == {2}
+    assert report["notes"] == []
+
+
+def test_pipelines_are_named_after_the_run(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+) -> None:
+    run = imported(files["fair"], files["good"], files["bad"])
+    done = evaluator("compare", f"{run.name}:bad", f"{run.name}:fair", f"mine={files['good']}")
+    assert "\nfair is better than bad: " in done.stdout
+    assert "\nmine is better than bad: " in done.stdout
+
+
+def test_two_runs_are_compared_pipeline_by_pipeline(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+) -> None:
+    first = imported(files["fair"], files["good"])
+    second = imported(f"fair={files['bad']}", files["good"])
+    report = json.loads(evaluator("compare", first, second, "--json").stdout)
+    assert [(pair["verdict"]["second"], pair["verdict"]["outcome"]) for pair in report["pairs"]] == [
+        (f"{second.name}:fair", "worse"),
+        (f"{second.name}:good", "same"),
+    ]
+
+
+def test_a_pipeline_equal_on_every_query_is_the_same(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+) -> None:
+    first, second = imported(files["good"]), imported(files["good"])
+    done = evaluator("compare", first, second)
+    assert f"{second.name}:good is the same as {first.name}:good: nDCG@10 +0.0000" in done.stdout
+    assert "nan" not in done.stdout.lower()
+
+
+@pytest.mark.parametrize(("second", "status"), [("good", 0), ("bad", 4)])
+def test_the_gate_exits_with_4_unless_nothing_is_worse(
+    evaluator: Compare, files: dict[str, Path], shop: Path, second: str, status: int
+) -> None:
+    done = evaluator("compare", files["fair"], files[second], "--dataset", shop, "--no-worse-than", "0.01")
+    assert done.exit_code == status, done.output
+    assert ("Gate passed" if status == 0 else "Gate failed: not shown that bad is worse than fair") in done.stdout
+
+
+def test_slices_follow_the_metadata_of_the_queries(
+    evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
+) -> None:
+    half = write_rankings(tmp_path / "half.trec", ranked_by(lambda n: 1 if n % 2 else 2 + n % 3))
+    report = json.loads(evaluator("compare", files["fair"], half, "--dataset", shop, "--json").stdout)
+    slices = [(one["field"], one["value"], one["comparisons"][0]["outcome"]) for one in report["slices"]]
+    assert slices == [("kind", "long", "same"), ("kind", "short", "better")]
+    assert [one["comparisons"][0]["queries"] for one in report["slices"]] == [30, 30]
+
+
+def test_gains_and_losses_stand_with_query_titles_grades_and_ranks(
+    evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
+) -> None:
+    changed = write_rankings(tmp_path / "changed.trec", {**FAIR, 7: 1, 12: None})
+    report = json.loads(evaluator("compare", files["fair"], changed, "--dataset", shop, "--json").stdout)
+    (gain,), (loss,) = report["pairs"][0]["gains"], report["pairs"][0]["losses"]
+    assert (gain["query"], gain["text"], loss["query"]) == ("q7", "question 7", "q12")
+    assert gain["documents"][0] == {
+        "id": "r7", "title": "Answer 7", "grade": 1, "first_rank": 3, "second_rank": 1,
+    }  # fmt: skip
+    assert loss["documents"][0]["second_rank"] is None
+    assert loss["documents"][1]["title"].startswith("filler")
+
+
+def test_other_judgments_are_refused(
+    evaluator: Compare, tmp_path: Path, files: dict[str, Path], imported: Callable[..., Path]
+) -> None:
+    other = write_collection(tmp_path / "other", grade=2)
+    done = evaluator("compare", imported(files["good"]), imported(files["fair"], dataset=other))
+    assert done.exit_code == 1
+    assert "were judged by different judgments" in done.stderr
+
+
+def test_a_run_whose_files_changed_is_refused(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+) -> None:
+    run = imported(files["good"], files["fair"])
+    with (run / "runs" / "good.trec").open("a") as file:
+        file.write("q1\tQ0\tf29\t21\t-21\ttag\n")
+    done = evaluator("compare", run)
+    assert done.exit_code == 1
+    assert "runs/good.trec is not the one that rank.json was made from" in done.stderr
+
+
+def test_judgments_that_changed_since_are_refused(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path], shop: Path
+) -> None:
+    run = imported(files["good"], files["fair"])
+    with (shop / "qrels" / "test.tsv").open("a") as file:
+        file.write("q1\tf1\t1\n")
+    done = evaluator("compare", run)
+    assert done.exit_code == 1
+    assert "it changed since" in done.stderr
+
+
+def test_rankings_of_other_depths_are_cut_and_it_is_said_first(
+    evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
+) -> None:
+    short = write_rankings(tmp_path / "short.trec", FAIR, depth=10)
+    done = evaluator("compare", files["fair"], short, "--dataset", shop)
+    _, note, verdict = done.stdout.split("\n\n")[:3]
+    assert note == "Note: fair was ranked 20 deep and short 10: both are cut to 10."
+    assert verdict.startswith("short is the same as fair: nDCG@10 +0.0000")
+    assert "MAP@10 " in done.stdout
+    assert "Recall@100" not in done.stdout
+
+
+def test_a_metric_deeper_than_the_rankings_is_refused(evaluator: Compare, files: dict[str, Path], shop: Path) -> None:
+    done = evaluator("compare", files["fair"], files["good"], "--dataset", shop, "--metric", "Recall@100")
+    assert done.exit_code == 1
+    assert "Recall@100 looks at 100 hits, but good is compared 20 deep" in done.stderr
+
+
+def test_lost_queries_count_as_0_and_are_said_first(
+    evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
+) -> None:
+    some = write_rankings(tmp_path / "some.trec", {n: rank for n, rank in GOOD.items() if n >= 10})
+    report = json.loads(evaluator("compare", files["good"], some, "--dataset", shop, "--json").stdout)
+    assert report["notes"] == ["some: LOST 10 of 60 queries (not_in_file 10), which count as 0"]
+    assert report["pairs"][0]["verdict"]["losses"] == 10
+
+
+def test_samples_are_compared_on_the_queries_that_they_share(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+) -> None:
+    first, second = imported(files["fair"]), imported(files["good"])
+    for run, low, high in ((first, 0, 40), (second, 20, 60)):
+        experiment = json.loads((run / "experiment.json").read_text())
+        (run / "experiment.json").write_text(json.dumps({**experiment, "queries": 40, "seed": low}))
+        rank_again(run, queries=[f"q{n}" for n in range(low, high)])
+    done = evaluator("compare", first, second)
+    assert "Note: fair was asked 40 queries and good 40, a sample of 40 with seed 0 and a sample" in done.stdout
+    assert "20 queries; minimum detectable difference" in done.stdout
+
+
+def test_latency_is_compared_within_one_run_only(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+) -> None:
+    run, other = imported(files["fair"], files["good"]), imported(files["bad"])
+    for folder, arm, ms in ((run, "fair", 10.0), (run, "good", 15.0), (other, "bad", 5.0)):
+        path = RunFolder.open(folder).answers(arm)
+        timed = [one.model_copy(update={"latency_ms": ms + n % 3}) for n, one in enumerate(read_answers(path))]
+        path.write_text("".join(one.line for one in timed))
+        rank_again(folder)
+    report = json.loads(evaluator("compare", f"{run}:fair", f"{run}:good", other, "--json").stdout)
+    within, across = (pair["latency"] for pair in report["pairs"])
+    assert within["ratio"] == pytest.approx(1.46, abs=0.01)
+    assert within["pairs"] == 60
+    assert across is None
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("nowhere",), "nowhere: neither a run folder"),
+        (("{run}:nothing", "{run}:good"), "has no pipeline 'nothing'; it has fair, good"),
+        (("{run}:good", "{run}:good"), "the same pipeline of the same run twice"),
+        (("{run}:good",), "good alone: name something to compare it with"),
+        (("{run}", "--metric", "nDCG"), "no metric 'nDCG'"),
+        (("{run}", "--metric", "hole@10"), "lower is better; compare judged@k"),
+        (("{run}", "--margin", "0"), "margin: Input should be greater than 0"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_sentence(
+    evaluator: Compare,
+    files: dict[str, Path],
+    imported: Callable[..., Path],
+    words: tuple[str, ...],
+    says: str,
+) -> None:
+    run = imported(files["fair"], files["good"])
+    done = evaluator("compare", *(word.format(run=run) for word in words))
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_run_files_alone_need_a_dataset(evaluator: Compare, files: dict[str, Path]) -> None:
+    done = evaluator("compare", files["fair"], files["good"])
+    assert "name a run too, or --dataset DIRECTORY" in done.stderr
