@@ -10,6 +10,7 @@ from pydantic import FiniteFloat
 
 from evaluator.arms import Arm, resolve_arms, search_request
 from evaluator.client import GatewayClient, GatewayError, TimedAnswer
+from evaluator.corpus_check import expect_same_corpus
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
@@ -49,13 +50,14 @@ class DeadlineReport(Wire):
 async def sweep(
     client: GatewayClient, experiment: Experiment, dataset: Dataset, deadlines_ms: Sequence[int]
 ) -> tuple[DeadlineReport, ...]:
-    """Returns one report a pipeline of the experiment; its collection must be published. Raises EvaluationError.
+    """Returns one report a pipeline of the experiment; its collection must hold this corpus. Raises EvaluationError.
 
     Sends one query at a time, the deadlines in turn, so that foreign load affects all of them alike.
     """
     view = await client.collection(experiment.target)
     if view.live is None:
         raise EvaluationError(f"{experiment.target} has no published generation; ingest it first")
+    await expect_same_corpus(client, experiment, dataset, view)
     return tuple(
         [
             await _swept(client, experiment, dataset, arm, deadlines_ms)

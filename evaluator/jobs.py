@@ -10,6 +10,7 @@ import httpx
 from pydantic import Field, ValidationError
 
 from evaluator.client import connected
+from evaluator.command_line import command_line
 from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, expect_pipelines
@@ -96,7 +97,8 @@ class Jobs:
         if last is None:
             return JobState(id=run, state="interrupted", step="unknown")
         if last.state == "running":
-            return last.model_copy(update={"state": "interrupted", "detail": "the service ended while it ran"})
+            detail = f"the service ended while it ran{_way_on(folder, last.step)}"
+            return last.model_copy(update={"state": "interrupted", "detail": detail})
         return last
 
     def every(self) -> JobList:
@@ -127,7 +129,7 @@ class Jobs:
         except EvaluationError as error:
             self._end(run, "failed", str(error))
         except asyncio.CancelledError:
-            self._end(run, "interrupted", "the service was stopped")
+            self._end(run, "interrupted", f"the service was stopped{_way_on(folder, self._states[run].step)}")
             raise
         except Exception:
             # No route renders this error: without this the job would stay `running`.
@@ -143,6 +145,11 @@ class Jobs:
         self._states[state.id] = state
         RunFolder(self._runs / state.id).write(STATE, state)
         return state
+
+
+def _way_on(folder: RunFolder, step: str) -> str:
+    """Returns which command goes on with an interrupted experiment; a load goes on in an experiment of its own."""
+    return "" if step == "ingest" else f"; `{command_line(step, '--run', str(folder.path))}` goes on"
 
 
 def _last_state(folder: RunFolder) -> JobState | None:

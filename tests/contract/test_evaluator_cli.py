@@ -211,6 +211,13 @@ def test_a_sweep_over_deadlines_counts_late_and_lost_answers_as_empty(
     assert [one["deadline_ms"] for one in report["deadlines"]] == [1, 60_000]
 
 
+def test_a_sweep_over_another_corpus_is_refused(evaluator: Evaluator, stub: GatewayStub) -> None:
+    assert evaluator("ingest").exit_code == 0
+    stub.documents["d3"] = stub.documents["d3"].model_copy(update={"text": "other"})
+    done = evaluator("deadlines", "demo", "--at", "1000")
+    assert (done.exit_code, "shop@1 does not hold this corpus" in done.stderr) == (1, True)
+
+
 def test_a_sweep_in_which_nothing_can_be_answered_says_why(evaluator: Evaluator, stub: GatewayStub) -> None:
     assert evaluator("ingest").exit_code == 0
     stub.search_delay_s = 0.02

@@ -87,6 +87,22 @@ async def test_an_experiment_whose_service_was_killed_was_interrupted(body: dict
     )  # fmt: skip
 
 
+async def test_an_experiment_stopped_while_it_ranked_says_which_command_goes_on(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    stub = GatewayStub(hangs_after=3)
+    async with evaluator(stub, tmp_path / "runs") as client:
+        run = (await client.post("/v1/experiments", json=body)).json()["id"]
+        for _ in range(3_000):
+            if stub.hanging:
+                break
+            await asyncio.sleep(0.01)
+    async with evaluator(GatewayStub(), tmp_path / "runs") as later:
+        state = (await later.get(f"/v1/experiments/{run}")).json()
+    assert (state["state"], state["step"]) == ("interrupted", "rank")
+    assert f"evaluator rank --run {tmp_path}/runs/{run}` goes on" in state["detail"]
+
+
 async def test_an_experiment_that_the_command_line_has_finished_is_done(
     body: dict[str, object], tmp_path: Path
 ) -> None:
