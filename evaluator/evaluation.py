@@ -8,6 +8,7 @@ from evaluator.answers import read_answers, read_outcomes
 from evaluator.arms import resolve_arms
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.command_line import command_line
+from evaluator.comparison.certainty import certainty_of_arms
 from evaluator.corpus_check import expect_same_corpus
 from evaluator.datasets.judgments import qrels_file, read_judgments
 from evaluator.datasets.reader import Dataset, read_dataset
@@ -17,7 +18,7 @@ from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states
 from evaluator.manifest import Manifest, build_manifest
 from evaluator.progress import say
-from evaluator.quality import Grades, means, measure, within_depth
+from evaluator.quality import Grades, PerQuery, means, measure, within_depth
 from evaluator.quality_figures import quality_figures
 from evaluator.rank import RankedArm, RankReport, choose_queries, expect_runnable, rank, write_rank_report
 from evaluator.render import render_page
@@ -151,12 +152,14 @@ def judgments_of(folder: RunFolder) -> Grades:
 def report_step(folder: RunFolder) -> Report:
     """Builds the report from the files of all steps; writes report.json and report.md."""
     ranked = folder.read("rank.json", RankReport)
+    figures = {arm.name: _per_query(folder, arm.name) for arm in ranked.arms}
     report = build_report(
         experiment=folder.experiment,
         manifest=folder.read("manifest.json", Manifest),
         ranked=ranked,
         records={arm.name: tuple(read_outcomes(folder.answers(arm.name))) for arm in ranked.arms},
         quality=folder.read("quality.json", QualityReport),
+        certainty=certainty_of_arms(figures, ranked.depth, folder.experiment.seed),
         recall=folder.read("recall.json", RecallReport).backends,
         ingested=folder.read("ingest.json", IngestReport) if folder.has("ingest.json") else None,
         run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
@@ -166,6 +169,17 @@ def report_step(folder: RunFolder) -> Report:
     folder.write("report.json", report)
     folder.write_text("report.md", render_page(report))
     return report
+
+
+def _per_query(folder: RunFolder, arm: str) -> PerQuery:
+    """Reads the figures of an arm's queries: metric → query → value."""
+    figures: dict[str, dict[str, float | None]] = {}
+    with folder.per_query(arm).open(encoding="utf-8") as file:
+        for line in file:
+            found = QueryFigures.model_validate_json(line)
+            for metric, value in found.figures.items():
+                figures.setdefault(metric, {})[found.query] = value
+    return figures
 
 
 async def expect_pipelines(client: GatewayClient, experiment: Experiment) -> None:

@@ -30,6 +30,20 @@ def render_table(report: Report) -> str:
     return aligned(rows)
 
 
+def render_verdicts(report: Report) -> list[str]:
+    """Renders the intervals of the first metric, and the comparison of every pipeline with the first one."""
+    sentences = [outcome.against_first.sentence for outcome in report.pipelines.values() if outcome.against_first]
+    metric = next(iter(next(iter(report.pipelines.values())).intervals), None)
+    if metric is None:
+        return sentences
+    intervals = "; ".join(
+        f"{name} {_interval(outcome.intervals[metric])}"
+        for name, outcome in report.pipelines.items()
+        if metric in outcome.intervals
+    )
+    return [f"95 % intervals of {parse_metric(metric).label(report.depth)}: {intervals}.", *sentences]
+
+
 def render_page(report: Report) -> str:
     """Renders report.md."""
     counts, manifest = report.counts, report.manifest
@@ -38,6 +52,7 @@ def render_page(report: Report) -> str:
         f"# {report.experiment}: {report.dataset}, split {report.split}",
         *(f"**{warning}**" for warning in report.warnings),
         render_table(report),
+        *render_verdicts(report),
         "Quality: means over the judged queries that were asked for; a lost query counts as 0. "
         f"Rankings are {report.depth} deep. "
         + (
@@ -90,14 +105,27 @@ def _decided(counts: DatasetCounts) -> list[tuple[str, object]]:
 
 
 def _figures(report: Report) -> list[list[str]]:
-    names = ["mean", "worst", "expected", "best", "moved", "queries", "lost", "no hits", "self excluded", "unjudged"]
+    names = [
+        "mean",
+        "95 % interval",
+        "worst",
+        "expected",
+        "best",
+        "moved",
+        "queries",
+        "lost",
+        "no hits",
+        "self excluded",
+        "unjudged",
+    ]
     rows = [["pipeline", "metric", *names]]
     for name, outcome in report.pipelines.items():
-        for figure in outcome.figures.values():
-            ties = figure.ties
+        for metric, figure in outcome.figures.items():
+            ties, interval = figure.ties, outcome.intervals.get(metric)
             bounds = (ties.worst, ties.expected, ties.best) if ties else (None, None, None)
             rows.append(
-                [name, figure.label, *(_figure(value, 4) for value in (figure.mean, *bounds))]
+                [name, figure.label, _figure(figure.mean, 4), _interval(interval) if interval else "–"]
+                + [_figure(value, 4) for value in bounds]
                 + [str(ties.queries) if ties else "–"]
                 + [str(count) for count in (figure.queries, figure.lost, figure.no_hits, figure.excluded_self)]
                 + [_figure(figure.unjudged, 4)]
@@ -160,3 +188,7 @@ def _recalls(report: Report) -> list[list[str]]:
 
 def _figure(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _interval(interval: tuple[float, float]) -> str:
+    return f"{interval[0]:.4f} to {interval[1]:.4f}"

@@ -7,6 +7,8 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from evaluator.answers import AnswerOutcome
+from evaluator.comparison.certainty import ArmCertainty
+from evaluator.comparison.verdict import PairedComparison
 from evaluator.conventions import Conventions, state_conventions
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.experiment import Experiment
@@ -56,6 +58,8 @@ class PipelineReport(Wire):
     models: dict[str, tuple[str, ...]]  # by rerank stage: every model that answered, `name@weights`
     quality: dict[str, FiniteFloat | None]  # by name (nDCG@10, …): the means of `figures`
     figures: dict[str, QualityFigure] = {}  # by name: the mean, its denominator, its bounds over tied documents
+    intervals: dict[str, tuple[FiniteFloat, FiniteFloat]] = {}  # by name: of the mean, 95 %, BCa bootstrap
+    against_first: PairedComparison | None = None  # in the first metric; null: the first pipeline, or no metric
     latency_ms: Latency
     stages_ms: dict[str, StageTime]
     queries: Count  # sent and measured
@@ -105,6 +109,7 @@ def build_report(
     ranked: RankReport,
     records: Mapping[str, Sequence[AnswerOutcome]],
     quality: QualityReport,
+    certainty: Mapping[str, ArmCertainty],
     recall: Mapping[str, VectorRecall],
     ingested: IngestReport | None,
     run_files: Mapping[str, str],
@@ -115,7 +120,16 @@ def build_report(
     source = latency_source(manifest, records)
     timed = None if source is None else source.segment
     pipelines = {
-        arm.name: _pipeline(arm, ranked, records[arm.name], quality, run_files[arm.name], imported.get(arm.name), timed)
+        arm.name: _pipeline(
+            arm,
+            ranked,
+            records[arm.name],
+            quality,
+            certainty[arm.name],
+            run_files[arm.name],
+            imported.get(arm.name),
+            timed,
+        )
         for arm in ranked.arms
     }
     faults = _faults(manifest, ranked, records, pipelines, recall)
@@ -147,6 +161,7 @@ def _pipeline(
     ranked: RankReport,
     records: Sequence[AnswerOutcome],
     quality: QualityReport,
+    certainty: ArmCertainty,
     run_file: str,
     imported: ImportedFile | None,
     timed_segment: int | None,
@@ -172,6 +187,8 @@ def _pipeline(
         models={stage: tuple(sorted(names)) for stage, names in models.items()},
         quality={metric: figure.mean for metric, figure in quality.figures[arm.name].items()},
         figures=quality.figures[arm.name],
+        intervals=dict(certainty.intervals),
+        against_first=certainty.against_first,
         latency_ms=summarise([record.latency_ms for record in timed if record.latency_ms is not None]),
         stages_ms={
             stage: StageTime(p50=percentile(sorted(ms), 0.5), p95=percentile(sorted(ms), 0.95), n=len(ms))

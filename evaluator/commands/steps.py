@@ -29,7 +29,7 @@ from evaluator.commands.options import (
 )
 from evaluator.evaluation import evaluate, ingest_step, quality_step, rank_step, report_step
 from evaluator.progress import say
-from evaluator.render import render_table
+from evaluator.render import render_table, render_verdicts
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report import Report
 from evaluator.run_folder import LATEST, RunFolder
@@ -168,7 +168,7 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
     sample = f" (a sample, seed {outcome.seed})" if outcome.sample else ""
     engines = ", ".join(f"{name} on {engine}" for name, engine in outcome.engine.items()) or "imported run files"
     print(f"\n{outcome.dataset}: {outcome.counts.documents} documents; {engines}{sample}\n")
-    print(render_table(outcome))
+    print("\n\n".join([render_table(outcome), *render_verdicts(outcome)]))
     for backend, found in outcome.vector_recall.items():
         if found.recall is not None:
             print(

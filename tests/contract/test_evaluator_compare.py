@@ -255,3 +255,16 @@ def test_what_cannot_be_compared_is_one_sentence(
 def test_run_files_alone_need_a_dataset(evaluator: Compare, files: dict[str, Path]) -> None:
     done = evaluator("compare", files["fair"], files["good"])
     assert "name a run too, or --dataset DIRECTORY" in done.stderr
+
+
+def test_a_report_has_intervals_and_the_verdict_against_the_first_pipeline(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+) -> None:
+    run = imported(files["fair"], files["good"])
+    report = json.loads((run / "report.json").read_text())["pipelines"]
+    low, high = report["good"]["intervals"]["nDCG@10"]
+    assert low < report["good"]["quality"]["nDCG@10"] < high
+    assert (report["fair"]["against_first"], report["good"]["against_first"]["outcome"]) == (None, "better")
+    for page in ((run / "report.md").read_text(), evaluator("report", "--run", run).stdout):
+        assert f"\n{report['good']['against_first']['sentence']}\n" in page
+        assert f"good {low:.4f} to {high:.4f}" in page

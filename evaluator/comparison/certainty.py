@@ -1,0 +1,49 @@
+"""Computes what a report says of the certainty of its figures: intervals of means, and verdicts against the first arm.
+
+Pure. Takes the values of each query; which files they come from is left to the caller.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evaluator.comparison.paired_tests import bca_interval
+from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
+from evaluator.metric_table import parse_metric
+from evaluator.quality import PerQuery
+
+
+@dataclass(frozen=True, slots=True)
+class ArmCertainty:
+    """Intervals by metric, and the comparison with the first arm (None for that arm itself)."""
+
+    intervals: Mapping[str, tuple[float, float]]
+    against_first: PairedComparison | None
+
+
+def certainty_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) -> dict[str, ArmCertainty]:
+    """Returns the certainty of each arm. `figures`: arm → metric → query → value, None where a query has none.
+
+    The metric compared is the first one that has a value and of which more is better.
+    """
+    first, *others = figures
+    compared: dict[str, PairedComparison] = {}
+    for metric in figures[first]:
+        pairs = [_scored(figures, first, arm, metric) for arm in others]
+        if all(pair.first_values for pair in pairs) and not parse_metric(metric).form.startswith("hole"):
+            found = compare_pairs(pairs, parse_metric(metric).label(depth), seed)
+            compared = dict(zip(others, found, strict=True))
+            break
+    intervals = {arm: _intervals(of_arm, seed) for arm, of_arm in figures.items()}
+    return {arm: ArmCertainty(intervals[arm], compared.get(arm)) for arm in figures}
+
+
+def _intervals(figures: PerQuery, seed: int) -> dict[str, tuple[float, float]]:
+    known = {metric: [one for one in values.values() if one is not None] for metric, values in figures.items()}
+    return {metric: bca_interval(values, seed) for metric, values in known.items() if values}
+
+
+def _scored(figures: Mapping[str, PerQuery], first: str, second: str, metric: str) -> ScoredPair:
+    one, other = figures[first][metric], figures[second][metric]
+    both = [(one[query], other.get(query)) for query in one]
+    known = [(a, b) for a, b in both if a is not None and b is not None]
+    return ScoredPair(first, second, [a for a, _ in known], [b for _, b in known])
