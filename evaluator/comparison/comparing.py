@@ -76,7 +76,7 @@ class ComparisonReport(Wire):
     schema_version: Literal[1] = 1
     dataset: str
     split: str
-    metric: str
+    metric: str  # with its depth: MAP@100
     seed: Count
     notes: tuple[str, ...]  # what was left out or may mislead
     pairs: tuple[PairReport, ...]
@@ -121,8 +121,9 @@ def compare(
         first = pairs[0][0]
         judgments = judgments_of_contestant(first)
         measured = [_measured(one, other, judgments, settings.metric) for one, other in pairs]
+        label = _label(settings.metric, measured)
         verdicts = compare_pairs(
-            [pair.scored(settings.metric) for pair in measured], settings.metric, settings.seed, settings.margin
+            [pair.scored(settings.metric) for pair in measured], label, settings.seed, settings.margin
         )
         reports = [
             _pair_report(pair, verdict, judgments, settings) for pair, verdict in zip(measured, verdicts, strict=True)
@@ -130,13 +131,19 @@ def compare(
         return ComparisonReport(
             dataset=first.experiment.directory.resolve().name,
             split=first.experiment.split,
-            metric=settings.metric,
+            metric=label,
             seed=settings.seed,
             notes=tuple(dict.fromkeys(note for pair in measured for note in pair.ground.notes)),
             pairs=_with_texts(first, reports),
             slices=_slices(measured, settings),
             no_worse=all(one.gate.passed for one in reports if one.gate) if settings.no_worse_than else None,
         )
+
+
+def _label(metric: str, pairs: Sequence[_MeasuredPair]) -> str:
+    """Returns the metric's name with its depth (MAP@100), where it is the same for all pairs."""
+    labels = {parse_metric(metric).label(pair.ground.depth) for pair in pairs}
+    return labels.pop() if len(labels) == 1 else metric
 
 
 def _measured(first: Contestant, second: Contestant, judgments: Grades, metric: str) -> _MeasuredPair:
@@ -219,7 +226,8 @@ def _slices_of_field(
 ) -> list[SliceReport]:
     cells = [(value, pair.scored(settings.metric, queries)) for value, queries in values.items() for pair in pairs]
     filled = [(value, scored) for value, scored in cells if scored.first_values]
-    found = compare_pairs([scored for _, scored in filled], settings.metric, settings.seed, settings.margin)
+    label = _label(settings.metric, pairs)
+    found = compare_pairs([scored for _, scored in filled], label, settings.seed, settings.margin)
     return [
         SliceReport(
             field=field,

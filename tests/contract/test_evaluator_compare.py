@@ -188,6 +188,13 @@ def test_a_metric_deeper_than_the_rankings_is_refused(evaluator: Compare, files:
     assert "Recall@100 looks at 100 hits, but good is compared 20 deep" in done.stderr
 
 
+def test_a_metric_as_deep_as_the_ranking_is_named_with_its_depth(
+    evaluator: Compare, files: dict[str, Path], shop: Path
+) -> None:
+    done = evaluator("compare", files["fair"], files["good"], "--dataset", shop, "--metric", "MAP")
+    assert "good is better than fair: MAP@20 +0." in done.stdout
+
+
 def test_lost_queries_count_as_0_and_are_said_first(
     evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
 ) -> None:
