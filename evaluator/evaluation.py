@@ -152,13 +152,14 @@ def judgments_of(folder: RunFolder) -> Grades:
 def report_step(folder: RunFolder) -> Report:
     """Builds the report from the files of all steps; writes report.json and report.md."""
     ranked = folder.read("rank.json", RankReport)
+    quality = folder.read("quality.json", QualityReport)  # first: it refuses changed files of the arms
     figures = {arm.name: _per_query(folder, arm.name) for arm in ranked.arms}
     report = build_report(
         experiment=folder.experiment,
         manifest=folder.read("manifest.json", Manifest),
         ranked=ranked,
         records={arm.name: tuple(read_outcomes(folder.answers(arm.name))) for arm in ranked.arms},
-        quality=folder.read("quality.json", QualityReport),
+        quality=quality,
         certainty=certainty_of_arms(figures, ranked.depth, folder.experiment.seed),
         recall=folder.read("recall.json", RecallReport).backends,
         ingested=folder.read("ingest.json", IngestReport) if folder.has("ingest.json") else None,

@@ -19,8 +19,9 @@ RESAMPLES = 9_999  # with the observed one 10,000: the smallest p is 0.0001
 ROUNDING = 1e-9
 # Elements a batch of resamples holds: 16 MB of floats, however many queries there are.
 BATCH = 2_000_000
-# Above it two or three queries are enough, and the solver of statsmodels finds no root.
-LARGEST_EFFECT = 3.0
+# Beyond these effect sizes the solver of statsmodels finds no root. Above, two or three queries are enough; below, more
+# than 3,000 are needed, and the t distribution is normal.
+LARGEST_EFFECT, SMALLEST_EFFECT = 3.0, 0.05
 
 
 def differences(first: Sequence[float], second: Sequence[float]) -> tuple[float, ...]:
@@ -108,7 +109,11 @@ def queries_needed(values: Sequence[float], family: int = 1) -> int | None:
     effect = effect_size(values)
     if not effect:
         return None
-    return math.ceil(_solved(None, min(abs(effect), LARGEST_EFFECT), ALPHA / family))
+    if abs(effect) >= SMALLEST_EFFECT:
+        return math.ceil(_solved(None, min(abs(effect), LARGEST_EFFECT), ALPHA / family))
+    from statsmodels.stats.power import normal_sample_size_one_tail  # type: ignore[import-untyped]
+
+    return math.ceil(float(normal_sample_size_one_tail(abs(effect), POWER, ALPHA / family / 2, std_null=1.0)))
 
 
 def above_p(values: Sequence[float], bound: float) -> float:
@@ -144,7 +149,7 @@ def _deviation(values: Sequence[float]) -> float:
 @cache
 def _solved(queries: int | None, effect: float | None, level: float) -> float:
     """Returns the one of queries and effect size that is None, at 80 % power."""
-    from statsmodels.stats.power import TTestPower  # type: ignore[import-untyped]
+    from statsmodels.stats.power import TTestPower
 
     return float(TTestPower().solve_power(effect_size=effect, nobs=queries, alpha=level, power=POWER))
 

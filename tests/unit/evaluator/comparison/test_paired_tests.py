@@ -81,6 +81,12 @@ def test_a_family_needs_a_larger_difference() -> None:
     assert queries_needed(values, 4) > queries_needed(values, 1)  # type: ignore[operator]
 
 
+def test_a_tiny_difference_needs_a_finite_number_of_queries() -> None:
+    spread = normal(300, 0.0)
+    needed = [queries_needed([value + 0.1 * effect for value in spread]) for effect in (0.0501, 0.0499, 1e-3, 1e-8)]
+    assert needed == pytest.approx([7.849 / effect**2 for effect in (0.0501, 0.0499, 1e-3, 1e-8)], rel=0.01)
+
+
 def test_five_queries_can_show_no_difference_and_six_can() -> None:
     assert minimum_detectable([0.1, 0.2, 0.1, 0.2, 0.1]) is None
     assert minimum_detectable([0.1, 0.2, 0.1, 0.2, 0.1, 0.2]) is not None
@@ -107,7 +113,7 @@ def test_rounding_is_no_difference() -> None:
 def test_every_list_of_differences_has_finite_figures(values: list[float]) -> None:
     found = differences([0.0] * len(values), values)
     low, high = bca_interval(found, SEED)
-    assert min(found) <= low <= high <= max(found)
+    assert min(found) - 1e-12 <= low <= high <= max(found) + 1e-12
     assert 0 < sign_flip_p(found, SEED) <= 1
     assert 0 <= equivalence_p(found, 0.01) <= 1
     needed = queries_needed(found)
