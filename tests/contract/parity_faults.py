@@ -72,12 +72,12 @@ class ParitySuite:
     @pytest.mark.parametrize(
         ("fault", "knob"),
         [
-            ({"k1": 0.6}, "k1"),
-            ({"b": 0.3}, "b"),
-            ({"tie_breaker": 0.1}, "tie_breaker"),
-            ({"match": "most_fields"}, "fields"),
+            pytest.param({"k1": 0.6}, "k1", id="k1"),
+            # Each takes seconds: `make test` has one of a kind, `make test-integration` all.
+            pytest.param({"b": 0.3}, "b", id="b", marks=pytest.mark.integration),
+            pytest.param({"tie_breaker": 0.1}, "tie_breaker", id="tie_breaker", marks=pytest.mark.integration),
+            pytest.param({"match": "most_fields"}, "fields", id="fields", marks=pytest.mark.integration),
         ],
-        ids=["k1", "b", "tie_breaker", "fields"],
     )
     async def test_a_wrong_parameter_of_the_served_preset_is_named(
         self,
@@ -98,15 +98,30 @@ class ParitySuite:
     @pytest.mark.parametrize(
         ("convention", "said"),
         [
-            ({"self_retrieved": "kept"}, "self-retrieved documents (kept instead of same id and text)."),
-            (
+            pytest.param(
+                {"self_retrieved": "kept"},
+                "self-retrieved documents (kept instead of same id and text).",
+                id="self-retrieved documents kept",
+                marks=pytest.mark.integration,
+            ),
+            pytest.param(
                 {"self_retrieved": "same id"},
                 "self-retrieved documents (same id instead of same id and text).",
+                id="identical ids dropped",
+                marks=pytest.mark.integration,
             ),
-            ({"ties": "descending"}, "order of equal scores by id (descending instead of ascending)."),
-            ({"missing": "dropped"}, "queries without hits (dropped instead of counted as 0)."),
+            pytest.param(
+                {"ties": "descending"},
+                "order of equal scores by id (descending instead of ascending).",
+                id="tie order",
+            ),
+            pytest.param(
+                {"missing": "dropped"},
+                "queries without hits (dropped instead of counted as 0).",
+                id="missing queries",
+                marks=pytest.mark.integration,
+            ),
         ],
-        ids=["self-retrieved documents kept", "identical ids dropped", "tie order", "missing queries"],
     )
     async def test_another_convention_of_the_published_figure_is_named(
         self,

@@ -70,7 +70,7 @@ def run_files(folder: RunFolder) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(3, marks=pytest.mark.timeout(180)),
+        pytest.param(1, marks=pytest.mark.timeout(180)),
         pytest.param(20, marks=[pytest.mark.integration, pytest.mark.timeout(500)]),
     ],
 )

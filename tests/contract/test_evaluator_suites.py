@@ -157,6 +157,7 @@ def test_cqadupstack_is_the_mean_of_its_forums_and_counts_once(evaluator: Evalua
     assert "cqadupstack (mean of 12)" in table(done.stdout)
 
 
+@pytest.mark.integration  # twelve runs
 def test_a_set_of_several_parts_alone_is_a_suite_without_a_mean_of_sets(evaluator: Evaluator, workplace: Path) -> None:
     for part in load_catalogue().parts("cqadupstack"):
         shutil.copytree(workplace / "shop", workplace / ".datasets" / part.name)

@@ -7,6 +7,7 @@ from statistics import NormalDist
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from statsmodels.stats.multitest import multipletests
 
 from evaluator.comparison.paired_tests import (
     above_p,
@@ -66,6 +67,12 @@ def test_an_interval_of_normal_differences_is_that_of_the_t_distribution() -> No
 def test_holm_multiplies_the_smallest_p_by_the_size_of_the_family() -> None:
     assert holm([0.03, 0.01, 0.04]) == pytest.approx((0.06, 0.03, 0.06))
     assert holm([]) == ()
+
+
+@given(st.lists(st.sampled_from([0.01, 0.04]) | st.floats(0, 1), min_size=1, max_size=8))
+@settings(max_examples=20, deadline=None)
+def test_holm_adjusts_as_statsmodels_does(ps: list[float]) -> None:
+    assert holm(ps) == pytest.approx(multipletests(ps, method="holm")[1])
 
 
 def test_a_difference_of_the_minimum_detectable_size_needs_the_queries_that_there_are() -> None:
