@@ -94,8 +94,8 @@ async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
         _expect_loaded_corpus(folder, dataset)
         view = await _live(client, experiment)
         arms = await resolve_arms(client, experiment, view)
-        await expect_runnable(client, experiment, arms)
         compared = await expect_same_corpus(client, experiment, dataset, view)
+        await expect_runnable(client, experiment, arms)
         pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
         fresh = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), pipelines)
         manifest = continue_or_begin(folder, fresh)

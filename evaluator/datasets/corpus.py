@@ -15,6 +15,8 @@ from services.contracts.documents import Document
 
 CORPUS = "corpus.jsonl"
 CORPUS_FIELDS = ("_id", "title", "text", "metadata")
+# Names under which other tools keep what BEIR calls `text`.
+OTHER_TEXTS = frozenset({"text", "contents", "content", "abstract", "body", "passage", "document"})
 # Bounds of one document as it is sent: a body has at most 8 MB and 100,000 values, the envelope included.
 MOST_DOCUMENT_BYTES = 7_500_000
 MOST_DOCUMENT_VALUES = 90_000
@@ -34,6 +36,7 @@ class CorpusDocument:
     dropped: int  # metadata values
     unread: Set[str]  # fields
     trimmed: bool  # its id
+    text_elsewhere: bool  # none in `text`, but one under another name of a text
     place: str
 
 
@@ -55,12 +58,18 @@ def corpus_documents(
             where = ".".join(map(str, first["loc"])) or "document"
             raise DatasetError(f"{place}: {where}: {first['msg']}") from error
         _expect_sendable(document, size, place)
-        yield CorpusDocument(document, dropped, value.keys() - _FIELDS, trimmed, place)
+        unread = value.keys() - _FIELDS
+        elsewhere = not document.text.strip() and any(_is_text(name, value[name]) for name in unread)
+        yield CorpusDocument(document, dropped, unread, trimmed, elsewhere, place)
 
 
 def metadata_values(document: Document) -> int:
     """Counts the values that a document's metadata adds to a body."""
     return sum(1 + len(value) if isinstance(value, tuple) else 1 for value in document.metadata.values())
+
+
+def _is_text(name: str, value: object) -> bool:
+    return name.casefold() in OTHER_TEXTS and isinstance(value, str) and bool(value.strip())
 
 
 def _expect_sendable(document: Document, size: int, place: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluator.datasets.corpus import CORPUS, CORPUS_FIELDS, CorpusDocument, corpus_documents
+from evaluator.datasets.corpus import CORPUS, CORPUS_FIELDS, OTHER_TEXTS, CorpusDocument, corpus_documents
 from evaluator.datasets.ids import IdHashes, shown
 from evaluator.datasets.judgments import Judgments, expect_header, qrels_file, read_judgments
 from evaluator.datasets.metadata_schema import SchemaInference
@@ -23,8 +23,6 @@ from services.contracts.documents import Document
 MOST_NAMES = 32
 # Shares above which a report warns.
 MOST_MISSING = 0.01
-# Names under which other tools keep what BEIR calls `text`.
-_OTHER_TEXTS = frozenset({"text", "contents", "content", "abstract", "body", "passage", "document"})
 
 
 class DatasetCounts(Wire):
@@ -48,6 +46,7 @@ class DatasetCounts(Wire):
     positive_judgments: Count = 0
     positive_judgments_missing: Count = 0  # their document is not in the corpus: no pipeline can find it
     documents_without_text: Count = 0  # neither title nor text; loaded, and found by nothing
+    texts_elsewhere: Count = 0  # documents without `text` that have one under another name, such as `contents`
     ids_trimmed: Count = 0  # of documents and queries: white space or quotes around them were removed
 
     @property
@@ -59,6 +58,8 @@ class DatasetCounts(Wire):
              "corpus lacks: no pipeline can find them, and they stay in the denominators"),
             (self.documents_without_text, self.documents, "documents have neither a title nor a text: nothing finds "
              "them"),
+            (self.texts_elsewhere, self.documents, "documents have no `text`, but one under another name, which is not "
+             "read; rename it to `text`"),
         ):  # fmt: skip
             if count > MOST_MISSING * total:
                 found.append(f"dataset: {count} of {total} {what}")
@@ -112,6 +113,7 @@ class _CorpusSummary:
     stripped: int = 0
     trimmed: int = 0
     empty: int = 0
+    elsewhere: int = 0
     bodies: int = 0
 
     def add(self, found: CorpusDocument, query: str | None) -> None:
@@ -121,6 +123,7 @@ class _CorpusSummary:
         if found.unread:
             self.unread = set(sorted(self.unread | {shown(name) for name in found.unread})[:MOST_NAMES])
         self.empty += not document.passage.strip()
+        self.elsewhere += found.text_elsewhere
         self.bodies += bool(document.text.strip())
         self.dropped += found.dropped
         self.stripped += document.stripped
@@ -193,7 +196,7 @@ def _summarise(corpus: Path, lines: HashedLines, queries: Queries, strict: bool)
         raise DatasetError(f"{corpus}:1: no document in the whole file")
     if repeated := summary.ids.repeated():
         _expect_no_duplicate(corpus, repeated)
-    others = sorted(name for name in summary.unread if name.casefold() in _OTHER_TEXTS)
+    others = sorted(name for name in summary.unread if name.casefold() in OTHER_TEXTS)
     if summary.empty == len(summary.ids) or (others and not summary.bodies):
         what = "title or a text" if summary.empty == len(summary.ids) else "text"
         besides = f"; besides, there are: {', '.join(sorted(summary.unread))}" if summary.unread else ""
@@ -258,6 +261,7 @@ def _counted(
         positive_judgments=len(positives),
         positive_judgments_missing=positives_missing,
         documents_without_text=summary.empty,
+        texts_elsewhere=summary.elsewhere,
         ids_trimmed=queries.trimmed + summary.trimmed,
     )
     return counts, schema

@@ -133,6 +133,7 @@ async def test_a_collection_that_lacks_a_document_is_refused_before_the_first_qu
     with pytest.raises(EvaluationError, match="shop@1: the corpus has 6 documents, but lexical has 5, dense has 5; `"):
         await rank_alone(stub, ingested)
     assert not ingested.has("manifest.json")
+    assert not stub.searches
 
 
 async def test_a_collection_with_other_texts_is_refused_before_the_first_query(
@@ -141,6 +142,7 @@ async def test_a_collection_with_other_texts_is_refused_before_the_first_query(
     stub.documents = {name: Document(id=name, text="other") for name in stub.documents}
     with pytest.raises(EvaluationError, match="of 6 documents drawn with seed 20250601, 0 are missing and 6 differ"):
         await rank_alone(stub, ingested)
+    assert not stub.searches
 
 
 async def test_a_collection_with_other_metadata_is_refused(stub: GatewayStub, ingested: RunFolder) -> None:

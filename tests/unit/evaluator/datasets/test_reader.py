@@ -57,6 +57,7 @@ def test_everything_that_reading_decided_is_counted(shop: Path) -> None:
         "positive_judgments": 4,
         "positive_judgments_missing": 0,
         "documents_without_text": 0,
+        "texts_elsewhere": 0,
         "ids_trimmed": 0,
     }
 
@@ -88,7 +89,20 @@ def test_documents_without_any_text_are_counted_and_many_of_them_are_a_warning(s
     append(shop / "corpus.jsonl", '{"_id": "n1", "contents": "rings"}\n{"_id": "n2", "title": " ", "text": null}\n')
     counts = read_dataset(shop).counts
     assert (counts.documents_without_text, counts.fields_not_read) == (2, ("contents",))
-    assert counts.warnings == ("dataset: 2 of 8 documents have neither a title nor a text: nothing finds them",)
+    assert counts.warnings[0] == "dataset: 2 of 8 documents have neither a title nor a text: nothing finds them"
+
+
+def test_documents_whose_text_stands_under_another_name_are_a_warning_above_one_percent(shop: Path) -> None:
+    append(shop / "corpus.jsonl", "".join(f'{{"_id": "n{number}", "text": "bell"}}\n' for number in range(93)))
+    append(shop / "corpus.jsonl", '{"_id": "m1", "title": "bell", "contents": "rings"}\n')
+    append(shop / "corpus.jsonl", '{"_id": "m2", "text": "", "abstract": " ", "body": null}\n')
+    counts = read_dataset(shop).counts
+    assert (counts.documents, counts.texts_elsewhere, counts.warnings) == (101, 1, ())
+    append(shop / "corpus.jsonl", '{"_id": "m3", "title": "bell", "text": " ", "Body": "rings"}\n')
+    counts = read_dataset(shop).counts
+    assert (counts.texts_elsewhere, counts.documents_without_text) == (2, 1)
+    assert counts.warnings == ("dataset: 2 of 102 documents have no `text`, but one under another name, which is not "
+                               "read; rename it to `text`",)  # fmt: skip
 
 
 def test_missing_positives_are_a_warning_above_one_percent_and_not_below(shop: Path) -> None:
