@@ -51,7 +51,7 @@ class RunFolder:
     """Owns the folder of one run, `<utc>-<experiment>-<hash>`. Steps read the files of earlier steps."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path.resolve()  # `hashes` takes absolute paths and names within it
 
     @classmethod
     def create(cls, runs: Path, experiment: Experiment) -> "RunFolder":
@@ -91,7 +91,7 @@ class RunFolder:
             if path.name == LATEST and any(path.parent.glob("*/experiment.json")):
                 raise EvaluationError(f"{path}: no run has sent its queries yet; `{command_line('rank')}` does")
             raise EvaluationError(f"{path}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
-        return cls(path.resolve())
+        return cls(path)
 
     @property
     def name(self) -> str:
