@@ -14,11 +14,13 @@ Rankings = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class CommonGround:
-    """What both are measured on. `notes` say what was left out or may mislead, a sentence each."""
+    """What both are measured on. `notes` say what was left out or may mislead, a sentence each; so do `losses`, which
+    are notes too, of lost and degraded answers."""
 
     queries: tuple[str, ...]
     depth: int
     notes: tuple[str, ...]
+    losses: tuple[str, ...]
 
     def cut(self, rankings: Rankings) -> Rankings:
         """Returns the rankings of the shared queries, as deep as the shallower side."""
@@ -54,8 +56,8 @@ def common_ground(first: Contestant, second: Contestant) -> CommonGround:
         notes.append(
             f"{first.label} was ranked {depths[0]} deep and {second.label} {depths[1]}: both are cut to {min(depths)}"
         )
-    notes += [note for one in (first, second) if (note := _losses(one, queries))]
-    return CommonGround(queries, min(depths), tuple(notes))
+    losses = tuple(note for one in (first, second) if (note := _losses(one, queries)))
+    return CommonGround(queries, min(depths), (*notes, *losses), losses)
 
 
 def _hash(one: Contestant, what: str) -> str | None:

@@ -167,7 +167,7 @@ def _p(value: float) -> str:
 
 
 class NoWorseGate(Wire):
-    """Whether `second` is shown to be worse than `first` by less than `margin`."""
+    """Whether `second` is shown to be worse than `first` by less than `margin`, all queries of both answered."""
 
     margin: FiniteFloat
     p: FiniteFloat  # one-sided paired t test; not adjusted, because every gate must pass
@@ -175,14 +175,16 @@ class NoWorseGate(Wire):
     sentence: str
 
 
-def no_worse_gate(pair: ScoredPair, margin: float) -> NoWorseGate:
-    """Tests that the second system is worse by less than the margin."""
+def no_worse_gate(pair: ScoredPair, metric: str, margin: float, losses: Sequence[str] = ()) -> NoWorseGate:
+    """Tests that the second system is worse by less than the margin.
+
+    `losses` say which answers of either system were lost or degraded: a lost one counts as 0, so that a baseline with
+    losses would let any system pass. With one the gate fails, whatever p is.
+    """
     p = above_p(differences(pair.first_values, pair.second_values), -margin)
-    passed = p < ALPHA
-    words = f"{pair.second} is worse than {pair.first} by less than {margin:g} ({_p(p)})"
-    return NoWorseGate(
-        margin=margin,
-        p=p,
-        passed=passed,
-        sentence=f"Gate passed: {words}." if passed else f"Gate failed: not shown that {words}.",
-    )
+    words = f"{pair.second} is worse than {pair.first} by less than {margin:g} in {metric} ({_p(p)})"
+    if losses:
+        said = f"Gate failed: {'; '.join(losses)}; it compares {metric} only where every query of both was answered."
+    else:
+        said = f"Gate passed: {words}." if p < ALPHA else f"Gate failed: not shown that {words}."
+    return NoWorseGate(margin=margin, p=p, passed=p < ALPHA and not losses, sentence=said)

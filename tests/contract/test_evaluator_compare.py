@@ -115,6 +115,17 @@ def test_the_gate_exits_with_4_unless_nothing_is_worse(
     assert ("Gate passed" if status == 0 else "Gate failed: not shown that bad is worse than fair") in done.stdout
 
 
+@pytest.mark.parametrize("lossy", ["fair", "good"])
+def test_the_gate_fails_where_either_side_lost_queries(
+    evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path, lossy: str
+) -> None:
+    ranks = {"fair": FAIR, "good": GOOD}[lossy]
+    write_rankings(files[lossy], {n: rank for n, rank in ranks.items() if n < 20})
+    done = evaluator("compare", files["fair"], files["good"], "--dataset", shop, "--no-worse-than", "0.5")
+    assert done.exit_code == 4, done.output
+    assert f"Gate failed: {lossy}: LOST 40 of 60 queries (not_in_file 40), which count as 0; it comp" in done.stdout
+
+
 def test_slices_follow_the_metadata_of_the_queries(
     evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
 ) -> None:

@@ -83,10 +83,11 @@ def test_the_gate_passes_what_is_certainly_no_worse_than_the_margin() -> None:
     first = [0.5, 0.6] * 150
     alike = ScoredPair("A", "B", first, [value + 0.001 * (-1) ** at for at, value in enumerate(first)])
     worse = ScoredPair("A", "B", first, [value - 0.02 - 0.001 * (-1) ** at for at, value in enumerate(first)])
-    assert no_worse_gate(alike, 0.01).sentence == "Gate passed: B is worse than A by less than 0.01 (p < 0.0001)."
-    assert no_worse_gate(worse, 0.01).sentence.startswith("Gate failed: not shown that B is worse than A by less than")
+    passed, failed = (no_worse_gate(pair, "MAP@20", 0.01).sentence for pair in (alike, worse))
+    assert passed == "Gate passed: B is worse than A by less than 0.01 in MAP@20 (p < 0.0001)."
+    assert failed.startswith("Gate failed: not shown that B is worse than A by less than 0.01 in MAP@20 (p = ")
 
 
 def test_a_gate_is_not_passed_by_a_handful_of_equal_queries() -> None:
-    assert not no_worse_gate(ScoredPair("A", "B", [0.5] * 4, [0.5] * 4), 0.01).passed
-    assert no_worse_gate(ScoredPair("A", "B", [0.5] * 5, [0.5] * 5), 0.01).passed
+    assert not no_worse_gate(ScoredPair("A", "B", [0.5] * 4, [0.5] * 4), "nDCG@10", 0.01).passed
+    assert no_worse_gate(ScoredPair("A", "B", [0.5] * 5, [0.5] * 5), "nDCG@10", 0.01).passed
