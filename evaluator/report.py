@@ -20,6 +20,7 @@ from evaluator.quality_figures import QualityFigure
 from evaluator.rank import RankedArm, RankReport
 from evaluator.run_folder import StepFile
 from evaluator.run_import import ImportedFile
+from evaluator.validity import arm_faults
 from evaluator.vector_recall import VectorRecall
 from services.contracts.base import Count, Wire
 
@@ -219,13 +220,6 @@ def _remarks(
         yield "no backend returns documents by id: only their number was compared with the corpus"
 
 
-def _import_warnings(name: str, file: ImportedFile) -> Iterator[str]:
-    if file.hits_not_in_corpus:
-        yield f"{name}: {file.hits_not_in_corpus} of {file.hits} hits are NOT IN THE CORPUS: of another one?"
-    if file.queries_unknown:
-        yield f"{name}: {file.queries_unknown} of {file.queries} queries are NOT IN THE COLLECTION: of another one?"
-
-
 def _faults(
     manifest: Manifest,
     ranked: RankReport,
@@ -244,18 +238,6 @@ def _faults(
             found.append(
                 f"{arm.name}: {outcome.degraded} answers were DEGRADED ({stages}): not this pipeline's figures"
             )
-        if outcome.imported:
-            found += _import_warnings(arm.name, outcome.imported)
-        answered = [record for record in records[arm.name] if record.phase == "measured" and record.error is None]
-        generations = {record.generation for record in answered} - {manifest.generation}
-        if generations:
-            found.append(
-                f"{arm.name}: answered from {sorted(map(str, generations))} too, not only {manifest.generation}"
-            )
-        if {record.fingerprint for record in answered} - {arm.fingerprint}:
-            found.append(f"{arm.name}: the gateway's pipeline was not the one that it had told of before")
-        for stage, names in outcome.models.items():
-            if len(names) > 1:
-                found.append(f"{arm.name}: stage {stage} was answered by several models: {', '.join(names)}")
+        found += arm_faults(arm.name, arm, manifest, records[arm.name], outcome.imported)
     found += [f"{name}: no recall figure: {measured.reason}" for name, measured in recall.items() if measured.reason]
     return found

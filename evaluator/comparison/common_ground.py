@@ -8,6 +8,7 @@ from evaluator.comparison.contestants import Contestant
 from evaluator.datasets.judgments import qrels_file, read_judgments
 from evaluator.errors import EvaluationError
 from evaluator.quality import Grades
+from evaluator.validity import arm_faults
 
 Rankings = Mapping[str, Sequence[str]]
 
@@ -51,7 +52,11 @@ def common_ground(first: Contestant, second: Contestant) -> CommonGround:
             f"{first.label} and {second.label}: no query was asked of both; {_samples(first, second)}"
         )
     depths = first.ranked.depth, second.ranked.depth
-    notes = [*_differing_files(first, second), *_differing_queries(first, second, len(queries))]
+    notes = [
+        *(fault for one in (first, second) for fault in _faults(one)),
+        *_differing_files(first, second),
+        *_differing_queries(first, second, len(queries)),
+    ]
     if depths[0] != depths[1]:
         notes.append(
             f"{first.label} was ranked {depths[0]} deep and {second.label} {depths[1]}: both are cut to {min(depths)}"
@@ -98,6 +103,13 @@ def _samples(first: Contestant, second: Contestant) -> str:
         else f"a sample of {one.experiment.queries} with seed {one.experiment.seed}"
         for one in (first, second)
     )
+
+
+def _faults(one: Contestant) -> tuple[str, ...]:
+    """Returns what the report of a contestant's run calls not valid, apart from losses."""
+    arm = next(found for found in one.ranked.arms if found.name == one.arm)
+    of_arm = arm_faults(one.label, arm, one.manifest, one.answers.values(), one.imported)
+    return *one.manifest.counts.warnings, *of_arm
 
 
 def _losses(one: Contestant, queries: Sequence[str]) -> str:

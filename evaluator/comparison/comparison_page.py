@@ -15,7 +15,7 @@ def render_comparison(report: ComparisonReport) -> str:
 
 def _parts(report: ComparisonReport) -> Iterator[str]:
     yield f"{report.metric} on {report.dataset}, split {report.split} (seed {report.seed})"
-    yield from (f"Note: {note}." for note in report.notes)
+    yield from (f"Note: {note}{'' if note.endswith('?') else '.'}" for note in report.notes)
     yield from (pair.verdict.sentence for pair in report.pairs)
     yield from (pair.gate.sentence for pair in report.pairs if pair.gate)
     yield from (_latency(pair) for pair in report.pairs if pair.latency)

@@ -15,7 +15,7 @@ from evaluator.experiment import Experiment
 from evaluator.manifest import Manifest
 from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder
-from evaluator.run_import import import_runs, named_files
+from evaluator.run_import import IMPORTED, ImportedFile, ImportReport, import_runs, named_files
 from evaluator.trec_runs import read_run
 
 
@@ -41,6 +41,11 @@ class Contestant:
         return self.folder.read("rank.json", RankReport)
 
     @cached_property
+    def imported(self) -> ImportedFile | None:
+        """What reading the file of an imported pipeline decided."""
+        return self.folder.read(IMPORTED, ImportReport).arms.get(self.arm) if self.folder.has(IMPORTED) else None
+
+    @cached_property
     def rankings(self) -> Mapping[str, Sequence[str]]:
         """The rankings by query, best first."""
         return read_run(self.folder.run_file(self.arm))
@@ -61,6 +66,8 @@ def resolve_contestants(
     compared with it; if it is a run of several, those of other runs with its pipeline of the same name. Run files are
     imported below `imports`, over `dataset` or else the dataset of the first run. Raises EvaluationError.
     """
+    if repeated := [word for word, times in Counter(words).items() if times > 1]:
+        raise EvaluationError(f"{repeated[0]}: named twice; a pipeline compared twice changes p of all others")
     known = [_folder_and_arm(word, runs) for word in words]
     if dataset is None:
         experiments = (found[0].experiment for found in known if found)
@@ -73,7 +80,7 @@ def resolve_contestants(
     groups = []
     for number, (word, found) in enumerate(zip(words, known, strict=True)):
         folder, arm = found or _imported(word, imports / str(number), dataset, split)
-        groups.append(_contestants(folder, word, arm))
+        groups.append(_contestants(folder, word, arm, folder.name if found else word))
     return tuple(_pairs(_labelled(groups)))
 
 
@@ -94,23 +101,26 @@ def _imported(word: str, place: Path, dataset: Path, split: str) -> tuple[RunFol
     return import_runs(place, files, dataset, split=split, name=None, depth=None), next(iter(files))
 
 
-def _contestants(folder: RunFolder, word: str, arm: str | None) -> list[Contestant]:
+def _contestants(folder: RunFolder, word: str, arm: str | None, run: str) -> list[Contestant]:
     names = [ranked.name for ranked in folder.read("rank.json", RankReport).arms]
     if arm is not None and arm not in names:
         raise EvaluationError(f"{word}: the run has no pipeline {arm!r}; it has {', '.join(names)}")
-    return [Contestant(folder, folder.path.name, name, name) for name in names if arm in (None, name)]
+    return [Contestant(folder, run, name, name) for name in names if arm in (None, name)]
 
 
 def _labelled(groups: Sequence[Sequence[Contestant]]) -> list[list[Contestant]]:
-    """Puts the run before the pipeline's name wherever two runs have pipelines of that name."""
-    held = Counter(name for name, _ in {(one.arm, one.folder.path) for group in groups for one in group})
-    return [
-        [
-            one if held[one.arm] == 1 else Contestant(one.folder, one.run, one.arm, f"{one.run}:{one.arm}")
-            for one in group
-        ]
-        for group in groups
-    ]
+    """Puts the run before the pipeline's name wherever two runs have pipelines of that name; its path if need be."""
+    every = {(one.folder.path, one.run, one.arm) for group in groups for one in group}
+    arms = Counter(arm for _, _, arm in every)
+    named = Counter((run, arm) for _, run, arm in every)
+
+    def labelled(one: Contestant) -> Contestant:
+        if arms[one.arm] == 1:
+            return one
+        run = one.run if named[one.run, one.arm] == 1 else str(one.folder.path)
+        return Contestant(one.folder, one.run, one.arm, f"{run}:{one.arm}")
+
+    return [[labelled(one) for one in group] for group in groups]
 
 
 def _pairs(groups: Sequence[Sequence[Contestant]]) -> Iterator[tuple[Contestant, Contestant]]:
@@ -120,6 +130,7 @@ def _pairs(groups: Sequence[Sequence[Contestant]]) -> Iterator[tuple[Contestant,
     if not any(others):
         raise EvaluationError(f"{first[0].label} alone: name something to compare it with")
     by_name = {one.arm: one for one in first}
+    seen: set[tuple[Path, str]] = set()
     for one in (one for group in others for one in group):
         against = first[0] if len(first) == 1 else by_name.get(one.arm)
         if against is None:
@@ -129,4 +140,7 @@ def _pairs(groups: Sequence[Sequence[Contestant]]) -> Iterator[tuple[Contestant,
             )
         if (against.folder.path, against.arm) == (one.folder.path, one.arm):
             raise EvaluationError(f"{one.label}: the same pipeline of the same run twice")
+        if (one.folder.path, one.arm) in seen:
+            raise EvaluationError(f"{one.label}: named twice; a pipeline compared twice changes p of all others")
+        seen.add((one.folder.path, one.arm))
         yield against, one

@@ -6,6 +6,7 @@ A difference is the second system's value of a query minus the first one's. Leav
 import math
 from collections.abc import Sequence
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -110,12 +111,16 @@ def too_few(queries: int, family: int = 1) -> bool:
 
 
 def queries_needed(values: Sequence[float], family: int = 1) -> int | None:
-    """Returns how many queries would find the mean difference seen with 80 % power; None when it is 0 or certain."""
+    """Returns how many queries would find the mean difference seen with 80 % power; None when it is 0 or certain.
+
+    There are never fewer than `too_few` asks for.
+    """
     effect = effect_size(values)
     if not effect:
         return None
     if abs(effect) >= SMALLEST_EFFECT:
-        return math.ceil(_solved(None, min(abs(effect), LARGEST_EFFECT), ALPHA / family))
+        least = next(queries for queries in count(2) if not too_few(queries, family))
+        return max(least, math.ceil(_solved(None, min(abs(effect), LARGEST_EFFECT), ALPHA / family)))
     from statsmodels.stats.power import normal_sample_size_one_tail  # type: ignore[import-untyped]
 
     return math.ceil(float(normal_sample_size_one_tail(abs(effect), POWER, ALPHA / family / 2, std_null=1.0)))

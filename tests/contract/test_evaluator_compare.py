@@ -1,6 +1,7 @@
 """`compare` takes runs, pipelines and run files; says first what they do not share; its exit status is the gate's."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from evaluator.answers import read_answers
 from evaluator.cli import app
+from evaluator.comparison.contestants import resolve_contestants
 from evaluator.run_folder import RunFolder
 from tests.support.simulated_runs import ranked_by, write_collection, write_rankings
 
@@ -206,6 +208,37 @@ def test_a_metric_as_deep_as_the_ranking_is_named_with_its_depth(
     assert "good is better than fair: MAP@20 +0." in done.stdout
 
 
+@pytest.mark.parametrize("run", [False, True])
+def test_what_makes_a_report_not_valid_is_said_first(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path], shop: Path, run: bool
+) -> None:
+    with files["good"].open("a") as file:
+        file.write("q1 Q0 elsewhere 21 -21 tag\nnobody Q0 r1 1 0 tag\n")
+    word = imported(files["good"]) if run else files["good"]
+    done = evaluator("compare", files["fair"], word, *([] if run else ["--dataset", shop]))
+    assert "Note: good: 1 of 1201 hits are NOT IN THE CORPUS: of another one?\n" in done.stdout, done.output
+    assert "Note: good: 1 of 61 queries are NOT IN THE COLLECTION: of another one?\n" in done.stdout
+    assert done.stdout.index("Note: ") < done.stdout.index("good is better than fair")
+
+
+def test_files_of_one_name_are_told_apart_by_their_paths(
+    evaluator: Compare, files: dict[str, Path], tmp_path: Path, shop: Path
+) -> None:
+    (tmp_path / "new").mkdir()
+    changed = write_rankings(tmp_path / "new" / "fair.trec", GOOD)
+    done = evaluator("compare", files["fair"], changed, "--dataset", shop, "--json")
+    (pair,) = json.loads(done.stdout)["pairs"]
+    assert [pair["verdict"][side] for side in ("first", "second")] == [f"{files['fair']}:fair", f"{changed}:fair"]
+
+
+def test_runs_of_one_name_are_told_apart_by_their_paths(
+    files: dict[str, Path], imported: Callable[..., Path], tmp_path: Path
+) -> None:
+    runs = [shutil.copytree(imported(files["fair"]), tmp_path / place / "shop") for place in ("old", "new")]
+    ((first, second),) = resolve_contestants([str(run) for run in runs], tmp_path, tmp_path, None, "test")
+    assert (first.label, second.label) == (f"{runs[0]}:fair", f"{runs[1]}:fair")
+
+
 def test_lost_queries_count_as_0_and_are_said_first(
     evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
 ) -> None:
@@ -249,7 +282,10 @@ def test_latency_is_compared_within_one_run_only(
     [
         (("nowhere",), "nowhere: neither a run folder"),
         (("{run}:nothing", "{run}:good"), "has no pipeline 'nothing'; it has fair, good"),
-        (("{run}:good", "{run}:good"), "the same pipeline of the same run twice"),
+        (("{run}:good", "{run}:good"), "good: named twice"),
+        (("{run}:fair", "{run}:good", "{run}:good"), "good: named twice"),
+        (("{run}:good", "{run}/:good"), "the same pipeline of the same run twice"),
+        (("{run}:fair", "{run}:good", "{run}/:good"), "good: named twice"),
         (("{run}:good",), "good alone: name something to compare it with"),
         (("{run}", "--metric", "nDCG"), "no metric 'nDCG'"),
         (("{run}", "--metric", "hole@10"), "lower is better; compare judged@k"),

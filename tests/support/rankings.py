@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator
-from itertools import groupby
 
 Judgments = dict[str, dict[str, int]]
 Scored = dict[str, list[tuple[str, float]]]
@@ -65,8 +64,3 @@ def adversarial_cases() -> dict[str, tuple[Judgments, Scored]]:
         "strangers": falling(found | {"stranger": names[:20], "another": names[20:40]}),
     }
     return {what: (judgments, of_all) for what, of_all in rankings.items()}
-
-
-def groups(hits: list[tuple[str, float]]) -> list[tuple[str, ...]]:
-    """Cuts a ranking where the score changes."""
-    return [tuple(name for name, _ in tied) for _, tied in groupby(hits, key=lambda hit: hit[1])]

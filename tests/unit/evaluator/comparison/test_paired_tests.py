@@ -94,6 +94,10 @@ def test_a_tiny_difference_needs_a_finite_number_of_queries() -> None:
     assert needed == pytest.approx([7.849 / effect**2 for effect in (0.0501, 0.0499, 1e-3, 1e-8)], rel=0.01)
 
 
+def test_no_fewer_queries_are_needed_than_a_test_asks_for() -> None:
+    assert [queries_needed([0.1, 0.10001] * 3, family) for family in (1, 8)] == [6, 9]
+
+
 def test_five_queries_can_show_no_difference_and_six_can() -> None:
     assert minimum_detectable([0.1, 0.2, 0.1, 0.2, 0.1]) is None
     assert minimum_detectable([0.1, 0.2, 0.1, 0.2, 0.1, 0.2]) is not None
