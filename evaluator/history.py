@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import FiniteFloat
+from pydantic import FiniteFloat, ValidationError
 
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.errors import EvaluationError
-from evaluator.report import PipelineReport, QueryFigures, Report
+from evaluator.metric_table import expect_higher_is_better, parse_metric
+from evaluator.report import PipelineReport, QualityReport, QueryFigures, Report
 from evaluator.run_folder import RunFolder
 from services.contracts.base import Count, Wire
 
@@ -56,7 +57,7 @@ class HistoryReport(Wire):
 
     schema_version: Literal[1] = 1
     experiment: str
-    metric: str  # of the comparisons
+    metric: str  # of the comparisons, by its name in `quality`
     pipelines: tuple[PipelineHistory, ...]
     left_out: dict[str, str]  # run → why it is not listed
 
@@ -104,17 +105,17 @@ def history(runs: Path, experiment: str, metric: str) -> HistoryReport:
     As in a comparison of two runs, the pipelines of a run that are compared with the same kind of earlier run are one
     family.
     """
-    reports, left_out = _reports(runs, experiment)
-    if not reports:
+    expect_higher_is_better(metric)
+    found, left_out = _measured_runs(runs, experiment, metric)
+    if not found:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise EvaluationError(f"{runs}: no run of {experiment} has a report{': ' if reasons else ''}{reasons}")
-    known = {name for _, report in reports for outcome in report.pipelines.values() for name in outcome.quality}
+    known = {name for measured in found for run in measured.values() for name in run.outcome.quality}
     if metric not in known:
         raise EvaluationError(f"no run of {experiment} was measured by {metric}; there are {', '.join(sorted(known))}")
     histories: dict[_Conditions, list[_MeasuredRun]] = {}
     entries: dict[_Conditions, list[HistoryEntry]] = {}
-    for folder, report in reports:
-        measured = dict(_measured(folder, report, metric))
+    for measured in found:
         for conditions, entry in _entries(measured, histories, metric):
             entries.setdefault(conditions, []).append(entry)
         for conditions, run in measured.items():
@@ -122,19 +123,24 @@ def history(runs: Path, experiment: str, metric: str) -> HistoryReport:
     return HistoryReport(
         experiment=experiment,
         metric=metric,
-        pipelines=tuple(_pipeline(conditions, found) for conditions, found in entries.items()),
+        pipelines=tuple(_pipeline(conditions, listed) for conditions, listed in entries.items()),
         left_out=left_out,
     )
 
 
-def _reports(runs: Path, experiment: str) -> tuple[list[tuple[RunFolder, Report]], dict[str, str]]:
+def _measured_runs(
+    runs: Path, experiment: str, metric: str
+) -> tuple[list[dict[_Conditions, _MeasuredRun]], dict[str, str]]:
+    """Returns the pipelines of each run of the experiment, and why other runs are left out."""
     found, left_out = [], {}
     for path in RunFolder.every(runs):
         folder = RunFolder(path)
         try:
             if folder.experiment.name == experiment:
-                found.append((folder, folder.read("report.json", Report)))
-        except EvaluationError as error:
+                report = folder.read("report.json", Report)
+                folder.read("quality.json", QualityReport)  # refuses figures that changed since
+                found.append(dict(_measured(folder, report, metric)))
+        except (EvaluationError, OSError, ValidationError) as error:
             left_out[folder.name] = str(error)
     return found, left_out
 
@@ -203,13 +209,14 @@ def _earlier(runs: Sequence[_MeasuredRun]) -> _EarlierRuns | None:
 def _compared(
     bases: Mapping[_Conditions, _MeasuredRun], measured: Mapping[_Conditions, _MeasuredRun], metric: str
 ) -> dict[_Conditions, PairedComparison]:
-    pairs = {}
+    pairs, label = {}, metric
     for conditions, base in bases.items():
+        label = parse_metric(metric).label(conditions.depth)  # the depth of a run is that of all its pipelines
         run = measured[conditions]
         if queries := [query for query in run.values if query in base.values]:
             values = [[side.values[query] for query in queries] for side in (base, run)]
             pairs[conditions] = ScoredPair(base.run, run.run, values[0], values[1])
-    return dict(zip(pairs, compare_pairs(tuple(pairs.values()), metric, SEED), strict=True))
+    return dict(zip(pairs, compare_pairs(tuple(pairs.values()), label, SEED), strict=True))
 
 
 def _pipeline(conditions: _Conditions, entries: Sequence[HistoryEntry]) -> PipelineHistory:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.history import HistoryEntry, HistoryReport, PipelineHistory
 from evaluator.markdown_table import aligned
+from evaluator.metric_table import parse_metric
 
 
 def render_history(report: HistoryReport) -> str:
@@ -22,7 +23,7 @@ def _pipeline(found: PipelineHistory, metric: str) -> Iterator[str]:
         "started",
         "commit",
         "fingerprint",
-        metric,
+        parse_metric(metric).label(found.depth),
         "against the one before",
         "against the best",
         "against the first",

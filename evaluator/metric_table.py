@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from evaluator import metric_formulas as formulas
+from evaluator.errors import EvaluationError
 from evaluator.metric_formulas import Formula, QueryJudgments
 
 Favours = Callable[[QueryJudgments, str], float]
@@ -45,6 +46,7 @@ class MetricFamily:
     ranx: str | None = None
     trec_eval: str | None = None
     favours: Favours = relevance
+    lower_is_better: bool = False
     most_grade: int | None = None
 
 
@@ -107,11 +109,12 @@ FAMILIES: dict[str, MetricFamily] = {
         formulas.judged,
         favours=judged_share,
     ),
-    "hole@k": MetricFamily("1 - judged@k; lower is better", formulas.hole, favours=judged_share),
+    "hole@k": MetricFamily("1 - judged@k; lower is better", formulas.hole, favours=judged_share, lower_is_better=True),
     "hole_beir@k": MetricFamily(
         "documents among the first k that were judged for no query at all, divided by k; lower is better",
         formulas.hole_beir,
         favours=judged_anywhere,
+        lower_is_better=True,
     ),
     # Not by ranx: it is NaN for a query without judged non-relevant documents, where trec_eval has a figure.
     "bpref": MetricFamily(
@@ -156,7 +159,7 @@ class Metric:
 
 def parse_metric(name: str) -> Metric:
     """Reads the name of a metric. Raises ValueError with the known forms."""
-    cut, persistent = re.fullmatch(r"(.+)@([1-9]\d{0,3})", name), re.fullmatch(r"(.+)\.(\d\d)", name)
+    cut, persistent = re.fullmatch(r"(.+)@([1-9][0-9]{0,3})", name), re.fullmatch(r"(.+)\.([0-9][0-9])", name)
     if cut and int(cut[2]) <= 1000:
         metric = Metric(name, f"{cut[1]}@k", int(cut[2]))
     elif persistent and int(persistent[2]):
@@ -167,6 +170,16 @@ def parse_metric(name: str) -> Metric:
         forms = ", ".join(FAMILIES)
         raise ValueError(f"no metric {name!r}; there are {forms}, with k from 1 to 1000 and p from 01 to 99")
     return metric
+
+
+def expect_higher_is_better(name: str) -> None:
+    """Raises EvaluationError for a metric that has no verdict: an unknown one, or one of which less is better."""
+    try:
+        metric = parse_metric(name)
+    except ValueError as error:
+        raise EvaluationError(str(error)) from error
+    if metric.family.lower_is_better:
+        raise EvaluationError(f"{name}: lower is better; compare judged@k, which is 1 less it")
 
 
 def _known(name: str) -> str:

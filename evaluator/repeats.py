@@ -11,11 +11,13 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from evaluator.client import GatewayClient
+from evaluator.datasets.text_files import sha256
 from evaluator.evaluation import evaluate, quality_step, rank_step, report_step
 from evaluator.markdown_table import aligned
+from evaluator.metric_table import parse_metric
 from evaluator.progress import say
 from evaluator.report import PipelineReport, QueryFigures, Report
-from evaluator.run_folder import RunFolder
+from evaluator.run_folder import RunFolder, StepFile
 from evaluator.trec_runs import read_run
 from services.contracts.base import Count, Wire
 
@@ -42,11 +44,12 @@ class RepeatedPipeline(Wire):
     figures_differ: Count  # queries of which a metric is not the same in all runs
 
 
-class RepeatReport(Wire):
+class RepeatReport(StepFile):
     """repeats.json: the runs by the names of their folders, in order, and their figures."""
 
     schema_version: Literal[1] = 1
     experiment: str
+    depth: Count
     runs: tuple[str, ...]
     generations: tuple[str, ...]  # one: all runs searched the same
     valid: bool  # all runs are
@@ -76,7 +79,9 @@ def repeats_step(runs: Sequence[tuple[RunFolder, Report]]) -> RepeatReport:
     }
     generations = tuple(dict.fromkeys(report.generation for report in reports))
     summary = RepeatReport(
+        made_from={f"../{folder.path.name}/report.json": sha256(folder.path / "report.json") for folder in folders},
         experiment=reports[0].experiment,
+        depth=reports[0].depth,
         runs=tuple(folder.path.name for folder in folders),
         generations=generations,
         valid=all(report.valid for report in reports),
@@ -93,7 +98,8 @@ def render_repeats(summary: RepeatReport) -> str:
     """Renders mean and standard deviation of the first metric and of the latency, a pipeline a row."""
     first = next(iter(summary.pipelines.values()))
     quality = list(first.quality)[:1]
-    head = [*(f"{name}{unit}" for name in quality for unit in ("", " std")), "p50 ms", "std", "p95 ms", "std"]
+    labels = [parse_metric(name).label(summary.depth) for name in quality]
+    head = [*(f"{label}{unit}" for label in labels for unit in ("", " std")), "p50 ms", "std", "p95 ms", "std"]
     rows = [["pipeline", *head, "rankings that differ"]]
     for name, found in summary.pipelines.items():
         cells = [cell for metric in quality for cell in _mean_and_std(found.quality.get(metric), 4)]
@@ -106,7 +112,7 @@ def render_repeats_page(summary: RepeatReport) -> str:
     """Renders repeats.md."""
     rows = [["pipeline", "figure", "mean", "std", "min", "max", "runs"]]
     for name, found in summary.pipelines.items():
-        figures = [(metric, spread, 4) for metric, spread in found.quality.items()]
+        figures = [(parse_metric(metric).label(summary.depth), spread, 4) for metric, spread in found.quality.items()]
         figures += [(f"{share} ms", spread, 1) for share, spread in found.latency_ms.items()]
         for label, spread, digits in figures:
             ends = [f"{value:.{digits}f}" for value in (spread.min, spread.max)]

@@ -29,7 +29,7 @@ def certainty_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) ->
     compared: dict[str, PairedComparison] = {}
     for metric in figures[first]:
         pairs = [_scored(figures, first, arm, metric) for arm in others]
-        if all(pair.first_values for pair in pairs) and not parse_metric(metric).form.startswith("hole"):
+        if all(pair.first_values for pair in pairs) and not parse_metric(metric).family.lower_is_better:
             found = compare_pairs(pairs, parse_metric(metric).label(depth), seed)
             compared = dict(zip(others, found, strict=True))
             break

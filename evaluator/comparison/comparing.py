@@ -21,7 +21,7 @@ from evaluator.comparison.query_slices import query_slices
 from evaluator.comparison.verdict import MARGIN, NoWorseGate, PairedComparison, ScoredPair, compare_pairs, no_worse_gate
 from evaluator.datasets.queries import queries_file
 from evaluator.errors import EvaluationError
-from evaluator.metric_table import MetricName, parse_metric
+from evaluator.metric_table import MetricName, expect_higher_is_better, parse_metric
 from evaluator.quality import Grades, PerQuery, measure
 from services.contracts.base import Count, Wire
 
@@ -114,8 +114,7 @@ def compare(
     split: str = "test",
 ) -> ComparisonReport:
     """Compares what the words name (see `resolve_contestants`). Raises EvaluationError."""
-    if parse_metric(settings.metric).form.startswith("hole"):
-        raise EvaluationError(f"{settings.metric}: lower is better; compare judged@k, which is 1 less it")
+    expect_higher_is_better(settings.metric)
     with tempfile.TemporaryDirectory(prefix="compare-") as imports:
         pairs = resolve_contestants(words, runs, Path(imports), dataset, split)
         first = pairs[0][0]

@@ -124,3 +124,33 @@ def test_another_experiment_and_another_metric_are_said_not_to_be_there(tmp_path
         history(tmp_path / "runs", "weekly", "nDCG@10")
     with pytest.raises(EvaluationError, match=r"was measured by nDCG@7; there are .*MRR@10"):
         history(tmp_path / "runs", "nightly", "nDCG@7")
+
+
+@pytest.mark.parametrize("damage", ["edited", "torn", "missing", "a folder"])
+def test_a_run_whose_figures_are_damaged_is_left_out_with_the_reason(tmp_path: Path, damage: str) -> None:
+    whole, damaged = add_run(tmp_path, 0), add_run(tmp_path, 30)
+    file = tmp_path / "runs" / damaged / "quality" / "bm25.jsonl"
+    text = file.read_text()
+    file.unlink()
+    if damage == "a folder":
+        file.mkdir()
+    elif damage != "missing":
+        file.write_text(text.replace("0.63", "0.93") if damage == "edited" else text[:-9])
+    report = nightly(tmp_path)
+    assert [entry.run for entry in only(report).entries] == [whole]
+    assert "quality/bm25.jsonl" in report.left_out[damaged]
+
+
+def test_a_metric_of_which_less_is_better_has_no_verdict(tmp_path: Path) -> None:
+    for metric in ("hole@10", "hole_beir@5"):
+        with pytest.raises(EvaluationError, match=f"{metric}: lower is better; compare judged@k"):
+            history(tmp_path / "runs", "nightly", metric)
+
+
+def test_a_metric_as_deep_as_the_ranking_is_told_with_its_depth(tmp_path: Path) -> None:
+    add_run(tmp_path, 0)
+    last = add_run(tmp_path, 30)
+    page = render_history(history(tmp_path / "runs", "nightly", "MAP"))
+    assert "| MAP@100 |" in page
+    assert f"{last} is worse than " in page
+    assert ": MAP@100 -0.2500 (95 % interval " in page

@@ -32,7 +32,7 @@ def test_every_form_of_the_table_can_be_named(form: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["ndcg@10", "nDCG", "nDCG@0", "nDCG@010", "nDCG@1001", "nDCG@k", "nDCG@10 ", "@10", "", "RBP.8", "RBP.00", "RBP.p",
-     "RBP@10", "bpref@10", "MAP.80"],
+     "RBP@10", "bpref@10", "MAP.80", "nDCG@1٠", "RBP.٨٠"],
 )  # fmt: skip
 def test_any_other_name_is_refused_with_those_that_exist(name: str) -> None:
     with pytest.raises(ValueError, match=r"no metric .*; there are nDCG@k, .* with k from 1 to 1000"):

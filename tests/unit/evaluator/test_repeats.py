@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from evaluator.datasets.text_files import sha256
 from evaluator.evaluation import quality_step, report_step
-from evaluator.repeats import RepeatReport, render_repeats, repeats_step
+from evaluator.repeats import RepeatReport, render_repeats, render_repeats_page, repeats_step
 from evaluator.run_import import import_runs
 from tests.support.gateway_stub import write_shop
 
@@ -55,3 +56,13 @@ def test_a_latency_that_no_run_has_is_a_dash(tmp_path: Path) -> None:
     header, _, row = render_repeats(found).splitlines()
     cells = dict(zip(header.split("|"), row.split("|"), strict=True))
     assert cells[next(name for name in cells if name.strip() == "p50 ms")].strip() == "–"
+
+
+def test_map_is_told_with_the_depth_of_the_rankings(tmp_path: Path) -> None:
+    assert "| MAP@100 " in render_repeats_page(summary(tmp_path, WHOLE, WHOLE))
+
+
+def test_the_summary_names_the_reports_that_it_was_made_from(tmp_path: Path) -> None:
+    found = summary(tmp_path, WHOLE, WHOLE)
+    last = tmp_path / "runs" / found.runs[-1]
+    assert found.made_from == {f"../{run}/report.json": sha256(last.parent / run / "report.json") for run in found.runs}
