@@ -24,7 +24,7 @@ from evaluator.rank import RankedArm, RankReport, choose_queries, expect_runnabl
 from evaluator.render import render_page
 from evaluator.report import QualityReport, QueryFigures, Report, build_report
 from evaluator.resume import continue_or_begin
-from evaluator.run_folder import RunFolder
+from evaluator.run_folder import RunFolder, writable
 from evaluator.run_import import IMPORTED, ImportReport
 from evaluator.trec_runs import read_run
 from evaluator.vector_recall import RecallReport, vector_recall
@@ -81,13 +81,18 @@ async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
     return report
 
 
+def expect_own_run(folder: RunFolder) -> None:
+    """Raises EvaluationError for a run whose queries no gateway answered."""
+    if folder.has(IMPORTED):
+        raise EvaluationError(f"{folder.path} was imported: no gateway answers its pipelines; name another with --run")
+
+
 async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
     """Sends every query through every arm; writes manifest.json, answers/, runs/, recall.json and, last, rank.json.
 
     Goes on where an interrupted call stood (`evaluator.resume`).
     """
-    if folder.has(IMPORTED):
-        raise EvaluationError(f"{folder.path} was imported: no gateway answers its pipelines; name another with --run")
+    expect_own_run(folder)
     with folder.locked():
         experiment = folder.experiment
         dataset = await asyncio.to_thread(dataset_of, folder)
@@ -122,7 +127,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> Qua
         arms[arm.name] = means(figures)
         found[arm.name] = quality_figures(judgments, records, figures, ranked.queries, ranked.depth)
         not_judged[arm.name] = len(rankings.keys() - set(ranked.queries))
-        with folder.per_query(arm.name).open("w", encoding="utf-8") as file:
+        with writable(folder.per_query(arm.name)).open("w", encoding="utf-8") as file:
             for query in ranked.queries:
                 values = {metric: figures[metric][query] for metric in figures}
                 file.write(QueryFigures(query=query, figures=values).model_dump_json() + "\n")

@@ -156,5 +156,5 @@ def _last_state(folder: RunFolder) -> JobState | None:
     """Returns the state that a service has left; None for a run of the command line or of another release."""
     try:
         return JobState.model_validate_json((folder.path / STATE).read_bytes())
-    except (FileNotFoundError, ValidationError):
+    except (OSError, ValidationError):
         return None

@@ -15,7 +15,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress
 from evaluator.resume import arm_progress, timeouts_in_a_row
-from evaluator.run_folder import RunFolder, StepFile
+from evaluator.run_folder import RunFolder, StepFile, writable
 from evaluator.trec_runs import run_lines
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
@@ -116,7 +116,7 @@ async def rank(
     left = [(at, query) for at, query in interleaved(queries.measured, len(arms)) if query not in before[at].answered]
     timeouts = [one.timeouts for one in before]
     with ExitStack() as files:
-        answers = [files.enter_context(folder.answers(arm.name).open("a", encoding="utf-8")) for arm in arms]
+        answers = [files.enter_context(writable(folder.answers(arm.name)).open("a", encoding="utf-8")) for arm in arms]
 
         def write(at: int, record: AnswerRecord) -> None:
             answers[at].write(record.model_copy(update={"segment": segment}).line)
@@ -165,7 +165,7 @@ def write_rank_report(
 
 def write_run_file(folder: RunFolder, arm: str) -> None:
     """Writes `runs/<arm>.trec` from the answers to the measured queries, in their order."""
-    with folder.run_file(arm).open("w", encoding="utf-8", newline="\n") as file:
+    with writable(folder.run_file(arm)).open("w", encoding="utf-8", newline="\n") as file:
         for record in read_answers(folder.answers(arm)):
             if record.phase == "measured":
                 file.write(run_lines(record.query, record.ids, arm))

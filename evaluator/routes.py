@@ -83,8 +83,8 @@ def comparison_routes(runs: Path) -> APIRouter:
                 raise NotFound(f"No run {word.partition(':')[0]} here.")
         settings = ComparisonSettings(**asked.model_dump(exclude={"runs"}))
         try:
-            # In a thread: resampling must not block the event loop.
-            return await asyncio.to_thread(compare, asked.runs, runs, settings)
+            # In a thread: resampling must not block the event loop. By path: a bare name could be a folder here.
+            return await asyncio.to_thread(compare, [str(runs / word) for word in asked.runs], runs, settings)
         except EvaluationError as error:
             raise Conflict(str(error)) from error
 

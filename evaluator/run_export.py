@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from evaluator.errors import EvaluationError
 from evaluator.evaluation import judgments_of
 from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder
@@ -35,6 +36,8 @@ def export_run(folder: RunFolder, directory: Path) -> Exported:
     """
     ranked = folder.read("rank.json", RankReport)
     grades = judgments_of(folder)
+    if unknown := [query for query in ranked.queries if query not in grades]:
+        raise EvaluationError(f"{folder.path / 'rank.json'}: query {unknown[0]!r} has no judgments; rank again")
     judged = {query: grades[query] for query in ranked.queries}
     rankings = {arm.name: read_run(folder.run_file(arm.name)) for arm in ranked.arms}
     escaped = any(_has_white_space(listed) for listed in (judged, *rankings.values()))

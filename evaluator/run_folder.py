@@ -106,15 +106,15 @@ class RunFolder:
 
     def answers(self, arm: str) -> Path:
         """Returns the file with the outcome of each query of an arm, in sending order."""
-        return self._within("answers", f"{arm}.jsonl")
+        return self.path / "answers" / f"{arm}.jsonl"
 
     def run_file(self, arm: str) -> Path:
         """Returns the file with an arm's rankings in TREC format."""
-        return self._within("runs", f"{arm}.trec")
+        return self.path / "runs" / f"{arm}.trec"
 
     def per_query(self, arm: str) -> Path:
         """Returns the file with an arm's metrics by query."""
-        return self._within("quality", f"{arm}.jsonl")
+        return self.path / "quality" / f"{arm}.jsonl"
 
     def forget_answers(self) -> None:
         """Removes the answers and the file that says that `rank` has ended. Later steps' files stay, and are stale."""
@@ -137,6 +137,8 @@ class RunFolder:
             raise EvaluationError(
                 f"{self.path / name}: not of this version: {reason}; run `{self._step(name)}` again"
             ) from error
+        except OSError as error:  # a directory, no permission
+            raise EvaluationError(f"{self.path / name}: {error.strerror}") from error
         if isinstance(found, StepFile):
             self._expect_unchanged(name, found.made_from)
         return found
@@ -152,6 +154,8 @@ class RunFolder:
                 changed = sha256(self.path / source) != digest
             except FileNotFoundError:
                 changed = True
+            except OSError as error:
+                raise EvaluationError(f"{self.path / source}: {error.strerror}") from error
             if changed:
                 raise EvaluationError(
                     f"{self.path}: {source} is not the one that {name} was made from; run `{self._step(name)}` again"
@@ -162,7 +166,7 @@ class RunFolder:
         match WRITTEN_BY[name]:
             case "ingest":
                 return command_line("ingest", str(self.path / "experiment.json"))
-            case "import":
+            case step if step == "import" or (step == "rank" and self.has("imported.json")):
                 return command_line("import", self.experiment.dataset, "FILE")
             case step:
                 return command_line(step, "--run", str(self.path))
@@ -183,13 +187,15 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Replaces a file atomically."""
-        part = self.path / f".{name}.part"
+        part = self.path / f".{name}.{os.getpid()}.part"  # another process may write the same file
         part.write_text(text, encoding="utf-8")
         part.replace(self.path / name)
 
-    def _within(self, directory: str, name: str) -> Path:
-        (self.path / directory).mkdir(exist_ok=True)
-        return self.path / directory / name
+
+def writable(path: Path) -> Path:
+    """Returns the path of a file that is about to be written, after creating its folder."""
+    path.parent.mkdir(exist_ok=True)
+    return path
 
 
 def new_folder(runs: Path, name: str, fingerprint: str) -> Path:

@@ -16,7 +16,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment, collection_name, parse_experiment
 from evaluator.manifest import build_manifest
 from evaluator.rank import ChosenQueries, RankedArm, write_rank_report
-from evaluator.run_folder import RunFolder
+from evaluator.run_folder import RunFolder, writable
 from evaluator.trec_runs import read_scores, run_lines
 from evaluator.vector_recall import RecallReport
 from services.contracts.base import NAME, Count, Wire
@@ -93,12 +93,15 @@ def import_runs(
     Without `depth`, it is that of the shallowest file: a metric beyond it would compare files of different depth.
     Documents are ordered by score, then ascending id. Raises EvaluationError for files of another collection.
     """
+    for path in files.values():
+        if path.exists() and not path.is_file():  # a pipe is read once: its hash would be that of nothing
+            raise EvaluationError(f"{path}: not a regular file; write what it holds to a file and import that")
     read = {arm: read_scores(path) for arm, path in files.items()}
     collection = read_dataset(dataset, split)
     for arm, scores in read.items():
         if not scores.keys() & collection.judgments.keys():
             raise EvaluationError(f"{files[arm]}: none of its queries is judged in split {split} of {dataset}")
-    within = depth or min(MOST_HITS, *(max(map(len, scores.values())) for scores in read.values()))
+    within = depth or min(MOST_HITS, *(_depth(scores, collection) for scores in read.values()))
     strangers = _not_in_corpus(read, collection)
     arms = [_imported(arm, files[arm], scores, collection, within, strangers) for arm, scores in read.items()]
     content = {
@@ -113,6 +116,11 @@ def import_runs(
     }
     experiment = parse_experiment(content, "import")
     return _write(RunFolder.create(runs, experiment), experiment, collection, arms)
+
+
+def _depth(scores: Scores, dataset: Dataset) -> int:
+    """Returns the most hits of a judged query: those of others are in no figure."""
+    return max(len(scores[query]) for query in dataset.judgments if query in scores)
 
 
 def _not_in_corpus(read: Mapping[str, Scores], dataset: Dataset) -> frozenset[str]:
@@ -175,10 +183,10 @@ def _write(folder: RunFolder, experiment: Experiment, dataset: Dataset, arms: Se
     prints = {arm.name: arm.fingerprint for arm in arms}
     folder.write("manifest.json", build_manifest(experiment, dataset, "", "", {}, prints))
     for arm in arms:
-        with folder.run_file(arm.name).open("w", encoding="utf-8", newline="") as file:
+        with writable(folder.run_file(arm.name)).open("w", encoding="utf-8", newline="") as file:
             for query, hits in arm.scores.items():
                 file.write(run_lines(query, tuple(hits), arm.name))
-        with folder.answers(arm.name).open("w", encoding="utf-8") as file:
+        with writable(folder.answers(arm.name)).open("w", encoding="utf-8") as file:
             for record in arm.records:
                 file.write(record.line)
     folder.write("recall.json", RecallReport(backends={}))

@@ -27,7 +27,7 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.evaluation import evaluate, ingest_step, quality_step, rank_step, report_step
+from evaluator.evaluation import evaluate, expect_own_run, ingest_step, quality_step, rank_step, report_step
 from evaluator.progress import say
 from evaluator.render import render_table, render_verdicts
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
@@ -92,6 +92,7 @@ def rank(gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: W
     with reporting_errors():
         path = run or RunFolder.newest(runs)
         for folder in runs_to_rank(path):
+            expect_own_run(folder)  # before the wait for a gateway
             with_gateway(gateway, wait, partial(rank_step, folder=folder))
         _print_next_step("quality", path)
 

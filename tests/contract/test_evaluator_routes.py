@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from evaluator.app import build_app
+from evaluator.run_import import import_runs
 from evaluator.settings import EvaluatorSettings
 from services.chassis.errors import Overloaded
 from tests.support.gateway_stub import GatewayStub, write_shop
@@ -233,3 +234,16 @@ async def test_pipelines_of_a_run_are_compared(body: dict[str, object], tmp_path
 async def test_only_runs_of_the_service_are_compared(runs: list[str], status: int, tmp_path: Path) -> None:
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
         assert (await client.post("/v1/comparisons", json={"runs": runs})).status_code == status
+
+
+async def test_runs_are_compared_from_the_runs_folder_even_if_one_here_has_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.trec").write_text("q1 Q0 d1 1 1 x\n")
+    shop = write_shop(tmp_path / "shop")
+    folder = import_runs(tmp_path / "runs", {"a": tmp_path / "a.trec"}, shop, split="test", name=None, depth=None)
+    (tmp_path / folder.path.name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        refused = await client.post("/v1/comparisons", json={"runs": [folder.path.name]})
+    assert "a alone: name something to compare it with" in refused.json()["detail"]

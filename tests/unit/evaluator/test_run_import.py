@@ -1,6 +1,7 @@
 """Run files of another system become a run: nothing of them is lost, kept or reordered without being counted."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,14 @@ def test_a_file_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
 def test_names_that_are_equal_or_no_names_are_refused(words: list[str]) -> None:
     with pytest.raises(EvaluationError, match="name"):
         named_files(words)
+
+
+def test_a_pipe_is_refused_in_a_sentence(shop: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(EvaluationError, match="pipe: not a regular file; write what it holds to a file"):
+        import_runs(tmp_path / "runs", {"arm": tmp_path / "pipe"}, shop, split="test", name=None, depth=None)
+
+
+def test_the_depth_is_that_of_the_judged_queries(shop: Path, tmp_path: Path) -> None:
+    text = "q1 Q0 d1 1 1 x\nq5 Q0 d1 1 3 x\nq5 Q0 d2 2 2 x\n"  # q5 is not judged
+    assert imported(tmp_path, depth=None, solr=text).experiment.depth == 1
