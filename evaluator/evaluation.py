@@ -107,7 +107,7 @@ async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
         folder.point_latest_here()
         queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
         await rank(client, experiment, arms, dataset, queries, folder, segment=len(manifest.continued))
-        folder.write("recall.json", await vector_recall(client, experiment, dataset, view))
+        folder.write("recall.json", await vector_recall(client, experiment, dataset, view, arms))
         ranked = [
             RankedArm(name=arm.name, fingerprint=arm.pipeline.fingerprint, preset=arm.preset, pipeline=arm.pipeline)
             for arm in arms

@@ -2,9 +2,11 @@
 
 import math
 import random
+from collections.abc import Sequence
 
 from pydantic import FiniteFloat, ValidationError
 
+from evaluator.arms import Arm
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
 from evaluator.experiment import Experiment
@@ -14,6 +16,7 @@ from services.contracts.base import Count, Wire
 from services.contracts.collections import CollectionView
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.query import SearchRequest
+from services.contracts.retrieval import DEFAULT_BEAM
 
 MAX_TOP = 100
 
@@ -21,7 +24,9 @@ MAX_TOP = 100
 class VectorRecall(Wire):
     """`recall` is the mean share of the exact top `top` that the approximate top `top` holds, over `queries`.
 
-    With `indexed` 0 the store scans all vectors: its recall of 1 says nothing about an index.
+    `top` and `beam` are the largest with which an arm searches this backend approximately; without such an arm, the
+    depth (at most MAX_TOP) and DEFAULT_BEAM. With `indexed` 0 the store scans all vectors: its recall of 1 says nothing
+    about an index.
     """
 
     vectors: Count
@@ -30,6 +35,7 @@ class VectorRecall(Wire):
     queries: Count
     recall: FiniteFloat | None
     reason: str | None = None  # why there is no figure
+    beam: Count | None = None  # width of the approximate search; None: a report of before this field
 
 
 class RecallReport(Wire):
@@ -39,23 +45,23 @@ class RecallReport(Wire):
 
 
 async def vector_recall(
-    client: GatewayClient, experiment: Experiment, dataset: Dataset, view: CollectionView
+    client: GatewayClient, experiment: Experiment, dataset: Dataset, view: CollectionView, arms: Sequence[Arm]
 ) -> RecallReport:
     """Searches each vector backend of the live generation approximately and exactly with a seeded sample of queries."""
     judged = sorted(dataset.judgments)
     sample = random.Random(experiment.seed).sample(judged, min(experiment.recall_queries, len(judged)))
-    top = min(MAX_TOP, experiment.depth)
     found: dict[str, VectorRecall] = {}
     for backend, state in live_states(view).items():
         if state.vectors is None or not sample:
             continue
+        top, beam = _served(arms, backend, experiment)
         shares: list[float] = []
         reason = None
         with progress(f"Recall of {backend}", len(sample), "queries") as advance:
             for query in sample:
                 try:
-                    exact = await _ids(client, experiment.target, dataset.queries[query], backend, top, exact=True)
-                    near = await _ids(client, experiment.target, dataset.queries[query], backend, top, exact=False)
+                    exact = await _ids(client, experiment.target, dataset.queries[query], backend, top, None)
+                    near = await _ids(client, experiment.target, dataset.queries[query], backend, top, beam)
                 except ValidationError:
                     continue  # the wire does not carry this query; ranking has counted it as lost
                 except GatewayError as error:
@@ -71,14 +77,25 @@ async def vector_recall(
             queries=len(shares),
             recall=None if reason or not shares else math.fsum(shares) / len(shares),
             reason=reason,
+            beam=beam,
         )
     return RecallReport(backends=found)
 
 
+def _served(arms: Sequence[Arm], backend: str, experiment: Experiment) -> tuple[int, int]:
+    """Returns the top and the beam to measure a backend with."""
+    stages = [item.stage for arm in arms for item in arm.pipeline.identified]
+    legs = [one for one in stages if isinstance(one, Retrieve) and one.backend == backend and not one.exact]
+    top = max((leg.top for leg in legs), default=min(MAX_TOP, experiment.depth))
+    beam = max((DEFAULT_BEAM if leg.beam is None else leg.beam for leg in legs), default=DEFAULT_BEAM)
+    return top, beam
+
+
 async def _ids(
-    client: GatewayClient, collection: str, text: str, backend: str, top: int, *, exact: bool
+    client: GatewayClient, collection: str, text: str, backend: str, top: int, beam: int | None
 ) -> frozenset[str]:
-    stage = Retrieve(kind="retrieve", id="vectors", backend=backend, top=top, exact=exact)
-    pipeline = Pipeline(name="exact" if exact else "approximate", stages=(stage,))
+    """Returns the ids that a backend finds: exactly without a beam."""
+    stage = Retrieve(kind="retrieve", id="vectors", backend=backend, top=top, exact=beam is None, beam=beam)
+    pipeline = Pipeline(name="exact" if beam is None else "approximate", stages=(stage,))
     timed = await client.search(collection, SearchRequest(query=text, pipeline=pipeline, top=top))
     return frozenset(hit.id for hit in timed.answer.hits)

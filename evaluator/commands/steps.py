@@ -172,9 +172,10 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
     print("\n\n".join([render_table(outcome), *render_verdicts(outcome)]))
     for backend, found in outcome.vector_recall.items():
         if found.recall is not None:
+            beam = "" if found.beam is None else f"beam {found.beam}, "
             print(
                 f"\n{backend}: approximate search finds {found.recall:.4f} of the exact top {found.top} "
-                f"({found.indexed} of {found.vectors} vectors indexed)"
+                f"({beam}{found.indexed} of {found.vectors} vectors indexed)"
             )
     print(f"\nReport: {folder.path / 'report.json'} (and report.md, runs/, manifest.json beside it)")
     if outcome.valid and outcome.warnings:

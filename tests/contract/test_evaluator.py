@@ -24,6 +24,8 @@ from evaluator.ingest import ingest
 from evaluator.manifest import Manifest
 from evaluator.run_folder import RunFolder
 from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
+from services.contracts.pipelines import Pipeline, Retrieve
+from services.contracts.retrieval import DEFAULT_BEAM
 from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import evaluated, planned, reached
 
@@ -255,6 +257,21 @@ async def test_recall_of_the_vector_search_stands_beside_what_is_indexed(stub: G
     assert (measured.vectors, measured.indexed, measured.top, measured.queries) == (6, 2, 100, 4)
     assert measured.recall is not None
     assert 0 < measured.recall < 1
+    assert measured.beam == DEFAULT_BEAM
+
+
+async def test_recall_is_measured_with_the_largest_top_and_beam_that_an_arm_searches_with(
+    stub: GatewayStub, tmp_path: Path
+) -> None:
+    legs = [
+        Retrieve(kind="retrieve", backend="dense", top=200, beam=400),
+        Retrieve(kind="retrieve", backend="dense", top=20),
+        Retrieve(kind="retrieve", backend="dense", top=900, exact=True),
+        Retrieve(kind="retrieve", backend="lexical", top=800),
+    ]
+    pipelines = [Pipeline(name=f"leg{number}", stages=(leg,)) for number, leg in enumerate(legs)]
+    report, _ = await evaluated(stub, planned(tmp_path, pipelines=pipelines), tmp_path)
+    assert (report.vector_recall["dense"].top, report.vector_recall["dense"].beam) == (200, 400)
 
 
 async def test_without_inline_pipelines_there_is_no_recall_figure_but_a_reason(
