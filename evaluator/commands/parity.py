@@ -70,6 +70,11 @@ def _directory_and_name(dataset: str) -> tuple[Path, str]:
         corpus_file(directory)
         *_, parent, name = directory.resolve().parts
         return directory, f"{parent}/{name}" if f"{parent}/{name}" in catalogue.sets else name
+    first, *others = catalogue.parts(dataset)
+    if others:
+        raise EvaluationError(
+            f"{dataset} holds {1 + len(others)} collections; parity takes one: {first.name} for example"
+        )
     place = catalogue.directory(dataset)
     if place is None:
         raise EvaluationError(f"{dataset} is not here; `{command_line('datasets', 'fetch', dataset)}` fetches it")

@@ -51,6 +51,10 @@ def test_the_exit_status_says_whether_the_figure_is_the_published_one(url: str, 
         (("beir", "nowhere"), "nowhere: no corpus.jsonl there"),
         (("beir", "{directory}"), "no published figure of beir on generated; give one with --published"),
         (("beir", "{directory}", "--split", "dev"), "the published figures are of the split test, not dev"),
+        (
+            ("beir", "cqadupstack"),
+            "cqadupstack holds 12 collections; parity takes one: cqadupstack/android for example",
+        ),
         (("bm25", "{directory}"), "there is no preset bm25"),
     ],
 )
