@@ -37,10 +37,12 @@ def render_verdicts(report: Report) -> list[str]:
     if metric is None:
         return sentences
     intervals = "; ".join(
-        f"{name} {_interval(outcome.intervals[metric])}"
+        f"{name} {_interval(within)}"
         for name, outcome in report.pipelines.items()
-        if metric in outcome.intervals
+        if (within := outcome.intervals.get(metric))
     )
+    if not intervals:
+        return sentences
     return [f"95 % intervals of {parse_metric(metric).label(report.depth)}: {intervals}.", *sentences]
 
 

@@ -59,7 +59,8 @@ class PipelineReport(Wire):
     models: dict[str, tuple[str, ...]]  # by rerank stage: every model that answered, `name@weights`
     quality: dict[str, FiniteFloat | None]  # by name (nDCG@10, …): the means of `figures`
     figures: dict[str, QualityFigure] = {}  # by name: the mean, its denominator, its bounds over tied documents
-    intervals: dict[str, tuple[FiniteFloat, FiniteFloat]] = {}  # by name: of the mean, 95 %, BCa bootstrap
+    # By name: of the mean, 95 %, BCa bootstrap; null where a single query has a value.
+    intervals: dict[str, tuple[FiniteFloat, FiniteFloat] | None] = {}
     against_first: PairedComparison | None = None  # in the first metric; null: the first pipeline, or no metric
     latency_ms: Latency
     stages_ms: dict[str, StageTime]

@@ -1,12 +1,11 @@
 """Command that compares pipelines."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 
-from evaluator.commands.options import RUNS, Runs, reporting_errors
+from evaluator.commands.options import RUNS, Runs, collection_directory, reporting_errors
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.comparison.comparing import compare as compared
 from evaluator.comparison.comparison_page import render_comparison
@@ -28,8 +27,10 @@ def compare(
     ] = None,
     examples: Annotated[int, typer.Option(help="How many of the biggest gains and losses are shown.")] = 3,
     seed: Annotated[int, typer.Option(help="Seed of tests and intervals.")] = 20_250_601,
-    dataset: Annotated[Path | None, typer.Option(help="The collection of run files, where no run is named.")] = None,
-    split: Annotated[str, typer.Option(help="Which judgments of --dataset.")] = "test",
+    dataset: Annotated[
+        str | None, typer.Option(help="The collection of run files: a directory or a set of the catalogue.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Which judgments of --dataset; without it, test.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     runs: Runs = RUNS,
 ) -> None:
@@ -42,7 +43,7 @@ def compare(
         except ValidationError as error:
             first = error.errors()[0]
             raise EvaluationError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-        report = compared(names, runs, settings, dataset, split)
+        report = compared(names, runs, settings, collection_directory(dataset) if dataset else None, split)
         print(report.model_dump_json(indent=2) if as_json else render_comparison(report))
         if report.no_worse is False:
             raise typer.Exit(WORSE)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evaluator.commands.options import RUNS, Metrics, Run, Runs, metric_names, reporting_errors
+from evaluator.commands.options import RUNS, Metrics, Run, Runs, collection_directory, metric_names, reporting_errors
 from evaluator.commands.steps import print_outcome
 from evaluator.evaluation import quality_step, report_step
 from evaluator.progress import say
@@ -16,7 +16,9 @@ from evaluator.run_import import ImportReport, import_runs, named_files
 
 
 def import_(
-    dataset: Annotated[Path, typer.Argument(help="The directory of the collection that the files are of.")],
+    dataset: Annotated[
+        str, typer.Argument(help="The collection that the files are of: a directory or a set of the catalogue.")
+    ],
     files: Annotated[list[str], typer.Argument(help="TREC run files: FILE or NAME=FILE, also compressed (.gz).")],
     split: Annotated[str, typer.Option(help="Which judgments.")] = "test",
     name: Annotated[str | None, typer.Option(help="The experiment's name; without it, the directory's.")] = None,
@@ -29,7 +31,8 @@ def import_(
     """Makes a run of another system's run files, measures it and writes its report. Exit status as of `run`."""
     with reporting_errors():
         chosen = metric_names(metrics)
-        folder = import_runs(runs, named_files(files), dataset, split=split, name=name, depth=depth, metrics=chosen)
+        directory = collection_directory(dataset)
+        folder = import_runs(runs, named_files(files), directory, split=split, name=name, depth=depth, metrics=chosen)
         _say_decisions(folder.read("imported.json", ImportReport), folder.experiment.depth)
         quality_step(folder)
         print_outcome(folder, report_step(folder))

@@ -13,6 +13,7 @@ from typing import Annotated, TypedDict, TypeVar, get_type_hints
 import typer
 
 from evaluator.client import GatewayClient, connected
+from evaluator.datasets.catalogue import load_catalogue
 from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import wait_until_ready
@@ -77,6 +78,14 @@ def with_options(options: type[ExperimentOverrides]) -> Callable[[Command], Comm
         return command
 
     return decorated
+
+
+def collection_directory(given: str) -> Path:
+    """Returns the directory that a path or a name of the catalogue means. Raises EvaluationError: not exactly one."""
+    located = load_catalogue().located(given)
+    if len(located) > 1:
+        raise EvaluationError(f"{given} has several collections; name one of them: {located[0].directory}, …")
+    return located[0].directory
 
 
 def split_list(text: str) -> list[str]:

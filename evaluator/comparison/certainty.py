@@ -6,7 +6,7 @@ Pure. Takes the values of each query; which files they come from is left to the 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evaluator.comparison.paired_tests import bca_interval
+from evaluator.comparison.paired_tests import interval
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.metric_table import parse_metric
 from evaluator.quality import PerQuery
@@ -16,7 +16,7 @@ from evaluator.quality import PerQuery
 class ArmCertainty:
     """Intervals by metric, and the comparison with the first arm (None for that arm itself)."""
 
-    intervals: Mapping[str, tuple[float, float]]
+    intervals: Mapping[str, tuple[float, float] | None]
     against_first: PairedComparison | None
 
 
@@ -37,9 +37,9 @@ def certainty_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) ->
     return {arm: ArmCertainty(intervals[arm], compared.get(arm)) for arm in figures}
 
 
-def _intervals(figures: PerQuery, seed: int) -> dict[str, tuple[float, float]]:
+def _intervals(figures: PerQuery, seed: int) -> dict[str, tuple[float, float] | None]:
     known = {metric: [one for one in values.values() if one is not None] for metric, values in figures.items()}
-    return {metric: bca_interval(values, seed) for metric, values in known.items() if values}
+    return {metric: interval(values, seed) for metric, values in known.items() if values}
 
 
 def _scored(figures: Mapping[str, PerQuery], first: str, second: str, metric: str) -> ScoredPair:

@@ -4,7 +4,7 @@ Reads run folders; writes nothing, prints nothing. The page is left to `comparis
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ from evaluator.comparison.contestants import Contestant, resolve_contestants
 from evaluator.comparison.examples import QueryExample, examples_of, texts_of, with_texts
 from evaluator.comparison.latency_ratio import LatencyRatio, latency_ratio
 from evaluator.comparison.list_overlap import overlap, rank_biased_overlap
-from evaluator.comparison.paired_tests import bca_interval, differences, mean
+from evaluator.comparison.paired_tests import differences, interval, mean
 from evaluator.comparison.query_slices import query_slices
 from evaluator.comparison.verdict import MARGIN, NoWorseGate, PairedComparison, ScoredPair, compare_pairs, no_worse_gate
 from evaluator.datasets.queries import queries_file
@@ -45,7 +45,7 @@ class MetricDifference(Wire):
     first_mean: FiniteFloat
     second_mean: FiniteFloat
     difference: FiniteFloat
-    interval: tuple[FiniteFloat, FiniteFloat]
+    interval: tuple[FiniteFloat, FiniteFloat] | None  # null for a single query
 
 
 class PairReport(Wire):
@@ -111,7 +111,7 @@ def compare(
     runs: Path,
     settings: ComparisonSettings,
     dataset: Path | None = None,
-    split: str = "test",
+    split: str | None = None,
 ) -> ComparisonReport:
     """Compares what the words name (see `resolve_contestants`). Raises EvaluationError."""
     expect_higher_is_better(settings.metric)
@@ -127,14 +127,20 @@ def compare(
         reports = [
             _pair_report(pair, verdict, judgments, settings) for pair, verdict in zip(measured, verdicts, strict=True)
         ]
+        fields, every = _fields(measured)
         return ComparisonReport(
             dataset=first.experiment.directory.resolve().name,
             split=first.experiment.split,
             metric=label,
             seed=settings.seed,
-            notes=tuple(dict.fromkeys(note for pair in measured for note in pair.ground.notes)),
+            notes=(
+                *dict.fromkeys(note for pair in measured for note in pair.ground.notes),
+                *_not_sliced(fields, every),
+            ),
             pairs=_with_texts(first, reports),
-            slices=_slices(measured, settings),
+            slices=tuple(
+                one for field, values in fields.items() for one in _slices_of_field(measured, field, values, settings)
+            ),
             no_worse=all(one.gate.passed for one in reports if one.gate) if settings.no_worse_than else None,
         )
 
@@ -201,7 +207,7 @@ def _metrics(pair: _MeasuredPair, seed: int) -> dict[str, MetricDifference]:
             first_mean=mean(scored.first_values),
             second_mean=mean(scored.second_values),
             difference=mean(values),
-            interval=bca_interval(values, seed),
+            interval=interval(values, seed),
         )
     return found
 
@@ -216,14 +222,18 @@ def _latency(pair: _MeasuredPair, seed: int) -> LatencyRatio | None:
     return latency_ratio((pair.first.label, pair.second.label), first, second, seed)
 
 
-def _slices(pairs: Sequence[_MeasuredPair], settings: ComparisonSettings) -> tuple[SliceReport, ...]:
+def _fields(pairs: Sequence[_MeasuredPair]) -> tuple[dict[str, dict[str, tuple[str, ...]]], int]:
+    """Returns field → value → queries, and the number of queries, with those that have no field."""
     path = queries_file(pairs[0].first.experiment.directory)
     every = tuple(dict.fromkeys(query for pair in pairs for query in pair.ground.queries))
-    return tuple(
-        report
-        for field, values in query_slices(path, every).items()
-        for report in _slices_of_field(pairs, field, values, settings)
-    )
+    return query_slices(path, every), len(every)
+
+
+def _not_sliced(fields: Mapping[str, Mapping[str, Sequence[str]]], every: int) -> Iterator[str]:
+    for field, values in fields.items():
+        held = sum(map(len, values.values()))
+        if held < every:
+            yield f"{held} of {every} queries have `{field}`; its slices leave out the others"
 
 
 def _slices_of_field(

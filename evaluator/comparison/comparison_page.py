@@ -40,8 +40,8 @@ def _name(compared: PairedComparison) -> str:
     return f"{compared.first} → {compared.second}"
 
 
-def _interval(interval: tuple[float, float]) -> str:
-    return f"{interval[0]:+.4f} to {interval[1]:+.4f}"
+def _interval(interval: tuple[float, float] | None) -> str:
+    return "–" if interval is None else f"{interval[0]:+.4f} to {interval[1]:+.4f}"
 
 
 def _pair_row(pair: PairReport) -> list[str]:

@@ -14,7 +14,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.manifest import Manifest
 from evaluator.rank import RankReport
-from evaluator.run_folder import RunFolder
+from evaluator.run_folder import SUITE, RunFolder
 from evaluator.run_import import IMPORTED, ImportedFile, ImportReport, import_runs, named_files
 from evaluator.trec_runs import read_run
 
@@ -58,7 +58,7 @@ class Contestant:
 
 
 def resolve_contestants(
-    words: Sequence[str], runs: Path, imports: Path, dataset: Path | None, split: str
+    words: Sequence[str], runs: Path, imports: Path, dataset: Path | None, split: str | None
 ) -> tuple[tuple[Contestant, Contestant], ...]:
     """Returns the pairs to compare, the one compared with first.
 
@@ -69,6 +69,10 @@ def resolve_contestants(
     if repeated := [word for word, times in Counter(words).items() if times > 1]:
         raise EvaluationError(f"{repeated[0]}: named twice; a pipeline compared twice changes p of all others")
     known = [_folder_and_arm(word, runs) for word in words]
+    if split is not None and dataset is None:
+        raise EvaluationError("--split says which judgments of --dataset, which is not given; a run has its own")
+    if dataset is not None and all(known):
+        raise EvaluationError("--dataset is the collection of run files, and none is named; a run has its own")
     if dataset is None:
         experiments = (found[0].experiment for found in known if found)
         first = next(experiments, None)
@@ -79,7 +83,7 @@ def resolve_contestants(
         dataset, split = first.directory, first.split
     groups = []
     for number, (word, found) in enumerate(zip(words, known, strict=True)):
-        folder, arm = found or _imported(word, imports / str(number), dataset, split)
+        folder, arm = found or _imported(word, imports / str(number), dataset, split or "test")
         groups.append(_contestants(folder, word, arm, folder.name if found else word))
     return tuple(_pairs(_labelled(groups)))
 
@@ -89,6 +93,9 @@ def _folder_and_arm(word: str, runs: Path) -> tuple[RunFolder, str | None] | Non
     path, colon, arm = word.rpartition(":")
     for name, pipeline in ((word, None), (path, arm)) if colon else ((word, None),):
         for place in (Path(name), runs / name):
+            if (place / SUITE).is_file():
+                held = ", ".join(sorted(f"{name}/{one.parent.name}" for one in place.glob("*/experiment.json")))
+                raise EvaluationError(f"{name} holds several runs; name one of them: {held}")
             if place.is_dir():
                 return RunFolder.open(place), pipeline
     if Path(word).is_file() or Path(word.partition("=")[2]).is_file():

@@ -77,6 +77,11 @@ def bca_interval(values: Sequence[float], seed: int, resamples: int = RESAMPLES)
     return float(found.low), float(found.high)
 
 
+def interval(values: Sequence[float], seed: int) -> tuple[float, float] | None:
+    """Returns `bca_interval`; None for a single value, of which nothing is known but itself."""
+    return bca_interval(values, seed) if len(values) > 1 else None
+
+
 def holm(ps: Sequence[float]) -> tuple[float, ...]:
     """Returns the p values of a family adjusted after Holm (1979), in the same order.
 

@@ -4,7 +4,8 @@
     outcome  := B " is better than " A | B " is worse than " A     followed by ", by less than " margin where that holds
               | B " is the same as " A [" within " margin]
               | "This collection cannot tell " B " from " A
-    figures  := difference " (95 % interval " low " to " high "; p = " p [" after Holm over " n] ")"
+    figures  := difference " (" interval "; p = " p [" after Holm over " n] ")"
+      interval := "95 % interval " low " to " high | "no interval"
     power    := n " queries; minimum detectable difference" ( " " m [ " (" n " queries would find the one seen)" ]
                                                             | ": " why there is none )
 
@@ -20,11 +21,11 @@ from pydantic import FiniteFloat
 from evaluator.comparison.paired_tests import (
     ALPHA,
     above_p,
-    bca_interval,
     differences,
     effect_size,
     equivalence_p,
     holm,
+    interval,
     mean,
     minimum_detectable,
     queries_needed,
@@ -58,7 +59,7 @@ class PairedComparison(Wire):
     first_mean: FiniteFloat
     second_mean: FiniteFloat
     difference: FiniteFloat
-    interval: tuple[FiniteFloat, FiniteFloat]  # 95 %, BCa bootstrap
+    interval: tuple[FiniteFloat, FiniteFloat] | None  # 95 %, BCa bootstrap; null for a single query
     p: FiniteFloat  # sign-flip test, two-sided
     p_holm: FiniteFloat  # adjusted for the family
     family: Count  # comparisons that were tested together
@@ -105,7 +106,7 @@ def _compared(
         first_mean=mean(pair.first_values),
         second_mean=mean(pair.second_values),
         difference=mean(values),
-        interval=bca_interval(values, seed),
+        interval=interval(values, seed),
         p=p,
         p_holm=p_holm,
         family=family,
@@ -131,9 +132,11 @@ def _outcome(values: Sequence[float], p: float, p_same: float) -> Outcome:
 
 def sentence(compared: PairedComparison) -> str:
     """Returns the verdict in the grammar of this module."""
-    low, high = compared.interval
+    within = (
+        "no interval" if compared.interval is None else "95 % interval {:+.4f} to {:+.4f}".format(*compared.interval)
+    )
     test = f"{_p(compared.p_holm)}{f' after Holm over {compared.family}' if compared.family > 1 else ''}"
-    figures = f"{compared.metric} {compared.difference:+.4f} (95 % interval {low:+.4f} to {high:+.4f}; {test})"
+    figures = f"{compared.metric} {compared.difference:+.4f} ({within}; {test})"
     return f"{_words(compared)}: {figures}. {_power(compared)}."
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from evaluator.answers import read_answers
 from evaluator.cli import app
 from evaluator.comparison.contestants import resolve_contestants
+from evaluator.datasets.catalogue import load_catalogue
 from evaluator.run_folder import RunFolder
 from tests.support.simulated_runs import ranked_by, write_collection, write_rankings
 
@@ -138,6 +139,14 @@ def test_slices_follow_the_metadata_of_the_queries(
     assert [one["comparisons"][0]["queries"] for one in report["slices"]] == [30, 30]
 
 
+def test_queries_that_no_slice_holds_are_counted(evaluator: Compare, files: dict[str, Path], shop: Path) -> None:
+    lines = [json.loads(line) for line in (shop / "queries.jsonl").read_text().splitlines()]
+    lines[0]["metadata"] = {}
+    (shop / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = evaluator("compare", files["fair"], files["good"], "--dataset", shop)
+    assert "Note: 59 of 60 queries have `kind`; its slices leave out the others." in done.stdout
+
+
 def test_gains_and_losses_stand_with_query_titles_grades_and_ranks(
     evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
 ) -> None:
@@ -235,8 +244,30 @@ def test_runs_of_one_name_are_told_apart_by_their_paths(
     files: dict[str, Path], imported: Callable[..., Path], tmp_path: Path
 ) -> None:
     runs = [shutil.copytree(imported(files["fair"]), tmp_path / place / "shop") for place in ("old", "new")]
-    ((first, second),) = resolve_contestants([str(run) for run in runs], tmp_path, tmp_path, None, "test")
+    ((first, second),) = resolve_contestants([str(run) for run in runs], tmp_path, tmp_path, None, None)
     assert (first.label, second.label) == (f"{runs[0]}:fair", f"{runs[1]}:fair")
+
+
+def test_a_suite_is_named_with_its_runs(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path], tmp_path: Path
+) -> None:
+    suite = tmp_path / "runs" / "suite"
+    shutil.copytree(imported(files["fair"]), suite / "toy")
+    (suite / "suite.json").touch()
+    done = evaluator("compare", "suite", "suite/toy")
+    assert done.stderr == "evaluator: suite holds several runs; name one of them: suite/toy\n"
+
+
+def test_a_single_query_has_no_interval(evaluator: Compare, tmp_path: Path, imported: Callable[..., Path]) -> None:
+    shop = write_collection(tmp_path / "single", queries=1)
+    one, other = (write_rankings(tmp_path / f"{name}.trec", {0: at}) for name, at in (("one", 2), ("other", 1)))
+    run = imported(one, other, dataset=shop)
+    report = json.loads((run / "report.json").read_text())["pipelines"]
+    assert (report["one"]["intervals"]["nDCG@10"], report["other"]["against_first"]["interval"]) == (None, None)
+    done = evaluator("compare", run)
+    assert "other is better" not in done.stdout
+    assert "nDCG@10 +0.3691 (no interval; p = 1.0000). 1 query; " in done.stdout
+    assert " to +" not in done.stdout
 
 
 def test_lost_queries_count_as_0_and_are_said_first(
@@ -280,6 +311,8 @@ def test_latency_is_compared_within_one_run_only(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (("{run}", "--split", "test"), "--split says which judgments of --dataset, which is not given"),
+        (("{run}", "--dataset", "scifact"), "--dataset is the collection of run files, and none is named"),
         (("nowhere",), "nowhere: neither a run folder"),
         (("{run}:nothing", "{run}:good"), "has no pipeline 'nothing'; it has fair, good"),
         (("{run}:good", "{run}:good"), "good: named twice"),
@@ -304,6 +337,21 @@ def test_what_cannot_be_compared_is_one_sentence(
     assert (done.exit_code, done.stdout) == (1, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("word", ["import", "compare"])
+def test_a_collection_is_named_as_in_the_catalogue(
+    evaluator: Compare, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_collection(Path(load_catalogue().directories[0]) / "scifact")
+    both = files["fair"], files["good"]
+    done = (
+        evaluator("import", "scifact", *both)
+        if word == "import"
+        else evaluator("compare", *both, "--dataset", "scifact")
+    )
+    assert done.exit_code == 0, done.output
 
 
 def test_run_files_alone_need_a_dataset(evaluator: Compare, files: dict[str, Path]) -> None:
