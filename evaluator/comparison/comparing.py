@@ -215,8 +215,13 @@ def _metrics(pair: _MeasuredPair, seed: int) -> dict[str, MetricDifference]:
 def _latency(pair: _MeasuredPair, seed: int) -> LatencyRatio | None:
     if pair.first.folder.path != pair.second.folder.path:
         return None
+    source = pair.first.latency_source
     first, second = (
-        {(query, one.segment): one.latency_ms for query, one in side.answers.items() if one.latency_ms is not None}
+        {
+            (query, one.segment): one.latency_ms
+            for query, one in side.answers.items()
+            if one.latency_ms is not None and (source is None or one.segment == source.segment)
+        }
         for side in (pair.first, pair.second)
     )
     return latency_ratio((pair.first.label, pair.second.label), first, second, seed)

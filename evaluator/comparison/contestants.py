@@ -12,6 +12,7 @@ from pathlib import Path
 from evaluator.answers import AnswerOutcome, read_outcomes
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
+from evaluator.interruptions import LatencySource, latency_source
 from evaluator.manifest import Manifest
 from evaluator.rank import RankReport
 from evaluator.run_folder import SUITE, RunFolder
@@ -39,6 +40,14 @@ class Contestant:
     @cached_property
     def ranked(self) -> RankReport:
         return self.folder.read("rank.json", RankReport)
+
+    @cached_property
+    def latency_source(self) -> LatencySource | None:
+        """The segment of an interrupted run that its report takes latency from."""
+        if not self.manifest.continued:
+            return None
+        records = {arm.name: list(read_outcomes(self.folder.answers(arm.name))) for arm in self.ranked.arms}
+        return latency_source(self.manifest, records)
 
     @cached_property
     def imported(self) -> ImportedFile | None:

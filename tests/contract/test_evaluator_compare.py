@@ -13,6 +13,7 @@ from evaluator.answers import read_answers
 from evaluator.cli import app
 from evaluator.comparison.contestants import resolve_contestants
 from evaluator.datasets.catalogue import load_catalogue
+from evaluator.manifest import MeasuringEnvironment
 from evaluator.run_folder import RunFolder
 from tests.support.simulated_runs import ranked_by, write_collection, write_rankings
 
@@ -306,6 +307,25 @@ def test_latency_is_compared_within_one_run_only(
     assert within["ratio"] == pytest.approx(1.46, abs=0.01)
     assert within["pairs"] == 60
     assert across is None
+
+
+def test_latency_of_an_interrupted_run_is_of_the_segment_that_its_report_takes(
+    files: dict[str, Path], imported: Callable[..., Path], evaluator: Compare
+) -> None:
+    run = imported(files["fair"], files["good"])
+    manifest = json.loads((run / "manifest.json").read_text())
+    environment = {name: manifest[name] for name in MeasuringEnvironment.model_fields}
+    (run / "manifest.json").write_text(json.dumps({**manifest, "continued": [environment]}))
+    for arm, early, late in (("fair", 10.0, 10.0), ("good", 90.0, 20.0)):
+        path = RunFolder.open(run).answers(arm)
+        timed = [
+            one.model_copy(update={"latency_ms": early, "segment": 0} if n < 20 else {"latency_ms": late, "segment": 1})
+            for n, one in enumerate(read_answers(path))
+        ]
+        path.write_text("".join(one.line for one in timed))
+    rank_again(run)
+    (pair,) = json.loads(evaluator("compare", run, "--json").stdout)["pairs"]
+    assert (pair["latency"]["ratio"], pair["latency"]["pairs"]) == (pytest.approx(2.0), 40)
 
 
 @pytest.mark.parametrize(
