@@ -90,6 +90,7 @@ def test_a_new_kind_is_one_model_and_one_case(copy: Path) -> None:
     assert (toy[1], toy[2]) == ([], ["retrieve-1", "total", "toy-2"])
 
 
+@pytest.mark.integration  # mypy takes 11 s
 @pytest.mark.parametrize(
     ("union", "files"),
     [

@@ -1,6 +1,7 @@
 """Paired tests keep their error rates, agree with hand-worked cases, and are finite for every list of differences."""
 
 import math
+import random
 from itertools import product
 from statistics import NormalDist
 
@@ -69,9 +70,10 @@ def test_holm_multiplies_the_smallest_p_by_the_size_of_the_family() -> None:
     assert holm([]) == ()
 
 
-@given(st.lists(st.sampled_from([0.01, 0.04]) | st.floats(0, 1), min_size=1, max_size=8))
-@settings(max_examples=20, deadline=None)
-def test_holm_adjusts_as_statsmodels_does(ps: list[float]) -> None:
+def test_holm_adjusts_as_statsmodels_does() -> None:
+    dice = random.Random(SEED)
+    ps = [0.01, 0.01, 0.04, 0.0, 1.0, *(dice.random() ** 2 for _ in range(40))]
+    # One call: each collects garbage, a second in a process of this size.
     assert holm(ps) == pytest.approx(multipletests(ps, method="holm")[1])
 
 
