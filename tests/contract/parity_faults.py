@@ -27,11 +27,7 @@ def serve_faulty(monkeypatch: pytest.MonkeyPatch, preset: str, **fault: object) 
 
 
 class ParitySuite:
-    """Subclasses give the lexical service."""
-
-    @pytest.fixture
-    def lexical(self) -> FastAPI:
-        raise NotImplementedError
+    """Subclasses have a fixture `lexical`, the lexical service."""
 
     @pytest.fixture
     def collection(self) -> ParityCollection:
