@@ -8,7 +8,7 @@ from evaluator.answers import read_answers, read_outcomes
 from evaluator.arms import resolve_arms
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.command_line import command_line
-from evaluator.comparison.certainty import certainty_of_arms
+from evaluator.comparison.arm_statistics import statistics_of_arms
 from evaluator.corpus_check import expect_same_corpus
 from evaluator.datasets.judgments import qrels_file, read_judgments
 from evaluator.datasets.reader import Dataset, read_dataset
@@ -165,7 +165,7 @@ def report_step(folder: RunFolder) -> Report:
         ranked=ranked,
         records={arm.name: tuple(read_outcomes(folder.answers(arm.name))) for arm in ranked.arms},
         quality=quality,
-        certainty=certainty_of_arms(figures, ranked.depth, folder.experiment.seed),
+        statistics=statistics_of_arms(figures, ranked.depth, folder.experiment.seed),
         recall=folder.read("recall.json", RecallReport).backends,
         ingested=folder.read("ingest.json", IngestReport) if folder.has("ingest.json") else None,
         run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},

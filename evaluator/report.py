@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from evaluator.answers import AnswerOutcome
-from evaluator.comparison.certainty import ArmCertainty
+from evaluator.comparison.arm_statistics import ArmStatistics
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.conventions import Conventions, state_conventions
 from evaluator.datasets.reader import DatasetCounts
@@ -111,7 +111,7 @@ def build_report(
     ranked: RankReport,
     records: Mapping[str, Sequence[AnswerOutcome]],
     quality: QualityReport,
-    certainty: Mapping[str, ArmCertainty],
+    statistics: Mapping[str, ArmStatistics],
     recall: Mapping[str, VectorRecall],
     ingested: IngestReport | None,
     run_files: Mapping[str, str],
@@ -127,7 +127,7 @@ def build_report(
             ranked,
             records[arm.name],
             quality,
-            certainty[arm.name],
+            statistics[arm.name],
             run_files[arm.name],
             imported.get(arm.name),
             timed,
@@ -163,7 +163,7 @@ def _pipeline(
     ranked: RankReport,
     records: Sequence[AnswerOutcome],
     quality: QualityReport,
-    certainty: ArmCertainty,
+    statistics: ArmStatistics,
     run_file: str,
     imported: ImportedFile | None,
     timed_segment: int | None,
@@ -189,8 +189,8 @@ def _pipeline(
         models={stage: tuple(sorted(names)) for stage, names in models.items()},
         quality={metric: figure.mean for metric, figure in quality.figures[arm.name].items()},
         figures=quality.figures[arm.name],
-        intervals=dict(certainty.intervals),
-        against_first=certainty.against_first,
+        intervals=dict(statistics.intervals),
+        against_first=statistics.against_first,
         latency_ms=summarise([record.latency_ms for record in timed if record.latency_ms is not None]),
         stages_ms={
             stage: StageTime(p50=percentile(sorted(ms), 0.5), p95=percentile(sorted(ms), 0.95), n=len(ms))

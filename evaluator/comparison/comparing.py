@@ -11,13 +11,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from evaluator.comparison.common_ground import CommonGround, Rankings, common_ground, judgments_of_contestant
-from evaluator.comparison.contestants import Contestant, resolve_contestants
+from evaluator.comparison.compared_rankings import ComparedRanking, resolve_compared
 from evaluator.comparison.examples import QueryExample, examples_of, texts_of, with_texts
 from evaluator.comparison.latency_ratio import LatencyRatio, latency_ratio
 from evaluator.comparison.list_overlap import overlap, rank_biased_overlap
 from evaluator.comparison.paired_tests import differences, interval, mean
 from evaluator.comparison.query_slices import query_slices
+from evaluator.comparison.shared_queries import Rankings, SharedQueries, find_shared_queries, judgments_of_compared
 from evaluator.comparison.verdict import MARGIN, NoWorseGate, PairedComparison, ScoredPair, compare_pairs, no_worse_gate
 from evaluator.datasets.queries import queries_file
 from evaluator.errors import EvaluationError
@@ -86,16 +86,16 @@ class ComparisonReport(Wire):
 
 @dataclass(frozen=True, slots=True)
 class _MeasuredPair:
-    first: Contestant
-    second: Contestant
-    ground: CommonGround
+    first: ComparedRanking
+    second: ComparedRanking
+    shared: SharedQueries
     rankings: tuple[Rankings, Rankings]
     figures: tuple[PerQuery, PerQuery]
 
     def values(self, metric: str, queries: Sequence[str] | None = None) -> tuple[dict[str, float], dict[str, float]]:
         """Returns query → value of both sides, for the queries that have a value in both."""
         first, second = (side[metric] for side in self.figures)
-        asked = self.ground.queries if queries is None else queries
+        asked = self.shared.queries if queries is None else queries
         both = {query: (first.get(query), second.get(query)) for query in asked}
         known = {query: (one, other) for query, (one, other) in both.items() if one is not None and other is not None}
         return {query: one for query, (one, _) in known.items()}, {query: other for query, (_, other) in known.items()}
@@ -113,12 +113,12 @@ def compare(
     dataset: Path | None = None,
     split: str | None = None,
 ) -> ComparisonReport:
-    """Compares what the words name (see `resolve_contestants`). Raises EvaluationError."""
+    """Compares what the words name (see `resolve_compared`). Raises EvaluationError."""
     expect_higher_is_better(settings.metric)
     with tempfile.TemporaryDirectory(prefix="compare-") as imports:
-        pairs = resolve_contestants(words, runs, Path(imports), dataset, split)
+        pairs = resolve_compared(words, runs, Path(imports), dataset, split)
         first = pairs[0][0]
-        judgments = judgments_of_contestant(first)
+        judgments = judgments_of_compared(first)
         measured = [_measured(one, other, judgments, settings.metric) for one, other in pairs]
         label = _label(settings.metric, measured)
         verdicts = compare_pairs(
@@ -134,7 +134,7 @@ def compare(
             metric=label,
             seed=settings.seed,
             notes=(
-                *dict.fromkeys(note for pair in measured for note in pair.ground.notes),
+                *dict.fromkeys(note for pair in measured for note in pair.shared.notes),
                 *_not_sliced(fields, every),
             ),
             pairs=_with_texts(first, reports),
@@ -147,23 +147,23 @@ def compare(
 
 def _label(metric: str, pairs: Sequence[_MeasuredPair]) -> str:
     """Returns the metric's name with its depth (MAP@100), where it is the same for all pairs."""
-    labels = {parse_metric(metric).label(pair.ground.depth) for pair in pairs}
+    labels = {parse_metric(metric).label(pair.shared.depth) for pair in pairs}
     return labels.pop() if len(labels) == 1 else metric
 
 
-def _measured(first: Contestant, second: Contestant, judgments: Grades, metric: str) -> _MeasuredPair:
-    ground = common_ground(first, second)
+def _measured(first: ComparedRanking, second: ComparedRanking, judgments: Grades, metric: str) -> _MeasuredPair:
+    shared = find_shared_queries(first, second)
     cutoff = parse_metric(metric).cutoff
-    if cutoff is not None and cutoff > ground.depth:
-        raise EvaluationError(f"{metric} looks at {cutoff} hits, but {second.label} is compared {ground.depth} deep")
+    if cutoff is not None and cutoff > shared.depth:
+        raise EvaluationError(f"{metric} looks at {cutoff} hits, but {second.label} is compared {shared.depth} deep")
     metrics = [
         name
         for name in dict.fromkeys((metric, *first.experiment.metrics))
-        if (parse_metric(name).cutoff or 1) <= ground.depth
+        if (parse_metric(name).cutoff or 1) <= shared.depth
     ]
-    rankings = ground.cut(first.rankings), ground.cut(second.rankings)
-    figures = [measure(judgments, side, ground.queries, metrics) for side in rankings]
-    pair = _MeasuredPair(first, second, ground, rankings, (figures[0], figures[1]))
+    rankings = shared.cut(first.rankings), shared.cut(second.rankings)
+    figures = [measure(judgments, side, shared.queries, metrics) for side in rankings]
+    pair = _MeasuredPair(first, second, shared, rankings, (figures[0], figures[1]))
     if not pair.values(metric)[0]:
         raise EvaluationError(f"{metric}: no query has a value in both {first.label} and {second.label}")
     return pair
@@ -175,10 +175,10 @@ def _pair_report(
     first, second = pair.values(settings.metric)
     found = dict(zip(first, differences(tuple(first.values()), tuple(second.values())), strict=True))
     gains, losses = examples_of(found, (first, second), pair.rankings, judgments, settings.examples)
-    lists = [(pair.rankings[0][query], pair.rankings[1][query]) for query in pair.ground.queries]
+    lists = [(pair.rankings[0][query], pair.rankings[1][query]) for query in pair.shared.queries]
     return PairReport(
         verdict=verdict,
-        depth=pair.ground.depth,
+        depth=pair.shared.depth,
         metrics=_metrics(pair, settings.seed),
         overlap_at_10=mean([overlap(one, other) for one, other in lists]),
         rank_biased_overlap=mean([rank_biased_overlap(one, other) for one, other in lists]),
@@ -192,7 +192,7 @@ def _pair_report(
 def _gate(pair: _MeasuredPair, label: str, settings: ComparisonSettings) -> NoWorseGate | None:
     if settings.no_worse_than is None:
         return None
-    return no_worse_gate(pair.scored(settings.metric), label, settings.no_worse_than, pair.ground.losses)
+    return no_worse_gate(pair.scored(settings.metric), label, settings.no_worse_than, pair.shared.losses)
 
 
 def _metrics(pair: _MeasuredPair, seed: int) -> dict[str, MetricDifference]:
@@ -202,7 +202,7 @@ def _metrics(pair: _MeasuredPair, seed: int) -> dict[str, MetricDifference]:
         if not scored.first_values:
             continue
         values = differences(scored.first_values, scored.second_values)
-        found[parse_metric(metric).label(pair.ground.depth)] = MetricDifference(
+        found[parse_metric(metric).label(pair.shared.depth)] = MetricDifference(
             queries=len(values),
             first_mean=mean(scored.first_values),
             second_mean=mean(scored.second_values),
@@ -230,7 +230,7 @@ def _latency(pair: _MeasuredPair, seed: int) -> LatencyRatio | None:
 def _fields(pairs: Sequence[_MeasuredPair]) -> tuple[dict[str, dict[str, tuple[str, ...]]], int]:
     """Returns field → value → queries, and the number of queries, with those that have no field."""
     path = queries_file(pairs[0].first.experiment.directory)
-    every = tuple(dict.fromkeys(query for pair in pairs for query in pair.ground.queries))
+    every = tuple(dict.fromkeys(query for pair in pairs for query in pair.shared.queries))
     return query_slices(path, every), len(every)
 
 
@@ -258,7 +258,7 @@ def _slices_of_field(
     ]
 
 
-def _with_texts(first: Contestant, reports: Sequence[PairReport]) -> tuple[PairReport, ...]:
+def _with_texts(first: ComparedRanking, reports: Sequence[PairReport]) -> tuple[PairReport, ...]:
     every = [example for report in reports for example in (*report.gains, *report.losses)]
     if not every:
         return tuple(reports)

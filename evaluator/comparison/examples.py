@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.comparison.common_ground import Rankings
+from evaluator.comparison.shared_queries import Rankings
 from evaluator.datasets.corpus import corpus_documents
 from evaluator.datasets.queries import queries_file, read_queries
 from evaluator.datasets.reader import corpus_file

@@ -9,7 +9,7 @@
     power    := n " queries; minimum detectable difference" ( " " m [ " (" n " queries would find the one seen)" ]
                                                             | ": " why there is none )
 
-A difference is B's mean minus A's. Leaves statistics to `paired_tests`, and what may be compared to `contestants`.
+A difference is B's mean minus A's. Leaves statistics to `paired_tests`, and what may be compared to `shared_queries`.
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import ingest, live_states
-from evaluator.parity.knobs import Knobs
+from evaluator.parity.figure_settings import FigureSettings
 from evaluator.progress import progress
 from evaluator.retries import Sleep, with_retries
 from services.contracts.base import Wire
@@ -47,14 +47,16 @@ async def load(client: GatewayClient, experiment: Experiment, dataset: Dataset) 
     raise EvaluationError(f"{view.collection}: no lexical backend of the gateway holds it")
 
 
-def served_knobs(state: CollectionState, preset: str) -> Knobs:
+def served_settings(state: CollectionState, preset: str) -> FigureSettings:
     """Reads a preset's parameters from the generation's stamp. Raises EvaluationError if it does not state them."""
     stamp = state.stamp.get(f"preset.{preset}", "")
     found = re.fullmatch(r"(\w+) k1=(\S+) b=(\S+) tie_breaker=(\S+)", stamp)
     if found is None:
         raise EvaluationError(f"{state.generation} does not state the parameters of preset {preset}: {stamp!r}")
     fields, k1, b, tie_breaker = found.groups()
-    return Knobs.model_validate({"fields": fields, "k1": float(k1), "b": float(b), "tie_breaker": float(tie_breaker)})
+    return FigureSettings.model_validate(
+        {"fields": fields, "k1": float(k1), "b": float(b), "tie_breaker": float(tie_breaker)}
+    )
 
 
 async def ask_every_query(

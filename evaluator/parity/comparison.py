@@ -18,11 +18,11 @@ from evaluator.parity.answers import (
     Answers,
     ask_every_query,
     load,
-    served_knobs,
+    served_settings,
     tried_experiment,
 )
+from evaluator.parity.figure_settings import FigureSettings, Value, changed, changes_to_try, minimal
 from evaluator.parity.figures import figures, undecided_ties
-from evaluator.parity.knobs import Knobs, Value, changed, changes_to_try, minimal
 from evaluator.parity.published import PublishedFigures, equals_published
 from evaluator.progress import say
 from evaluator.retries import with_retries
@@ -47,7 +47,7 @@ class ParityReport(Wire):
     generation: str
     engine: str
     queries: Count
-    served: Knobs
+    served: FigureSettings
     published: PublishedFigures
     figures: dict[str, FiniteFloat]
     equal: bool
@@ -67,11 +67,11 @@ async def parity(
     """
     dataset = await asyncio.to_thread(read_dataset, experiment.directory, experiment.split, strict=experiment.strict)
     served = await load(client, experiment, dataset)
-    knobs = served_knobs(served.state, preset)
+    settings = served_settings(served.state, preset)
     answers = await ask_every_query(client, served, preset, dataset, list(dataset.judgments))
-    found = await asyncio.to_thread(figures, dataset, answers, knobs)
+    found = await asyncio.to_thread(figures, dataset, answers, settings)
     equal = _are_published(found, published)
-    tried = () if equal else await _tried(client, experiment, dataset, knobs, answers, published)
+    tried = () if equal else await _tried(client, experiment, dataset, settings, answers, published)
     return ParityReport(
         preset=preset,
         dataset=experiment.dataset,
@@ -79,7 +79,7 @@ async def parity(
         generation=served.state.generation,
         engine=served.state.engine,
         queries=len(answers),
-        served=knobs,
+        served=settings,
         published=published,
         figures=found,
         equal=equal,
@@ -97,7 +97,7 @@ async def _tried(
     client: GatewayClient,
     experiment: Experiment,
     dataset: Dataset,
-    served: Knobs,
+    served: FigureSettings,
     answers: Answers,
     published: PublishedFigures,
 ) -> tuple[TriedChange, ...]:
@@ -106,9 +106,9 @@ async def _tried(
 
     def measure_changes(preset: LexicalPreset, given: Answers) -> None:
         for place, change in enumerate(changes):
-            knobs = changed(served, change)
-            if knobs.preset == preset:
-                found = figures(dataset, given, knobs)
+            settings = changed(served, change)
+            if settings.preset == preset:
+                found = figures(dataset, given, settings)
                 explains = _are_published(found, published)
                 results[place] = TriedChange(change=dict(change), figures=found, explains=explains)
 

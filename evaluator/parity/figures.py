@@ -5,27 +5,27 @@ from collections.abc import Sequence
 
 from evaluator.datasets.reader import Dataset
 from evaluator.parity.answers import DEPTH, Answers, ScoredHits
-from evaluator.parity.knobs import Knobs
+from evaluator.parity.figure_settings import FigureSettings
 from evaluator.parity.published import METRICS
 from evaluator.quality import means, measure
 
 
-def figures(dataset: Dataset, answers: Answers, knobs: Knobs) -> dict[str, float]:
-    """Returns the mean of each metric over the queries that `knobs.missing` counts; 0 when it counts none."""
-    rankings = {query: ranking(hits, query, dataset, knobs) for query, hits in answers.items()}
-    counted = [query for query in answers if knobs.missing == "counted as 0" or rankings[query]]
+def figures(dataset: Dataset, answers: Answers, settings: FigureSettings) -> dict[str, float]:
+    """Returns the mean of each metric over the queries that `settings.missing` counts; 0 when it counts none."""
+    rankings = {query: ranking(hits, query, dataset, settings) for query, hits in answers.items()}
+    counted = [query for query in answers if settings.missing == "counted as 0" or rankings[query]]
     measured = means(measure(dataset.judgments, rankings, counted, METRICS)) if counted else {}
     return {metric: measured.get(metric) or 0.0 for metric in METRICS}
 
 
-def ranking(hits: ScoredHits, query: str, dataset: Dataset, knobs: Knobs) -> tuple[str, ...]:
-    """Returns the ids of an answer in the order, at the depth, and without the documents that `knobs` say."""
+def ranking(hits: ScoredHits, query: str, dataset: Dataset, settings: FigureSettings) -> tuple[str, ...]:
+    """Returns the ids of an answer in the order, at the depth, and without the documents that `settings` say."""
     ordered: Sequence[tuple[str, float]] = hits
-    if knobs.ties == "descending":
+    if settings.ties == "descending":
         # As trec_eval, which reads scores as float32. Sorting is stable: first by id, then by score.
         ordered = sorted(sorted(hits, reverse=True), key=lambda hit: -_float32(hit[1]))
-    kept = [name for name, _ in ordered[: knobs.depth]]
-    match knobs.self_retrieved:
+    kept = [name for name, _ in ordered[: settings.depth]]
+    match settings.self_retrieved:
         case "kept":
             return tuple(kept)
         case "same id":

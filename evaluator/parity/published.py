@@ -8,7 +8,7 @@ import yaml
 from pydantic import Field
 
 from evaluator.errors import EvaluationError
-from evaluator.parity.knobs import Knobs, changed
+from evaluator.parity.figure_settings import FigureSettings, changed
 from services.contracts.base import Number, Wire
 
 # Two decimals or fewer are met by chance.
@@ -23,7 +23,7 @@ class PublishedFigures(Wire):
     """The figures of one preset on one dataset, as printed, by metric."""
 
     figures: dict[str, Figure]
-    documented: Knobs
+    documented: FigureSettings
     source: str
 
 
@@ -35,7 +35,7 @@ class _Row(Wire):
 
 
 class _Preset(Wire):
-    settings: Knobs
+    settings: FigureSettings
 
 
 class _Table(Wire):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from evaluator.markdown_table import aligned
 from evaluator.parity.comparison import ParityReport, TriedChange
-from evaluator.parity.knobs import LABELS, Change, Knobs
+from evaluator.parity.figure_settings import LABELS, Change, FigureSettings
 from evaluator.parity.published import decimals
 
 _ORDINALS = {3: "3rd", 4: "4th", 5: "5th", 6: "6th"}
@@ -60,7 +60,7 @@ def _unexplained(report: ParityReport) -> str:
     return f"{said}; nearest is {_words(nearest.change, report.served)}, off by {_gaps(nearest.figures, report)}."
 
 
-def _words(change: Change, served: Knobs) -> str:
+def _words(change: Change, served: FigureSettings) -> str:
     *first, last = (f"{LABELS[name]} ({value} instead of {getattr(served, name)})" for name, value in change.items())
     return f"{', '.join(first)} and {last}" if first else last
 

@@ -66,7 +66,7 @@ class ParitySuite:
         assert report.tried == ()
 
     @pytest.mark.parametrize(
-        ("fault", "knob"),
+        ("fault", "setting"),
         [
             pytest.param({"k1": 0.6}, "k1", id="k1"),
             # Each takes seconds: `make test` has one of a kind, `make test-integration` all.
@@ -82,14 +82,14 @@ class ParitySuite:
         directory: Path,
         monkeypatch: pytest.MonkeyPatch,
         fault: Mapping[str, object],
-        knob: str,
+        setting: str,
     ) -> None:
         published = collection.figure(BUILT_IN["beir"])
         serve_faulty(monkeypatch, "beir", **fault)
         report = await self.compared(gateway, directory, published)
         assert not report.equal
-        assert [set(change) for change in report.explained_by] == [{knob}]
-        assert f"Explained by {knob} (" in verdict(report)
+        assert [set(change) for change in report.explained_by] == [{setting}]
+        assert f"Explained by {setting} (" in verdict(report)
 
     @pytest.mark.parametrize(
         ("convention", "said"),

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from evaluator.answers import read_answers
 from evaluator.cli import app
-from evaluator.comparison.contestants import resolve_contestants
+from evaluator.comparison.compared_rankings import resolve_compared
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.manifest import MeasuringEnvironment
 from evaluator.run_folder import RunFolder
@@ -245,7 +245,7 @@ def test_runs_of_one_name_are_told_apart_by_their_paths(
     files: dict[str, Path], imported: Callable[..., Path], tmp_path: Path
 ) -> None:
     runs = [shutil.copytree(imported(files["fair"]), tmp_path / place / "shop") for place in ("old", "new")]
-    ((first, second),) = resolve_contestants([str(run) for run in runs], tmp_path, tmp_path, None, None)
+    ((first, second),) = resolve_compared([str(run) for run in runs], tmp_path, tmp_path, None, None)
     assert (first.label, second.label) == (f"{runs[0]}:fair", f"{runs[1]}:fair")
 
 

@@ -49,7 +49,9 @@ async def evaluated(stub: GatewayStub, tmp_path: Path, **given: object) -> tuple
         return await evaluate(client, folder), folder
 
 
-async def test_a_figure_tells_its_denominator_and_who_is_in_it_as_nothing(stub: GatewayStub, tmp_path: Path) -> None:
+async def test_a_figure_tells_its_denominator_and_which_queries_count_as_zero(
+    stub: GatewayStub, tmp_path: Path
+) -> None:
     stub.failing_queries = {"oil chain": Unavailable("gone")}
     report, _ = await evaluated(stub, tmp_path)
     figures = report.pipelines["bm25"].figures
@@ -61,9 +63,7 @@ async def test_a_figure_tells_its_denominator_and_who_is_in_it_as_nothing(stub: 
     assert report.pipelines["bm25"].quality == {name: figure.mean for name, figure in figures.items()}
 
 
-async def test_a_figure_tells_the_share_of_documents_shown_that_nobody_judged(
-    stub: GatewayStub, tmp_path: Path
-) -> None:
+async def test_a_figure_tells_the_share_of_unjudged_documents_shown(stub: GatewayStub, tmp_path: Path) -> None:
     report, folder = await evaluated(stub, tmp_path)
     figures = report.pipelines["bm25"].figures
     shown = [line.split("\t")[:4:2] for line in folder.run_file("bm25").read_text().splitlines()]

@@ -8,7 +8,7 @@ import pytest
 from evaluator.client import GatewayClient, connected
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.errors import EvaluationError
-from evaluator.parity.answers import ServedCollection, ask_every_query, load, served_knobs
+from evaluator.parity.answers import ServedCollection, ask_every_query, load, served_settings
 from evaluator.parity.comparison import parity_experiment
 from services.chassis.errors import BadInput, Unavailable
 from tests.support.backends import FaultyTransport
@@ -79,4 +79,4 @@ async def test_a_query_without_an_answer_ends_the_comparison(
 
 async def test_a_generation_that_hides_its_parameters_cannot_be_compared(shop: ServedCollection) -> None:
     with pytest.raises(EvaluationError, match="does not state the parameters of preset beir"):
-        served_knobs(shop.state, "beir")
+        served_settings(shop.state, "beir")

@@ -6,10 +6,10 @@ import pytest
 
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.parity.answers import DEPTH
+from evaluator.parity.figure_settings import FigureSettings, changed
 from evaluator.parity.figures import figures, ranking, undecided_ties
-from evaluator.parity.knobs import Knobs, changed
 
-OURS = Knobs(fields="flat", k1=0.9, b=0.4, tie_breaker=0.0)
+OURS = FigureSettings(fields="flat", k1=0.9, b=0.4, tie_breaker=0.0)
 HITS = (("q1", 3.0), ("a", 2.0), ("b", 2.0), ("q2", 1.0))
 
 

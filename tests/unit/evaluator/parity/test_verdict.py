@@ -1,11 +1,11 @@
 """What parity prints."""
 
 from evaluator.parity.comparison import ParityReport, TriedChange
-from evaluator.parity.knobs import Change, Knobs, changed
+from evaluator.parity.figure_settings import Change, FigureSettings, changed
 from evaluator.parity.published import PublishedFigures
 from evaluator.parity.verdict import render_parity, verdict
 
-SERVED = Knobs(fields="best_fields", k1=1.2, b=0.75, tie_breaker=0.5)
+SERVED = FigureSettings(fields="best_fields", k1=1.2, b=0.75, tie_breaker=0.5)
 
 
 def report(

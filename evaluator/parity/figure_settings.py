@@ -10,10 +10,10 @@ from services.contracts.base import Depth, Number, Weight, Wire
 from services.contracts.collections import LexicalPreset
 
 Value = str | int | float
-Change = Mapping[str, Value]  # field of Knobs → its new value
+Change = Mapping[str, Value]  # field of FigureSettings → its new value
 
 
-class Knobs(Wire):
+class FigureSettings(Wire):
     """All settings of one figure: four of the index, four of the evaluation."""
 
     fields: Literal["flat", "best_fields", "most_fields"]
@@ -63,12 +63,12 @@ OF_OTHER_SYSTEMS: tuple[Change, ...] = (
 )
 
 
-def changed(knobs: Knobs, change: Change) -> Knobs:
-    """Returns the knobs with the change applied. Raises ValidationError for values that they refuse."""
-    return Knobs.model_validate({**dict(knobs), **change})
+def changed(settings: FigureSettings, change: Change) -> FigureSettings:
+    """Returns the settings with the change applied. Raises ValidationError for values that they refuse."""
+    return FigureSettings.model_validate({**dict(settings), **change})
 
 
-def changes_to_try(served: Knobs, documented: Knobs) -> tuple[Change, ...]:
+def changes_to_try(served: FigureSettings, documented: FigureSettings) -> tuple[Change, ...]:
     """Returns every change of `served` worth trying, each once.
 
     First all combinations of what the source documents otherwise, fewest settings first; then single settings (and
@@ -79,7 +79,7 @@ def changes_to_try(served: Knobs, documented: Knobs) -> tuple[Change, ...]:
     return tuple(_distinct(served, (*of_source, *OF_OTHER_SYSTEMS)))
 
 
-def _distinct(served: Knobs, changes: Iterable[Change]) -> Iterator[Change]:
+def _distinct(served: FigureSettings, changes: Iterable[Change]) -> Iterator[Change]:
     """Yields the effective part of every change, without those that repeat a result."""
     seen = {_effective(served)}
     for change in changes:
@@ -89,8 +89,8 @@ def _distinct(served: Knobs, changes: Iterable[Change]) -> Iterator[Change]:
             yield {name: value for name, value in change.items() if value != getattr(served, name)}
 
 
-def _effective(knobs: Knobs) -> Knobs:
-    return changed(knobs, {"tie_breaker": knobs.preset.tie_breaker})
+def _effective(settings: FigureSettings) -> FigureSettings:
+    return changed(settings, {"tie_breaker": settings.preset.tie_breaker})
 
 
 def minimal(changes: Iterable[Change]) -> tuple[Change, ...]:

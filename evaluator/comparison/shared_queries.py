@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluator.comparison.contestants import Contestant
+from evaluator.comparison.compared_rankings import ComparedRanking
 from evaluator.datasets.judgments import qrels_file, read_judgments
 from evaluator.errors import EvaluationError
 from evaluator.quality import Grades
@@ -14,7 +14,7 @@ Rankings = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class CommonGround:
+class SharedQueries:
     """What both are measured on. `notes` say what was left out or may mislead, a sentence each; so do `losses`, which
     are notes too, of lost and degraded answers."""
 
@@ -28,17 +28,17 @@ class CommonGround:
         return {query: rankings.get(query, ())[: self.depth] for query in self.queries}
 
 
-def judgments_of_contestant(contestant: Contestant) -> Grades:
+def judgments_of_compared(ranking: ComparedRanking) -> Grades:
     """Reads the judgments of a run's dataset. Raises EvaluationError when they are not those of the run."""
-    experiment = contestant.experiment
+    experiment = ranking.experiment
     path = qrels_file(experiment.directory, experiment.split)
     judgments = read_judgments(path, strict=experiment.strict)
-    if judgments.sha256 != contestant.manifest.dataset_sha256.get(path.name):
-        raise EvaluationError(f"{path} is not what {contestant.run} was judged by: it changed since")
+    if judgments.sha256 != ranking.manifest.dataset_sha256.get(path.name):
+        raise EvaluationError(f"{path} is not what {ranking.run} was judged by: it changed since")
     return judgments.grades
 
 
-def common_ground(first: Contestant, second: Contestant) -> CommonGround:
+def find_shared_queries(first: ComparedRanking, second: ComparedRanking) -> SharedQueries:
     """Returns what a pair shares. Raises EvaluationError for other judgments and for no common query."""
     if _hash(first, "qrels") != _hash(second, "qrels"):
         raise EvaluationError(
@@ -62,10 +62,10 @@ def common_ground(first: Contestant, second: Contestant) -> CommonGround:
             f"{first.label} was ranked {depths[0]} deep and {second.label} {depths[1]}: both are cut to {min(depths)}"
         )
     losses = tuple(note for one in (first, second) if (note := _losses(one, queries)))
-    return CommonGround(queries, min(depths), (*notes, *losses), losses)
+    return SharedQueries(queries, min(depths), (*notes, *losses), losses)
 
 
-def _hash(one: Contestant, what: str) -> str | None:
+def _hash(one: ComparedRanking, what: str) -> str | None:
     """Returns the sha256 of the qrels, corpus or queries file of a run."""
     experiment, hashes = one.experiment, one.manifest.dataset_sha256
     if what == "qrels":
@@ -74,11 +74,11 @@ def _hash(one: Contestant, what: str) -> str | None:
     return next((digest for name, digest in hashes.items() if name.startswith(prefixes)), None)
 
 
-def _place(one: Contestant) -> str:
+def _place(one: ComparedRanking) -> str:
     return f"{one.experiment.dataset} split {one.experiment.split}"
 
 
-def _differing_files(first: Contestant, second: Contestant) -> list[str]:
+def _differing_files(first: ComparedRanking, second: ComparedRanking) -> list[str]:
     return [
         f"{first.label} and {second.label} had different {what}: the difference may come from there"
         for what in ("corpus", "queries")
@@ -86,7 +86,7 @@ def _differing_files(first: Contestant, second: Contestant) -> list[str]:
     ]
 
 
-def _differing_queries(first: Contestant, second: Contestant, shared: int) -> list[str]:
+def _differing_queries(first: ComparedRanking, second: ComparedRanking, shared: int) -> list[str]:
     counts = len(first.ranked.queries), len(second.ranked.queries)
     if counts == (shared, shared):
         return []
@@ -96,7 +96,7 @@ def _differing_queries(first: Contestant, second: Contestant, shared: int) -> li
     ]
 
 
-def _samples(first: Contestant, second: Contestant) -> str:
+def _samples(first: ComparedRanking, second: ComparedRanking) -> str:
     return " and ".join(
         f"all judged ones of {one.label}"
         if one.experiment.queries is None
@@ -105,14 +105,14 @@ def _samples(first: Contestant, second: Contestant) -> str:
     )
 
 
-def _faults(one: Contestant) -> tuple[str, ...]:
-    """Returns what the report of a contestant's run calls not valid, apart from losses."""
+def _faults(one: ComparedRanking) -> tuple[str, ...]:
+    """Returns what the report of a ranking's run calls not valid, apart from losses."""
     arm = next(found for found in one.ranked.arms if found.name == one.arm)
     of_arm = arm_faults(one.label, arm, one.manifest, one.answers.values(), one.imported)
     return *one.manifest.counts.warnings, *of_arm
 
 
-def _losses(one: Contestant, queries: Sequence[str]) -> str:
+def _losses(one: ComparedRanking, queries: Sequence[str]) -> str:
     records = [one.answers.get(query) for query in queries]
     lost = Counter("no_record" if record is None else record.error for record in records)
     del lost[None]

@@ -1,8 +1,8 @@
 """Which changes of settings parity tries, and which of those that fit it names."""
 
-from evaluator.parity.knobs import Knobs, changed, changes_to_try, minimal
+from evaluator.parity.figure_settings import FigureSettings, changed, changes_to_try, minimal
 
-SERVED = Knobs(fields="best_fields", k1=1.2, b=0.75, tie_breaker=0.5)
+SERVED = FigureSettings(fields="best_fields", k1=1.2, b=0.75, tie_breaker=0.5)
 
 
 def test_what_the_source_documents_is_tried_first_and_in_every_combination() -> None:
@@ -27,7 +27,7 @@ def test_no_result_is_tried_twice() -> None:
 
 
 def test_a_tie_breaker_is_tried_only_where_two_fields_compete() -> None:
-    flat = Knobs(fields="flat", k1=0.9, b=0.4, tie_breaker=0.0)
+    flat = FigureSettings(fields="flat", k1=0.9, b=0.4, tie_breaker=0.0)
     assert {"tie_breaker": 0.3} not in changes_to_try(flat, flat)
     assert {"fields": "best_fields", "tie_breaker": 0.5} in changes_to_try(flat, flat)
 

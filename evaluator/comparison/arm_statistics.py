@@ -1,4 +1,4 @@
-"""Computes what a report says of the certainty of its figures: intervals of means, and verdicts against the first arm.
+"""Computes what a report says beside its figures: intervals of means, and verdicts against the first arm.
 
 Pure. Takes the values of each query; which files they come from is left to the caller.
 """
@@ -13,15 +13,15 @@ from evaluator.quality import PerQuery
 
 
 @dataclass(frozen=True, slots=True)
-class ArmCertainty:
+class ArmStatistics:
     """Intervals by metric, and the comparison with the first arm (None for that arm itself)."""
 
     intervals: Mapping[str, tuple[float, float] | None]
     against_first: PairedComparison | None
 
 
-def certainty_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) -> dict[str, ArmCertainty]:
-    """Returns the certainty of each arm. `figures`: arm → metric → query → value, None where a query has none.
+def statistics_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) -> dict[str, ArmStatistics]:
+    """Returns the statistics of each arm. `figures`: arm → metric → query → value, None where a query has none.
 
     The metric compared is the first one that has a value and of which more is better.
     """
@@ -34,7 +34,7 @@ def certainty_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) ->
             compared = dict(zip(others, found, strict=True))
             break
     intervals = {arm: _intervals(of_arm, seed) for arm, of_arm in figures.items()}
-    return {arm: ArmCertainty(intervals[arm], compared.get(arm)) for arm in figures}
+    return {arm: ArmStatistics(intervals[arm], compared.get(arm)) for arm in figures}
 
 
 def _intervals(figures: PerQuery, seed: int) -> dict[str, tuple[float, float] | None]:

@@ -1,6 +1,6 @@
 """Resolves the words of a comparison (run folder, `RUN:PIPELINE`, TREC run file) to rankings, and pairs them.
 
-Leaves what a pair shares to `common_ground`, and the statistics to `paired_tests`.
+Leaves what a pair shares to `shared_queries`, and the statistics to `paired_tests`.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from evaluator.trec_runs import read_run
 
 
 @dataclass(frozen=True)
-class Contestant:
+class ComparedRanking:
     """One pipeline of a run. `run`: the run as it was named; `label`: the name in sentences and tables."""
 
     folder: RunFolder
@@ -66,9 +66,9 @@ class Contestant:
         return {record.query: record for record in records if record.phase == "measured"}
 
 
-def resolve_contestants(
+def resolve_compared(
     words: Sequence[str], runs: Path, imports: Path, dataset: Path | None, split: str | None
-) -> tuple[tuple[Contestant, Contestant], ...]:
+) -> tuple[tuple[ComparedRanking, ComparedRanking], ...]:
     """Returns the pairs to compare, the one compared with first.
 
     Every pipeline of a single run is compared with its first one. If the first word is one pipeline, all others are
@@ -93,7 +93,7 @@ def resolve_contestants(
     groups = []
     for number, (word, found) in enumerate(zip(words, known, strict=True)):
         folder, arm = found or _imported(word, imports / str(number), dataset, split or "test")
-        groups.append(_contestants(folder, word, arm, folder.name if found else word))
+        groups.append(_compared_rankings(folder, word, arm, folder.name if found else word))
     return tuple(_pairs(_labelled(groups)))
 
 
@@ -117,29 +117,29 @@ def _imported(word: str, place: Path, dataset: Path, split: str) -> tuple[RunFol
     return import_runs(place, files, dataset, split=split, name=None, depth=None), next(iter(files))
 
 
-def _contestants(folder: RunFolder, word: str, arm: str | None, run: str) -> list[Contestant]:
+def _compared_rankings(folder: RunFolder, word: str, arm: str | None, run: str) -> list[ComparedRanking]:
     names = [ranked.name for ranked in folder.read("rank.json", RankReport).arms]
     if arm is not None and arm not in names:
         raise EvaluationError(f"{word}: the run has no pipeline {arm!r}; it has {', '.join(names)}")
-    return [Contestant(folder, run, name, name) for name in names if arm in (None, name)]
+    return [ComparedRanking(folder, run, name, name) for name in names if arm in (None, name)]
 
 
-def _labelled(groups: Sequence[Sequence[Contestant]]) -> list[list[Contestant]]:
+def _labelled(groups: Sequence[Sequence[ComparedRanking]]) -> list[list[ComparedRanking]]:
     """Puts the run before the pipeline's name wherever two runs have pipelines of that name; its path if need be."""
     every = {(one.folder.path, one.run, one.arm) for group in groups for one in group}
     arms = Counter(arm for _, _, arm in every)
     named = Counter((run, arm) for _, run, arm in every)
 
-    def labelled(one: Contestant) -> Contestant:
+    def labelled(one: ComparedRanking) -> ComparedRanking:
         if arms[one.arm] == 1:
             return one
         run = one.run if named[one.run, one.arm] == 1 else str(one.folder.path)
-        return Contestant(one.folder, one.run, one.arm, f"{run}:{one.arm}")
+        return ComparedRanking(one.folder, one.run, one.arm, f"{run}:{one.arm}")
 
     return [[labelled(one) for one in group] for group in groups]
 
 
-def _pairs(groups: Sequence[Sequence[Contestant]]) -> Iterator[tuple[Contestant, Contestant]]:
+def _pairs(groups: Sequence[Sequence[ComparedRanking]]) -> Iterator[tuple[ComparedRanking, ComparedRanking]]:
     first, *others = groups
     if not others:
         others, first = [first[1:]], first[:1]
