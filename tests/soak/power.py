@@ -11,17 +11,30 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.comparison.paired_tests import ALPHA, RESAMPLES, bca_interval, minimum_detectable, sign_flip_p
+from evaluator.comparison.paired_tests import (
+    ALPHA,
+    RESAMPLES,
+    above_p,
+    bca_interval,
+    equivalence_p,
+    holm,
+    minimum_detectable,
+    sign_flip_p,
+)
 from tests.soak.outcome import Bar, Outcome
 
 PAIRS = 400
 INTERVALS_PER_PAIR = 5
+FAMILY = 4  # pairs of a family that Holm adjusts: five pipelines against the first
 COUNTS = (50, 300)  # of queries: a small collection, and SciFact's
 POPULATION = 200_000
 SAYS = (
     "Systems are simulated, so that their true difference is known. A/A pairs are two draws of one system. The other "
     "pairs differ by the minimum detectable difference of the true spread. *Stated* is the minimum detectable "
-    "difference that a sample of this many queries names: mean and standard deviation over the pairs."
+    "difference that a sample of this many queries names: mean and standard deviation over the pairs. *Family* is the "
+    "share of families of four A/A pairs in which Holm leaves any pair different. *Gate* and *same* are errors at the "
+    "margin: B is worse by exactly the margin and passes the gate of no-worse-than, or differs by exactly it and is "
+    "called the same within it; the margin is the true difference."
 )
 
 
@@ -35,6 +48,9 @@ class PowerCount:
     found: float  # of the pairs whose true difference is the minimum detectable one
     stated: tuple[float, float]
     covered: float  # of the intervals: they hold the true difference
+    family: float  # of the families of A/A pairs: Holm leaves one of them different
+    passed_gate: float  # of the pairs that are worse by exactly the margin
+    called_same: float  # of the pairs that differ by exactly the margin
 
 
 def drawn_differences(dice: np.random.Generator, queries: int, shift: float) -> NDArray[np.float64]:
@@ -71,6 +87,8 @@ def count(seed: int, queries: int, pairs: int, resamples: int) -> PowerCount:
     for number in range(INTERVALS_PER_PAIR * pairs):
         low, high = bca_interval(drawn_differences(dice, queries, shift).tolist(), seed + number, resamples)
         covered += low <= difference <= high
+    others = np.random.default_rng([seed, queries, FAMILY])
+    families = [[drawn_differences(others, queries, 0.0).tolist() for _ in range(FAMILY)] for _ in range(pairs)]
     return PowerCount(
         queries=queries,
         true_difference=difference,
@@ -78,6 +96,12 @@ def count(seed: int, queries: int, pairs: int, resamples: int) -> PowerCount:
         found=sum(sign_flip_p(sample, seed, resamples) < ALPHA for sample in better) / pairs,
         stated=(statistics.fmean(stated), statistics.stdev(stated)),
         covered=covered / (INTERVALS_PER_PAIR * pairs),
+        family=sum(
+            min(holm([sign_flip_p(sample, seed, resamples) for sample in family])) < ALPHA for family in families
+        )
+        / pairs,
+        passed_gate=sum(above_p([-value for value in sample], -difference) < ALPHA for sample in better) / pairs,
+        called_same=sum(equivalence_p(sample, difference) < ALPHA for sample in better) / pairs,
     )
 
 
@@ -103,6 +127,21 @@ async def run(seed: int, size: int = PAIRS, counts: tuple[int, ...] = COUNTS, re
                 f"{each.covered:.1%}",
                 0.93 <= each.covered <= 0.97,
             ),
+            Bar(
+                f"{each.queries} queries: Holm calls a pair different in at most 7 % of {size} families of A/A pairs",
+                f"{each.family:.1%}",
+                each.family <= 0.07,
+            ),
+            Bar(
+                f"{each.queries} queries: at most 7 % of {size} pairs worse by the margin pass the gate",
+                f"{each.passed_gate:.1%}",
+                each.passed_gate <= 0.07,
+            ),
+            Bar(
+                f"{each.queries} queries: at most 7 % of {size} pairs that differ by the margin are called the same",
+                f"{each.called_same:.1%}",
+                each.called_same <= 0.07,
+            ),
         )
     ]
     rows = [
@@ -113,8 +152,21 @@ async def run(seed: int, size: int = PAIRS, counts: tuple[int, ...] = COUNTS, re
             f"{each.called_different:.1%}",
             f"{each.found:.1%}",
             f"{each.covered:.1%}",
+            f"{each.family:.1%}",
+            f"{each.passed_gate:.1%}",
+            f"{each.called_same:.1%}",
         )
         for each in found
     ]
-    columns = ("queries", "true difference", "stated", "A/A called different", "found", "intervals right")
+    columns = (
+        "queries",
+        "true difference",
+        "stated",
+        "A/A called different",
+        "found",
+        "intervals right",
+        "family",
+        "gate",
+        "same",
+    )
     return Outcome("power", SAYS, seed, columns, tuple(rows), tuple(bars), ())
