@@ -4,7 +4,6 @@ Exit status 1 when a contender's scores differ from ours: its cost is then of ot
 """
 
 import argparse
-import os
 import signal
 import sys
 from contextlib import ExitStack
@@ -80,7 +79,7 @@ def bench(asked: BenchArguments) -> BenchReport:
             else:
                 stack.callback(contenders[name].close)
         peers = [name for name in asked.peers if name in contenders]
-        plan = RoundPlan(asked.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION}, os.cpu_count() or 1)
+        plan = RoundPlan(asked.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION})
         measured = run_rounds(plan, contenders, sgemm.measure_gflops, _say)
         about = {name: dict(contender.about) for name, contender in contenders.items()}
     report = BenchReport(

@@ -50,8 +50,9 @@ class BenchTurn(Wire):
     contender: str
     cpu_s: tuple[float, ...]
     wall_s: tuple[float, ...]
-    foreign: float  # share of all cores that others used meanwhile
-    quiet: bool  # foreign at most load.FOREIGN_LIMIT
+    foreign: float | None  # share of all cores that other processes used meanwhile; null: the machine does not tell
+    steal: float | None = None  # share of all cores that a hypervisor took
+    quiet: bool  # nothing of evaluator.machine_conditions.condition_faults
 
 
 class CostRatio(Wire):

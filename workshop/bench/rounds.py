@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from evaluator.machine_conditions import condition_faults, conditions_between, read_conditions
 from workshop.bench.analysis import score_difference
 from workshop.bench.candidate_lists import CandidateList
 from workshop.bench.contender import Contender
-from workshop.bench.foreign_load import FOREIGN_LIMIT, foreign_share, read_cpu
 from workshop.bench.ratios import turn_order
 from workshop.bench.report import BenchTurn
 
@@ -33,7 +33,6 @@ class RoundPlan:
     rounds: int
     sets: Mapping[str, Sequence[CandidateList]]
     equals: Mapping[str, str]
-    cores: int  # of the machine: /proc/stat counts them all
 
 
 def run_rounds(
@@ -51,9 +50,9 @@ def run_rounds(
             scores = {}
             for name in turn_order(list(contenders), number):
                 time.sleep(PAUSE_S)
-                before = read_cpu()
+                before = read_conditions()
                 answer = contenders[name].score(lists)
-                others = foreign_share(before, read_cpu(), plan.cores)
+                conditions = conditions_between(before, read_conditions())
                 scores[name] = answer.scores
                 turns.append(
                     BenchTurn(
@@ -62,13 +61,15 @@ def run_rounds(
                         contender=name,
                         cpu_s=answer.cpu_s,
                         wall_s=answer.wall_s,
-                        foreign=others,
-                        quiet=others <= FOREIGN_LIMIT,
+                        foreign=conditions.foreign,
+                        steal=conditions.steal,
+                        quiet=not list(condition_faults(conditions)),
                     )
                 )
                 say(
                     f"round {number + 1}/{plan.rounds} {set_name:8} {name:32} "
-                    f"CPU {sum(answer.cpu_s):7.2f} s, wall {sum(answer.wall_s):7.2f} s, others {others:4.0%}"
+                    f"CPU {sum(answer.cpu_s):7.2f} s, wall {sum(answer.wall_s):7.2f} s"
+                    + ("" if conditions.foreign is None else f", others {conditions.foreign:4.0%}")
                 )
             for name, reference in plan.equals.items():
                 found = score_difference(scores[name], scores[reference])

@@ -41,7 +41,7 @@ def render_table(report: BenchReport) -> str:
     noisy = sum(not turn.quiet for turn in report.turns)
     if noisy:
         parts.append(
-            f"{noisy} of {len(report.turns)} turns had more than a tenth of all cores used by others: "
+            f"{noisy} of {len(report.turns)} turns ran on a machine that was busy with something else: "
             "believe CPU seconds before wall time, and run again on a quiet machine."
         )
     return "\n\n".join(parts)

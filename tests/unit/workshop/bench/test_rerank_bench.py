@@ -19,7 +19,6 @@ from workshop.bench.__main__ import BenchArguments, bench, why_no_int8
 from workshop.bench.analysis import HTTP, INT8, OURS, SESSION, analyse, padding_ratio, score_difference
 from workshop.bench.candidate_lists import PAIR_TOKENS, SCIFACT, Bm25, ListSampling, draw_lists
 from workshop.bench.contender_setup import ServedModel
-from workshop.bench.foreign_load import CpuReading, foreign_share
 from workshop.bench.memory import MemoryLoad, PairTexts, measure_memory
 from workshop.bench.plain_model import dequantised, make_plain_model
 from workshop.bench.ratios import bootstrap_interval, paired_ratio, turn_order
@@ -79,12 +78,6 @@ def test_every_contender_runs_once_a_round_and_each_order_is_followed_by_its_rev
     assert all(sorted(order) == ["a", "b", "c"] for order in orders)
     assert all(first == second[::-1] for first, second in list(pairwise(orders))[::2])
     assert {order[0] for order in orders} == {"a", "b", "c"}
-
-
-def test_load_is_foreign_when_it_is_not_our_own():
-    before = CpuReading(wall_s=10.0, busy_s=100.0, own_s=5.0)
-    assert foreign_share(before, CpuReading(wall_s=12.0, busy_s=103.0, own_s=7.0), cores=2) == 0.25
-    assert foreign_share(before, CpuReading(wall_s=12.0, busy_s=102.0, own_s=7.1), cores=2) == 0.0
 
 
 def test_padding_is_counted_a_batch_in_the_order_given():
