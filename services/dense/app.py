@@ -6,21 +6,26 @@ from services.chassis.rendering import Wordings
 from services.dense.dialects.openai import openai_router, openai_wording
 from services.dense.dialects.tei import tei_router
 from services.dense.encoder import DenseEncoder
+from services.dense.encoder_cached import CachedEncoder
+from services.dense.query_vector_cache import QueryVectorCache
 from services.dense.settings import DenseSettings
 from services.dialects.tei_errors import tei_wording
 from services.vectorservice.compose import build_vector_app
+
+MB = 1_000_000
 
 # The wording of errors by path: each vendor's clients expect their own.
 WORDINGS: Wordings = {"/v1/embeddings": openai_wording, "/embed": tei_wording}
 
 
 def open_encoder(settings: DenseSettings) -> DenseEncoder:
-    """Opens the encoder that the settings name. Raises ModelError."""
+    """Opens the encoder that the settings name, with its cache. Raises ModelError."""
+    encoder: DenseEncoder
     match settings.encoder:
         case "hashing":
             from services.dense.encoder_hashing import HashingEncoder
 
-            return HashingEncoder()
+            encoder = HashingEncoder()
         case "onnx":
             from services.inference.open_model import Engine
             from services.inference.process_options import set_process_options
@@ -28,11 +33,14 @@ def open_encoder(settings: DenseSettings) -> DenseEncoder:
             from services.inference.text_encoder import TextEncoder
 
             set_process_options()
-            return TextEncoder(
+            encoder = TextEncoder(
                 load_encoder(MODELS_FILE, settings.model),
                 settings.models / settings.model,
                 Engine(settings.device, settings.threads, library=settings.engine, arithmetic=settings.arithmetic),
             )
+    if not settings.query_cache_mb:
+        return encoder
+    return CachedEncoder(encoder, QueryVectorCache(encoder.stamp, settings.query_cache_mb * MB))
 
 
 def build_app(settings: DenseSettings) -> FastAPI:

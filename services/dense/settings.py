@@ -30,3 +30,6 @@ class DenseSettings(VectorServiceSettings):
     arithmetic: Literal["f32", "bf16"] = Field(
         "f32", description="Of floating-point operations; `bf16` needs the engine `openvino` and a CPU that has it."
     )
+    query_cache_mb: int = Field(
+        0, ge=0, le=65_536, description="Memory for vectors of queries that come again, in MB; 0: none are kept."
+    )

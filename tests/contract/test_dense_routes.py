@@ -20,8 +20,8 @@ DOCUMENTS = [
 
 
 @asynccontextmanager
-async def service(directory: Path) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_app(DenseSettings(directory=directory, encoder="hashing"))
+async def service(directory: Path, query_cache_mb: int = 0) -> AsyncIterator[httpx.AsyncClient]:
+    app = build_app(DenseSettings(directory=directory, encoder="hashing", query_cache_mb=query_cache_mb))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://dense") as client:
@@ -215,3 +215,26 @@ def test_a_qdrant_without_an_address_is_refused_in_one_sentence(monkeypatch: pyt
     monkeypatch.delenv("QDRANT_URL", raising=False)
     with pytest.raises(ValueError, match="QDRANT_URL"):
         DenseSettings(store="qdrant")
+
+
+async def test_a_query_that_comes_again_is_answered_from_the_cache_and_the_answer_says_so(tmp_path: Path) -> None:
+    async with service(tmp_path, query_cache_mb=1) as client:
+        await client.put("/v1/collections/notes@1", json=DECLARATION)
+        await index(client)
+        first, again = await search(client), await search(client)
+        decomposed, composed = await search(client, query="cafe\u0301"), await search(client, query="caf\u00e9")
+        fresh = await client.post(
+            "/v1/collections/notes@1/search", json={"query": "chain oil"}, headers={"cache-control": "no-store"}
+        )
+        batch = await client.post("/v1/embeddings", json={"input": ["chain oil", "brake"], "input_type": "query"})
+        metrics = (await client.get("/metrics")).text
+    answers = (first, again, decomposed, composed, fresh, batch)
+    cached = [answer.headers.get("x-cached-results") for answer in answers]
+    assert cached == ["0/1", "1/1", "0/1", "1/1", None, "1/2"]
+    assert first.json() == again.json() == fresh.json()
+    assert 'cached_results_total{outcome="hit"} 3.0' in metrics
+    assert 'cached_results_total{outcome="miss"} 3.0' in metrics
+
+
+async def test_without_the_setting_no_query_is_cached(notes: httpx.AsyncClient) -> None:
+    assert [(await search(notes)).headers.get("x-cached-results") for _ in range(2)] == [None, None]

@@ -9,7 +9,9 @@ import pytest
 
 from services.dense.app import open_encoder
 from services.dense.encoder import DenseEncoder
+from services.dense.encoder_cached import CachedEncoder
 from services.dense.encoder_hashing import HashingEncoder
+from services.dense.query_vector_cache import QueryVectorCache
 from services.dense.settings import DenseSettings
 from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
 from services.inference.text_encoder import stamp_of
@@ -22,6 +24,12 @@ class TestHashing(EncoderSuite):
     @pytest.fixture
     def encoder(self) -> DenseEncoder:
         return HashingEncoder()
+
+
+class TestCached(EncoderSuite):
+    @pytest.fixture
+    def encoder(self) -> DenseEncoder:
+        return CachedEncoder(HashingEncoder(), QueryVectorCache(HashingEncoder.stamp, 10_000))
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +83,12 @@ def test_everything_that_decides_a_vector_is_in_the_stamp() -> None:
 def test_a_model_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="make models"):
         open_encoder(DenseSettings(models=tmp_path))
+
+
+async def test_a_cached_vector_of_the_real_model_equals_a_new_one_in_every_bit(onnx: DenseEncoder) -> None:
+    cached = CachedEncoder(onnx, QueryVectorCache(onnx.stamp, 1_000_000))
+    queries = (QUERY, "why", QUERY)
+    fresh = [await onnx.encode_query(query, soon()) for query in queries]
+    for _ in range(2):
+        given = await asyncio.gather(*(cached.encode_query(query, soon()) for query in queries))
+        assert [vector.tobytes() for vector in given] == [vector.tobytes() for vector in fresh]
