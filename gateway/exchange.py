@@ -9,6 +9,7 @@ import httpx
 from pydantic import ValidationError
 
 from gateway.failures import BackendFailed
+from gateway.service_timings import record_parts
 from gateway.sockets import Probe
 from services.chassis.caching import NO_STORE, no_store_requested
 from services.chassis.deadlines import DEADLINE_HEADER
@@ -61,7 +62,7 @@ async def exchange(
     if response.status_code >= 300:
         raise _error_failure(peer.name, response)
     try:
-        return parse(response.content)
+        parsed = parse(response.content)
     except ValidationError as error:
         close_connection = response.extensions.get("close_connection")
         if close_connection is not None:
@@ -70,6 +71,8 @@ async def exchange(
         where = ".".join(str(part) for part in first["loc"])
         detail = f"its answer is no {error.title} ({where}: {first['msg']})."
         raise BackendFailed(peer.name, "failed", detail) from error
+    record_parts(response)
+    return parsed
 
 
 def _request(peer: Peer, call: Call, timeout_s: float) -> httpx.Request:

@@ -13,7 +13,8 @@ from gateway.walked import WalkContext, Walked
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Unavailable
 from services.chassis.instruments import Instruments
-from services.chassis.telemetry import record_ms, request_id
+from services.chassis.telemetry import record_ms, recorded_ms, request_id
+from services.contracts.pipelines import GATEWAY_WAIT
 from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StagePlace
 
 
@@ -31,11 +32,13 @@ class Executor:
     async def search(self, collection: str, request: SearchRequest) -> SearchAnswer:
         """Returns the answer within the deadline of the current request."""
         started = time.perf_counter()
+        waited_ms = recorded_ms("wait")
         identity = request_id()
         plan = self._catalog.resolve(request.pipeline)
         walked = await self._walk(collection, plan, request, Budget.within(current_deadline()))
         self._record(walked, plan, named=isinstance(request.pipeline, str))
-        timings_ms = {**walked.timings_ms, "total": (time.perf_counter() - started) * 1000}
+        total_ms = (time.perf_counter() - started) * 1000
+        timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": total_ms}
         return SearchAnswer(
             collection=walked.generation,
             pipeline=PipelineRef(name=plan.pipeline.name, fingerprint=plan.fingerprint),
@@ -63,6 +66,17 @@ class Executor:
             record_ms(kinds.get(stage, stage), ms)
         for one in walked.degraded:
             self._instruments.degraded.labels(one.kind, one.degradation.reason).inc()
+
+
+def _stages_and_parts(walked: Walked) -> dict[str, float]:
+    """Returns the times of stages, each before its parts. A stage `a.b` leaves out the part `b` of a stage `a`."""
+    shown: dict[str, float] = {}
+    for stage, ms in walked.timings_ms.items():
+        shown[stage] = ms
+        for part, part_ms in walked.parts_ms.get(stage, {}).items():
+            if f"{stage}.{part}" not in walked.timings_ms:
+                shown[f"{stage}.{part}"] = part_ms
+    return shown
 
 
 def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:

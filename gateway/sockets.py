@@ -235,7 +235,7 @@ class SocketTransport(httpx.AsyncBaseTransport):
         )
 
 
-_KEPT_HEADERS = (b"retry-after", b"content-type")
+_KEPT_HEADERS = (b"retry-after", b"content-type", b"server-timing")
 
 
 async def _read_bounded(answer: aiohttp.ClientResponse) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from gateway import backends as wire
 from gateway.failures import BackendFailed, as_problem, not_held
+from gateway.service_timings import collected_parts
 from gateway.walked import RETRIEVAL, Found, Sourced, WalkContext, elapsed_ms
 from services.chassis.errors import BadInput, DeadlineExceeded, ProblemError, Unavailable
 from services.contracts.base import DEEPEST
@@ -38,13 +39,15 @@ async def retrieve(identity: str, stage: Retrieve, approximate: bool, context: W
     try:
         # A stage that must not fail gets the time of later stages too: without it they do not run.
         timeout_s = context.timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
-        candidates, deeper = await _searched(stage, approximate, context, timeout_s)
+        with collected_parts() as parts:
+            candidates, deeper = await _searched(stage, approximate, context, timeout_s)
     except BackendFailed as failed:
         failure = not_held(backend.name, context.generation) if failed.unknown_generation else failed
         await _require_skippable(identity, stage, context, failure)
         return Sourced(None, {identity: elapsed_ms(started)}, {identity: failure})
     beyond = None if deeper is None else Found(deeper, {identity: deeper})
-    return Sourced(Found(candidates, {identity: candidates}, beyond), {identity: elapsed_ms(started)}, {})
+    found = Found(candidates, {identity: candidates}, beyond)
+    return Sourced(found, {identity: elapsed_ms(started)}, {}, {identity: parts})
 
 
 async def _searched(
@@ -87,6 +90,7 @@ async def fuse(
     started = time.perf_counter()
     timings_ms = {name: ms for one in given for name, ms in one.timings_ms.items()}
     failures = {name: failure for one in given for name, failure in one.failures.items()}
+    parts_ms = {name: parts for one in given for name, parts in one.parts_ms.items()}
     found = [one.found for one in given]
     if all(one is None for one in found):
         return Sourced(None, timings_ms, failures)
@@ -94,7 +98,7 @@ async def fuse(
     if any(one is not None and one.deeper is not None for one in found):
         deeper = [None if one is None else one.deeper or one for one in found]
         fused = replace(fused, deeper=_fused(identity, stage, inputs, deeper))
-    return Sourced(fused, timings_ms | {identity: elapsed_ms(started)}, failures)
+    return Sourced(fused, timings_ms | {identity: elapsed_ms(started)}, failures, parts_ms)
 
 
 def _fused(identity: str, stage: Fuse, inputs: Sequence[PlannedSource], found: Sequence[Found | None]) -> Found:

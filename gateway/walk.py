@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gateway.failures import BackendFailed
 from gateway.plan import WalkPlan
+from gateway.service_timings import collected_parts
 from gateway.sources import no_retriever_left
 from gateway.texts import WalkTexts
 from gateway.walked import INCLUDING, Sourced, WalkContext, Walked
@@ -25,8 +26,9 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     walked = _after_source(context, await plan.source.run(context, sum(shares) + including))
     for number, stage in enumerate(plan.later, start=1):
         started = time.perf_counter()
-        walked = await stage.run(context, walked, sum(shares[number:]) + including)
-        walked = replace(walked, outputs={**walked.outputs, stage.id: walked.ranking}).timed(stage.id, started)
+        with collected_parts() as parts:
+            walked = await stage.run(context, walked, sum(shares[number:]) + including)
+        walked = replace(walked, outputs={**walked.outputs, stage.id: walked.ranking}).timed(stage.id, started, parts)
     return replace(walked, ranking=continued(walked.ranking, walked.beneath.ranking)[: context.request.top])
 
 
@@ -37,7 +39,8 @@ async def include(context: WalkContext, walked: Walked) -> Walked:
         return walked
     started = time.perf_counter()
     try:
-        documents = await walked.texts.read_uncut(ids, parts, context.timeout_s("include", INCLUDING, 0.0))
+        with collected_parts() as told_ms:
+            documents = await walked.texts.read_uncut(ids, parts, context.timeout_s("include", INCLUDING, 0.0))
     except BackendFailed as failure:
         if failure.kind == AnswerTooLarge.kind:
             raise AnswerTooLarge(f"include: {failure.detail}") from failure
@@ -45,7 +48,7 @@ async def include(context: WalkContext, walked: Walked) -> Walked:
         told = walked.degrade("include", "include", failure.reason, str(failure), len(documents), len(ids))
     else:
         told = walked.flag_missing("include", "include", len(documents), len(ids))
-    return replace(told, documents=documents).timed("include", started)
+    return replace(told, documents=documents).timed("include", started, told_ms)
 
 
 def _after_source(context: WalkContext, given: Sourced) -> Walked:
@@ -53,7 +56,8 @@ def _after_source(context: WalkContext, given: Sourced) -> Walked:
         raise no_retriever_left(given.failures)
     texts = WalkTexts(context.backends.document_store, context.generation).with_failures(given.failures.values())
     found = given.found
-    walked = Walked(context.generation, found.ranking, found.outputs, given.timings_ms, texts, found.beneath())
+    timings = given.timings_ms, given.parts_ms
+    walked = Walked(context.generation, found.ranking, found.outputs, *timings, texts, found.beneath())
     for identity, failure in given.failures.items():
         walked = walked.degrade(identity, "retrieve", failure.reason, str(failure), 0, 1)
     return walked

@@ -67,6 +67,7 @@ class Sourced:
     found: Found | None
     timings_ms: Mapping[str, float]
     failures: Mapping[str, BackendFailed]  # of retrieves that may be skipped
+    parts_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what the services told of their time
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +89,17 @@ class Walked:
     ranking: Ranking
     outputs: Mapping[str, Ranking]
     timings_ms: Mapping[str, float]
+    parts_ms: Mapping[str, Mapping[str, float]]
     texts: WalkTexts
     beneath: Found
     degraded: tuple[StageDegradation, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
     documents: Mapping[str, Document] = field(default_factory=dict)
 
-    def timed(self, stage: str, started: float) -> Self:
-        """Returns this with the time of a stage, which `started` (of `time.perf_counter`)."""
-        return replace(self, timings_ms={**self.timings_ms, stage: elapsed_ms(started)})
+    def timed(self, stage: str, started: float, parts: Mapping[str, float]) -> Self:
+        """Returns this with the time of a stage, which `started` (of `time.perf_counter`), and its services' parts."""
+        timings_ms = {**self.timings_ms, stage: elapsed_ms(started)}
+        return replace(self, timings_ms=timings_ms, parts_ms={**self.parts_ms, stage: parts})
 
     def degrade(self, stage: str, kind: str, reason: Reason, detail: str, done: int, of: int) -> Self:
         """Returns this with one more degradation."""

@@ -43,6 +43,11 @@ def record_ms(stage: str, ms: float) -> None:
         timings[stage] = timings.get(stage, 0.0) + ms
 
 
+def recorded_ms(stage: str) -> float:
+    """Returns the milliseconds of a stage of the current request so far."""
+    return (_timings_ms.get() or {}).get(stage, 0.0)
+
+
 @contextmanager
 def timed(stage: str) -> Iterator[None]:
     """Times a stage of the current request. `stage` is a token (letters, digits, `-_.`)."""

@@ -18,7 +18,8 @@ OnFailure = Literal["fail", "skip"]
 MOST_STAGES = 100
 DEEPEST_FUSE = 4
 # Timings of an answer that belong to no stage. Stage ids must not collide with them.
-OTHER_TIMINGS = ("include", "total")
+GATEWAY_WAIT = "gateway.wait"
+OTHER_TIMINGS = ("include", "total", GATEWAY_WAIT)
 
 
 class Retrieve(Wire):

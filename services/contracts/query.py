@@ -97,4 +97,5 @@ class SearchAnswer(Wire):
     hits: tuple[SearchHit, ...]
     degraded: tuple[Degradation, ...] = ()
     models: dict[str, str] = {}  # by id of the rerank stage that used it: `name@first 12 digits of the weights' sha256`
-    timings_ms: dict[str, FiniteFloat]  # by stage id, plus `total`
+    # By stage id, plus `include`, `total`, `gateway.wait` (before `total`) and `<stage>.<part>`, which services report.
+    timings_ms: dict[str, FiniteFloat]

@@ -1,11 +1,15 @@
 """A query's walk through a pipeline: what is answered when all is well, and what when parts of the stack are gone."""
 
 import asyncio
+import json
+import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
 
+from services.chassis.logs import JsonFormatter
 from tests.support.backends import DECLARATION, DOCUMENTS, PATIENCE_MS, Fault, Stack, opened_stack
 
 RETRIEVES = [
@@ -53,9 +57,52 @@ async def test_every_pipeline_answers_in_order_undegraded_and_names_what_made_it
 async def test_timings_are_by_stage_in_the_body_and_in_the_header(stack: Stack) -> None:
     answer = await stack.search("fruit trees", include=["text"])
     timings = answer.json()["timings_ms"]
-    assert set(timings) == {"bm25", "dense", "fuse", "rerank", "include", "total"}
+    stages = {"bm25", "dense", "fuse", "rerank", "include"}
+    assert {name for name in timings if "." not in name} == {*stages, "total"}
     header = {part.split(";")[0] for part in answer.headers["server-timing"].split(", ")}
-    assert set(timings) <= header
+    assert header == {*stages, "wait", "total"}
+
+
+async def test_timings_hold_what_each_service_reported_of_its_own_time(stack: Stack) -> None:
+    timings = (await stack.search("fruit trees", include=["metadata"])).json()["timings_ms"]
+    parted = {"bm25.wait", "dense.wait", "rerank.wait", "include.wait"}
+    assert {name for name in timings if "." in name} == {*parted, "gateway.wait"}
+    for stage in ("bm25", "dense", "rerank", "include"):
+        parts = [ms for name, ms in timings.items() if name.startswith(f"{stage}.")]
+        assert 0 <= sum(parts) < timings[stage], timings
+
+
+async def test_the_log_of_every_service_names_the_request_id_of_the_answer(stack: Stack) -> None:
+    lines: list[str] = []
+    collector, logger = logging.Handler(), logging.getLogger("services.chassis.telemetry")
+    collector.setFormatter(JsonFormatter("any"))
+    collector.emit = lambda record: lines.append(collector.format(record))  # type: ignore[method-assign]
+    logger.addHandler(collector)
+    logger.setLevel(logging.INFO)
+    try:
+        body = (await stack.search("fruit trees", include=["metadata"])).json()
+    finally:
+        logger.removeHandler(collector)
+    told = [line for line in map(json.loads, lines) if line["request_id"] == body["request_id"]]
+    routes = Counter(line["route"].rpartition("/")[2] for line in told)
+    assert routes == {"search": 3, "get": 2, "score": 1}  # the gateway's own and one of each retriever; texts twice
+    assert all("stages_ms" in line for line in told)
+
+
+async def test_a_failed_leg_has_a_time_and_no_parts(stack: Stack) -> None:
+    stack.wires["dense"].fault = "status-500"
+    timings = (await stack.search("fruit trees", "hybrid")).json()["timings_ms"]
+    assert "dense" in timings
+    assert not [name for name in timings if name.startswith("dense.")]
+    assert "bm25.wait" in timings
+
+
+async def test_a_stage_time_precedes_a_part_of_the_same_name(stack: Stack) -> None:
+    stages = [{"kind": "retrieve", "id": name, "backend": "lexical"} for name in ("a", "a.wait")]
+    stack.wires["lexical"].delay_s = 0.05
+    timings = (await stack.search("fruit", inline({"kind": "fuse", "inputs": stages}))).json()["timings_ms"]
+    assert timings["a.wait"] >= 50  # the part takes less than a millisecond
+    assert timings["a.wait.wait"] < 50
 
 
 async def test_stage_names_of_an_inline_pipeline_do_not_become_metric_labels(stack: Stack) -> None:

@@ -134,6 +134,7 @@ def test_the_product_of_retrieves_and_query_length_is_bounded() -> None:
         ),
         (SearchRequest, piped({**LEG, "id": "a"}, {"kind": "cut", "top": 1, "id": "a"}), "these are not: a"),
         (SearchRequest, piped({**LEG, "id": "total"}), "the id 'total' is that of another timing"),
+        (SearchRequest, piped({**LEG, "id": "gateway.wait"}), "the id 'gateway.wait' is that of another timing"),
         (SearchRequest, piped(LEG, {"kind": "cut", "top": 1, "id": "include"}), "the id 'include' is that of another"),
         (SearchRequest, piped(fuses(3)), "there are more than 100, inputs of fuses among them"),
     ],
