@@ -16,7 +16,8 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.progress import progress
 from evaluator.quality import means, measure
-from evaluator.rank import choose_queries, interleaved
+from evaluator.rank import choose_queries
+from evaluator.turn_orders import query_turns
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Rerank
 from services.contracts.query import SearchAnswer
@@ -78,7 +79,7 @@ async def _swept(
         )
     answers: list[dict[str, TimedAnswer | GatewayError]] = [{} for _ in deadlines_ms]
     with progress(f"{arm.name} at {len(deadlines_ms)} deadlines", len(queries) * len(deadlines_ms), "queries") as done:
-        for number, query in interleaved(queries, len(deadlines_ms)):
+        for number, query in query_turns(queries, len(deadlines_ms), experiment.seed):
             answers[number][query] = await _answer(client, experiment, arm, dataset, query, deadlines_ms[number])
             done(1)
     every = [timed.answer for of_one in answers for timed in of_one.values() if isinstance(timed, TimedAnswer)]

@@ -1,7 +1,7 @@
 """Sends every query through every arm, one at a time: quality and latency come from the same answers."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from evaluator.progress import progress
 from evaluator.resume import arm_progress, timeouts_in_a_row
 from evaluator.run_folder import RunFolder, StepFile, writable
 from evaluator.trec_runs import run_lines
+from evaluator.turn_orders import query_turns
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
 from services.contracts.query import SearchAnswer, SearchRequest
@@ -69,19 +70,6 @@ def choose_queries(judged: Sequence[str], every: Sequence[str], experiment: Expe
     return ChosenQueries(measured, dice.sample(pool, min(experiment.warmup, len(pool))))
 
 
-def interleaved(queries: Sequence[str], arms: int) -> Iterator[tuple[int, str]]:
-    """Yields (arm, query) for every pair, the arms in turn, so that foreign load affects all arms alike.
-
-    Every other turn runs backwards (ABBA), so that no arm always follows the same one; the arms are at different places
-    in the list of queries, so that no arm profits from cache entries that another has just made.
-    """
-    n = len(queries)
-    for turn in range(n):
-        order = range(arms) if turn % 2 == 0 else range(arms - 1, -1, -1)
-        for arm in order:
-            yield arm, queries[(turn + arm * n // arms) % n]
-
-
 async def expect_runnable(client: GatewayClient, experiment: Experiment, arms: Sequence[Arm]) -> None:
     """Sends one query through each arm. Raises EvaluationError for an arm that the gateway refuses as such.
 
@@ -113,7 +101,8 @@ async def rank(
     interruptions so far.
     """
     before = [arm_progress(folder.answers(arm.name)) for arm in arms]
-    left = [(at, query) for at, query in interleaved(queries.measured, len(arms)) if query not in before[at].answered]
+    turns = query_turns(queries.measured, len(arms), experiment.seed)
+    left = [(at, query) for at, query in turns if query not in before[at].answered]
     timeouts = [one.timeouts for one in before]
     with ExitStack() as files:
         answers = [files.enter_context(writable(folder.answers(arm.name)).open("a", encoding="utf-8")) for arm in arms]

@@ -79,7 +79,7 @@ def bench(asked: BenchArguments) -> BenchReport:
             else:
                 stack.callback(contenders[name].close)
         peers = [name for name in asked.peers if name in contenders]
-        plan = RoundPlan(asked.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION})
+        plan = RoundPlan(asked.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION}, asked.drawing.seed)
         measured = run_rounds(plan, contenders, sgemm.measure_gflops, _say)
         about = {name: dict(contender.about) for name, contender in contenders.items()}
     report = BenchReport(

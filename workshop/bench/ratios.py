@@ -1,13 +1,10 @@
-"""Computes paired ratios of repeated measurements, and the order of contenders in a round. Pure."""
+"""Computes paired ratios of repeated measurements. Pure."""
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import numpy as np
 
 from services.contracts.base import Wire
-
-T = TypeVar("T")
 
 RESAMPLES = 10_000
 
@@ -36,13 +33,3 @@ def bootstrap_interval(values: Sequence[float], seed: int = 0) -> Interval:
 def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Interval:
     """Returns the interval of numerator / denominator, each pair measured in the same round."""
     return bootstrap_interval([above / below for above, below in zip(numerators, denominators, strict=True)])
-
-
-def turn_order(contenders: Sequence[T], round_number: int) -> list[T]:
-    """Returns the contenders rotated by one every second round, and reversed in between (ABBA).
-
-    A machine that slows down or speeds up during the run then favours no contender.
-    """
-    by = (round_number // 2) % max(1, len(contenders))
-    turned = [*contenders[by:], *contenders[:by]]
-    return turned[::-1] if round_number % 2 else turned

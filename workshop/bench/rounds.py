@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from evaluator.machine_conditions import condition_faults, conditions_between, read_conditions
+from evaluator.turn_orders import balanced_turns
 from workshop.bench.analysis import score_difference
 from workshop.bench.candidate_lists import CandidateList
 from workshop.bench.contender import Contender
-from workshop.bench.ratios import turn_order
 from workshop.bench.report import BenchTurn
 
 # Threads that spin after a call must not cost the next contender CPU time.
@@ -33,6 +34,7 @@ class RoundPlan:
     rounds: int
     sets: Mapping[str, Sequence[CandidateList]]
     equals: Mapping[str, str]
+    seed: int  # of the order of the contenders
 
 
 def run_rounds(
@@ -44,11 +46,12 @@ def run_rounds(
     turns: list[BenchTurn] = []
     rates: list[float] = []
     differences: dict[str, float] = {}
-    for number in range(plan.rounds):
+    names = list(contenders)
+    for number, order in enumerate(islice(balanced_turns(len(names), plan.seed), plan.rounds)):
         rates.append(probe())
         for set_name, lists in plan.sets.items():
             scores = {}
-            for name in turn_order(list(contenders), number):
+            for name in (names[at] for at in order):
                 time.sleep(PAUSE_S)
                 before = read_conditions()
                 answer = contenders[name].score(lists)

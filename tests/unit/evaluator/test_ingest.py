@@ -9,7 +9,7 @@ from evaluator.arms import with_preset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment, collection_name, experiment_path, read_experiment
 from evaluator.ingest import batches
-from evaluator.rank import choose_queries, interleaved
+from evaluator.rank import choose_queries
 from services.chassis.json_shape import parse_json
 from services.contracts.collections import DocumentsRequest
 from services.contracts.documents import Document
@@ -84,16 +84,6 @@ def test_a_sample_is_the_same_for_the_same_seed_and_its_warm_up_knows_none_of_it
 
 def test_without_other_queries_the_warm_up_uses_the_measured_ones() -> None:
     assert choose_queries(["a", "b"], ["a", "b"], experiment())[1] != []
-
-
-@pytest.mark.parametrize(("queries", "arms"), [(7, 3), (5, 5), (2, 5), (60, 5), (1, 1)])
-def test_every_arm_gets_every_query_once_the_arms_in_turn(queries: int, arms: int) -> None:
-    walk = list(interleaved([str(number) for number in range(queries)], arms))
-    assert len(set(walk)) == len(walk) == queries * arms
-    for turn in range(queries):
-        assert {arm for arm, _ in walk[turn * arms : (turn + 1) * arms]} == set(range(arms))
-    if queries >= arms:  # no two arms ask the same query in one turn
-        assert all(len({query for _, query in walk[t * arms : (t + 1) * arms]}) == arms for t in range(queries))
 
 
 @pytest.mark.parametrize(

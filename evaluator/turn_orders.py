@@ -1,0 +1,43 @@
+"""Decides in which order arms take turns, so that what one leaves behind falls on all the others alike. Pure.
+
+The order is a carry-over design (Williams 1949, Aust. J. Chem. 2, 149) of any length: it is built arm by arm, not taken
+from a square, so that the step from one turn to the next is balanced too.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+
+def balanced_turns(arms: int, seed: int) -> Iterator[tuple[int, ...]]:
+    """Yields turns without end, each with every arm once, by number.
+
+    After any number of turns every arm has followed every other one equally often, but for three times at most, and
+    none has followed itself (a single one has to). In turns of more than two arms all come equally early on average.
+    """
+    dice = random.Random(seed)
+    followed: Counter[tuple[int, int]] = Counter()  # by the arm before and the arm
+    places: Counter[int] = Counter()
+    before = -1
+    while True:
+        turn: list[int] = []
+        while len(turn) < arms:
+            left = [arm for arm in range(arms) if arm not in turn and (arm != before or arms == 1)]
+            arm = min(left, key=lambda arm: (followed[before, arm], -places[arm], dice.random()))
+            followed[before, arm] += 1
+            places[arm] += len(turn)
+            turn.append(arm)
+            before = arm
+        yield tuple(turn)
+
+
+def query_turns(queries: Sequence[str], arms: int, seed: int) -> Iterator[tuple[int, str]]:
+    """Yields (arm, query) for every pair, in balanced turns.
+
+    The arms are at different places in the list of queries, so that none profits from cache entries that another has
+    just made.
+    """
+    n = len(queries)
+    for number, turn in zip(range(n), balanced_turns(arms, seed), strict=False):
+        for arm in turn:
+            yield arm, queries[(number + arm * n // arms) % n]
