@@ -42,6 +42,7 @@ class EncoderSuite:
         assert lengths[3] >= 400 > lengths[0] > lengths[1] > lengths[2] >= 0
         assert encoder.max_tokens > 0
 
+    @pytest.mark.integration  # takes seconds
     async def test_the_loop_turns_while_eight_megabytes_are_encoded_and_measured(self, encoder: DenseEncoder) -> None:
         async with responsive_event_loop():
             assert len(await encoder.encode_passages(LONG, soon())) == len(LONG)

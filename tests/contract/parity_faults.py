@@ -110,6 +110,7 @@ class ParitySuite:
                 {"ties": "descending"},
                 "order of equal scores by id (descending instead of ascending).",
                 id="tie order",
+                marks=pytest.mark.integration,
             ),
             pytest.param(
                 {"missing": "dropped"},

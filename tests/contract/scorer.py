@@ -53,6 +53,7 @@ class ScorerSuite:
         assert lengths[3] >= 400 > lengths[0] > lengths[2] > 0
         assert scorer.max_tokens > 0
 
+    @pytest.mark.integration  # takes seconds
     async def test_the_loop_turns_while_eight_megabytes_are_scored_and_measured(self, scorer: Scorer) -> None:
         async with responsive_event_loop():
             assert len(await scorer.score(QUERY, LONG, soon())) == len(LONG)

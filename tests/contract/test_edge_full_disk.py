@@ -14,6 +14,7 @@ import pytest
 from services.chassis.errors import InsufficientStorage
 from tests.support.edge_subjects import numbered, opened
 
+pytestmark = pytest.mark.integration  # takes seconds
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 400_000_000
 BLOCK = 4_096

@@ -81,6 +81,7 @@ def test_metrics_are_named_for_a_run_or_for_measuring_it_again(evaluator: Evalua
     assert (refused.exit_code, "--metrics: no metric 'ndcg@3'; there are nDCG@k" in refused.stderr) == (1, True)
 
 
+@pytest.mark.integration  # takes seconds
 def test_the_next_command_works_as_it_is_printed_whatever_the_shell_knows(evaluator: Evaluator, tmp_path: Path) -> None:
     said = evaluator("ingest").output
     for step in ("rank", "quality", "report"):

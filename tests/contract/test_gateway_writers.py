@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.support.real_stack import RealStack, numbered, real_stack
+from tests.support.variants import first_now
 
 
 @pytest.fixture
@@ -321,7 +322,7 @@ async def whole(stack: RealStack) -> None:
         assert digests["lexical"] == digests["dense"]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_now(range(6), 1))
 async def test_writers_who_rebuild_and_publish_at_once_lose_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     async with real_stack(tmp_path) as stack:
@@ -340,7 +341,7 @@ async def test_writers_who_rebuild_and_publish_at_once_lose_nothing_acknowledged
         assert await stack.texts(list(acknowledged)) == acknowledged
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_now(range(6), 1))
 async def test_concurrent_publish_ingest_put_and_delete_leave_both_services_equal(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     async with real_stack(tmp_path) as stack:

@@ -119,6 +119,7 @@ GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tests glib
 
 
 @GLIBC
+@pytest.mark.integration  # takes seconds
 def test_a_batch_uses_the_memory_that_the_previous_one_freed(tmp_path) -> None:
     """Without `keep_freed_memory` there were 2,700 page faults a batch and more."""
     (faults,) = printed(OPEN + FAULTS, tmp_path)
@@ -126,6 +127,7 @@ def test_a_batch_uses_the_memory_that_the_previous_one_freed(tmp_path) -> None:
 
 
 @GLIBC
+@pytest.mark.integration  # takes seconds
 def test_idle_threads_return_the_memory_of_a_burst(tmp_path) -> None:
     """`malloc_trim` alone kept the end of every thread's arena, a third of the burst's memory."""
     taken, left = printed(OPEN + RESIDENT, tmp_path)

@@ -180,6 +180,7 @@ def test_torch_is_given_every_weight_by_its_name_in_transformers(tmp_path):
     assert json.loads((plain.folder / CONFIG).read_text())["pad_token_id"] == 0
 
 
+@pytest.mark.integration  # takes seconds
 def test_a_small_run_with_ours_alone_measures_session_http_and_floor(tmp_path: Path):
     fetched(CROSS_ENCODER)
     arguments = BenchArguments(
@@ -203,6 +204,7 @@ def test_a_small_run_with_ours_alone_measures_session_http_and_floor(tmp_path: P
     assert read_report(arguments.output) == report
 
 
+@pytest.mark.integration  # takes seconds
 def test_memory_is_that_of_the_process_that_serves(tmp_path: Path):
     folder = fetched(CROSS_ENCODER)
     most = load_cross_encoder(MODELS_FILE, CROSS_ENCODER).max_tokens
