@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from gateway.failures import BackendFailed
 from gateway.service_timings import record_parts
 from gateway.sockets import Probe
-from services.chassis.caching import NO_STORE, no_store_requested
+from services.chassis.caching import CACHED_HEADER, NO_STORE, no_store_requested, pass_on_lookups
 from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.errors import InsufficientStorage
 from services.chassis.telemetry import REQUEST_ID_HEADER, request_id
@@ -72,6 +72,7 @@ async def exchange(
         detail = f"its answer is no {error.title} ({where}: {first['msg']})."
         raise BackendFailed(peer.name, "failed", detail) from error
     record_parts(response)
+    pass_on_lookups(peer.name, response.headers.get(CACHED_HEADER))
     return parsed
 
 

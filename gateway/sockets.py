@@ -235,7 +235,7 @@ class SocketTransport(httpx.AsyncBaseTransport):
         )
 
 
-_KEPT_HEADERS = (b"retry-after", b"content-type", b"server-timing")
+_KEPT_HEADERS = (b"retry-after", b"content-type", b"server-timing", b"x-cached-results")
 
 
 async def _read_bounded(answer: aiohttp.ClientResponse) -> bytes:

@@ -1,5 +1,7 @@
 """Owns caching on the wire: reads `Cache-Control: no-store`, and reports cache hits. Does not store results."""
 
+import re
+from collections.abc import Mapping
 from contextvars import ContextVar
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -11,7 +13,9 @@ CACHED_HEADER = "x-cached-results"
 NO_STORE = "no-store"
 
 _no_store: ContextVar[bool] = ContextVar("fresh", default=False)
-_lookups: ContextVar[list[tuple[int, int]] | None] = ContextVar("looked_up", default=None)
+# By backend that reported them, "" for a cache of this process: hits, and results looked up.
+_lookups: ContextVar[dict[str, tuple[int, int]] | None] = ContextVar("looked_up", default=None)
+_COUNTS = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 
 
 def no_store_requested() -> bool:
@@ -19,15 +23,26 @@ def no_store_requested() -> bool:
     return _no_store.get()
 
 
-def record_lookups(hits: int, of: int) -> None:
-    """Records for the current request that `hits` of `of` results came from a cache."""
+def record_lookups(hits: int, of: int, backend: str = "") -> None:
+    """Records for the current request that `hits` of `of` results came from a cache: this process's or a backend's."""
     lookups = _lookups.get()
     if lookups is not None:
-        lookups.append((hits, of))
+        hits_before, of_before = lookups.get(backend, (0, 0))
+        lookups[backend] = (hits_before + hits, of_before + of)
+
+
+def pass_on_lookups(backend: str, header: str | None) -> None:
+    """Records what a backend's answer says in `X-Cached-Results`. Ignores a header that says something else."""
+    counts = _COUNTS.fullmatch(header or "")
+    if counts is not None and int(counts[1]) <= int(counts[2]):
+        record_lookups(int(counts[1]), int(counts[2]), backend)
 
 
 class CachingMiddleware:
-    """Reads Cache-Control; writes `X-Cached-Results: <hits>/<of>` if a cache was used, and counts hits and misses."""
+    """Reads Cache-Control; writes `X-Cached-Results` if a cache was used, and counts hits and misses of its own.
+
+    The header is `<hits>/<of>`, or `<backend>=<hits>/<of>, …` where backends reported it.
+    """
 
     def __init__(self, app: ASGIApp, *, instruments: Instruments) -> None:
         self.app = app
@@ -39,15 +54,22 @@ class CachingMiddleware:
             return
         directives = Headers(scope=scope).get("cache-control", "").lower().split(",")
         _no_store.set(NO_STORE in (directive.strip() for directive in directives))
-        lookups: list[tuple[int, int]] = []
+        lookups: dict[str, tuple[int, int]] = {}
         _lookups.set(lookups)
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start" and lookups:
-                hits, of = (sum(column) for column in zip(*lookups, strict=True))
-                MutableHeaders(scope=message)[CACHED_HEADER] = f"{hits}/{of}"
-                self.instruments.cached.labels("hit").inc(hits)
-                self.instruments.cached.labels("miss").inc(of - hits)
+                MutableHeaders(scope=message)[CACHED_HEADER] = _told(lookups)
+                if "" in lookups:
+                    hits, of = lookups[""]
+                    self.instruments.cached.labels("hit").inc(hits)
+                    self.instruments.cached.labels("miss").inc(of - hits)
             await send(message)
 
         await self.app(scope, receive, answer)
+
+
+def _told(lookups: Mapping[str, tuple[int, int]]) -> str:
+    return ", ".join(
+        f"{backend}={hits}/{of}" if backend else f"{hits}/{of}" for backend, (hits, of) in sorted(lookups.items())
+    )
