@@ -9,6 +9,12 @@ LATENCY = (
     "Latency: one query at a time, from sending to the last byte read, of the very answers whose quality stands beside "
     "it; p99 only from 662 answers on."
 )
+STAGES = (
+    "As the gateway reports them; `<stage>.<part>` is what its services report of their own time. Share: of the "
+    "latency that the client saw, over all answers; stages that run at once overlap. gateway.wait, total and gap add "
+    "up to it: the gap is network, HTTP handling and event loops."
+)
+SLOWEST = "The log of every service names the request_id."
 # The first of the experiment's metrics stand in the table, the others on the page.
 COLUMNS = 5
 
@@ -69,7 +75,9 @@ def render_page(report: Report) -> str:
         aligned(_latencies(report)),
     ]
     if len(stages := _stages(report)) > 1:
-        parts += ["## Stages (ms, as the gateway reports them)", aligned(stages)]
+        parts += ["## Stages (ms)", STAGES, aligned(stages)]
+    if len(slowest := _slowest(report)) > 1:
+        parts += ["## The slowest 1 % of the answers", SLOWEST, aligned(slowest)]
     if len(files := _imported_files(report)) > 1:
         parts += ["## Imported run files", "Hits are those of the judged queries, within the depth.", aligned(files)]
     if report.vector_recall:
@@ -146,10 +154,21 @@ def _latencies(report: Report) -> list[list[str]]:
 
 
 def _stages(report: Report) -> list[list[str]]:
-    rows = [["pipeline", "stage", "p50", "p95", "answers"]]
+    rows = [["pipeline", "stage", "p50", "p95", "share", "answers"]]
     for name, outcome in report.pipelines.items():
-        for stage, time in outcome.stages_ms.items():
-            rows.append([name, stage, _figure(time.p50, 1), _figure(time.p95, 1), str(time.n)])
+        gap = {} if outcome.gap_ms is None else {"(gap)": outcome.gap_ms}
+        for stage, time in (*outcome.stages_ms.items(), *gap.items()):
+            share = "–" if time.share is None else f"{time.share:.1%}"
+            rows.append([name, stage, _figure(time.p50, 2), _figure(time.p95, 2), share, str(time.n)])
+    return rows
+
+
+def _slowest(report: Report) -> list[list[str]]:
+    rows = [["pipeline", "query", "ms", "stages", "request_id"]]
+    for name, outcome in report.pipelines.items():
+        for one in outcome.slowest:
+            stages = ", ".join(f"{stage} {_figure(ms, 1)}" for stage, ms in one.timings_ms.items())
+            rows.append([name, one.query, _figure(one.latency_ms, 1), stages, one.request_id or "–"])
     return rows
 
 

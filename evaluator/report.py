@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from evaluator.answers import AnswerOutcome
+from evaluator.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers, stage_times
 from evaluator.comparison.arm_statistics import ArmStatistics
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.conventions import Conventions, state_conventions
@@ -14,7 +15,7 @@ from evaluator.datasets.reader import DatasetCounts
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport
 from evaluator.interruptions import LatencySource, interruption_remarks, latency_source, warmup_remarks
-from evaluator.latency import Latency, percentile, summarise
+from evaluator.latency import Latency, summarise
 from evaluator.manifest import Manifest
 from evaluator.quality_figures import QualityFigure
 from evaluator.rank import RankedArm, RankReport
@@ -43,14 +44,6 @@ class QueryFigures(Wire):
     figures: dict[str, FiniteFloat | None]
 
 
-class StageTime(Wire):
-    """Milliseconds that the gateway reports for a stage, over the answered queries that ran it."""
-
-    p50: FiniteFloat
-    p95: FiniteFloat
-    n: Count
-
-
 class PipelineReport(Wire):
     """Figures of one arm. Lost queries (`errors`) count as 0 in every mean of `quality`, and not in `latency_ms`."""
 
@@ -63,7 +56,9 @@ class PipelineReport(Wire):
     intervals: dict[str, tuple[FiniteFloat, FiniteFloat] | None] = {}
     against_first: PairedComparison | None = None  # in the first metric; null: the first pipeline, or no metric
     latency_ms: Latency
-    stages_ms: dict[str, StageTime]
+    stages_ms: dict[str, StageTime]  # by stage, `<stage>.<part>`, `include`, `gateway.wait`, `total`
+    gap_ms: StageTime | None = None  # latency beyond `gateway.wait` and `total`; null: none was reported
+    slowest: tuple[SlowAnswer, ...] = ()  # 1 % of the answers of `latency_ms`
     queries: Count  # sent and measured
     judged: Count  # the denominator of every metric that has a value for each of them (`figures`)
     errors: Count
@@ -174,10 +169,6 @@ def _pipeline(
     kinds = Counter(record.error for record in measured if record.error is not None)
     if missing := len(ranked.queries) - len(measured):
         kinds["no_record"] += missing
-    stages: dict[str, list[float]] = {}
-    for record in timed:
-        for stage, ms in record.timings_ms.items():
-            stages.setdefault(stage, []).append(ms)
     models: dict[str, set[str]] = {}
     for record in answered:
         for stage, model in record.models.items():
@@ -192,10 +183,9 @@ def _pipeline(
         intervals=dict(statistics.intervals),
         against_first=statistics.against_first,
         latency_ms=summarise([record.latency_ms for record in timed if record.latency_ms is not None]),
-        stages_ms={
-            stage: StageTime(p50=percentile(sorted(ms), 0.5), p95=percentile(sorted(ms), 0.95), n=len(ms))
-            for stage, ms in stages.items()
-        },
+        stages_ms=stage_times(timed, [one.id for one in arm.pipeline.identified] if arm.pipeline else []),
+        gap_ms=gap_time(timed),
+        slowest=slowest_answers(timed),
         queries=len(ranked.queries),
         judged=quality.judged,
         errors=sum(kinds.values()),

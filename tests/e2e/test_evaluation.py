@@ -55,6 +55,12 @@ async def test_the_demo_ends_in_a_valid_report_of_every_pipeline(
         assert (outcome.queries, outcome.judged, outcome.errors, outcome.degraded) == (12, 12, 0, 0)
         assert outcome.quality["nDCG@10"] is not None
         assert outcome.quality["nDCG@10"] > 0.2
+        assert len(outcome.slowest) == 1
+    parts = {key for key, time in report.pipelines["hybrid-rerank"].stages_ms.items() if time.part_of}
+    assert parts == {
+        *("bm25.wait", "bm25.bm25", "dense.wait", "dense.encode", "dense.ann"),
+        *("rerank.wait", "rerank.get", "rerank.score"),
+    }
     assert report.vector_recall["dense"].vectors == report.counts.documents
     assert report.ingest is not None
     assert report.ingest.backends["dense"].encoded == report.counts.documents
