@@ -89,4 +89,4 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _no_answer(path: Path, number: int) -> EvaluationError:
-    return EvaluationError(f"{path}:{number}: no answer of this version; delete {path.parent} and rank again")
+    return EvaluationError(f"{path}:{number}: no answer of this version; delete {path.parent} and rank or import again")

@@ -150,7 +150,7 @@ def judgments_of(folder: RunFolder) -> Grades:
     qrels = qrels_file(experiment.directory, experiment.split)
     judgments = read_judgments(qrels, strict=experiment.strict)
     if judgments.sha256 != folder.read("manifest.json", Manifest).dataset_sha256.get(qrels.name):
-        raise EvaluationError(f"{qrels} changed since the queries ran; rank again")
+        raise EvaluationError(f"{qrels} changed since the queries ran; rank or import again")
     return judgments.grades
 
 
