@@ -37,7 +37,9 @@ def export_run(folder: RunFolder, directory: Path) -> Exported:
     ranked = folder.read("rank.json", RankReport)
     grades = judgments_of(folder)
     if unknown := [query for query in ranked.queries if query not in grades]:
-        raise EvaluationError(f"{folder.path / 'rank.json'}: query {unknown[0]!r} has no judgments; rank or import again")
+        raise EvaluationError(
+            f"{folder.path / 'rank.json'}: query {unknown[0]!r} has no judgments; rank or import again"
+        )
     judged = {query: grades[query] for query in ranked.queries}
     rankings = {arm.name: read_run(folder.run_file(arm.name)) for arm in ranked.arms}
     escaped = any(_has_white_space(listed) for listed in (judged, *rankings.values()))
