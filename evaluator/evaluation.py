@@ -16,6 +16,8 @@ from evaluator.datasets.record import DatasetRecord, read_or_recall
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states
+from evaluator.interruptions import latency_source
+from evaluator.machine_conditions import MachineCounters
 from evaluator.manifest import Manifest, build_manifest
 from evaluator.progress import say
 from evaluator.quality import Grades, PerQuery, means, measure, within_depth
@@ -26,6 +28,7 @@ from evaluator.report import QualityReport, QueryFigures, Report, build_report
 from evaluator.resume import continue_or_begin
 from evaluator.run_folder import RunFolder, writable
 from evaluator.run_import import IMPORTED, ImportReport
+from evaluator.timing_validity import conditions_of
 from evaluator.trec_runs import read_run
 from evaluator.vector_recall import RecallReport, vector_recall
 from services.contracts.collections import CollectionView
@@ -87,10 +90,10 @@ def expect_own_run(folder: RunFolder) -> None:
         raise EvaluationError(f"{folder.path} was imported: no gateway answers its pipelines; name another with --run")
 
 
-async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
+async def rank_step(client: GatewayClient, folder: RunFolder, counters: MachineCounters | None = None) -> RankReport:
     """Sends every query through every arm; writes manifest.json, answers/, runs/, recall.json and, last, rank.json.
 
-    Goes on where an interrupted call stood (`evaluator.resume`).
+    Goes on where an interrupted call stood (`evaluator.resume`). `counters`: of the machine, of tests.
     """
     expect_own_run(folder)
     with folder.locked():
@@ -106,7 +109,7 @@ async def rank_step(client: GatewayClient, folder: RunFolder) -> RankReport:
         manifest = continue_or_begin(folder, fresh)
         folder.point_latest_here()
         queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
-        await rank(client, experiment, arms, dataset, queries, folder, segment=len(manifest.continued))
+        await rank(client, experiment, arms, dataset, queries, folder, len(manifest.continued), counters)
         folder.write("recall.json", await vector_recall(client, experiment, dataset, view, arms))
         ranked = [
             RankedArm(name=arm.name, fingerprint=arm.pipeline.fingerprint, preset=arm.preset, pipeline=arm.pipeline)
@@ -159,11 +162,16 @@ def report_step(folder: RunFolder) -> Report:
     ranked = folder.read("rank.json", RankReport)
     quality = folder.read("quality.json", QualityReport)  # first: it refuses changed files of the arms
     figures = {arm.name: _per_query(folder, arm.name) for arm in ranked.arms}
+    manifest = folder.read("manifest.json", Manifest)
+    records = {arm.name: tuple(read_outcomes(folder.answers(arm.name))) for arm in ranked.arms}
+    source = latency_source(manifest, records)
     report = build_report(
         experiment=folder.experiment,
-        manifest=folder.read("manifest.json", Manifest),
+        manifest=manifest,
         ranked=ranked,
-        records={arm.name: tuple(read_outcomes(folder.answers(arm.name))) for arm in ranked.arms},
+        records=records,
+        source=source,
+        conditions=conditions_of(folder.path, 0 if source is None else source.segment),
         quality=quality,
         statistics=statistics_of_arms(figures, ranked.depth, folder.experiment.seed),
         recall=folder.read("recall.json", RecallReport).backends,

@@ -16,7 +16,7 @@ class Latency(Wire):
 
     p50: FiniteFloat | None
     p95: FiniteFloat | None
-    p99: FiniteFloat | None  # null below 662 samples
+    p99: FiniteFloat | None  # null below 662 samples, and where the times of the run are not valid
     max: FiniteFloat | None
     n: Count
     drift: FiniteFloat | None  # median of the later half over that of the earlier half; far from 1: not stationary

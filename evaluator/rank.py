@@ -13,9 +13,12 @@ from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
+from evaluator.machine_conditions import MachineCounters
+from evaluator.measured_processes import measured_processes
 from evaluator.progress import progress
 from evaluator.resume import arm_progress, timeouts_in_a_row
-from evaluator.run_folder import RunFolder, StepFile, writable
+from evaluator.run_folder import CONDITIONS, RunFolder, StepFile, writable
+from evaluator.timing_validity import ConditionsLog
 from evaluator.trec_runs import run_lines
 from evaluator.turn_orders import query_turns
 from services.contracts.base import Count, Wire
@@ -93,12 +96,13 @@ async def rank(
     queries: ChosenQueries,
     folder: RunFolder,
     segment: int = 0,
+    counters: MachineCounters | None = None,
 ) -> None:
     """Warms every arm up, measures the queries that `answers/` lacks, and writes `runs/<arm>.trec`.
 
     A failed query is recorded, never retried and never fatal. Each answer is handed to the operating system before the
     next query is sent, so that a killed run goes on with the query that it was killed at. `segment`: the number of
-    interruptions so far.
+    interruptions so far. `counters`: of the machine, of tests.
     """
     before = [arm_progress(folder.answers(arm.name)) for arm in arms]
     turns = query_turns(queries.measured, len(arms), experiment.seed)
@@ -116,8 +120,10 @@ async def rank(
             for at, query in warmup:
                 write(at, await _run_query(client, experiment, arms[at], query, dataset, "warmup"))
                 advance(1)
+        conditions = ConditionsLog(folder.path, segment, measured_processes(folder.runs, client.url), counters)
         with progress("Ranking", len(left), "queries") as advance:
             for at, query in left:
+                conditions.note()
                 if timeouts[at] >= MAX_TIMEOUTS_IN_A_ROW:
                     detail = f"not sent: {MAX_TIMEOUTS_IN_A_ROW} queries in a row had timed out"
                     record = AnswerRecord(query=query, phase="measured", error="abandoned", detail=detail)
@@ -126,6 +132,8 @@ async def rank(
                 timeouts[at] = timeouts_in_a_row(timeouts[at], record)
                 write(at, record)
                 advance(1)
+        if left:
+            conditions.write()
     for arm in arms:
         write_run_file(folder, arm.name)
 
@@ -138,7 +146,7 @@ def write_rank_report(
     compared_documents: int | None,
 ) -> RankReport:
     """Writes rank.json, after all other files of the step, with their sha256."""
-    optional = [name for name in ("ingest.json", "imported.json") if folder.has(name)]
+    optional = [name for name in ("ingest.json", "imported.json", CONDITIONS) if folder.has(name)]
     of_arms = [file(arm.name) for arm in arms for file in (folder.answers, folder.run_file)]
     report = RankReport(
         made_from=folder.hashes("experiment.json", "manifest.json", "recall.json", *optional, *of_arms),

@@ -17,12 +17,15 @@ STAGES = (
 SLOWEST = "The log of every service names the request_id."
 # The first of the experiment's metrics stand in the table, the others on the page.
 COLUMNS = 5
+# Behind every time that does not hold.
+DOUBTFUL = "?"
 
 
 def render_table(report: Report) -> str:
     """Renders the pipelines, one a row, as a Markdown table aligned for a terminal."""
     metrics = list(next(iter(report.pipelines.values())).quality)[:COLUMNS]
     labels = [parse_metric(metric).label(report.depth) for metric in metrics]
+    mark = _doubt(report)
     rows = [["pipeline", *labels, "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
     for name, outcome in report.pipelines.items():
         label = f"{name} ({outcome.preset})" if outcome.preset else name
@@ -30,10 +33,17 @@ def render_table(report: Report) -> str:
         rows.append(
             [label]
             + [_figure(outcome.quality.get(metric), 4) for metric in metrics]
-            + [_figure(latency.p50, 1), _figure(latency.p95, 1)]
+            + [_time(latency.p50, mark), _time(latency.p95, mark)]
             + [str(outcome.queries), str(outcome.errors), str(outcome.degraded)]
         )
     return aligned(rows)
+
+
+def render_timing_reasons(report: Report) -> list[str]:
+    """Renders why the times do not hold, a line each; none where they do."""
+    if not report.timing_reasons:
+        return []
+    return [f"TIMES ARE NOT VALID (marked {DOUBTFUL}, no p99):", *report.timing_reasons]
 
 
 def render_verdicts(report: Report) -> list[str]:
@@ -59,6 +69,7 @@ def render_page(report: Report) -> str:
     parts = [
         f"# {report.experiment}: {report.dataset}, split {report.split}",
         *(f"**{warning}**" for warning in report.warnings),
+        *(f"**{line}**" for line in render_timing_reasons(report)),
         render_table(report),
         *render_verdicts(report),
         "Quality: means over the judged queries that were asked for; a lost query counts as 0. "
@@ -144,31 +155,34 @@ def _figures(report: Report) -> list[list[str]]:
 
 
 def _latencies(report: Report) -> list[list[str]]:
+    mark = _doubt(report)
     rows = [["pipeline", "p99 ms", "max ms", "drift", "run file"]]
     for name, outcome in report.pipelines.items():
         latency = outcome.latency_ms
         rows.append(
-            [name, _figure(latency.p99, 1), _figure(latency.max, 1), _figure(latency.drift, 2), outcome.run_file]
+            [name, _time(latency.p99, mark), _time(latency.max, mark), _figure(latency.drift, 2), outcome.run_file]
         )
     return rows
 
 
 def _stages(report: Report) -> list[list[str]]:
+    mark = _doubt(report)
     rows = [["pipeline", "stage", "p50", "p95", "share", "answers"]]
     for name, outcome in report.pipelines.items():
         gap = {} if outcome.gap_ms is None else {"(gap)": outcome.gap_ms}
         for stage, time in (*outcome.stages_ms.items(), *gap.items()):
             share = "–" if time.share is None else f"{time.share:.1%}"
-            rows.append([name, stage, _figure(time.p50, 2), _figure(time.p95, 2), share, str(time.n)])
+            rows.append([name, stage, _time(time.p50, mark, 2), _time(time.p95, mark, 2), share, str(time.n)])
     return rows
 
 
 def _slowest(report: Report) -> list[list[str]]:
+    mark = _doubt(report)
     rows = [["pipeline", "query", "ms", "stages", "request_id"]]
     for name, outcome in report.pipelines.items():
         for one in outcome.slowest:
-            stages = ", ".join(f"{stage} {_figure(ms, 1)}" for stage, ms in one.timings_ms.items())
-            rows.append([name, one.query, _figure(one.latency_ms, 1), stages, one.request_id or "–"])
+            stages = ", ".join(f"{stage} {_time(ms, mark)}" for stage, ms in one.timings_ms.items())
+            rows.append([name, one.query, _time(one.latency_ms, mark), stages, one.request_id or "–"])
     return rows
 
 
@@ -209,6 +223,14 @@ def _recalls(report: Report) -> list[list[str]]:
 
 def _figure(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _time(ms: float | None, mark: str, digits: int = 1) -> str:
+    return _figure(ms, digits) + ("" if ms is None else mark)
+
+
+def _doubt(report: Report) -> str:
+    return DOUBTFUL if report.timing_reasons else ""
 
 
 def _interval(interval: tuple[float, float]) -> str:

@@ -14,13 +14,15 @@ from evaluator.conventions import Conventions, state_conventions
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport
-from evaluator.interruptions import LatencySource, interruption_remarks, latency_source, warmup_remarks
+from evaluator.interruptions import LatencySource, interruption_remarks, warmup_remarks
 from evaluator.latency import Latency, summarise
+from evaluator.machine_conditions import MachineConditions
 from evaluator.manifest import Manifest
 from evaluator.quality_figures import QualityFigure
 from evaluator.rank import RankedArm, RankReport
 from evaluator.run_folder import StepFile
 from evaluator.run_import import ImportedFile
+from evaluator.timing_validity import timing_faults
 from evaluator.validity import arm_faults
 from evaluator.vector_recall import VectorRecall
 from services.contracts.base import Count, Wire
@@ -91,6 +93,10 @@ class Report(StepFile):
     sample: Count | None  # queries drawn with `seed`; null: all judged ones
     valid: bool
     warnings: tuple[str, ...]
+    # Whether the times hold, and why not; p99 is null where they do not. null: no times (imported), or an old release.
+    timing_valid: bool | None = None
+    timing_reasons: tuple[str, ...] = ()
+    conditions: MachineConditions | None = None  # of the machine while the times were taken; null: not read
     latency_source: LatencySource | None = None  # null: the run was not interrupted, and latency is of all answers
     pipelines: dict[str, PipelineReport]
     conventions: Conventions | None = None  # null: of a release that did not state them
@@ -105,6 +111,8 @@ def build_report(
     manifest: Manifest,
     ranked: RankReport,
     records: Mapping[str, Sequence[AnswerOutcome]],
+    source: LatencySource | None,
+    conditions: MachineConditions | None,
     quality: QualityReport,
     statistics: Mapping[str, ArmStatistics],
     recall: Mapping[str, VectorRecall],
@@ -113,8 +121,10 @@ def build_report(
     imported: Mapping[str, ImportedFile],
     made_from: Mapping[str, str],
 ) -> Report:
-    """Builds the report from the outcomes of the steps. `imported`: the files of imported arms, by arm."""
-    source = latency_source(manifest, records)
+    """Builds the report from the outcomes of the steps. `imported`: the files of imported arms, by arm.
+
+    `source`: where the times come from; `conditions`: of the machine meanwhile.
+    """
     timed = None if source is None else source.segment
     pipelines = {
         arm.name: _pipeline(
@@ -129,6 +139,10 @@ def build_report(
         )
         for arm in ranked.arms
     }
+    latencies = {name: outcome.latency_ms for name, outcome in pipelines.items() if outcome.imported is None}
+    doubts = tuple(timing_faults(latencies, records, source, conditions))
+    if doubts:
+        pipelines = {name: _without_p99(outcome) for name, outcome in pipelines.items()}
     faults = _faults(manifest, ranked, records, pipelines, recall)
     return Report(
         made_from=dict(made_from),
@@ -143,6 +157,9 @@ def build_report(
         sample=len(ranked.queries) if len(ranked.queries) < manifest.counts.judged_queries else None,
         valid=not faults,
         warnings=(*faults, *_remarks(ranked, records, source)),
+        timing_valid=not doubts if latencies else None,
+        timing_reasons=doubts,
+        conditions=conditions,
         latency_source=source,
         pipelines=pipelines,
         conventions=state_conventions(list(quality.figures[ranked.arms[0].name]), ranked.depth),
@@ -199,6 +216,10 @@ def _pipeline(
         run_file=run_file,
         imported=imported,
     )
+
+
+def _without_p99(outcome: PipelineReport) -> PipelineReport:
+    return outcome.model_copy(update={"latency_ms": outcome.latency_ms.model_copy(update={"p99": None})})
 
 
 def _remarks(

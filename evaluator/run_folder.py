@@ -23,6 +23,7 @@ from services.contracts.base import Wire
 Value = TypeVar("Value", bound=Wire)
 
 LATEST = "latest"
+CONDITIONS = "conditions.jsonl"  # what the machine did while the queries were timed (timing_validity)
 SUITE = "suite.json"  # of a folder that holds the runs of several datasets (suite_folder)
 
 # File → the command that writes it, for messages about a missing file.
@@ -100,6 +101,12 @@ class RunFolder:
         return f"{parent.name}/{self.path.name}" if (parent / SUITE).is_file() else self.path.name
 
     @property
+    def runs(self) -> Path:
+        """The folder of all runs."""
+        parent = self.path.parent
+        return parent.parent if (parent / SUITE).is_file() else parent
+
+    @property
     def experiment(self) -> Experiment:
         """The experiment of this run."""
         return self.read("experiment.json", Experiment)
@@ -118,6 +125,7 @@ class RunFolder:
 
     def forget_answers(self) -> None:
         """Removes the answers and the file that says that `rank` has ended. Later steps' files stay, and are stale."""
+        (self.path / CONDITIONS).unlink(missing_ok=True)
         for path in (self.path / "answers").glob("*.jsonl"):
             path.unlink()
         (self.path / "rank.json").unlink(missing_ok=True)  # last: a kill before it leaves an ended step, not this one

@@ -21,6 +21,7 @@ from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends, wait_until_ready
 from deploy.local.running_stack import missing_collections, reread_pipelines
 from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_stack
+from evaluator.measured_processes import record_stack
 from evaluator.run_folder import RunFolder
 
 
@@ -52,6 +53,8 @@ def launch(choices: Choices) -> None:
         supervision.start(choices, os.environ)
         wait_until_ready(choices, say)
         wait_for_backends(choices, say)
+        if supervisor := supervision.pid(choices.directory):
+            record_stack(runs_folder(), choices.url("gateway"), supervisor)
     except BaseException:
         supervision.stop(choices.directory)
         raise

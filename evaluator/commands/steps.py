@@ -29,7 +29,7 @@ from evaluator.commands.options import (
 )
 from evaluator.evaluation import evaluate, expect_own_run, ingest_step, quality_step, rank_step, report_step
 from evaluator.progress import say
-from evaluator.render import render_table, render_verdicts
+from evaluator.render import render_table, render_timing_reasons, render_verdicts
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report import Report
 from evaluator.run_folder import LATEST, RunFolder
@@ -178,6 +178,8 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
                 f"({beam}{found.indexed} of {found.vectors} vectors indexed)"
             )
     print(f"\nReport: {folder.path / 'report.json'} (and report.md, runs/, manifest.json beside it)")
+    if reasons := render_timing_reasons(outcome):
+        print("\n" + "\n  ".join(reasons), file=sys.stderr)
     if outcome.valid and outcome.warnings:
         print(
             "\nThis run is valid. Note:\n" + "\n".join(f"  {warning}" for warning in outcome.warnings), file=sys.stderr

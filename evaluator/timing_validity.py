@@ -1,0 +1,92 @@
+"""Owns `conditions.jsonl`, what the machine did while a run's queries were timed, and says whether the times hold.
+
+Whether the run itself is valid (lost queries, degraded answers) is left to the report.
+"""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from evaluator.answers import AnswerOutcome, drop_torn_line
+from evaluator.interruptions import LatencySource, warmup_remarks
+from evaluator.latency import Latency
+from evaluator.machine_conditions import (
+    MachineConditions,
+    MachineCounters,
+    condition_faults,
+    conditions_between,
+    read_conditions,
+)
+from evaluator.run_folder import CONDITIONS
+from services.contracts.base import Count, Wire
+
+# The later half's median may differ from the earlier half's by so much (shared/design: non-stationary above it).
+DRIFT_LIMIT = 0.10
+# A reading takes milliseconds; a killed run loses what happened after the last one.
+READ_EVERY_S = 10.0
+
+
+class SegmentConditions(Wire):
+    """A line of `conditions.jsonl`: the machine since the first timed query of a segment. The last line counts."""
+
+    segment: Count
+    conditions: MachineConditions
+
+
+class ConditionsLog:
+    """Reads the machine's counters between timed queries, and writes what they say to a run's folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        segment: int,
+        measured: Collection[int] | None,
+        counters: MachineCounters | None = None,
+    ) -> None:
+        """`measured`: as in `read_conditions`. `counters`: of tests."""
+        self._file = folder / CONDITIONS
+        self._segment = segment
+        self._measured = measured
+        self._counters = counters or MachineCounters()
+        self._first = read_conditions(measured, self._counters)
+        self._read_at = time.monotonic()
+
+    def note(self) -> None:
+        """Reads and writes if the last time is long ago."""
+        if time.monotonic() - self._read_at >= READ_EVERY_S:
+            self.write()
+
+    def write(self) -> None:
+        """Reads and appends a line."""
+        now = read_conditions(self._measured, self._counters)
+        line = SegmentConditions(segment=self._segment, conditions=conditions_between(self._first, now))
+        if self._file.exists():
+            drop_torn_line(self._file)
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(line.model_dump_json() + "\n")
+        self._read_at = time.monotonic()
+
+
+def conditions_of(folder: Path, segment: int) -> MachineConditions | None:
+    """Returns what the machine did in a segment of a run; None: no reading was taken."""
+    file, found = folder / CONDITIONS, None
+    if file.exists():
+        for line in file.read_text(encoding="utf-8").splitlines():
+            one = SegmentConditions.model_validate_json(line)
+            found = one.conditions if one.segment == segment else found
+    return found
+
+
+def timing_faults(
+    latencies: Mapping[str, Latency],
+    records: Mapping[str, Sequence[AnswerOutcome]],
+    source: LatencySource | None,
+    conditions: MachineConditions | None,
+) -> Iterator[str]:
+    """Yields a sentence for each reason why the times of a run do not hold. `latencies`, `records`: by arm."""
+    for arm, latency in latencies.items():
+        if latency.drift is not None and abs(latency.drift - 1) > DRIFT_LIMIT:
+            yield f"{arm}: the later half took {latency.drift:.2f} times as long as the earlier one (drift, limit 10%)"
+    if conditions is not None:
+        yield from condition_faults(conditions)
+    yield from warmup_remarks(records, source)

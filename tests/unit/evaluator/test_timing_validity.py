@@ -1,0 +1,64 @@
+"""Whether the times of a run hold: each reason alone, and none."""
+
+from pathlib import Path
+
+import pytest
+
+from evaluator.answers import AnswerOutcome
+from evaluator.latency import Latency
+from evaluator.machine_conditions import MachineConditions
+from evaluator.timing_validity import ConditionsLog, conditions_of, timing_faults
+from tests.support.machine_counters import SERVICE, CountedMachine
+
+QUIET = MachineConditions(seconds=60, cores=2, foreign=0.09, steal=0.009, throttled=0.009, pressure=0.9, frequency=0.5)
+
+
+def latency(drift: float | None) -> dict[str, Latency]:
+    return {"bm25": Latency(p50=5, p95=9, p99=12, max=20, n=700, drift=drift)}
+
+
+def warmup(error: str | None) -> dict[str, list[AnswerOutcome]]:
+    return {"bm25": [AnswerOutcome(query="q", phase="warmup", error=error, latency_ms=None if error else 1)]}
+
+
+@pytest.mark.parametrize("drift", [0.901, 1.0, 1.099, None])
+def test_times_hold_on_a_quiet_machine_after_an_answered_warmup(drift: float | None) -> None:
+    assert not list(timing_faults(latency(drift), warmup(None), None, QUIET))
+
+
+@pytest.mark.parametrize("drift", [0.89, 1.11, 3.0])
+def test_a_drift_beyond_a_tenth_is_a_reason(drift: float) -> None:
+    (reason,) = timing_faults(latency(drift), warmup(None), None, QUIET)
+    assert reason == f"bm25: the later half took {drift:.2f} times as long as the earlier one (drift, limit 10%)"
+
+
+def test_a_warmup_of_which_nothing_was_answered_is_a_reason() -> None:
+    (reason,) = timing_faults(latency(1.0), warmup("timeout"), None, QUIET)
+    assert "none of 1 warm-up queries was answered" in reason
+
+
+@pytest.mark.parametrize("named", ["foreign", "steal", "throttled"])
+def test_each_counter_beyond_its_limit_is_a_reason_and_without_the_counter_there_is_none(named: str) -> None:
+    (reason,) = timing_faults(latency(1.0), warmup(None), None, QUIET.model_copy(update={named: 0.2}))
+    assert "20" in reason
+    assert not list(timing_faults(latency(1.0), warmup(None), None, QUIET.model_copy(update={named: None})))
+
+
+def test_the_last_reading_of_a_segment_counts_and_a_torn_one_is_dropped(tmp_path: Path) -> None:
+    machine = CountedMachine(tmp_path / "machine")
+    before = ConditionsLog(tmp_path, 0, (SERVICE,), machine.counters)
+    machine.pass_time(60, other=0.5)
+    before.write()
+    machine.pass_time(60, other=0.25)
+    before.write()
+    file = tmp_path / "conditions.jsonl"
+    file.write_text(file.read_text() + '{"segment":0,"condi')  # killed while it wrote
+    after = ConditionsLog(tmp_path, 1, (SERVICE,), machine.counters)
+    machine.pass_time(60, other=0.125)
+    after.write()
+    first, second = conditions_of(tmp_path, 0), conditions_of(tmp_path, 1)
+    assert first is not None
+    assert first.foreign == pytest.approx(0.375, abs=1e-3)
+    assert second is not None
+    assert second.foreign == pytest.approx(0.125, abs=1e-3)
+    assert conditions_of(tmp_path, 2) is None
