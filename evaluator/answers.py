@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from pydantic import FiniteFloat, ValidationError, model_validator
 
+from evaluator.cached_results import CachedResults
 from evaluator.errors import EvaluationError
 from services.contracts.base import Count, Wire
 from services.contracts.query import Degradation
@@ -24,6 +25,7 @@ class AnswerOutcome(Wire):
     timings_ms: dict[str, FiniteFloat] = {}  # as the gateway reports them, by stage
     degraded: tuple[Degradation, ...] = ()
     models: dict[str, str] = {}  # by rerank stage
+    cached: CachedResults = {}
     error: str | None = None  # the kind (client.GatewayError)
     detail: str | None = None
     request_id: str | None = None

@@ -11,6 +11,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 from pydantic import ValidationError
 
+from evaluator.cached_results import CACHED_HEADER, CachedResults, read_cached_results
 from evaluator.errors import EvaluationError
 from services.contracts.base import Wire
 from services.contracts.collections import (
@@ -52,10 +53,11 @@ class GatewayError(EvaluationError):
 
 @dataclass(frozen=True, slots=True)
 class TimedAnswer:
-    """An answer and the milliseconds from sending the request to the last byte read."""
+    """An answer, the milliseconds from sending the request to the last byte read, and what backends had cached."""
 
     answer: SearchAnswer
     latency_ms: float
+    cached: CachedResults
 
 
 class GatewayClient:
@@ -105,16 +107,21 @@ class GatewayClient:
         return await self._call(PipelineView, "GET", f"/v1/pipelines/{name}", QUERY_DEADLINE_MS)
 
     async def search(
-        self, collection: str, request: SearchRequest, deadline_ms: int = QUERY_DEADLINE_MS
+        self, collection: str, request: SearchRequest, deadline_ms: int = QUERY_DEADLINE_MS, *, caches: bool = False
     ) -> TimedAnswer:
-        """Sends one query. The time covers network and gateway, not encoding the request or parsing the answer."""
+        """Sends one query. The time covers network and gateway, not encoding the request or parsing the answer.
+
+        Without `caches` it asks for no-store: a cached answer would be timed instead of the search.
+        """
         body = request.model_dump_json(exclude_unset=True).encode()
         started = time.perf_counter()
-        response = await self._send("POST", f"/v1/collections/{collection}/search", deadline_ms, body)
+        path = f"/v1/collections/{collection}/search"
+        response = await self._send("POST", path, deadline_ms, body, caches=caches)
         latency_ms = (time.perf_counter() - started) * 1000
         if response.status_code != 200:
             _raise_problem(response)
-        return TimedAnswer(_parse(SearchAnswer, response.content), latency_ms)
+        cached = read_cached_results(response.headers.get(CACHED_HEADER, ""))
+        return TimedAnswer(_parse(SearchAnswer, response.content), latency_ms, cached)
 
     async def _call(
         self, model: type[Answer], method: str, path: str, deadline_ms: int, body: bytes | None = None
@@ -122,9 +129,12 @@ class GatewayClient:
         response = await self._send(method, path, deadline_ms, body)
         return _parse(model, response.content) if response.is_success else _raise_problem(response)
 
-    async def _send(self, method: str, path: str, deadline_ms: int, body: bytes | None = None) -> httpx.Response:
-        # no-store: a cached answer would be timed instead of the search.
-        headers = {"x-deadline-ms": str(deadline_ms), "cache-control": "no-store"}
+    async def _send(
+        self, method: str, path: str, deadline_ms: int, body: bytes | None = None, *, caches: bool = False
+    ) -> httpx.Response:
+        headers = {"x-deadline-ms": str(deadline_ms)}
+        if not caches:
+            headers["cache-control"] = "no-store"
         if body is not None:
             headers["content-type"] = "application/json"
         try:

@@ -41,6 +41,7 @@ class Experiment(Wire):
     queries: Positive | None = None  # a seeded sample of the judged queries; all of them without it
     seed: Count = 20_250_601
     warmup: Count = 5  # queries through each pipeline before any figure is taken
+    caches: bool = False  # `on`: services may answer from their caches; `off` asks for no-store
     recall_queries: Count = 50  # for the recall of approximate vector search; 0 leaves it out
 
     @model_validator(mode="after")

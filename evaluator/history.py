@@ -40,7 +40,7 @@ class HistoryEntry(Wire):
 
 
 class PipelineHistory(Wire):
-    """The runs of one pipeline over the same files, queries and depth, the first one first."""
+    """The runs of one pipeline over the same files, queries, depth and caches, the first one first."""
 
     pipeline: str
     preset: str | None
@@ -48,6 +48,7 @@ class PipelineHistory(Wire):
     dataset: str
     split: str
     depth: Count
+    caches: bool = False
     queries: Count
     entries: tuple[HistoryEntry, ...]
 
@@ -73,6 +74,7 @@ class _Conditions:
     split: str
     files: tuple[tuple[str, str], ...]  # name and sha256
     depth: int
+    caches: bool
     queries: tuple[str, ...]
 
 
@@ -157,6 +159,7 @@ def _measured(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[
             split=report.split,
             files=tuple(sorted(report.manifest.dataset_sha256.items())),
             depth=report.depth,
+            caches=report.caches,
             queries=tuple(figures),
         )
         # Without the mean, the rankings are not deep enough for the metric.
@@ -227,6 +230,7 @@ def _pipeline(conditions: _Conditions, entries: Sequence[HistoryEntry]) -> Pipel
         dataset=conditions.dataset,
         split=conditions.split,
         depth=conditions.depth,
+        caches=conditions.caches,
         queries=len(conditions.queries),
         entries=tuple(entries),
     )

@@ -17,7 +17,7 @@ def render_history(report: HistoryReport) -> str:
 
 def _pipeline(found: PipelineHistory, metric: str) -> Iterator[str]:
     label = f"{found.pipeline} ({found.preset})" if found.preset else found.pipeline
-    kind = ", imported" if found.imported else ""
+    kind = (", imported" if found.imported else "") + (", caches on" if found.caches else "")
     yield (f"{label}{kind}: {found.dataset}, split {found.split}, {found.queries} queries, rankings {found.depth} deep")
     head = [
         "started",

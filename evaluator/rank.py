@@ -183,7 +183,7 @@ async def _run_query(
     except ValidationError as error:
         return record.model_copy(update={"error": "invalid_query", "detail": error.errors()[0]["msg"]})
     try:
-        timed = await client.search(experiment.target, request)
+        timed = await client.search(experiment.target, request, caches=experiment.caches)
         ranking = _ranking(timed.answer, experiment.depth, request.exclude_ids)
     except GatewayError as error:
         return record.model_copy(update={"error": error.kind, "detail": str(error)})
@@ -195,6 +195,7 @@ async def _run_query(
         "timings_ms": answer.timings_ms,
         "degraded": answer.degraded,
         "models": answer.models,
+        "cached": timed.cached,
         "request_id": answer.request_id,
         "generation": answer.collection,
         "fingerprint": answer.pipeline.fingerprint,

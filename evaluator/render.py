@@ -89,6 +89,8 @@ def render_page(report: Report) -> str:
         parts += ["## Stages (ms)", STAGES, aligned(stages)]
     if len(slowest := _slowest(report)) > 1:
         parts += ["## The slowest 1 % of the answers", SLOWEST, aligned(slowest)]
+    if len(uses := _cache_uses(report)) > 1:
+        parts += ["## Caches (results that backends had cached)", aligned(uses)]
     if len(files := _imported_files(report)) > 1:
         parts += ["## Imported run files", "Hits are those of the judged queries, within the depth.", aligned(files)]
     if report.vector_recall:
@@ -183,6 +185,14 @@ def _slowest(report: Report) -> list[list[str]]:
         for one in outcome.slowest:
             stages = ", ".join(f"{stage} {_time(ms, mark)}" for stage, ms in one.timings_ms.items())
             rows.append([name, one.query, _time(one.latency_ms, mark), stages, one.request_id or "–"])
+    return rows
+
+
+def _cache_uses(report: Report) -> list[list[str]]:
+    rows = [["pipeline", "backend", "hit rate", "hits", "of"]]
+    for name, outcome in report.pipelines.items():
+        for backend, use in outcome.cached.items():
+            rows.append([name, backend, _figure(use.rate, 4), str(use.hits), str(use.of)])
     return rows
 
 

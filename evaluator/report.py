@@ -8,6 +8,7 @@ from pydantic import FiniteFloat
 
 from evaluator.answers import AnswerOutcome
 from evaluator.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers, stage_times
+from evaluator.cached_results import CacheUse, cache_faults, cache_remarks, sum_cached_results
 from evaluator.comparison.arm_statistics import ArmStatistics
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.conventions import Conventions, state_conventions
@@ -61,6 +62,7 @@ class PipelineReport(Wire):
     stages_ms: dict[str, StageTime]  # by stage, `<stage>.<part>`, `include`, `gateway.wait`, `total`
     gap_ms: StageTime | None = None  # latency beyond `gateway.wait` and `total`; null: none was reported
     slowest: tuple[SlowAnswer, ...] = ()  # 1 % of the answers of `latency_ms`
+    cached: dict[str, CacheUse] = {}  # by backend that looked results up in a cache
     queries: Count  # sent and measured
     judged: Count  # the denominator of every metric that has a value for each of them (`figures`)
     errors: Count
@@ -91,6 +93,7 @@ class Report(StepFile):
     seed: Count
     depth: Count
     sample: Count | None  # queries drawn with `seed`; null: all judged ones
+    caches: bool = False  # services were allowed to answer from their caches
     valid: bool
     warnings: tuple[str, ...]
     # Whether the times hold, and why not; p99 is null where they do not. null: no times (imported), or an old release.
@@ -140,7 +143,8 @@ def build_report(
         for arm in ranked.arms
     }
     latencies = {name: outcome.latency_ms for name, outcome in pipelines.items() if outcome.imported is None}
-    doubts = tuple(timing_faults(latencies, records, source, conditions))
+    cached = {name: outcome.cached for name, outcome in pipelines.items()}
+    doubts = (*timing_faults(latencies, records, source, conditions), *cache_faults(experiment.caches, cached))
     if doubts:
         pipelines = {name: _without_p99(outcome) for name, outcome in pipelines.items()}
     faults = _faults(manifest, ranked, records, pipelines, recall)
@@ -155,8 +159,9 @@ def build_report(
         seed=experiment.seed,
         depth=ranked.depth,
         sample=len(ranked.queries) if len(ranked.queries) < manifest.counts.judged_queries else None,
+        caches=experiment.caches,
         valid=not faults,
-        warnings=(*faults, *_remarks(ranked, records, source)),
+        warnings=(*faults, *_remarks(ranked, records, source), *cache_remarks(experiment.caches, cached)),
         timing_valid=not doubts if latencies else None,
         timing_reasons=doubts,
         conditions=conditions,
@@ -203,6 +208,7 @@ def _pipeline(
         stages_ms=stage_times(timed, [one.id for one in arm.pipeline.identified] if arm.pipeline else []),
         gap_ms=gap_time(timed),
         slowest=slowest_answers(timed),
+        cached=sum_cached_results(record.cached for record in timed),
         queries=len(ranked.queries),
         judged=quality.judged,
         errors=sum(kinds.values()),

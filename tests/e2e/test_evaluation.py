@@ -10,6 +10,8 @@ from evaluator.client import GatewayClient, connected
 from evaluator.comparison.comparing import ComparisonSettings, compare
 from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiment import Experiment, experiment_path, read_experiment
+from evaluator.render import render_page
+from evaluator.report import Report
 from evaluator.run_folder import RunFolder
 from gateway.app import build_app as build_gateway
 from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
@@ -29,8 +31,8 @@ Planned = Callable[..., Experiment]
 async def gateway(tmp_path: Path) -> AsyncIterator[GatewayClient]:
     apps = {
         "lexical": build_lexical(LexicalSettings(directory=tmp_path / "lexical")),
-        "dense": build_dense(DenseSettings(directory=tmp_path / "dense", encoder="hashing")),
-        "reranker": build_reranker(RerankerSettings(scorer="overlap")),
+        "dense": build_dense(DenseSettings(directory=tmp_path / "dense", encoder="hashing", query_cache_mb=1)),
+        "reranker": build_reranker(RerankerSettings(scorer="overlap", score_cache_mb=1)),
     }
     wires = {name: FaultyTransport(app) for name, app in apps.items()}
     front = build_gateway(GatewaySettings(backends=DEFAULT_BACKENDS), lambda name, _: FixedEndpoints(wires[name]))
@@ -95,3 +97,25 @@ async def test_the_same_pipeline_run_twice_is_the_same(
     assert report.notes == ()
     assert [pair.verdict.outcome for pair in report.pairs] == ["same"]
     assert report.pairs[0].rank_biased_overlap == pytest.approx(1.0)
+
+
+async def test_a_run_reports_the_hit_rates_of_caches_where_it_lets_services_use_them(
+    gateway: GatewayClient, planned: Planned, tmp_path: Path
+) -> None:
+    async def ranked(caches: bool) -> Report:
+        experiment = planned(pipelines=["bm25", "dense", "hybrid-rerank"], caches=caches)
+        return await evaluate(gateway, RunFolder.create(tmp_path / "runs", experiment))
+
+    without, cold, warm = [await ranked(caches) for caches in (False, True, True)]
+    assert without.warnings == ()
+    assert [outcome.cached for outcome in without.pipelines.values()] == [{}, {}, {}]
+    # Each query goes through two pipelines over the dense service: one of them meets the other's vector.
+    assert sum(cold.pipelines[name].cached["dense"].hits for name in ("dense", "hybrid-rerank")) == 12
+    assert (
+        cold.pipelines["hybrid-rerank"].cached["reranker"].hits < cold.pipelines["hybrid-rerank"].cached["reranker"].of
+    )
+    assert [list(outcome.cached) for outcome in warm.pipelines.values()] == [[], ["dense"], ["dense", "reranker"]]
+    assert {use.rate for outcome in warm.pipelines.values() for use in outcome.cached.values()} == {1.0}
+    assert warm.warnings == ("caches were on: compare latency only with runs that had them on",)
+    assert warm.pipelines["dense"].quality == without.pipelines["dense"].quality
+    assert "1.0000 |   12 |" in render_page(warm)
