@@ -105,7 +105,8 @@ class CollectionState(Wire):
 
     `build` is the `build_mark` of its build's token. `published_at` is when it was last published (Unix seconds); it
     stays when another generation is published. `digest` covers the id and content of every document in any order; only
-    the answer of `finish` has it.
+    the answer of `finish` has it. `bytes` is what one copy of the index takes on the disk, with everything that its
+    engine keeps there (texts, write-ahead log); null where the engine does not say.
     """
 
     generation: Generation
@@ -118,6 +119,7 @@ class CollectionState(Wire):
     build: str | None = None
     published_at: float | None = None
     digest: str | None = None
+    bytes: Count | None = None
 
 
 class Unusable(Wire):

@@ -167,10 +167,17 @@ class DocumentCount(ElasticsearchAnswer):
     count: int
 
 
+class StoreSize(ElasticsearchAnswer):
+    """The bytes of an index on the disk."""
+
+    size_in_bytes: int
+
+
 class Primaries(ElasticsearchAnswer):
     """Statistics of the primary shards."""
 
     docs: Annotated[DocumentCount, Field(default_factory=lambda: DocumentCount(count=0))]
+    store: StoreSize | None = None
 
 
 class IndexStatistics(ElasticsearchAnswer):

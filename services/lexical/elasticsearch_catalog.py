@@ -23,6 +23,17 @@ REMEMBERED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class IndexSize:
+    """Documents visible to searches, and bytes on the disk of one copy; None where the server does not say."""
+
+    documents: int
+    bytes: int | None
+
+
+NO_SIZE = IndexSize(0, None)
+
+
+@dataclass(frozen=True, slots=True)
 class HeldGeneration:
     """A generation that Elasticsearch holds."""
 
@@ -92,14 +103,19 @@ class ElasticsearchCatalog:
         """Reads every generation of ours."""
         return await self._described(f"{self.prefix}*@*")
 
-    async def counts(self, pattern: str) -> dict[str, int]:
-        """Reads the number of documents visible to searches, by index."""
+    async def sizes(self, pattern: str) -> dict[str, IndexSize]:
+        """Reads the number of documents visible to searches and the bytes on the disk, by index."""
+        shown = ("indices.*.primaries.docs.count", "indices.*.primaries.store.size_in_bytes")
         with elasticsearch_errors():
             answer = await within_deadline(self._client).indices.stats(
-                index=pattern, metric="docs", filter_path="indices.*.primaries.docs.count"
+                index=pattern, metric="docs,store", filter_path=",".join(shown)
             )
             statistics = Statistics.model_validate(answer.body)
-        return {index: one.primaries.docs.count for index, one in statistics.indices.items()}
+        found = {index: one.primaries for index, one in statistics.indices.items()}
+        return {
+            index: IndexSize(one.docs.count, None if one.store is None else one.store.size_in_bytes)
+            for index, one in found.items()
+        }
 
     def forget(self, generation: str) -> None:
         """Drops the cached state of a generation."""

@@ -85,6 +85,7 @@ class EdgeEngine:
             declaration=held.record.declaration,
             build=held.record.build,
             published_at=held.record.published_at,
+            bytes=await held.size.bytes(),
         )
 
     async def drop(self, generation: str) -> None:

@@ -14,7 +14,7 @@ from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest, RetrievedHit
 from services.lexical.document_collector import WHOLE, ReadOptions
 from services.lexical.elasticsearch_answers import BroadcastAnswer, ClusterHealth, HitsAnswer, Nodes
-from services.lexical.elasticsearch_catalog import ElasticsearchCatalog, HeldGeneration
+from services.lexical.elasticsearch_catalog import NO_SIZE, ElasticsearchCatalog, HeldGeneration, IndexSize
 from services.lexical.elasticsearch_client import within_deadline
 from services.lexical.elasticsearch_documents import (
     delete_documents,
@@ -99,9 +99,9 @@ class ElasticsearchEngine:
     async def states(self) -> tuple[CollectionState, ...]:
         """Reads all states in three requests."""
         held = await self._catalog.all()
-        counts = await self._catalog.counts(self._catalog.index("*@*"))
+        sizes = await self._catalog.sizes(self._catalog.index("*@*"))
         engine = await self._engine()
-        return tuple(_state(held[one], counts.get(self._catalog.index(one), 0), engine) for one in in_order(held))
+        return tuple(_state(held[one], sizes.get(self._catalog.index(one), NO_SIZE), engine) for one in in_order(held))
 
     async def unusable(self) -> tuple[Unusable, ...]:
         """Returns nothing: a server opens its own indices, and reports them in its health."""
@@ -228,8 +228,8 @@ class ElasticsearchEngine:
 
     async def _state(self, held: HeldGeneration) -> CollectionState:
         index = self._catalog.index(held.generation)
-        counts = await self._catalog.counts(index)
-        return _state(held, counts.get(index, 0), await self._engine())
+        sizes = await self._catalog.sizes(index)
+        return _state(held, sizes.get(index, NO_SIZE), await self._engine())
 
     async def _engine(self) -> str:
         """Returns name and version of the cluster, read once. Not every distribution has `GET /`."""
@@ -240,14 +240,15 @@ class ElasticsearchEngine:
         return f"elasticsearch {self._version}"
 
 
-def _state(held: HeldGeneration, documents: int, engine: str) -> CollectionState:
+def _state(held: HeldGeneration, size: IndexSize, engine: str) -> CollectionState:
     return CollectionState(
         generation=held.generation,
         published=held.published,
-        documents=documents,
+        documents=size.documents,
         engine=engine,
         stamp=held.meta.stamp,
         declaration=held.declaration,
         build=held.meta.build,
         published_at=held.meta.published_at,
+        bytes=size.bytes,
     )

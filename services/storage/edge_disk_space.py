@@ -1,7 +1,9 @@
 """Checks free disk space. Edge writes to mapped files, where a full disk is no error but ends the process (SIGBUS)."""
 
+import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,8 @@ MB = 1_000_000
 # To open a shard, Edge writes a little: its configuration, and entries of the write-ahead log.
 RESERVE = ".reserve"
 RESERVE_BYTES = 32 * MB
+# Every gateway asks for the state of all generations each second; counting one takes some 60 calls of the system.
+COUNTED_S = 10.0
 
 
 class DiskSpace:
@@ -53,6 +57,29 @@ class DiskSpace:
         return f"{free // MB} MB are free in {self._directory}, {need}."
 
 
+class FolderSize:
+    """The bytes that a folder takes on the disk, counted COUNTED_S ago at most."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._counted: tuple[float, int] | None = None
+
+    async def bytes(self) -> int:
+        """Returns the bytes."""
+        if self._counted is None or time.monotonic() - self._counted[0] > COUNTED_S:
+            self._counted = time.monotonic(), await asyncio.to_thread(disk_usage, self._folder)
+        return self._counted[1]
+
+    def forget(self) -> None:
+        """Makes the next call count again."""
+        self._counted = None
+
+
 def disk_usage(folder: Path) -> int:
-    """Returns the bytes that a folder takes on the disk, without holes."""
-    return sum((Path(at) / name).lstat().st_blocks * 512 for at, _, names in os.walk(folder) for name in names)
+    """Returns the bytes that a folder takes on the disk, without holes. Files that vanish meanwhile count as none."""
+    used = 0
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                used += (Path(at) / name).lstat().st_blocks * 512
+    return used

@@ -17,7 +17,7 @@ import qdrant_edge as edge
 from services.chassis.errors import ProblemError, UnknownCollection
 from services.storage import edge_subprocess
 from services.storage.content_digest import ContentDigest
-from services.storage.edge_disk_space import DiskSpace, disk_usage
+from services.storage.edge_disk_space import DiskSpace, FolderSize, disk_usage
 from services.storage.edge_errors import edge_errors
 from services.storage.edge_files import LAYOUT, RECORD, GenerationRecord, has_text, replace_file, sync_folder
 from services.storage.edge_folders import MARKER, claim_folder, confirm_claim, move_aside, remove
@@ -71,6 +71,7 @@ class EdgeGeneration:
         self, folder: Path, record: GenerationRecord, shard: Shard, disk: DiskSpace, threads: Executor
     ) -> None:
         self.record = record
+        self.size = FolderSize(folder)
         self._folder = folder
         self._shard = shard
         self._disk = disk
@@ -284,6 +285,7 @@ class EdgeGeneration:
                     raise
                 self._unsynced = True
             self.record = record
+            self.size.forget()
 
     def _sync_record(self) -> None:
         """Syncs the record's folder before a write, if that failed before: a power cut could restore the old record."""

@@ -90,4 +90,5 @@ async def _state(store: VectorStore, generation: str, published: Mapping[str, st
         vectors=VectorState(vectors=counts.documents, indexed=counts.indexed),
         build=spec.build,
         published_at=published_at,
+        bytes=counts.bytes,
     )

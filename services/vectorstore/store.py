@@ -30,10 +30,14 @@ class GenerationSpec:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The number of documents, and of vectors that the approximate index covers (the others are scanned)."""
+    """The number of documents, and of vectors that the approximate index covers (the others are scanned).
+
+    `bytes`: what the generation takes on the disk; None where the store does not say.
+    """
 
     documents: int
     indexed: int
+    bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,9 +83,11 @@ class EdgeStore:
         return _spec(self._held.held(generation).record)
 
     async def counts(self, generation: str) -> Counts:
-        """Returns the counts that the shard reports."""
-        info = await self._held.held(generation).read(lambda shard: shard.info())
-        return Counts(documents=info.points_count, indexed=min(info.indexed_vectors_count, info.points_count))
+        """Returns the counts that the shard reports, and the bytes of the generation's folder."""
+        held = self._held.held(generation)
+        info = await held.read(lambda shard: shard.info())
+        indexed = min(info.indexed_vectors_count, info.points_count)
+        return Counts(documents=info.points_count, indexed=indexed, bytes=await held.size.bytes())
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
         """Reads the points by UUIDv5 of the ids."""

@@ -154,7 +154,7 @@ class QdrantStore:
         info = await self._info(generation)
         async with self._within(generation) as seconds:
             documents = (await self._client.count(self._collection(generation), exact=True, timeout=seconds)).count
-        return Counts(documents=documents, indexed=min(info.indexed_vectors_count or 0, documents))
+        return Counts(documents=documents, indexed=min(info.indexed_vectors_count or 0, documents), bytes=None)
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
         """Reads the points by UUIDv5 of the ids."""

@@ -204,6 +204,7 @@ async def test_finish_gives_multi_vectors_an_approximate_index(store: EdgeStore)
     await store.finish("notes@1")
     after = await store.counts("notes@1")
     assert (before.indexed, after.documents, after.indexed) == (0, 400, 400)
+    assert (after.bytes or 0) > 400 * 16 * 128 * 4  # the vectors alone
     wanted = unit_rows(random, 8, 128)
     exact, near = [await store.search("notes@1", VectorQuery(wanted, 10, exact=exact)) for exact in (True, False)]
     assert len({hit.id for hit in exact} & {hit.id for hit in near}) >= 8  # a graph differs from build to build
