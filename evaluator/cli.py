@@ -7,11 +7,12 @@ from evaluator.commands.datasets import datasets
 from evaluator.commands.deadlines import deadlines
 from evaluator.commands.exchange import export, import_
 from evaluator.commands.history import history
+from evaluator.commands.load import load
 from evaluator.commands.parity import parity
 from evaluator.commands.steps import demo, ingest, quality, rank, report, run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
-for command in (run, demo, ingest, rank, quality, report, compare, deadlines, export, history, parity):
+for command in (run, demo, ingest, rank, quality, report, compare, deadlines, export, history, load, parity):
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(datasets, name="datasets")

@@ -118,10 +118,9 @@ class GatewayClient:
         path = f"/v1/collections/{collection}/search"
         response = await self._send("POST", path, deadline_ms, body, caches=caches)
         latency_ms = (time.perf_counter() - started) * 1000
-        if response.status_code != 200:
-            _raise_problem(response)
+        answer = search_answer(response.status_code, response.content, response.headers.get("retry-after", ""))
         cached = read_cached_results(response.headers.get(CACHED_HEADER, ""))
-        return TimedAnswer(_parse(SearchAnswer, response.content), latency_ms, cached)
+        return TimedAnswer(answer, latency_ms, cached)
 
     async def _call(
         self, model: type[Answer], method: str, path: str, deadline_ms: int, body: bytes | None = None
@@ -159,6 +158,13 @@ async def connected(url: str, transport: httpx.AsyncBaseTransport | None = None)
         yield GatewayClient(url.rstrip("/"), http)
 
 
+def search_answer(status: int, content: bytes, retry_after: str = "") -> SearchAnswer:
+    """Parses the response to a search. Raises GatewayError for every other than an answer."""
+    if status != 200:
+        raise _problem(status, content, retry_after)
+    return _parse(SearchAnswer, content)
+
+
 def _parse(model: type[Answer], content: bytes) -> Answer:
     try:
         return model.from_answer(content)
@@ -171,15 +177,18 @@ def _parse(model: type[Answer], content: bytes) -> Answer:
 
 
 def _raise_problem(response: httpx.Response) -> NoReturn:
+    raise _problem(response.status_code, response.content, response.headers.get("retry-after", ""))
+
+
+def _problem(status: int, content: bytes, retry_after: str) -> GatewayError:
     try:
-        problem = Problem.from_answer(response.content)
+        problem = Problem.from_answer(content)
     except ValidationError:
-        kind, detail = f"http_{response.status_code}", f"HTTP {response.status_code} without a problem's details"
+        kind, detail = f"http_{status}", f"HTTP {status} without a problem's details"
     else:
         kind, detail = problem.type.removeprefix("urn:problem:"), f"HTTP {problem.status}: {problem.detail}"
-    if response.status_code == 504:
+    if status == 504:
         kind = "timeout"
-    after = response.headers.get("retry-after", "")
-    raise GatewayError(
-        kind, detail, status=response.status_code, retry_after_s=float(after) if after.isdigit() else None
+    return GatewayError(
+        kind, detail, status=status, retry_after_s=float(retry_after) if retry_after.isdigit() else None
     )

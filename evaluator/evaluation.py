@@ -17,8 +17,12 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states
 from evaluator.interruptions import latency_source
+from evaluator.load.report import LoadReport
+from evaluator.load.step import run_load
+from evaluator.load.traffic import load_target
 from evaluator.machine_conditions import MachineCounters
 from evaluator.manifest import Manifest, build_manifest
+from evaluator.measured_processes import measured_processes
 from evaluator.progress import say
 from evaluator.quality import Grades, PerQuery, means, measure, within_depth
 from evaluator.quality_figures import quality_figures
@@ -116,6 +120,30 @@ async def rank_step(client: GatewayClient, folder: RunFolder, counters: MachineC
             for arm in arms
         ]
         return write_rank_report(folder, queries, ranked, experiment.depth, compared)
+
+
+async def load_step(client: GatewayClient, folder: RunFolder) -> LoadReport:
+    """Drives the traffic of the experiment's `load`; writes `load/`, load.json and, unless there, manifest.json."""
+    expect_own_run(folder)
+    experiment = folder.experiment
+    if experiment.load is None:
+        raise EvaluationError(f"{folder.path}: the experiment has no `load`; give one, or --rate")
+    with folder.locked():
+        dataset = await asyncio.to_thread(dataset_of, folder)
+        _expect_loaded_corpus(folder, dataset)
+        view = await _live(client, experiment)
+        arms = await resolve_arms(client, experiment, view)
+        await expect_same_corpus(client, experiment, dataset, view)
+        await expect_runnable(client, experiment, arms)
+        if not folder.has("manifest.json"):
+            pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
+            states = live_states(view)
+            fresh = build_manifest(experiment, dataset, client.url, str(view.live), states, pipelines)
+            folder.write("manifest.json", fresh)
+        queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment).measured
+        target = load_target(client.url, experiment.target, arms, dataset, queries, experiment.load)
+        measured = measured_processes(folder.runs, client.url)
+        return await run_load(folder, experiment.load, experiment.seed, target, arms, dataset.judgments, measured)
 
 
 def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> QualityReport:

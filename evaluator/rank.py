@@ -184,7 +184,7 @@ async def _run_query(
         return record.model_copy(update={"error": "invalid_query", "detail": error.errors()[0]["msg"]})
     try:
         timed = await client.search(experiment.target, request, caches=experiment.caches)
-        ranking = _ranking(timed.answer, experiment.depth, request.exclude_ids)
+        ranking = checked_ranking(timed.answer, experiment.depth, request.exclude_ids)
     except GatewayError as error:
         return record.model_copy(update={"error": error.kind, "detail": str(error)})
     answer = timed.answer
@@ -203,7 +203,7 @@ async def _run_query(
     return record.model_copy(update=answered)
 
 
-def _ranking(answer: SearchAnswer, depth: int, excluded: Sequence[str]) -> tuple[tuple[str, float], ...]:
+def checked_ranking(answer: SearchAnswer, depth: int, excluded: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """Returns (id, score) pairs, best first. Raises GatewayError for an answer that violates the contract."""
     ids = {hit.id for hit in answer.hits}
     if len(ids) < len(answer.hits) or len(answer.hits) > depth or ids & set(excluded):

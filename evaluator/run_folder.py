@@ -37,6 +37,7 @@ WRITTEN_BY = {
     "recall.json": "rank",
     "quality.json": "quality",
     "report.json": "report",
+    "load.json": "load",
     SUITE: "ingest",
     "summary.json": "report",
 }

@@ -1,0 +1,116 @@
+"""Command that drives the gateway as production traffic does."""
+
+import sys
+from typing import Annotated, Unpack
+
+import typer
+from pydantic import ValidationError
+
+from evaluator.commands.options import (
+    GATEWAY,
+    RUNS,
+    AllExperimentOverrides,
+    Gateway,
+    Name,
+    Runs,
+    Wait,
+    overridden_experiment,
+    reporting_errors,
+    split_list,
+    with_gateway,
+    with_options,
+)
+from evaluator.commands.steps import INVALID_RUN
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import load_step
+from evaluator.load.table import load_warnings, render_load
+from evaluator.load_plan import LoadPlan
+from evaluator.run_folder import RunFolder
+
+# What traffic is: one of them on the command line replaces those of the experiment's file.
+TRAFFIC = ("rates", "steps", "trace", "in_flight")
+
+
+@with_options(AllExperimentOverrides)
+def load(
+    experiment: Name,
+    rate: Annotated[str | None, typer.Option(help="Requests a second, open loop: 20 or 10,20,40.")] = None,
+    in_flight: Annotated[str | None, typer.Option(help="Requests in flight, closed loop (capacity): 8 or 1,8.")] = None,
+    steps: Annotated[
+        str | None, typer.Option(help="RATE:SECONDS, one after another; FROM..TO:SECONDS is a ramp: 10:30,10..50:60.")
+    ] = None,
+    trace: Annotated[str | None, typer.Option(help="A file with time,query,pipeline.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Of each rate, without the warm-up.")] = None,
+    arrivals: Annotated[str | None, typer.Option(help="poisson or constant.")] = None,
+    draw: Annotated[str | None, typer.Option(help="How queries are drawn: uniform or zipf.")] = None,
+    deadline_ms: Annotated[int | None, typer.Option(help="The deadline of each request.")] = None,
+    top: Annotated[int | None, typer.Option(help="Hits a request.")] = None,
+    warmup_seconds: Annotated[float | None, typer.Option(help="Of the same traffic, before the figures.")] = None,
+    slice_seconds: Annotated[float | None, typer.Option(help="After so long it is the next pipeline's turn.")] = None,
+    generators: Annotated[int | None, typer.Option(help="Processes that send.")] = None,
+    repeat: Annotated[int | None, typer.Option(help="How often everything is sent.")] = None,
+    gateway: Gateway = GATEWAY,
+    runs: Runs = RUNS,
+    wait: Wait = 120.0,
+    **overrides: Unpack[AllExperimentOverrides],
+) -> None:
+    """Sends traffic to a loaded collection and prints latency and quality of the same answers, by pipeline and rate.
+
+    Options replace those of the experiment's `load`. Exit status 3 where the times are not valid.
+    """
+    with reporting_errors():
+        chosen = overridden_experiment(experiment, **overrides)
+        given = {
+            "rates": rate and _numbers("--rate", rate),
+            "in_flight": in_flight and _numbers("--in-flight", in_flight),
+            "steps": steps and [_step(part) for part in split_list(steps)],
+            "trace": trace,
+            "seconds": seconds,
+            "arrivals": arrivals,
+            "draw": draw,
+            "deadline_ms": deadline_ms,
+            "top": top,
+            "warmup_seconds": warmup_seconds,
+            "slice_seconds": slice_seconds,
+            "generators": generators,
+            "repeat": repeat,
+        }
+        plan = overridden_load(chosen.load, {key: value for key, value in given.items() if value is not None})
+        folder = RunFolder.create(runs, chosen.model_copy(update={"load": plan}))
+        report = with_gateway(gateway, wait, lambda client: load_step(client, folder))
+        print(f"\n{render_load(report)}\n\nFigures: {folder.path / 'load.json'} (and load/ beside it)")
+        for warning in load_warnings(report):
+            print(f"  {warning}", file=sys.stderr)
+        if not report.timing_valid:
+            raise typer.Exit(INVALID_RUN)
+
+
+def overridden_load(plan: LoadPlan | None, given: dict[str, object]) -> LoadPlan:
+    """Returns the plan with the given fields. Raises EvaluationError that names the option at fault."""
+    content = {} if plan is None else plan.model_dump(exclude_unset=True)
+    if any(name in given for name in TRAFFIC):
+        content = {key: value for key, value in content.items() if key not in TRAFFIC}
+    try:
+        return LoadPlan.model_validate(content | given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = ".".join(map(str, first["loc"])).replace("_", "-") or "load"
+        raise EvaluationError(f"{option}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        found = [float(part) for part in split_list(text)]
+    except ValueError as error:
+        raise EvaluationError(f"{option} {text}: give numbers, for example 10,20,40") from error
+    return [int(number) if number.is_integer() else number for number in found]
+
+
+def _step(text: str) -> dict[str, float]:
+    rates, _, seconds = text.partition(":")
+    first, _, last = rates.partition("..")
+    try:
+        step = {"rate": float(first), "seconds": float(seconds)}
+        return step | ({"to": float(last)} if last else {})
+    except ValueError as error:
+        raise EvaluationError(f"--steps {text}: give RATE:SECONDS or FROM..TO:SECONDS, for example 10:30") from error

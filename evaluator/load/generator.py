@@ -1,0 +1,72 @@
+"""A process that sends requests over HTTP: `python -m evaluator.load.generator FOLDER`, started by generators.py.
+
+Reads a GeneratorTask from the folder, says that it is ready, reads the start time from standard input, and writes a
+GeneratorResult into the folder after the last answer. Answers stay bytes: nothing is parsed while requests are under
+way.
+"""
+
+import asyncio
+import gc
+import pickle
+import resource
+import sys
+import time
+from pathlib import Path
+
+import aiohttp
+import uvloop
+
+from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
+from evaluator.load.load_loop import Reply, closed_loop, open_loop
+from evaluator.load.precise_clock import PreciseClock
+
+
+async def generate(task: GeneratorTask, start_s: float) -> GeneratorResult:
+    """Sends everything; returns after the last answer. `start_s`: of the monotonic clock."""
+    # No limit here: the load loop bounds what is in flight, and a pool that made requests wait would hide their delay.
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0)
+    timeout = aiohttp.ClientTimeout(total=task.timeout_s, ceil_threshold=task.timeout_s)
+    async with aiohttp.ClientSession(connector=connector, headers=task.headers, timeout=timeout) as session:
+
+        async def send(number: int) -> Reply:
+            try:
+                async with session.post(task.url, data=task.bodies[task.picks[number % len(task.picks)]]) as response:
+                    body = await response.read()
+                    return Reply(response.status, body, retry_after=response.headers.get("retry-after", ""))
+            except TimeoutError:
+                return Reply(0, b"", "timeout")
+            except aiohttp.ClientError as error:
+                return Reply(0, str(error).encode(), "unreachable")
+
+        with PreciseClock(start_s) as clock:
+            await clock.until(0.0)
+            began_s, began_cpu_s = time.monotonic(), time.process_time()
+            if task.planned_s:
+                records = await open_loop(task.planned_s, send, clock, task.in_flight)
+            else:
+                records = await closed_loop(task.in_flight, task.seconds, send, clock)
+            return GeneratorResult(records, time.process_time() - began_cpu_s, time.monotonic() - began_s)
+
+
+def main(folder: Path) -> None:
+    """Runs one task. Ends without a result when its parent ends before the start."""
+    task: GeneratorTask = pickle.loads((folder / TASK).read_bytes())
+    # A connection is a file; the soft limit is often 1,024.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # A full collection stops all requests under way.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    sys.stdout.buffer.write(READY)
+    sys.stdout.buffer.flush()
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        result = runner.run(generate(task, float(line)))
+    (folder / RESULT).write_bytes(pickle.dumps(result))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,33 @@
+"""Defines what a generator process is told and what it tells. Both are pickled, between processes of one program."""
+
+from dataclasses import dataclass
+
+from evaluator.load.load_loop import SendRecord
+
+READY = b"ready\n"
+# Files of a generator's folder.
+TASK = "task.pickle"
+RESULT = "result.pickle"
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorTask:
+    """What a generator sends. Request n has the body `bodies[picks[n]]`; the closed loop begins again at their end."""
+
+    url: str
+    headers: dict[str, str]
+    bodies: tuple[bytes, ...]
+    picks: tuple[int, ...]
+    planned_s: tuple[float, ...]  # of each of `picks`; empty: closed loop
+    in_flight: int  # open loop: at most; closed loop: exactly
+    seconds: float  # closed loop: how long
+    timeout_s: float  # from sending to the last byte
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorResult:
+    """What a generator saw: its requests, and its CPU time within `seconds` on the clock."""
+
+    records: list[SendRecord]
+    cpu_s: float
+    seconds: float

@@ -1,0 +1,89 @@
+"""Sends requests at planned times (open loop) or so many at once (closed loop), and records when each was answered.
+
+Knows no protocol: what sends, and what keeps time, are given.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+
+class SendClock(Protocol):
+    """Seconds since the start of the load, below 0 before it."""
+
+    def now(self) -> float:
+        """Returns the present time."""
+        ...
+
+    async def until(self, at_s: float) -> None:
+        """Returns at that time or right after it. Lets other tasks run in any case."""
+        ...
+
+
+class Reply(NamedTuple):
+    """What came back: HTTP status and body; or status 0 and `failure`, the kind of error."""
+
+    status: int
+    body: bytes
+    failure: str | None = None
+    retry_after: str = ""
+
+
+class SendRecord(NamedTuple):
+    """One request. Times in seconds since the start; `sent_s` and `reply` are None for a dropped one."""
+
+    number: int  # in the list of planned times
+    planned_s: float
+    sent_s: float | None
+    done_s: float
+    reply: Reply | None
+
+
+Send = Callable[[int], Awaitable[Reply]]
+
+
+async def open_loop(planned: Sequence[float], send: Send, clock: SendClock, most_in_flight: int) -> list[SendRecord]:
+    """Sends request n at `planned[n]`, whether or not earlier ones were answered, and waits for all answers.
+
+    A request that would be one more than `most_in_flight` is dropped. Returns the records in the order of completion.
+    """
+    records: list[SendRecord] = []
+    in_flight = 0
+
+    async def exchange(number: int, planned_s: float) -> None:
+        nonlocal in_flight
+        sent_s = clock.now()
+        reply = await send(number)
+        records.append(SendRecord(number, planned_s, sent_s, clock.now(), reply))
+        in_flight -= 1
+
+    async with asyncio.TaskGroup() as group:
+        for number, planned_s in enumerate(planned):
+            await clock.until(planned_s)
+            if in_flight >= most_in_flight:
+                records.append(SendRecord(number, planned_s, None, clock.now(), None))
+            else:
+                in_flight += 1
+                group.create_task(exchange(number, planned_s))
+    return records
+
+
+async def closed_loop(in_flight: int, seconds: float, send: Send, clock: SendClock) -> list[SendRecord]:
+    """Keeps `in_flight` requests under way until `seconds` have passed: each answer is followed by the next request.
+
+    A request is planned for the moment at which it is sent. Returns the records in the order of completion.
+    """
+    records: list[SendRecord] = []
+    numbers = iter(range(10**12))
+
+    async def caller(numbers: Iterator[int]) -> None:
+        await clock.until(0.0)
+        while (sent_s := clock.now()) < seconds:
+            number = next(numbers)
+            reply = await send(number)
+            records.append(SendRecord(number, sent_s, sent_s, clock.now(), reply))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(in_flight):
+            group.create_task(caller(numbers))
+    return records

@@ -1,0 +1,149 @@
+"""Drives one point of load (a pipeline at a rate, or so many requests in flight) and reads the answers; no files."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from evaluator.load.generator_task import GeneratorResult, GeneratorTask
+from evaluator.load.generators import generators_for, run_generators
+from evaluator.load.samples import LoadSample, read_sample
+from evaluator.load.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
+from evaluator.load_plan import LoadPlan, TrafficStep
+from evaluator.machine_conditions import MachineConditions, conditions_between, read_conditions
+
+# A late answer is still read for so long, so that it is known how late it was.
+GRACE_MS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPoint:
+    """The outcome of one drive: every request in planned order, and what happened on the machine meanwhile."""
+
+    samples: tuple[LoadSample, ...]
+    conditions: MachineConditions
+    generator_cpu: tuple[float, ...]  # of a core, by generator
+    began: datetime
+    seconds: float  # from the first planned send time to the last answer
+
+
+async def run_point(
+    target: LoadTarget,
+    pipeline: str,
+    rate: float,
+    seconds: float,
+    plan: LoadPlan,
+    *,
+    seed: str,
+    warmup_seconds: float = 0.0,
+    measured: Collection[int] | None = (),
+) -> LoadedPoint:
+    """Sends one pipeline's requests at one rate, open loop, and returns them with the conditions of the machine.
+
+    The first `warmup_seconds` come before the `seconds`, at the same rate, and their samples are labelled. `plan` gives
+    arrival process, draw, cap and generators. `measured`: processes of the system under test on this machine
+    (evaluator/machine_conditions.py). Raises EvaluationError where a generator ends without a result.
+    """
+    steps = [TrafficStep(rate=rate, seconds=warmup_seconds + seconds)]
+    requests = open_requests(target, pipeline, steps, plan, seed)
+    return await drive(target, requests, plan, rate, warmup_seconds=warmup_seconds, measured=measured)
+
+
+async def drive(
+    target: LoadTarget,
+    requests: Sequence[PlannedRequest],
+    plan: LoadPlan,
+    rate: float,
+    *,
+    warmup_seconds: float = 0.0,
+    measured: Collection[int] | None = (),
+) -> LoadedPoint:
+    """Sends planned requests, open loop. `rate`: the highest, which decides how many generators there are."""
+    count = min(plan.generators or generators_for(rate), max(1, len(requests)))
+    # Round robin: each generator gets the same rate, and the cap is shared.
+    shares = [requests[number::count] for number in range(count)]
+    caps = [plan.most_in_flight // count + (number < plan.most_in_flight % count) for number in range(count)]
+    tasks = [_task(target, share, cap) for share, cap in zip(shares, caps, strict=True)]
+    before, began = read_conditions(measured), datetime.now(UTC)
+    results = await run_generators(tasks)
+    conditions = conditions_between(before, read_conditions(measured))
+    return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds)
+
+
+async def run_closed(
+    target: LoadTarget,
+    pipeline: str,
+    in_flight: int,
+    seconds: float,
+    plan: LoadPlan,
+    *,
+    seed: str,
+    warmup_seconds: float = 0.0,
+    measured: Collection[int] | None = (),
+) -> LoadedPoint:
+    """Keeps so many requests of one pipeline in flight. Tells capacity; its times say nothing of a tail.
+
+    Parameters and errors are those of `run_point`.
+    """
+    count = min(plan.generators or 1, in_flight)
+    shares = [closed_requests(target, pipeline, plan, f"{seed} {number}") for number in range(count)]
+    flights = [in_flight // count + (number < in_flight % count) for number in range(count)]
+    tasks = [
+        _task(target, share, flight, closed_seconds=warmup_seconds + seconds)
+        for share, flight in zip(shares, flights, strict=True)
+    ]
+    before, began = read_conditions(measured), datetime.now(UTC)
+    results = await run_generators(tasks)
+    conditions = conditions_between(before, read_conditions(measured))
+    return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds)
+
+
+def _task(
+    target: LoadTarget, requests: Sequence[PlannedRequest], in_flight: int, closed_seconds: float | None = None
+) -> GeneratorTask:
+    asked = list(dict.fromkeys((request.pipeline, request.query) for request in requests))
+    number_of = {key: number for number, key in enumerate(asked)}
+    return GeneratorTask(
+        url=target.url,
+        headers={
+            "content-type": "application/json",
+            "x-deadline-ms": str(target.deadline_ms),
+            "cache-control": "no-store",  # a cached answer would be timed instead of the search
+        },
+        bodies=tuple(target.bodies[key] for key in asked),
+        picks=tuple(number_of[request.pipeline, request.query] for request in requests),
+        planned_s=tuple(request.at_s for request in requests) if closed_seconds is None else (),
+        in_flight=in_flight,
+        seconds=closed_seconds or 0.0,
+        timeout_s=(target.deadline_ms + GRACE_MS) / 1000,
+    )
+
+
+def _read(
+    target: LoadTarget,
+    shares: Sequence[Sequence[PlannedRequest]],
+    results: Sequence[GeneratorResult],
+    conditions: MachineConditions,
+    began: datetime,
+    warmup_seconds: float,
+) -> LoadedPoint:
+    """Reads all answers, after the run: parsing them earlier would take time from the generators and the gateway."""
+    sent = sorted(
+        (
+            (record, share[record.number % len(share)])
+            for share, result in zip(shares, results, strict=True)
+            for record in result.records
+        ),
+        key=lambda pair: pair[0].planned_s,
+    )
+    samples = tuple(
+        read_sample(target, request, record, number, "warmup" if record.planned_s < warmup_seconds else "measured")
+        for number, (record, request) in enumerate(sent)
+    )
+    return LoadedPoint(
+        samples=samples,
+        conditions=conditions,
+        generator_cpu=tuple(result.cpu_s / result.seconds for result in results),
+        began=began,
+        seconds=max((record.done_s for record, _ in sent), default=0.0),
+    )

@@ -1,0 +1,100 @@
+"""Owns `load/<pipeline>-<rate>.jsonl`: every request of a point, a line each, in planned order. Sends nothing."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import FiniteFloat, ValidationError
+
+from evaluator.answers import AnswerRecord
+from evaluator.client import GatewayError, search_answer
+from evaluator.errors import EvaluationError
+from evaluator.load.load_loop import SendRecord
+from evaluator.load.traffic import LoadTarget, PlannedRequest
+from evaluator.rank import checked_ranking
+from services.contracts.base import Count
+
+DROPPED = "dropped"  # k6's word: not sent, because too many were in flight
+SampleOutcome = Literal["answered", "late", "dropped", "failed"]
+
+
+class LoadSample(AnswerRecord):
+    """One request. `latency_ms` counts from the planned send time to the last byte read; null without an answer."""
+
+    number: Count  # by planned time, within its slice
+    pipeline: str
+    slice: Count = 0  # of the turns in which the pipelines share the time
+    repeat: Count = 0
+    planned_s: FiniteFloat  # since the start of the slice
+    send_lag_ms: FiniteFloat | None = None  # sent after the planned time; null: dropped
+    service_ms: FiniteFloat | None = None  # from sending to the last byte; null without an answer
+    counted_ms: FiniteFloat  # what figures count: the latency, or without an answer at least the deadline
+    late: bool = False  # answered after the deadline
+
+    @property
+    def outcome(self) -> SampleOutcome:
+        """What became of the request, in one word."""
+        if self.error is None:
+            return "late" if self.late else "answered"
+        return "dropped" if self.error == DROPPED else "failed"
+
+
+def read_sample(
+    target: LoadTarget, request: PlannedRequest, record: SendRecord, number: int, phase: Literal["warmup", "measured"]
+) -> LoadSample:
+    """Reads the reply to a request."""
+    elapsed_ms = (record.done_s - record.planned_s) * 1000
+    unanswered = LoadSample(
+        number=number,
+        query=request.query,
+        pipeline=request.pipeline,
+        phase=phase,
+        excluded_self=request.query in target.excluded,
+        planned_s=record.planned_s,
+        send_lag_ms=None if record.sent_s is None else (record.sent_s - record.planned_s) * 1000,
+        counted_ms=max(elapsed_ms, target.deadline_ms),
+    )
+    reply = record.reply
+    if reply is None or record.sent_s is None:
+        return unanswered.model_copy(update={"error": DROPPED})
+    if reply.failure is not None:
+        return unanswered.model_copy(update={"error": reply.failure, "detail": reply.body.decode() or None})
+    try:
+        answer = search_answer(reply.status, reply.body, reply.retry_after)
+        excluded = (request.query,) if request.query in target.excluded else ()
+        ranking = checked_ranking(answer, target.top, excluded)
+    except GatewayError as error:
+        return unanswered.model_copy(update={"error": error.kind, "detail": str(error)})
+    return unanswered.model_copy(
+        update={
+            "latency_ms": elapsed_ms,
+            "counted_ms": elapsed_ms,
+            "service_ms": (record.done_s - record.sent_s) * 1000,
+            "late": elapsed_ms > target.deadline_ms,
+            "hits": len(ranking),
+            "ranking": ranking,
+            "timings_ms": answer.timings_ms,
+            "degraded": answer.degraded,
+            "models": answer.models,
+            "request_id": answer.request_id,
+            "generation": answer.collection,
+            "fingerprint": answer.pipeline.fingerprint,
+        }
+    )
+
+
+def write_samples(path: Path, samples: Iterable[LoadSample]) -> None:
+    """Writes the file of a point."""
+    with path.open("w", encoding="utf-8") as file:
+        for sample in samples:
+            file.write(sample.line)
+
+
+def read_samples(path: Path) -> Iterator[LoadSample]:
+    """Yields the samples in file order. Raises EvaluationError with `file:line` for a line that is none."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield LoadSample.model_validate_json(line)
+            except ValidationError as error:
+                raise EvaluationError(f"{path}:{number}: no sample of this version; run the load again") from error

@@ -1,0 +1,202 @@
+"""Runs a load plan over the pipelines of an experiment and leaves `load/` and, last, load.json in the run's folder."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluator.arms import Arm
+from evaluator.load.histograms import write_hlog
+from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
+from evaluator.load.report import LoadPointReport, LoadReport, LoopKind, point_report
+from evaluator.load.samples import write_samples
+from evaluator.load.trace import read_trace
+from evaluator.load.traffic import LoadTarget, PlannedRequest, open_requests
+from evaluator.load_plan import LoadPlan, TrafficStep
+from evaluator.progress import progress
+from evaluator.quality import Grades
+from evaluator.run_folder import RunFolder, writable
+from evaluator.turn_orders import balanced_turns
+
+LOAD = "load.json"
+Pids = tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """One kind of traffic, through each pipeline in turn or, as a trace, through several at once."""
+
+    label: str  # as in the name of the files: `20`, `inflight8`, `steps`, `trace`
+    rate: float | None = None
+    in_flight: int | None = None
+    steps: tuple[TrafficStep, ...] = ()
+    trace: tuple[PlannedRequest, ...] = ()
+
+    @property
+    def loop(self) -> LoopKind:
+        """Whether requests are sent at planned times or after answers."""
+        return "open" if self.in_flight is None else "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSlice:
+    """A drive and its place in the run."""
+
+    loaded: LoadedPoint
+    number: int
+    repeat: int
+
+
+async def run_load(
+    folder: RunFolder,
+    plan: LoadPlan,
+    seed: int,
+    target: LoadTarget,
+    arms: Sequence[Arm],
+    judgments: Grades,
+    measured: Pids,
+) -> LoadReport:
+    """Drives every kind of traffic and writes its files. Raises EvaluationError for a trace that does not fit."""
+    kinds = planned_traffic(plan, target, [arm.name for arm in arms])
+    points: list[LoadPointReport] = []
+    with progress("Load", len(kinds) * plan.repeat, "kinds of traffic") as advance:
+        for traffic in kinds:
+            slices: list[TimeSlice] = []
+            for repeat in range(plan.repeat):
+                slices += await _driven(traffic, plan, target, arms, seed, repeat, measured)
+                advance(1)
+            points += await asyncio.to_thread(_write_points, folder, plan, traffic, slices, target, arms, judgments)
+    files = [Path(name) for point in points for name in point.files.values()]
+    report = LoadReport(
+        made_from=folder.hashes("experiment.json", "manifest.json", *files),
+        plan=plan,
+        seed=seed,
+        points=tuple(points),
+        timing_valid=all(point.timing_valid for point in points),
+        remarks=(),
+    )
+    folder.write(LOAD, report)
+    return report
+
+
+def planned_traffic(plan: LoadPlan, target: LoadTarget, pipelines: Sequence[str]) -> list[Traffic]:
+    """Returns the kinds of traffic of a plan, in their order."""
+    kinds = [Traffic(f"{rate:g}", rate=rate) for rate in plan.rates]
+    if plan.steps:
+        kinds.append(Traffic("steps", steps=plan.steps))
+    if plan.trace is not None:
+        kinds.append(Traffic("trace", trace=tuple(read_trace(Path(plan.trace), target.queries, pipelines))))
+    kinds += [Traffic(f"inflight{number}", in_flight=number) for number in plan.in_flight]
+    return kinds
+
+
+async def _driven(
+    traffic: Traffic, plan: LoadPlan, target: LoadTarget, arms: Sequence[Arm], seed: int, repeat: int, measured: Pids
+) -> list[TimeSlice]:
+    """Returns the drives of one kind of traffic: a trace as a whole, else the pipelines in balanced turns of slices."""
+    if traffic.trace:
+        mean = len(traffic.trace) / max(1.0, traffic.trace[-1].at_s)
+        return [TimeSlice(await drive(target, traffic.trace, plan, mean, measured=measured), 0, repeat)]
+    slices = []
+    count = slice_count(traffic, plan, len(arms))
+    for number, turn in zip(range(count), balanced_turns(len(arms), seed), strict=False):
+        for at in turn:
+            # The same times and queries for every pipeline.
+            of_slice = f"{seed} {traffic.label} {repeat} {number}"
+            warmup_s = plan.warmup_seconds if number == 0 else 0.0
+            loaded = await _drive_slice(traffic, plan, target, arms[at].name, count, of_slice, warmup_s, measured)
+            slices.append(TimeSlice(loaded, number, repeat))
+    return slices
+
+
+async def _drive_slice(
+    traffic: Traffic,
+    plan: LoadPlan,
+    target: LoadTarget,
+    pipeline: str,
+    count: int,
+    seed: str,
+    warmup_s: float,
+    measured: Pids,
+) -> LoadedPoint:
+    seconds = plan.seconds / count
+    if traffic.rate is not None:
+        return await run_point(
+            target, pipeline, traffic.rate, seconds, plan, seed=seed, warmup_seconds=warmup_s, measured=measured
+        )
+    if traffic.in_flight is not None:
+        return await run_closed(
+            target, pipeline, traffic.in_flight, seconds, plan, seed=seed, warmup_seconds=warmup_s, measured=measured
+        )
+    steps = traffic.steps
+    if warmup_s:
+        steps = (TrafficStep(rate=steps[0].rate, seconds=warmup_s), *steps)
+    highest = max(max(step.rate, step.to or 0.0) for step in steps)
+    requests = open_requests(target, pipeline, steps, plan, seed)
+    return await drive(target, requests, plan, highest, warmup_seconds=warmup_s, measured=measured)
+
+
+def slice_count(traffic: Traffic, plan: LoadPlan, arms: int) -> int:
+    """Returns into how many slices a point is cut. One pipeline takes no turns, and steps are not cut."""
+    return 1 if arms == 1 or traffic.steps else max(1, round(plan.seconds / plan.slice_seconds))
+
+
+def _write_points(
+    folder: RunFolder,
+    plan: LoadPlan,
+    traffic: Traffic,
+    slices: Sequence[TimeSlice],
+    target: LoadTarget,
+    arms: Sequence[Arm],
+    judgments: Grades,
+) -> list[LoadPointReport]:
+    points = []
+    for arm in arms:
+        mine = [one for one in slices if any(sample.pipeline == arm.name for sample in one.loaded.samples)]
+        if not mine:  # a trace that does not ask it
+            continue
+        samples = [
+            sample.model_copy(update={"slice": one.number, "repeat": one.repeat})
+            for one in mine
+            for sample in one.loaded.samples
+            if sample.pipeline == arm.name
+        ]
+        paths = {
+            "samples": folder.path / "load" / f"{arm.name}-{traffic.label}.jsonl",
+            "histogram": folder.path / "load" / f"{arm.name}-{traffic.label}.hlog",
+        }
+        write_samples(writable(paths["samples"]), samples)
+        write_hlog(paths["histogram"], mine[0].loaded.began, _on_one_clock(mine, arm.name))
+        points.append(
+            point_report(
+                arm.name,
+                arm.pipeline.fingerprint,
+                traffic.label,
+                [one.loaded for one in mine],
+                samples,
+                judgments,
+                target.reranks[arm.name],
+                loop=traffic.loop,
+                rate=traffic.rate,
+                in_flight=traffic.in_flight,
+                seconds=_planned_seconds(traffic, plan) * plan.repeat,
+                files={name: path.relative_to(folder.path).as_posix() for name, path in paths.items()},
+            )
+        )
+    return points
+
+
+def _planned_seconds(traffic: Traffic, plan: LoadPlan) -> float:
+    if traffic.trace:
+        return traffic.trace[-1].at_s or 1.0
+    return sum(step.seconds for step in traffic.steps) or plan.seconds
+
+
+def _on_one_clock(slices: Sequence[TimeSlice], pipeline: str) -> list[tuple[float, float]]:
+    """Returns the measured requests of a pipeline: seconds since the first slice began, and counted milliseconds."""
+    return [
+        ((one.loaded.began - slices[0].loaded.began).total_seconds() + sample.planned_s, sample.counted_ms)
+        for one in slices
+        for sample in one.loaded.samples
+        if sample.pipeline == pipeline and sample.phase == "measured"
+    ]

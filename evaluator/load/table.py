@@ -1,0 +1,53 @@
+"""Renders the figures of load as a Markdown table and sentences. Pure."""
+
+from collections.abc import Iterator
+
+from evaluator.load.report import LoadPointReport, LoadReport
+from evaluator.markdown_table import aligned
+
+HEADER = (
+    "pipeline", "rate", "in time/s", "p50 ms", "p95 ms", "p99 ms", "max ms",
+    "nDCG@10", "requests", "late", "failed", "dropped", "degraded", "timing",
+)  # fmt: skip
+
+
+def render_load(report: LoadReport) -> str:
+    """Renders a row a point. A point whose times are not valid is marked, and its p99 is missing."""
+    return aligned([HEADER, *(_row(point) for point in report.points)])
+
+
+def load_warnings(report: LoadReport) -> Iterator[str]:
+    """Yields a sentence for each reason why times are not valid, and what the requests met."""
+    for point in report.points:
+        name = f"{point.pipeline} at {_traffic(point)}"
+        for fault in point.timing_faults:
+            yield f"{name}: TIMING NOT VALID: {fault}"
+        if point.counts.failed:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(point.counts.errors_by_kind.items()))
+            yield f"{name}: {point.counts.failed} requests failed ({kinds})"
+    yield from report.remarks
+
+
+def _row(point: LoadPointReport) -> list[str]:
+    ndcg, latency = point.quality.ndcg_at_10, point.latency_ms
+    return [
+        point.pipeline,
+        _traffic(point),
+        f"{point.goodput:.1f}",
+        *(_milliseconds(value) for value in (latency.p50, latency.p95, latency.p99, latency.max)),
+        "–" if ndcg is None else f"{ndcg:.4f}",
+        *(str(count) for count in (point.counts.requests, point.counts.late, point.counts.failed)),
+        str(point.counts.dropped),
+        str(point.counts.degraded),
+        "valid" if point.timing_valid else "NOT VALID",
+    ]
+
+
+def _traffic(point: LoadPointReport) -> str:
+    if point.in_flight is not None:
+        return f"{point.in_flight} in flight"
+    return f"{point.rate:g}/s" if point.rate is not None else point.traffic
+
+
+def _milliseconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"

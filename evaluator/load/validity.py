@@ -1,0 +1,76 @@
+"""Decides whether the times of a load may be trusted: send lag, CPU of the generators, machine, halves. Pure.
+
+Leaves lost and degraded answers to the figures: they are results, not faults of the measurement.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import FiniteFloat
+
+from evaluator.latency import percentile
+from evaluator.load.figures import percentile_interval
+from evaluator.machine_conditions import MachineConditions, condition_faults
+from services.contracts.base import Count, Wire
+
+# Requests that leave later than this are another load than the planned one.
+MOST_LAG_MS = 1.0
+MOST_LAG_SHARE = 0.01  # of p50, where that is more
+MOST_GENERATOR_CPU = 0.5  # of a core: above it the generator delays what it measures
+MOST_DRIFT = 0.10
+
+
+class GeneratorFigures(Wire):
+    """How well the generators kept the plan."""
+
+    processes: Count
+    cpu: FiniteFloat  # of a core, of the generator that used most
+    send_lag_p50_ms: FiniteFloat | None  # null: nothing was sent
+    send_lag_p99_ms: FiniteFloat | None
+    send_lag_max_ms: FiniteFloat | None
+
+
+def generator_figures(cpu_shares: Sequence[float], lags_ms: Sequence[float]) -> GeneratorFigures:
+    """Returns the figures of the generators' processes and of the requests' lags."""
+    ordered = sorted(lags_ms)
+    return GeneratorFigures(
+        processes=len(cpu_shares),
+        cpu=max(cpu_shares),
+        send_lag_p50_ms=percentile(ordered, 0.5) if ordered else None,
+        send_lag_p99_ms=percentile(ordered, 0.99) if ordered else None,
+        send_lag_max_ms=ordered[-1] if ordered else None,
+    )
+
+
+def timing_faults(
+    generators: GeneratorFigures, p50_ms: float | None, halves: "HalfMedians | None", conditions: MachineConditions
+) -> Iterator[str]:
+    """Yields a sentence for each reason not to trust the times. `halves`: None where the rate changes by plan."""
+    lag = generators.send_lag_p99_ms
+    allowed = max(MOST_LAG_MS, MOST_LAG_SHARE * (p50_ms or 0.0))
+    if lag is not None and lag >= allowed:
+        yield f"1 % of the requests left {lag:.1f} ms or more after their planned time (limit {allowed:.1f} ms)"
+    if generators.cpu >= MOST_GENERATOR_CPU:
+        yield f"a generator used {generators.cpu:.0%} of a core (limit {MOST_GENERATOR_CPU:.0%})"
+    if halves is not None and halves.apart and abs(halves.ratio - 1) > MOST_DRIFT:
+        yield f"the later half took {halves.ratio:.2f} times as long as the earlier half (limit {MOST_DRIFT:.0%})"
+    yield from condition_faults(conditions)
+
+
+class HalfMedians(Wire):
+    """The later half of the requests against the earlier one, by planned time."""
+
+    ratio: FiniteFloat  # of the medians, later over earlier
+    apart: bool  # the 95 % intervals of the two medians do not touch
+
+
+def half_medians(values_ms: Sequence[float]) -> HalfMedians | None:
+    """Compares the halves of values in planned order; None where there are too few for an interval."""
+    half = len(values_ms) // 2
+    earlier, later = sorted(values_ms[:half]), sorted(values_ms[half:])
+    intervals = [percentile_interval(part, 0.5) if part else None for part in (earlier, later)]
+    if intervals[0] is None or intervals[1] is None or percentile(earlier, 0.5) <= 0:
+        return None
+    first, second = intervals[0], intervals[1]
+    return HalfMedians(
+        ratio=percentile(later, 0.5) / percentile(earlier, 0.5), apart=first[1] < second[0] or second[1] < first[0]
+    )

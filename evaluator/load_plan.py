@@ -1,0 +1,52 @@
+"""Defines the `load:` block of an experiment: which traffic is sent, and for how long (evaluator/load sends it)."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from services.contracts.base import Count, Depth, Text, Wire
+from services.contracts.lists import Items
+
+# As the experiment's own: strict, so that no bool counts as a number.
+AtLeastOne = Annotated[int, Field(strict=True, ge=1)]
+Rate = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+ArrivalProcess = Literal["poisson", "constant"]
+QueryDraw = Literal["uniform", "zipf"]
+
+
+class TrafficStep(Wire):
+    """Some seconds at one rate, or with a rate that changes evenly from `rate` to `to`."""
+
+    rate: Rate  # requests a second
+    to: Rate | None = None
+    seconds: Seconds
+
+
+class LoadPlan(Wire):
+    """Traffic through every pipeline of the experiment: each rate, and each number in flight, is a point of its own."""
+
+    rates: Annotated[tuple[Rate, ...], Items(0, 32)] = ()  # open loop, requests a second
+    steps: Annotated[tuple[TrafficStep, ...], Items(0, 64)] = ()  # open loop, one point of changing rates
+    trace: Text | None = None  # open loop, a file with `time,query,pipeline` (evaluator/load/trace.py)
+    in_flight: Annotated[tuple[AtLeastOne, ...], Items(0, 32)] = ()  # closed loop: capacity, no tail
+    seconds: Seconds = 60.0  # of each point of `rates` and `in_flight`, without its warm-up
+    arrivals: ArrivalProcess = "poisson"
+    draw: QueryDraw = "uniform"
+    zipf_exponent: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = 1.0
+    top: Depth = 10  # hits asked for, as apps do
+    deadline_ms: Annotated[int, Field(strict=True, ge=1, le=120_000)] = 10_000  # the app's
+    warmup_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 5.0
+    slice_seconds: Seconds = 15.0  # after so long it is the next pipeline's turn
+    # Above it, requests are dropped. The gateway takes 2,048 connections (services/chassis/connections.py).
+    most_in_flight: AtLeastOne = 2_000
+    generators: AtLeastOne | None = None  # processes; without it as many as the rate needs
+    repeat: AtLeastOne = 1  # the whole plan, so many times
+    seed: Count | None = None  # of arrivals and queries; without it the experiment's
+
+    @model_validator(mode="after")
+    def _has_traffic(self) -> Self:
+        if not (self.rates or self.steps or self.trace or self.in_flight):
+            raise ValueError("name at least one of rates, steps, trace and in_flight")
+        return self

@@ -1,0 +1,107 @@
+"""Load through real sockets and generator processes, against a stub of the gateway."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from evaluator.client import connected
+from evaluator.evaluation import ingest_step, load_step
+from evaluator.experiment import Experiment
+from evaluator.load.histograms import read_hlog
+from evaluator.load.report import LoadReport
+from evaluator.load.samples import read_samples
+from evaluator.run_folder import RunFolder
+from services.chassis.errors import Unavailable
+from tests.support.gateway_stub import GatewayStub
+from tests.support.served import served
+from tests.support.small_runs import planned
+
+
+@pytest.fixture
+def stub() -> GatewayStub:
+    return GatewayStub()
+
+
+@pytest.fixture
+def gateway(stub: GatewayStub) -> Iterator[str]:
+    with served(stub.app) as url:
+        yield url
+
+
+async def loaded(gateway: str, experiment: Experiment, runs: Path) -> tuple[LoadReport, RunFolder]:
+    folder = RunFolder.create(runs, experiment)
+    async with connected(gateway) as client:
+        await ingest_step(client, folder)
+        return await load_step(client, folder), folder
+
+
+async def test_latency_and_quality_are_of_the_same_requests_and_lost_ones_count(
+    gateway: str, stub: GatewayStub, tmp_path: Path
+) -> None:
+    stub.failing_queries = {"red bell": Unavailable("gone")}
+    stub.degraded_queries = {"oil chain"}
+    traffic = {"rates": [60], "seconds": 1, "warmup_seconds": 0.2, "deadline_ms": 2_000}
+    report, folder = await loaded(gateway, planned(tmp_path, load=traffic), tmp_path / "runs")
+    assert [point.pipeline for point in report.points] == ["bm25", "hybrid"]
+    point = report.points[0]
+    samples = list(read_samples(folder.path / point.files["samples"]))
+    measured = [sample for sample in samples if sample.phase == "measured"]
+    assert (point.counts.requests, point.warmup) == (len(measured), len(samples) - len(measured))
+    lost = [sample for sample in measured if sample.query == "q1"]
+    assert point.counts.failed == len(lost) > 0
+    assert point.counts.errors_by_kind == {"unavailable": len(lost)}
+    assert all(sample.latency_ms is None and sample.counted_ms >= 2_000 for sample in lost)
+    assert point.latency_ms.max is not None
+    assert point.latency_ms.max >= 2_000
+    assert point.counts.degraded == sum(sample.query == "q2" for sample in measured) > 0
+    assert point.quality.ndcg_at_10 == pytest.approx(
+        sum(sample.query in ("q2", "q4") for sample in measured) / len(measured)
+    )
+    merged = read_hlog(folder.path / point.files["histogram"])
+    assert merged.get_total_count() == len(measured)
+    # Both pipelines had the same queries at the same times.
+    other = read_samples(folder.path / report.points[1].files["samples"])
+    assert [(one.query, one.planned_s) for one in other] == [(one.query, one.planned_s) for one in samples]
+    assert {request.top for request in stub.searches} == {1, 10}  # 1: whether the pipelines run at all
+    assert folder.read("load.json", LoadReport) == report
+
+
+async def test_a_trace_asks_several_pipelines_and_a_closed_loop_tells_no_tail(
+    gateway: str, stub: GatewayStub, tmp_path: Path
+) -> None:
+    stub.search_delay_s = 0.005
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time,query,pipeline\n5.1,q2,hybrid\n5.0,q1,bm25\n5.2,q4,bm25\n")
+    traffic = {"trace": str(trace), "in_flight": [2], "seconds": 2, "warmup_seconds": 0, "slice_seconds": 1}
+    report, folder = await loaded(gateway, planned(tmp_path, load=traffic), tmp_path / "runs")
+    assert [(one.pipeline, one.traffic, one.loop) for one in report.points] == [
+        ("bm25", "trace", "open"), ("hybrid", "trace", "open"),
+        ("bm25", "inflight2", "closed"), ("hybrid", "inflight2", "closed"),
+    ]  # fmt: skip
+    of_trace = list(read_samples(folder.path / report.points[0].files["samples"]))
+    assert [(one.query, round(one.planned_s, 3)) for one in of_trace] == [("q1", 0.0), ("q4", 0.2)]
+    closed = report.points[2]
+    assert closed.latency_ms.p99 is None
+    assert closed.counts.answered > 50
+    assert {one.slice for one in read_samples(folder.path / closed.files["samples"])} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rate", "fast"], "--rate fast: give numbers, for example 10,20,40"),
+        (["--steps", "10"], "--steps 10: give RATE:SECONDS or FROM..TO:SECONDS"),
+        (["--rate", "0"], "rates.0: Input should be greater than 0"),
+        ([], "load: name at least one of rates, steps, trace and in_flight"),
+    ],
+)
+def test_an_option_at_fault_is_named_before_anything_is_sent(words: list[str], said: str, tmp_path: Path) -> None:
+    planned(tmp_path)
+    done = CliRunner().invoke(
+        app, ["load", "demo", "--dataset", str(tmp_path / "shop"), "--runs", str(tmp_path), *words]
+    )
+    assert done.exit_code == 1
+    assert said in done.output.replace("\n", " ")

@@ -1,0 +1,66 @@
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from evaluator.latency import percentile
+from evaluator.load.figures import load_percentiles, percentile_interval
+from evaluator.load.histograms import histogram_of, percentile_ms, read_hlog, write_hlog
+
+BEGAN = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+def samples(count: int) -> list[float]:
+    dice = random.Random(1)
+    return [dice.lognormvariate(2, 1) for _ in range(count)]
+
+
+def test_a_percentile_has_three_digits_of_the_nearest_rank() -> None:
+    values = samples(8_000)
+    histogram, ordered = histogram_of(values), sorted(values)
+    for percent, share in ((50.0, 0.5), (90.0, 0.9), (95.0, 0.95), (99.0, 0.99), (99.9, 0.999)):
+        assert percentile_ms(histogram, percent) == pytest.approx(percentile(ordered, share), rel=1e-3)
+
+
+def test_values_outside_the_range_count_as_its_bounds() -> None:
+    histogram = histogram_of([0.0, 5_000_000.0])
+    assert histogram.get_total_count() == 2
+    assert percentile_ms(histogram, 100) == pytest.approx(3_600_000, rel=1e-3)
+
+
+def test_a_log_read_back_and_merged_has_the_percentiles_of_all_values(tmp_path: Path) -> None:
+    values = samples(500)
+    path = tmp_path / "bm25-20.hlog"
+    write_hlog(path, BEGAN, [(number / 50, value) for number, value in enumerate(values)])
+    lines = path.read_text().splitlines()
+    assert lines[2] == "#[StartTime: 1795392000.000000 (seconds since epoch), 2026-11-23T00:00:00+00:00]"
+    assert len(lines) == 4 + 10
+    merged = read_hlog(path)
+    assert merged.get_total_count() == 500
+    assert percentile_ms(merged, 95) == percentile_ms(histogram_of(values), 95)
+
+
+@pytest.mark.parametrize(
+    ("count", "p99", "p99_9"), [(661, False, False), (662, True, False), (6_999, True, False), (7_000, True, True)]
+)
+def test_a_tail_is_told_only_from_enough_samples(count: int, p99: bool, p99_9: bool) -> None:
+    found = load_percentiles(samples(count))
+    assert (found.p99 is not None, found.p99_9 is not None) == (p99, p99_9)
+    assert found.n == count
+    assert found.without_tail().p99 is None
+    assert found.without_tail().p50 == found.p50
+
+
+def test_the_interval_of_a_percentile_holds_it_in_95_of_100_draws() -> None:
+    dice = random.Random(7)
+    inside = 0
+    for _ in range(400):
+        interval = percentile_interval(sorted(dice.random() for _ in range(200)), 0.9)
+        assert interval is not None
+        inside += interval[0] <= 0.9 <= interval[1]
+    assert 0.93 <= inside / 400 <= 0.99
+
+
+def test_there_is_no_interval_where_no_sample_is_far_enough_out() -> None:
+    assert percentile_interval(sorted(samples(20)), 0.99) is None

@@ -1,0 +1,72 @@
+"""Injected counters make the timing of a load invalid, each time; clean ones never do."""
+
+import random
+
+import pytest
+
+from evaluator.load.validity import GeneratorFigures, HalfMedians, generator_figures, half_medians, timing_faults
+from evaluator.machine_conditions import MachineConditions
+
+CLEAN = {"seconds": 60.0, "cores": 2, "foreign": 0.02, "steal": 0.0, "throttled": 0.0, "pressure": 0.3, "frequency": 1}
+SEEDS = range(20)
+
+
+def conditions(**given: float) -> MachineConditions:
+    return MachineConditions.model_validate(CLEAN | given)
+
+
+def lags(seed: int, count: int = 1_200) -> list[float]:
+    dice = random.Random(seed)
+    return [dice.expovariate(1 / 0.1) for _ in range(count)]
+
+
+def faults(
+    generators: GeneratorFigures, found: MachineConditions, p50_ms: float = 20.0, halves: HalfMedians | None = None
+) -> list[str]:
+    return list(timing_faults(generators, p50_ms, halves, found))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_clean_counters_leave_the_timing_valid(seed: int) -> None:
+    dice = random.Random(seed)
+    values = [dice.lognormvariate(3, 0.5) for _ in range(1_200)]
+    clean = conditions(foreign=dice.uniform(0, 0.08), steal=dice.uniform(0, 0.008), pressure=dice.random())
+    assert faults(generator_figures([dice.uniform(0, 0.45)], lags(seed)), clean, halves=half_medians(values)) == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_stopped_generator_makes_the_timing_invalid(seed: int) -> None:
+    # 1 s of 60: the requests of that second leave up to 1 s late.
+    stopped = [1_000.0 * share / 20 for share in range(20)] + lags(seed, 1_180)
+    assert "left" in faults(generator_figures([0.1], stopped), conditions())[0]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_busy_generator_makes_the_timing_invalid(seed: int) -> None:
+    cpu = random.Random(seed).uniform(0.5, 1.0)
+    assert "of a core" in faults(generator_figures([0.1, cpu], lags(seed)), conditions())[0]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("counter", ["foreign", "steal", "throttled"])
+def test_a_busy_machine_makes_the_timing_invalid(counter: str, seed: int) -> None:
+    share = random.Random(seed).uniform(0.11, 1.0)
+    assert len(faults(generator_figures([0.1], lags(seed)), conditions(**{counter: share}))) == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_slower_second_half_makes_the_timing_invalid(seed: int) -> None:
+    dice = random.Random(seed)
+    values = [dice.lognormvariate(3, 0.5) * (1.0 if number < 600 else 1.3) for number in range(1_200)]
+    found = faults(generator_figures([0.1], lags(seed)), conditions(), halves=half_medians(values))
+    assert "the later half took" in found[0]
+
+
+def test_a_lag_below_a_hundredth_of_p50_is_no_fault() -> None:
+    late = generator_figures([0.1], [3.0] * 100)
+    assert faults(late, conditions(), p50_ms=400.0) == []
+    assert len(faults(late, conditions(), p50_ms=200.0)) == 1
+
+
+def test_too_few_requests_have_no_halves() -> None:
+    assert half_medians([1.0, 2.0, 3.0]) is None
