@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from evaluator.answers import read_answers, read_outcomes
 from evaluator.arms import resolve_arms
@@ -23,6 +24,7 @@ from evaluator.load.traffic import load_target
 from evaluator.machine_conditions import MachineCounters
 from evaluator.manifest import Manifest, build_manifest
 from evaluator.measured_processes import measured_processes
+from evaluator.pipeline_costs import CostReport, pipeline_costs
 from evaluator.progress import say
 from evaluator.quality import Grades, PerQuery, means, measure, within_depth
 from evaluator.quality_figures import quality_figures
@@ -38,6 +40,8 @@ from evaluator.vector_recall import RecallReport, vector_recall
 from services.contracts.collections import CollectionView
 
 OnStep = Callable[[str], None]
+COSTS = "costs.json"
+NO_PROCESSES: Mapping[str, str] = MappingProxyType({})
 
 
 async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
@@ -94,10 +98,16 @@ def expect_own_run(folder: RunFolder) -> None:
         raise EvaluationError(f"{folder.path} was imported: no gateway answers its pipelines; name another with --run")
 
 
-async def rank_step(client: GatewayClient, folder: RunFolder, counters: MachineCounters | None = None) -> RankReport:
+async def rank_step(
+    client: GatewayClient,
+    folder: RunFolder,
+    counters: MachineCounters | None = None,
+    processes: Mapping[str, str] = NO_PROCESSES,
+) -> RankReport:
     """Sends every query through every arm; writes manifest.json, answers/, runs/, recall.json and, last, rank.json.
 
-    Goes on where an interrupted call stood (`evaluator.resume`). `counters`: of the machine, of tests.
+    Goes on where an interrupted call stood (`evaluator.resume`). `counters`: of the machine, of tests. `processes`:
+    URLs by name, whose cost is written to costs.json.
     """
     expect_own_run(folder)
     with folder.locked():
@@ -114,6 +124,11 @@ async def rank_step(client: GatewayClient, folder: RunFolder, counters: MachineC
         folder.point_latest_here()
         queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
         await rank(client, experiment, arms, dataset, queries, folder, len(manifest.continued), counters)
+        if processes:
+            costs = await pipeline_costs(client, experiment, dataset, queries.measured, arms, processes)
+            folder.write(COSTS, costs)
+        else:
+            (folder.path / COSTS).unlink(missing_ok=True)  # of an earlier call
         folder.write("recall.json", await vector_recall(client, experiment, dataset, view, arms))
         ranked = [
             RankedArm(name=arm.name, fingerprint=arm.pipeline.fingerprint, preset=arm.preset, pipeline=arm.pipeline)
@@ -206,6 +221,7 @@ def report_step(folder: RunFolder) -> Report:
         ingested=folder.read("ingest.json", IngestReport) if folder.has("ingest.json") else None,
         run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
         imported=folder.read(IMPORTED, ImportReport).arms if folder.has(IMPORTED) else {},
+        costs=folder.read(COSTS, CostReport).pipelines if folder.has(COSTS) else {},
         made_from=folder.hashes("rank.json", "quality.json"),
     )
     folder.write("report.json", report)
@@ -231,13 +247,18 @@ async def expect_pipelines(client: GatewayClient, experiment: Experiment) -> Non
             await client.pipeline(asked)
 
 
-async def evaluate(client: GatewayClient, folder: RunFolder, on_step: OnStep = lambda step: None) -> Report:
-    """Runs all steps. Calls `on_step` with the name of each step that begins."""
+async def evaluate(
+    client: GatewayClient,
+    folder: RunFolder,
+    on_step: OnStep = lambda step: None,
+    processes: Mapping[str, str] = NO_PROCESSES,
+) -> Report:
+    """Runs all steps. Calls `on_step` with the name of each step that begins. `processes`: as of `rank_step`."""
     on_step("ingest")
     await expect_pipelines(client, folder.experiment)
     await ingest_step(client, folder)
     on_step("rank")
-    await rank_step(client, folder)
+    await rank_step(client, folder, processes=processes)
     # In a thread: reading and computing must not block the service's event loop.
     on_step("quality")
     await asyncio.to_thread(quality_step, folder)

@@ -146,7 +146,8 @@ def write_rank_report(
     compared_documents: int | None,
 ) -> RankReport:
     """Writes rank.json, after all other files of the step, with their sha256."""
-    optional = [name for name in ("ingest.json", "imported.json", CONDITIONS) if folder.has(name)]
+    written = ("ingest.json", "imported.json", CONDITIONS, "costs.json")
+    optional = [name for name in written if folder.has(name)]
     of_arms = [file(arm.name) for arm in arms for file in (folder.answers, folder.run_file)]
     report = RankReport(
         made_from=folder.hashes("experiment.json", "manifest.json", "recall.json", *optional, *of_arms),

@@ -1,5 +1,6 @@
 """Renders a report: a table for the terminal, a page of Markdown for the run folder. Pure; writes no file."""
 
+from evaluator.cost_page import cost_parts
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
@@ -91,6 +92,7 @@ def render_page(report: Report) -> str:
         parts += ["## The slowest 1 % of the answers", SLOWEST, aligned(slowest)]
     if len(uses := _cache_uses(report)) > 1:
         parts += ["## Caches (results that backends had cached)", aligned(uses)]
+    parts += cost_parts(report, _doubt(report))
     if len(files := _imported_files(report)) > 1:
         parts += ["## Imported run files", "Hits are those of the judged queries, within the depth.", aligned(files)]
     if report.vector_recall:

@@ -12,7 +12,7 @@ from pydantic import FiniteFloat
 
 from evaluator.client import GatewayClient
 from evaluator.datasets.text_files import sha256
-from evaluator.evaluation import evaluate, quality_step, rank_step, report_step
+from evaluator.evaluation import NO_PROCESSES, evaluate, quality_step, rank_step, report_step
 from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
 from evaluator.progress import say
@@ -58,14 +58,16 @@ class RepeatReport(StepFile):
     pipelines: dict[str, RepeatedPipeline]
 
 
-async def evaluate_again(client: GatewayClient, first: RunFolder, times: int) -> list[tuple[RunFolder, Report]]:
+async def evaluate_again(
+    client: GatewayClient, first: RunFolder, times: int, processes: Mapping[str, str] = NO_PROCESSES
+) -> list[tuple[RunFolder, Report]]:
     """Runs all steps in `first`, then `times` - 1 times those after loading, each time in a new folder."""
     say(f"Run 1 of {times}: {first.path}")
-    done = [(first, await evaluate(client, first))]
+    done = [(first, await evaluate(client, first, processes=processes))]
     for number in range(2, times + 1):
         folder = RunFolder.create(first.path.parent, first.experiment)
         say(f"Run {number} of {times}: {folder.path}")
-        await rank_step(client, folder)
+        await rank_step(client, folder, processes=processes)
         await asyncio.to_thread(quality_step, folder)
         done.append((folder, await asyncio.to_thread(report_step, folder)))
     return done

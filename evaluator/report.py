@@ -19,6 +19,7 @@ from evaluator.interruptions import LatencySource, interruption_remarks, warmup_
 from evaluator.latency import Latency, summarise
 from evaluator.machine_conditions import MachineConditions
 from evaluator.manifest import Manifest
+from evaluator.pipeline_costs import PipelineCost, index_bytes
 from evaluator.quality_figures import QualityFigure
 from evaluator.rank import RankedArm, RankReport
 from evaluator.run_folder import StepFile
@@ -63,6 +64,9 @@ class PipelineReport(Wire):
     gap_ms: StageTime | None = None  # latency beyond `gateway.wait` and `total`; null: none was reported
     slowest: tuple[SlowAnswer, ...] = ()  # 1 % of the answers of `latency_ms`
     cached: dict[str, CacheUse] = {}  # by backend that looked results up in a cache
+    warmup_ms: tuple[FiniteFloat, ...] = ()  # latency of the warm-up answers, in the order of sending
+    cost: PipelineCost | None = None  # null: `rank` knew no process
+    index_bytes: Count | None = None  # of the indexes that it reads; null: one of the engines does not say
     queries: Count  # sent and measured
     judged: Count  # the denominator of every metric that has a value for each of them (`figures`)
     errors: Count
@@ -122,11 +126,13 @@ def build_report(
     ingested: IngestReport | None,
     run_files: Mapping[str, str],
     imported: Mapping[str, ImportedFile],
+    costs: Mapping[str, PipelineCost],
     made_from: Mapping[str, str],
 ) -> Report:
-    """Builds the report from the outcomes of the steps. `imported`: the files of imported arms, by arm.
+    """Builds the report from the outcomes of the steps.
 
-    `source`: where the times come from; `conditions`: of the machine meanwhile.
+    `imported`, `costs`: by arm, of those that have them. `source`: where the times come from; `conditions`: of the
+    machine meanwhile.
     """
     timed = None if source is None else source.segment
     pipelines = {
@@ -139,7 +145,7 @@ def build_report(
             run_files[arm.name],
             imported.get(arm.name),
             timed,
-        )
+        ).model_copy(update={"cost": costs.get(arm.name), "index_bytes": index_bytes(arm.pipeline, manifest.backends)})
         for arm in ranked.arms
     }
     latencies = {name: outcome.latency_ms for name, outcome in pipelines.items() if outcome.imported is None}
@@ -209,6 +215,7 @@ def _pipeline(
         gap_ms=gap_time(timed),
         slowest=slowest_answers(timed),
         cached=sum_cached_results(record.cached for record in timed),
+        warmup_ms=tuple(one.latency_ms for one in records if one.phase == "warmup" and one.latency_ms is not None),
         queries=len(ranked.queries),
         judged=quality.judged,
         errors=sum(kinds.values()),

@@ -35,6 +35,7 @@ WRITTEN_BY = {
     "imported.json": "import",
     "rank.json": "rank",
     "recall.json": "rank",
+    "costs.json": "rank",
     "quality.json": "quality",
     "report.json": "report",
     "load.json": "load",

@@ -138,7 +138,7 @@ def demo() -> int:
         try:
             launch(choices)
             earlier = RunFolder.every(runs_folder())
-            status = evaluator(choices, "demo")
+            status = evaluator(choices, "demo", "--processes", choices.processes(os.environ))
             report_footprints(choices, run_since(earlier))
             return status
         finally:

@@ -47,6 +47,15 @@ class Choices:
         """Returns the URL of a process of this stack."""
         return f"http://{self.hosts.get(process, host_of({}, process))}:{self.ports[process]}"
 
+    def processes(self, environment: Mapping[str, str]) -> str:
+        """Returns the URLs of the processes that searches use, as `--processes` of the evaluator takes them."""
+        known = {name: self.url(name) for name in self.ports if name != "evaluator"}
+        if self.lexical == "elasticsearch" and self.elasticsearch_url is not None:
+            known["elasticsearch"] = self.elasticsearch_url
+        if self.dense == "qdrant":
+            known["qdrant"] = environment["QDRANT_URL"]
+        return ",".join(f"{name}={url}" for name, url in known.items())
+
     def environment(self) -> dict[str, str]:
         """Returns the settings by which the processes find their engines, directories and one another."""
         addresses = {

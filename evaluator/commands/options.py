@@ -35,6 +35,10 @@ Gateway = Annotated[str, typer.Option("--gateway", envvar="GATEWAY_URL", help="W
 Runs = Annotated[Path, typer.Option("--runs", envvar="EVALUATOR_RUNS", help="The folder that holds the runs.")]
 Run = Annotated[Path | None, typer.Option("--run", help="The folder of one run.")]
 Metrics = Annotated[str | None, typer.Option(envvar="METRICS", help="Quality metrics: nDCG@10,bpref.")]
+Processes = Annotated[
+    str,
+    typer.Option(envvar="PROCESSES", help="Whose cost is measured: dense=http://127.0.0.1:8002,elasticsearch=URL."),
+]
 Wait = Annotated[float, typer.Option(help="Seconds to wait until the gateway is ready.")]
 
 

@@ -17,6 +17,7 @@ from evaluator.commands.options import (
     Gateway,
     Metrics,
     Name,
+    Processes,
     Run,
     Runs,
     Wait,
@@ -28,6 +29,7 @@ from evaluator.commands.options import (
     with_options,
 )
 from evaluator.evaluation import evaluate, expect_own_run, ingest_step, quality_step, rank_step, report_step
+from evaluator.process_costs import parse_processes
 from evaluator.progress import say
 from evaluator.render import render_table, render_timing_reasons, render_verdicts
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
@@ -46,26 +48,33 @@ def run(
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
+    processes: Processes = "",
     repeat: Annotated[int, typer.Option(min=1, help="How often the queries are sent, each time as a run.")] = 1,
     **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
     """Runs all steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
     with reporting_errors():
+        known = parse_processes(processes)
         if repeat > 1:
             folder = RunFolder.create(runs, overridden_experiment(experiment, **overrides))
-            done = with_gateway(gateway, wait, lambda client: evaluate_again(client, folder, repeat))
+            done = with_gateway(gateway, wait, lambda client: evaluate_again(client, folder, repeat, known))
             _print_repeats(done[-1][0], repeats_step(done))
             return
-        _run_all(create_runs(runs, overridden_plan(experiment, **overrides)), gateway, wait)
+        _run_all(create_runs(runs, overridden_plan(experiment, **overrides)), gateway, wait, known)
 
 
 @with_options(ExperimentOverrides)
 def demo(
-    gateway: Gateway = GATEWAY, runs: Runs = RUNS, wait: Wait = 120.0, **overrides: Unpack[ExperimentOverrides]
+    gateway: Gateway = GATEWAY,
+    runs: Runs = RUNS,
+    wait: Wait = 120.0,
+    processes: Processes = "",
+    **overrides: Unpack[ExperimentOverrides],
 ) -> None:
     """Runs our own or any BEIR collection through every pipeline and prints a table. Exit status as of `run`."""
     with reporting_errors():
-        _run_all(create_runs(runs, overridden_plan("demo", **overrides)), gateway, wait)
+        known = parse_processes(processes)
+        _run_all(create_runs(runs, overridden_plan("demo", **overrides)), gateway, wait, known)
 
 
 @with_options(AllExperimentOverrides)
@@ -84,16 +93,18 @@ def ingest(
         _print_next_step("rank", path, gateway)
 
 
-def rank(gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: Wait = 120.0) -> None:
+def rank(
+    gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: Wait = 120.0, processes: Processes = ""
+) -> None:
     """Sends every query through every pipeline of a run (the newest one unless --run says which).
 
     Goes on where it was interrupted, and begins anew where it has ended.
     """
     with reporting_errors():
-        path = run or RunFolder.newest(runs)
+        path, known = run or RunFolder.newest(runs), parse_processes(processes)
         for folder in runs_to_rank(path):
             expect_own_run(folder)  # before the wait for a gateway
-            with_gateway(gateway, wait, partial(rank_step, folder=folder))
+            with_gateway(gateway, wait, partial(rank_step, folder=folder, processes=known))
         _print_next_step("quality", path)
 
 
@@ -117,10 +128,10 @@ def report(runs: Runs = RUNS, run: Run = None) -> None:
         _end(path, reports)
 
 
-def _run_all(path: Path, gateway: str, wait: float) -> None:
+def _run_all(path: Path, gateway: str, wait: float, processes: Mapping[str, str]) -> None:
     reports = {}
     for folder in runs_of(path):
-        reports[folder.path.name] = with_gateway(gateway, wait, partial(evaluate, folder=folder))
+        reports[folder.path.name] = with_gateway(gateway, wait, partial(evaluate, folder=folder, processes=processes))
         print_report(folder, reports[folder.path.name])
     _end(path, reports)
 

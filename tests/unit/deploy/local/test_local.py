@@ -21,6 +21,7 @@ from deploy.local.running_stack import load_command
 from deploy.local.stacks import Stack, requested_stack
 from deploy.local.supervision import configuration, failed_start, pid, processes
 from evaluator.experiment import read_experiment
+from evaluator.process_costs import parse_processes
 from evaluator.run_folder import RunFolder
 
 BESIDE = {"family": "reranker", "url": "http://127.0.0.1:8013"}
@@ -336,3 +337,13 @@ def test_the_first_exit_with_a_fault_ends_the_start_and_a_kill_does_not(
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "supervisord.log").write_text(log)
     assert failed_start(tmp_path) == process
+
+
+def test_the_processes_of_a_stack_are_told_to_the_evaluator_with_their_servers(tmp_path: Path) -> None:
+    own = {"gateway", "lexical", "dense", "reranker"}
+    assert parse_processes(choose({}, tmp_path, own_ports=True).processes({})).keys() == own
+    servers = {"ENGINE": "server", "QDRANT_URL": "http://q:6333", "ELASTICSEARCH_URL": "http://e:9200"}
+    told = parse_processes(choose(servers, tmp_path, own_ports=True).processes(servers))
+    assert (told["elasticsearch"], told["qdrant"]) == ("http://e:9200", "http://q:6333")
+    started = {"LEXICAL": "elasticsearch"}
+    assert "elasticsearch" in parse_processes(choose(started, tmp_path, own_ports=True).processes(started))

@@ -1,0 +1,109 @@
+"""Measures what a query of each pipeline costs every process, in a block of queries of its own; and sizes of indexes.
+
+The timed queries of all pipelines take turns, so no reading around them belongs to one pipeline; reading before and
+after each query would cost more than a query, and CPU counters have steps of 10 ms.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+
+from pydantic import FiniteFloat, ValidationError
+
+from evaluator.arms import Arm, search_request
+from evaluator.client import GatewayClient, GatewayError
+from evaluator.datasets.reader import Dataset
+from evaluator.experiment import Experiment
+from evaluator.process_costs import ProcessCost, costs_between, read_processes
+from evaluator.progress import progress
+from services.contracts.base import Count, Wire
+from services.contracts.collections import CollectionState
+from services.contracts.pipelines import Pipeline, Rerank, Retrieve
+
+# A block ends after so many queries or seconds, whichever comes first, but not before its first query.
+BLOCK_QUERIES = 100
+BLOCK_S = 10.0
+
+
+class PipelineCost(Wire):
+    """Cost of one query of a pipeline, by process: means over a block of `queries`, `lost` ones among them."""
+
+    queries: Count
+    lost: Count  # without an answer: their CPU is in the means
+    seconds: FiniteFloat
+    cpu_ms: FiniteFloat | None  # a query, over all processes; null where one of them does not tell
+    processes: dict[str, ProcessCost]
+
+
+class CostReport(Wire):
+    """costs.json: by pipeline."""
+
+    pipelines: dict[str, PipelineCost]
+
+
+async def pipeline_costs(
+    client: GatewayClient,
+    experiment: Experiment,
+    dataset: Dataset,
+    queries: Sequence[str],
+    arms: Sequence[Arm],
+    processes: Mapping[str, str],
+) -> CostReport:
+    """Sends a block of queries through each arm, one query at a time, and reads the processes before and after."""
+    found = {}
+    with progress("Cost of pipelines", len(arms), "blocks") as advance:
+        for arm in arms:
+            found[arm.name] = await _cost_of(client, experiment, dataset, queries, arm, processes)
+            advance(1)
+    return CostReport(pipelines=found)
+
+
+async def _cost_of(
+    client: GatewayClient,
+    experiment: Experiment,
+    dataset: Dataset,
+    queries: Sequence[str],
+    arm: Arm,
+    processes: Mapping[str, str],
+) -> PipelineCost:
+    sent = lost = 0
+    before = await read_processes(processes)
+    started = time.monotonic()
+    for query in cycle(queries):
+        if sent and (sent >= BLOCK_QUERIES or time.monotonic() - started >= BLOCK_S):
+            break
+        sent += 1
+        try:
+            await client.search(experiment.target, search_request(arm, experiment, dataset, query))
+        except (GatewayError, ValidationError):
+            lost += 1
+    seconds = time.monotonic() - started
+    costs = {
+        name: cost.model_copy(update={"cpu_ms": None if cost.cpu_ms is None else cost.cpu_ms / max(1, sent)})
+        for name, cost in costs_between(before, await read_processes(processes)).items()
+    }
+    return PipelineCost(
+        queries=sent, lost=lost, seconds=seconds, cpu_ms=_sum(one.cpu_ms for one in costs.values()), processes=costs
+    )
+
+
+def index_bytes(pipeline: Pipeline | None, backends: Mapping[str, CollectionState]) -> int | None:
+    """Returns the bytes of the indexes that a pipeline reads; None where one of them is not known.
+
+    Those of its retrieves; with a re-ranking stage also those that hold texts.
+    """
+    if pipeline is None:
+        return None
+    stages = [one.stage for one in pipeline.identified]
+    read = {stage.backend for stage in stages if isinstance(stage, Retrieve)}
+    if any(isinstance(stage, Rerank) for stage in stages):
+        read |= {name for name, state in backends.items() if state.vectors is None}
+    total = _sum(backends[name].bytes if name in backends else None for name in read)
+    return None if total is None else int(total)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """Returns the sum; None where a value is missing."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if len(known) == len(found) else None

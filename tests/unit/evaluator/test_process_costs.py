@@ -1,0 +1,117 @@
+"""What processes and pipelines cost: readings of three dialects, differences, and a whole run over real sockets."""
+
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI, Response
+
+from evaluator.client import connected
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import evaluate, rank_step
+from evaluator.pipeline_costs import index_bytes
+from evaluator.process_costs import ProcessReading, costs_between, parse_exposition, parse_processes, read_processes
+from evaluator.run_folder import RunFolder
+from services.chassis.instruments import Instruments
+from services.contracts.collections import CollectionDeclaration, CollectionState, VectorState
+from services.contracts.pipelines import Pipeline
+from tests.support.gateway_stub import GatewayStub
+from tests.support.served import served
+from tests.support.small_runs import planned
+
+QDRANT = "# TYPE memory_resident_bytes gauge\nmemory_resident_bytes 183500800\n"
+NODES = (
+    '{"cluster_name": "c", "nodes": {"n1": {"process": {"cpu": {"percent": 3, "total_in_millis": 61250}}, "jvm":'
+    ' {"mem": {"heap_committed_in_bytes": 1073741824, "non_heap_committed_in_bytes": 150000000}}}}}'
+)
+
+
+def test_processes_are_named_with_their_urls() -> None:
+    assert parse_processes("dense=http://127.0.0.1:8002/, elasticsearch=https://es:9200") == {
+        "dense": "http://127.0.0.1:8002",
+        "elasticsearch": "https://es:9200",
+    }
+    assert parse_processes("") == {}
+
+
+@pytest.mark.parametrize("text", ["dense", "dense=", "=http://a", "dense=8002", "a=http://b,a=http://c", "a=file:///b"])
+def test_what_names_no_process_is_refused(text: str) -> None:
+    with pytest.raises(EvaluationError, match="write NAME=URL, as in dense=http"):
+        parse_processes(text)
+
+
+def test_our_services_tell_cpu_and_memory() -> None:
+    found = parse_exposition(Instruments().exposition().decode())
+    assert found.cpu_s is not None
+    assert found.cpu_s > 0
+    assert (found.memory_bytes or 0) > 10_000_000
+    assert found.reason is None
+
+
+def test_a_qdrant_server_tells_its_memory_and_says_that_cpu_is_missing() -> None:
+    assert parse_exposition(QDRANT) == ProcessReading(None, 183_500_800, "it does not tell its CPU time")
+
+
+def test_cpu_is_the_difference_and_memory_the_second_reading() -> None:
+    cost = costs_between({"a": ProcessReading(10.0, 5)}, {"a": ProcessReading(10.25, 7)})["a"]
+    assert (cost.cpu_ms, cost.memory_bytes, cost.reason) == (250.0, 7, None)
+
+
+def test_a_process_that_was_started_anew_has_no_cpu_time() -> None:
+    cost = costs_between({"a": ProcessReading(10.0, 5)}, {"a": ProcessReading(0.5, 7)})["a"]
+    assert (cost.cpu_ms, cost.reason) == (None, "it was started anew meanwhile")
+
+
+async def test_statistics_of_elasticsearch_and_failures_are_read() -> None:
+    app = FastAPI()
+
+    @app.get("/_nodes/stats/process,jvm")
+    def nodes() -> Response:
+        return Response(NODES, media_type="application/json")
+
+    @app.get("/broken/metrics")
+    def broken() -> Response:
+        return Response('a{b="c', media_type="text/plain")
+
+    with served(app) as url:
+        found = await read_processes(
+            {"elasticsearch": url, "broken": f"{url}/broken", "absent": f"{url}/no", "down": "http://127.0.0.1:9"}
+        )
+    assert found["elasticsearch"] == ProcessReading(61.25, 1_223_741_824)
+    assert found["broken"].reason == "its statistics cannot be read"
+    assert found["absent"].reason == "HTTP 404"
+    assert found["down"].reason
+    assert found["down"].cpu_s is None
+
+
+async def test_a_run_reports_what_each_pipeline_costs_and_a_later_one_without_processes_nothing(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path))
+    with served(GatewayStub().app) as url:
+        async with connected(url) as client:
+            report = await evaluate(client, folder, processes={"gateway": url, "gone": "http://127.0.0.1:9"})
+            page = (folder.path / "report.md").read_text(encoding="utf-8")
+            await rank_step(client, folder)
+    for outcome in report.pipelines.values():
+        assert outcome.cost is not None
+        assert (outcome.cost.queries, outcome.cost.lost) == (100, 0)
+        assert (outcome.cost.processes["gateway"].cpu_ms or 0) > 0.1
+        assert outcome.cost.cpu_ms is None  # one of the processes is not known
+        assert outcome.cost.processes["gone"].reason
+        assert len(outcome.warmup_ms) == outcome.warmup
+    assert "## Cost" in page
+    assert not folder.has("costs.json")
+
+
+def test_the_index_of_a_pipeline_is_that_of_its_retrieves_and_the_texts_that_it_re_ranks() -> None:
+    def state(size: int | None, *, vectors: bool) -> CollectionState:
+        return CollectionState(
+            generation="c@1", published=True, documents=2, engine="e", stamp={}, declaration=CollectionDeclaration(),
+            vectors=VectorState(vectors=2, indexed=0) if vectors else None, bytes=size,
+        )  # fmt: skip
+
+    backends = {"lexical": state(1_000, vectors=False), "dense": state(20, vectors=True)}
+    retrieve, rerank = {"kind": "retrieve", "backend": "dense"}, {"kind": "rerank", "backend": "reranker"}
+    plain = Pipeline.model_validate({"name": "plain", "stages": [retrieve]})
+    reranking = Pipeline.model_validate({"name": "reranking", "stages": [retrieve, rerank]})
+    assert (index_bytes(plain, backends), index_bytes(reranking, backends)) == (20, 1_020)
+    assert index_bytes(plain, {"dense": state(None, vectors=True)}) is None
+    assert index_bytes(None, backends) is None
