@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soak import corpus, cost, faults, hostile, kills, power, replicas, shapes, stalled
+from tests.soak import corpus, cost, faults, hostile, kills, power, replicas, shapes, stalled, timings
 from tests.support.processes import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -35,6 +35,12 @@ async def test_what_was_acknowledged_outlives_kills() -> None:
 
 async def test_the_gateways_cost_is_measured_alike_for_two_equal_trees() -> None:
     outcome = await cost.run(SEED, 1, against=ROOT)
+    ratios = [float(row[4]) for row in outcome.rows]
+    assert all(0.75 < ratio < 1.33 for ratio in ratios), outcome.rows
+
+
+async def test_telling_the_services_own_times_costs_the_gateway_little() -> None:
+    outcome = await timings.run(SEED, 1)
     ratios = [float(row[4]) for row in outcome.rows]
     assert all(0.75 < ratio < 1.33 for ratio in ratios), outcome.rows
 

@@ -58,38 +58,56 @@ async def _compare(seed: int, size: int, other: Path) -> Outcome:
     async with _gateways(trees) as gateways:
         for pipeline in PIPELINES:
             for tree in trees:
-                await _cost_ms(gateways[tree], pipeline, queries // 3)
+                await cost_ms(gateways[tree], pipeline, queries // 3)
             for number in range(size):
                 for tree in sorted(trees, reverse=bool((number + seed) % 2)):
-                    costs[pipeline, tree].append(await _cost_ms(gateways[tree], pipeline, queries))
+                    costs[pipeline, tree].append(await cost_ms(gateways[tree], pipeline, queries))
     return _outcome(seed, trees, costs)
 
 
 @asynccontextmanager
 async def _gateways(trees: Mapping[str, Path]) -> AsyncIterator[dict[str, Process]]:
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
-        stub = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.soak.cost_stub", cwd=ROOT, stdout=subprocess.PIPE
-        )
         started: dict[str, Process] = {}
         try:
-            assert stub.stdout is not None
-            ports = json.loads(await stub.stdout.readline())
-            for tree, root in trees.items():
-                one = gateway({family: f"http://127.0.0.1:{port}" for family, port in ports.items()}, root)
-                one.environment["GATEWAY_CONNECT_S"] = "10"  # a busy machine must not degrade what is measured
-                one.start(Path(name) / f"{tree}.log")
-                started[tree] = one
-                await one.ready()
-            yield started
+            async with stub_urls() as urls:
+                for tree, root in trees.items():
+                    started[tree] = await measured_gateway(urls, root, Path(name) / f"{tree}.log")
+                yield started
         finally:
             for one in started.values():
                 one.kill()
-            stub.kill()
-            await stub.wait()
 
 
-async def _cost_ms(process: Process, pipeline: str, queries: int) -> float:
+@asynccontextmanager
+async def stub_urls(*options: str) -> AsyncIterator[dict[str, str]]:
+    """Yields the URL of each stub backend, by family; `options` are those of cost_stub."""
+    stub = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.soak.cost_stub", *options, cwd=ROOT, stdout=subprocess.PIPE
+    )
+    try:
+        assert stub.stdout is not None
+        ports = json.loads(await stub.stdout.readline())
+        yield {family: f"http://127.0.0.1:{port}" for family, port in ports.items()}
+    finally:
+        stub.kill()
+        await stub.wait()
+
+
+async def measured_gateway(urls: Mapping[str, str], root: Path, log: Path) -> Process:
+    """Starts a gateway over stub backends and waits until it is ready."""
+    one = gateway(urls, root)
+    one.environment["GATEWAY_CONNECT_S"] = "10"  # a busy machine must not degrade what is measured
+    one.start(log)
+    try:
+        await one.ready()
+    except BaseException:
+        one.kill()
+        raise
+    return one
+
+
+async def cost_ms(process: Process, pipeline: str, queries: int) -> float:
     """Measures CPU milliseconds of the gateway's process a query."""
     body = {"query": "warm light for loose tea", "pipeline": pipeline}
     request = wire.written("POST", "/v1/collections/demo/search", body, {"x-deadline-ms": "60000"})

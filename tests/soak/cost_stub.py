@@ -1,22 +1,35 @@
-"""`python -m tests.soak.cost_stub`: runs three backends on free ports that answer at once with prepared bytes.
+"""`python -m tests.soak.cost_stub [--timings]`: runs three backends that answer at once with prepared bytes.
 
-They cost little, and their answers suit every release, so that a comparison measures the gateways alone.
+They cost little, and their answers suit every release, so that a comparison measures the gateways alone. With
+`--timings`, searches, texts and scores have the Server-Timing header of our services.
 """
 
 import asyncio
 import json
 import re
+import sys
 
 from tests.soak import wire
 
 HITS = 200
 LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
+SEARCH_TIMINGS = {
+    "lexical": "wait;dur=0.01, bm25;dur=3.52, total;dur=4.87",
+    "dense": "wait;dur=0.01, encode;dur=6.21, ann;dur=2.03, total;dur=9.15",
+    "reranker": "",
+}
 DECLARED = {"presets": ["beir"], "metadata": {}}
 
 
-def _response(value: object) -> bytes:
+TIMINGS = "--timings"
+
+
+def _response(value: object, timings: str = "") -> bytes:
     body = json.dumps(value).encode()
-    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % len(body)
+    if timings and TIMINGS in sys.argv:
+        head += f"server-timing: {timings}\r\n".encode()
+    return head + b"\r\n" + body
 
 
 def _answers(family: str) -> dict[bytes, bytes]:
@@ -32,7 +45,7 @@ def _answers(family: str) -> dict[bytes, bytes]:
         b"/livez": _response(alive),
         b"/readyz": _response({**alive, "status": "ready"}),
         b"/v1/collections": _response({"collections": [state]}),
-        b"/search": _response({"generation": "demo@1", "hits": hits}),
+        b"/search": _response({"generation": "demo@1", "hits": hits}, SEARCH_TIMINGS[family]),
     }
 
 
@@ -55,11 +68,15 @@ class Stub:
     def _answer(self, path: bytes, body: bytes) -> bytes:
         if path.endswith(b"/documents/get"):
             ids = json.loads(body)["ids"]
-            return _response({"documents": [{"id": one, "text": f"text of {one}"} for one in ids], "missing": []})
+            return _response(
+                {"documents": [{"id": one, "text": f"text of {one}"} for one in ids], "missing": []},
+                "wait;dur=0.01, get;dur=2.85, total;dur=4.11",
+            )
         if path.endswith(b"/v1/score"):
             count = len(json.loads(body)["passages"])
             return _response(
-                {"model": "stub@1", "weight": 0.5, "scores": [1.0 / (1 + number) for number in range(count)]}
+                {"model": "stub@1", "weight": 0.5, "scores": [1.0 / (1 + number) for number in range(count)]},
+                "wait;dur=0.02, score;dur=612.40, total;dur=614.02",
             )
         for end, answer in self._answers.items():
             if path.endswith(end):
