@@ -19,7 +19,7 @@ from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states
 from evaluator.interruptions import latency_source
 from evaluator.load.report import LoadReport
-from evaluator.load.step import run_load
+from evaluator.load.step import LOAD, run_load
 from evaluator.load.traffic import load_target
 from evaluator.machine_conditions import MachineCounters
 from evaluator.manifest import Manifest, build_manifest
@@ -156,7 +156,7 @@ async def load_step(client: GatewayClient, folder: RunFolder) -> LoadReport:
             fresh = build_manifest(experiment, dataset, client.url, str(view.live), states, pipelines)
             folder.write("manifest.json", fresh)
         queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment).measured
-        target = load_target(client.url, experiment.target, arms, dataset, queries, experiment.load)
+        target = load_target(client.url, experiment, arms, dataset, queries, experiment.load)
         measured = measured_processes(folder.runs, client.url)
         return await run_load(folder, experiment.load, experiment.seed, target, arms, dataset.judgments, measured)
 
@@ -222,7 +222,8 @@ def report_step(folder: RunFolder) -> Report:
         run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
         imported=folder.read(IMPORTED, ImportReport).arms if folder.has(IMPORTED) else {},
         costs=folder.read(COSTS, CostReport).pipelines if folder.has(COSTS) else {},
-        made_from=folder.hashes("rank.json", "quality.json"),
+        made_from=folder.hashes("rank.json", "quality.json", *([LOAD] if folder.has(LOAD) else [])),
+        load=folder.read(LOAD, LoadReport) if folder.has(LOAD) else None,
     )
     folder.write("report.json", report)
     folder.write_text("report.md", render_page(report))
@@ -262,6 +263,9 @@ async def evaluate(
     # In a thread: reading and computing must not block the service's event loop.
     on_step("quality")
     await asyncio.to_thread(quality_step, folder)
+    if folder.experiment.load is not None:
+        on_step("load")
+        await load_step(client, folder)
     on_step("report")
     return await asyncio.to_thread(report_step, folder)
 

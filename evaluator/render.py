@@ -2,6 +2,7 @@
 
 from evaluator.cost_page import cost_parts
 from evaluator.datasets.reader import DatasetCounts
+from evaluator.load.table import load_warnings, render_load
 from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
 from evaluator.report import Report
@@ -14,6 +15,10 @@ STAGES = (
     "As the gateway reports them; `<stage>.<part>` is what its services report of their own time. Share: of the "
     "latency that the client saw, over all answers; stages that run at once overlap. gateway.wait, total and gap add "
     "up to it: the gap is network, HTTP handling and event loops."
+)
+LOAD = (
+    "Requests at planned times, whether or not earlier ones were answered. Times count from the planned send time; a "
+    "request without an answer in time counts with its deadline and as an empty ranking. Figures: load.json."
 )
 SLOWEST = "The log of every service names the request_id."
 # The first of the experiment's metrics stand in the table, the others on the page.
@@ -93,6 +98,8 @@ def render_page(report: Report) -> str:
     if len(uses := _cache_uses(report)) > 1:
         parts += ["## Caches (results that backends had cached)", aligned(uses)]
     parts += cost_parts(report, _doubt(report))
+    if report.load is not None:
+        parts += ["## Load", LOAD, render_load(report.load), *(f"**{line}**" for line in load_warnings(report.load))]
     if len(files := _imported_files(report)) > 1:
         parts += ["## Imported run files", "Hits are those of the judged queries, within the depth.", aligned(files)]
     if report.vector_recall:

@@ -17,6 +17,7 @@ from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport
 from evaluator.interruptions import LatencySource, interruption_remarks, warmup_remarks
 from evaluator.latency import Latency, summarise
+from evaluator.load.report import LoadReport
 from evaluator.machine_conditions import MachineConditions
 from evaluator.manifest import Manifest
 from evaluator.pipeline_costs import PipelineCost, index_bytes
@@ -107,6 +108,7 @@ class Report(StepFile):
     latency_source: LatencySource | None = None  # null: the run was not interrupted, and latency is of all answers
     pipelines: dict[str, PipelineReport]
     conventions: Conventions | None = None  # null: of a release that did not state them
+    load: LoadReport | None = None  # null: no traffic was sent
     vector_recall: dict[str, VectorRecall]
     counts: DatasetCounts
     ingest: IngestReport | None  # null when the collection was there already
@@ -128,6 +130,7 @@ def build_report(
     imported: Mapping[str, ImportedFile],
     costs: Mapping[str, PipelineCost],
     made_from: Mapping[str, str],
+    load: LoadReport | None,
 ) -> Report:
     """Builds the report from the outcomes of the steps.
 
@@ -174,6 +177,7 @@ def build_report(
         latency_source=source,
         pipelines=pipelines,
         conventions=state_conventions(list(quality.figures[ranked.arms[0].name]), ranked.depth),
+        load=load,
         vector_recall=dict(recall),
         counts=manifest.counts,
         ingest=ingested,

@@ -1,6 +1,6 @@
 """Command that drives the gateway as production traffic does."""
 
-import sys
+from collections.abc import Mapping
 from typing import Annotated, Unpack
 
 import typer
@@ -11,7 +11,7 @@ from evaluator.commands.options import (
     RUNS,
     AllExperimentOverrides,
     Gateway,
-    Name,
+    Run,
     Runs,
     Wait,
     overridden_experiment,
@@ -20,10 +20,10 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.commands.steps import INVALID_RUN
+from evaluator.commands.steps import INVALID_RUN, print_load
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import load_step
-from evaluator.load.table import load_warnings, render_load
+from evaluator.load.step import LOAD
 from evaluator.load_plan import LoadPlan
 from evaluator.run_folder import RunFolder
 
@@ -33,7 +33,7 @@ TRAFFIC = ("rates", "steps", "trace", "in_flight")
 
 @with_options(AllExperimentOverrides)
 def load(
-    experiment: Name,
+    experiment: Annotated[str | None, typer.Argument(help="A bundled experiment or a YAML file.")] = None,
     rate: Annotated[str | None, typer.Option(help="Requests a second, open loop: 20 or 10,20,40.")] = None,
     in_flight: Annotated[str | None, typer.Option(help="Requests in flight, closed loop (capacity): 8 or 1,8.")] = None,
     steps: Annotated[
@@ -49,6 +49,7 @@ def load(
     slice_seconds: Annotated[float | None, typer.Option(help="After so long it is the next pipeline's turn.")] = None,
     generators: Annotated[int | None, typer.Option(help="Processes that send.")] = None,
     repeat: Annotated[int | None, typer.Option(help="How often everything is sent.")] = None,
+    run: Run = None,
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
@@ -56,11 +57,11 @@ def load(
 ) -> None:
     """Sends traffic to a loaded collection and prints latency and quality of the same answers, by pipeline and rate.
 
-    Options replace those of the experiment's `load`. Exit status 3 where the times are not valid.
+    Options replace those of the experiment's `load`; with --run it is sent again as it stands in that run. Exit status
+    3 where the times are not valid.
     """
     with reporting_errors():
-        chosen = overridden_experiment(experiment, **overrides)
-        given = {
+        options = {
             "rates": rate and _numbers("--rate", rate),
             "in_flight": in_flight and _numbers("--in-flight", in_flight),
             "steps": steps and [_step(part) for part in split_list(steps)],
@@ -75,23 +76,30 @@ def load(
             "generators": generators,
             "repeat": repeat,
         }
-        plan = overridden_load(chosen.load, {key: value for key, value in given.items() if value is not None})
-        folder = RunFolder.create(runs, chosen.model_copy(update={"load": plan}))
+        given = {key: value for key, value in options.items() if value is not None}
+        if (experiment is None) == (run is None):
+            raise EvaluationError("name either an experiment or, with --run, the folder of a run")
+        if run is not None:
+            if given or any(overrides.values()):
+                raise EvaluationError("--run sends the load of that run's experiment: leave the other options out")
+            folder = RunFolder.open(run)
+        else:
+            chosen = overridden_experiment(str(experiment), **overrides)
+            folder = RunFolder.create(runs, chosen.model_copy(update={"load": overridden_load(chosen.load, given)}))
         report = with_gateway(gateway, wait, lambda client: load_step(client, folder))
-        print(f"\n{render_load(report)}\n\nFigures: {folder.path / 'load.json'} (and load/ beside it)")
-        for warning in load_warnings(report):
-            print(f"  {warning}", file=sys.stderr)
+        print_load(report)
+        print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")
         if not report.timing_valid:
             raise typer.Exit(INVALID_RUN)
 
 
-def overridden_load(plan: LoadPlan | None, given: dict[str, object]) -> LoadPlan:
+def overridden_load(plan: LoadPlan | None, given: Mapping[str, object]) -> LoadPlan:
     """Returns the plan with the given fields. Raises EvaluationError that names the option at fault."""
     content = {} if plan is None else plan.model_dump(exclude_unset=True)
     if any(name in given for name in TRAFFIC):
         content = {key: value for key, value in content.items() if key not in TRAFFIC}
     try:
-        return LoadPlan.model_validate(content | given)
+        return LoadPlan.model_validate({**content, **given})
     except ValidationError as error:
         first = error.errors()[0]
         option = ".".join(map(str, first["loc"])).replace("_", "-") or "load"

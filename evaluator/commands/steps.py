@@ -29,6 +29,8 @@ from evaluator.commands.options import (
     with_options,
 )
 from evaluator.evaluation import evaluate, expect_own_run, ingest_step, quality_step, rank_step, report_step
+from evaluator.load.report import LoadReport
+from evaluator.load.table import load_warnings, render_load
 from evaluator.process_costs import parse_processes
 from evaluator.progress import say
 from evaluator.render import render_table, render_timing_reasons, render_verdicts
@@ -146,7 +148,7 @@ def _end(path: Path, reports: Mapping[str, Report]) -> None:
         if not summary.valid:
             print("NOT ALL RUNS ARE VALID: " + ", ".join(name for name, report in reports.items() if not report.valid),
                   file=sys.stderr)  # fmt: skip
-    if not all(report.valid for report in reports.values()):
+    if not all(holds(report) for report in reports.values()):
         raise typer.Exit(INVALID_RUN)
 
 
@@ -171,8 +173,20 @@ def _print_repeats(folder: RunFolder, summary: RepeatReport) -> None:
 def print_outcome(folder: RunFolder, outcome: Report) -> None:
     """Prints the report of a run. Raises Exit with status 3 for one that is not valid."""
     print_report(folder, outcome)
-    if not outcome.valid:
+    if not holds(outcome):
         raise typer.Exit(INVALID_RUN)
+
+
+def holds(outcome: Report) -> bool:
+    """Returns whether a run is valid, and so are the times of its load if it has one."""
+    return outcome.valid and (outcome.load is None or outcome.load.timing_valid)
+
+
+def print_load(report: LoadReport) -> None:
+    """Prints the table of a load, and what a reader should know beside it."""
+    print(f"\n{render_load(report)}")
+    for warning in load_warnings(report):
+        print(f"  {warning}", file=sys.stderr)
 
 
 def print_report(folder: RunFolder, outcome: Report) -> None:
@@ -188,6 +202,8 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
                 f"\n{backend}: approximate search finds {found.recall:.4f} of the exact top {found.top} "
                 f"({beam}{found.indexed} of {found.vectors} vectors indexed)"
             )
+    if outcome.load is not None:
+        print_load(outcome.load)
     print(f"\nReport: {folder.path / 'report.json'} (and report.md, runs/, manifest.json beside it)")
     if reasons := render_timing_reasons(outcome):
         print("\n" + "\n  ".join(reasons), file=sys.stderr)

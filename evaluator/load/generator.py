@@ -16,6 +16,7 @@ from pathlib import Path
 import aiohttp
 import uvloop
 
+from evaluator.cached_results import CACHED_HEADER
 from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
 from evaluator.load.load_loop import Reply, closed_loop, open_loop
 from evaluator.load.precise_clock import PreciseClock
@@ -32,7 +33,10 @@ async def generate(task: GeneratorTask, start_s: float) -> GeneratorResult:
             try:
                 async with session.post(task.url, data=task.bodies[task.picks[number % len(task.picks)]]) as response:
                     body = await response.read()
-                    return Reply(response.status, body, retry_after=response.headers.get("retry-after", ""))
+                    headers = response.headers
+                    return Reply(
+                        response.status, body, None, headers.get("retry-after", ""), headers.get(CACHED_HEADER, "")
+                    )
             except TimeoutError:
                 return Reply(0, b"", "timeout")
             except aiohttp.ClientError as error:

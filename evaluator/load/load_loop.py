@@ -27,6 +27,7 @@ class Reply(NamedTuple):
     body: bytes
     failure: str | None = None
     retry_after: str = ""
+    cached: str = ""  # the header X-Cached-Results
 
 
 class SendRecord(NamedTuple):

@@ -103,13 +103,11 @@ def _task(
 ) -> GeneratorTask:
     asked = list(dict.fromkeys((request.pipeline, request.query) for request in requests))
     number_of = {key: number for number, key in enumerate(asked)}
+    headers = {"content-type": "application/json", "x-deadline-ms": str(target.deadline_ms)}
     return GeneratorTask(
         url=target.url,
-        headers={
-            "content-type": "application/json",
-            "x-deadline-ms": str(target.deadline_ms),
-            "cache-control": "no-store",  # a cached answer would be timed instead of the search
-        },
+        # no-store: a cached answer would be timed instead of the search.
+        headers=headers if target.caches else headers | {"cache-control": "no-store"},
         bodies=tuple(target.bodies[key] for key in asked),
         picks=tuple(number_of[request.pipeline, request.query] for request in requests),
         planned_s=tuple(request.at_s for request in requests) if closed_seconds is None else (),

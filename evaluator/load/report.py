@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
+from evaluator.cached_results import CacheUse, cache_faults, sum_cached_results
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.point import LoadedPoint
 from evaluator.load.quality import AnswerQuality, answer_quality
@@ -38,6 +39,7 @@ class LoadPointReport(Wire):
     generators: GeneratorFigures
     halves: HalfMedians | None  # null: too few requests, or a rate that changes by plan
     conditions: tuple[MachineConditions, ...]  # of each slice
+    cached: dict[str, CacheUse]  # by backend that looked results up in a cache
     timing_valid: bool
     timing_faults: tuple[str, ...]
     warmup: Count  # labelled requests, in no figure
@@ -69,6 +71,7 @@ def point_report(
     in_flight: int | None,
     seconds: float,
     files: Mapping[str, str],
+    caches: bool,
 ) -> LoadPointReport:
     """Computes the figures of a point. `samples`: of this pipeline, of all its slices, warm-up among them."""
     measured = [sample for sample in samples if sample.phase == "measured"]
@@ -78,10 +81,11 @@ def point_report(
     generators = generator_figures([share for part in slices for share in part.generator_cpu], lags)
     steady = rate is not None or in_flight is not None
     halves = half_medians([sample.counted_ms for sample in measured]) if steady else None
-    faults = tuple(
-        dict.fromkeys(
-            fault for part in slices for fault in timing_faults(generators, latency.p50, halves, part.conditions)
-        )
+    conditions = tuple(part.conditions for part in slices)
+    cached = sum_cached_results(sample.cached for sample in measured)
+    faults = (
+        *timing_faults(generators, latency.p50, halves, conditions, counts.dropped),
+        *cache_faults(caches, {pipeline: cached}),
     )
     return LoadPointReport(
         pipeline=pipeline,
@@ -99,7 +103,8 @@ def point_report(
         quality=answer_quality(judgments, measured, reranks),
         generators=generators,
         halves=halves,
-        conditions=tuple(part.conditions for part in slices),
+        conditions=conditions,
+        cached=cached,
         timing_valid=not faults,
         timing_faults=faults,
         warmup=len(samples) - len(measured),

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import FiniteFloat, ValidationError
 
 from evaluator.answers import AnswerRecord
+from evaluator.cached_results import read_cached_results
 from evaluator.client import GatewayError, search_answer
 from evaluator.errors import EvaluationError
 from evaluator.load.load_loop import SendRecord
@@ -76,6 +77,7 @@ def read_sample(
             "timings_ms": answer.timings_ms,
             "degraded": answer.degraded,
             "models": answer.models,
+            "cached": read_cached_results(reply.cached),
             "request_id": answer.request_id,
             "generation": answer.collection,
             "fingerprint": answer.pipeline.fingerprint,

@@ -1,11 +1,14 @@
 """Runs a load plan over the pipelines of an experiment and leaves `load/` and, last, load.json in the run's folder."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from evaluator.arms import Arm
+from evaluator.cached_results import cache_remarks
 from evaluator.load.histograms import write_hlog
 from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
 from evaluator.load.report import LoadPointReport, LoadReport, LoopKind, point_report
@@ -73,10 +76,28 @@ async def run_load(
         seed=seed,
         points=tuple(points),
         timing_valid=all(point.timing_valid for point in points),
-        remarks=(),
+        remarks=tuple(_remarks(target, points)),
     )
     folder.write(LOAD, report)
     return report
+
+
+def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[str]:
+    if is_this_machine(target.url):
+        cores = points[0].conditions[0].cores
+        yield f"the generators share the {cores} cores of this machine with the system under test"
+    yield from cache_remarks(target.caches, {point.pipeline: point.cached for point in points})
+
+
+def is_this_machine(url: str) -> bool:
+    """Returns whether a URL's host is a loopback address."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
 
 
 def planned_traffic(plan: LoadPlan, target: LoadTarget, pipelines: Sequence[str]) -> list[Traffic]:
@@ -180,6 +201,7 @@ def _write_points(
                 rate=traffic.rate,
                 in_flight=traffic.in_flight,
                 seconds=_planned_seconds(traffic, plan) * plan.repeat,
+                caches=target.caches,
                 files={name: path.relative_to(folder.path).as_posix() for name, path in paths.items()},
             )
         )

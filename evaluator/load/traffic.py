@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from evaluator.arms import Arm
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
+from evaluator.experiment import Experiment
 from evaluator.load.arrivals import arrival_times, drawn_queries
 from evaluator.load_plan import LoadPlan, TrafficStep
 from services.contracts.pipelines import Rerank
@@ -37,10 +38,11 @@ class LoadTarget:
     bodies: Mapping[tuple[str, str], bytes]  # by pipeline and query
     excluded: frozenset[str]  # queries that are documents, and exclude themselves
     reranks: Mapping[str, Mapping[str, int]]  # by pipeline: candidates of each rerank stage, as the pipeline says
+    caches: bool  # services may answer from their caches
 
 
 def load_target(
-    gateway: str, collection: str, arms: Sequence[Arm], dataset: Dataset, queries: Sequence[str], plan: LoadPlan
+    gateway: str, experiment: Experiment, arms: Sequence[Arm], dataset: Dataset, queries: Sequence[str], plan: LoadPlan
 ) -> LoadTarget:
     """Builds the requests. Raises EvaluationError for a query that the wire does not carry."""
     bodies = {}
@@ -57,7 +59,7 @@ def load_target(
                 raise EvaluationError(f"query {query} cannot be sent: {error.errors()[0]['msg']}") from error
             bodies[arm.name, query] = request.model_dump_json(exclude_unset=True).encode()
     return LoadTarget(
-        url=f"{gateway}/v1/collections/{collection}/search",
+        url=f"{gateway}/v1/collections/{experiment.target}/search",
         top=plan.top,
         deadline_ms=plan.deadline_ms,
         queries=tuple(queries),
@@ -67,6 +69,7 @@ def load_target(
             arm.name: {item.id: item.stage.top for item in arm.pipeline.identified if isinstance(item.stage, Rerank)}
             for arm in arms
         },
+        caches=experiment.caches,
     )
 
 

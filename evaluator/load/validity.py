@@ -3,7 +3,7 @@
 Leaves lost and degraded answers to the figures: they are results, not faults of the measurement.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import FiniteFloat
 
@@ -42,9 +42,16 @@ def generator_figures(cpu_shares: Sequence[float], lags_ms: Sequence[float]) -> 
 
 
 def timing_faults(
-    generators: GeneratorFigures, p50_ms: float | None, halves: "HalfMedians | None", conditions: MachineConditions
+    generators: GeneratorFigures,
+    p50_ms: float | None,
+    halves: "HalfMedians | None",
+    conditions: Iterable[MachineConditions],
+    dropped: int,
 ) -> Iterator[str]:
-    """Yields a sentence for each reason not to trust the times. `halves`: None where the rate changes by plan."""
+    """Yields a sentence for each reason not to trust the times.
+
+    `halves`: None where the rate changes by plan. `conditions`: of each slice.
+    """
     lag = generators.send_lag_p99_ms
     allowed = max(MOST_LAG_MS, MOST_LAG_SHARE * (p50_ms or 0.0))
     if lag is not None and lag >= allowed:
@@ -53,7 +60,9 @@ def timing_faults(
         yield f"a generator used {generators.cpu:.0%} of a core (limit {MOST_GENERATOR_CPU:.0%})"
     if halves is not None and halves.apart and abs(halves.ratio - 1) > MOST_DRIFT:
         yield f"the later half took {halves.ratio:.2f} times as long as the earlier half (limit {MOST_DRIFT:.0%})"
-    yield from condition_faults(conditions)
+    if dropped:
+        yield f"{dropped} requests were dropped, so that the system met less load than planned"
+    yield from dict.fromkeys(fault for one in conditions for fault in condition_faults(one))
 
 
 class HalfMedians(Wire):

@@ -21,9 +21,13 @@ def lags(seed: int, count: int = 1_200) -> list[float]:
 
 
 def faults(
-    generators: GeneratorFigures, found: MachineConditions, p50_ms: float = 20.0, halves: HalfMedians | None = None
+    generators: GeneratorFigures,
+    found: MachineConditions,
+    p50_ms: float = 20.0,
+    halves: HalfMedians | None = None,
+    dropped: int = 0,
 ) -> list[str]:
-    return list(timing_faults(generators, p50_ms, halves, found))
+    return list(timing_faults(generators, p50_ms, halves, [found, found], dropped))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -66,6 +70,12 @@ def test_a_lag_below_a_hundredth_of_p50_is_no_fault() -> None:
     late = generator_figures([0.1], [3.0] * 100)
     assert faults(late, conditions(), p50_ms=400.0) == []
     assert len(faults(late, conditions(), p50_ms=200.0)) == 1
+
+
+def test_a_dropped_request_makes_the_timing_invalid() -> None:
+    assert faults(generator_figures([0.1], lags(1)), conditions(), dropped=3) == [
+        "3 requests were dropped, so that the system met less load than planned"
+    ]
 
 
 def test_too_few_requests_have_no_halves() -> None:
