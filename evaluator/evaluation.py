@@ -114,7 +114,7 @@ async def rank_step(
         experiment = folder.experiment
         dataset = await asyncio.to_thread(dataset_of, folder)
         _expect_loaded_corpus(folder, dataset)
-        view = await _live(client, experiment)
+        view = await live_collection(client, experiment)
         arms = await resolve_arms(client, experiment, view)
         compared = await expect_same_corpus(client, experiment, dataset, view)
         await expect_runnable(client, experiment, arms)
@@ -146,7 +146,7 @@ async def load_step(client: GatewayClient, folder: RunFolder) -> LoadReport:
     with folder.locked():
         dataset = await asyncio.to_thread(dataset_of, folder)
         _expect_loaded_corpus(folder, dataset)
-        view = await _live(client, experiment)
+        view = await live_collection(client, experiment)
         arms = await resolve_arms(client, experiment, view)
         await expect_same_corpus(client, experiment, dataset, view)
         await expect_runnable(client, experiment, arms)
@@ -158,7 +158,8 @@ async def load_step(client: GatewayClient, folder: RunFolder) -> LoadReport:
         queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment).measured
         target = load_target(client.url, experiment, arms, dataset, queries, experiment.load)
         measured = measured_processes(folder.runs, client.url)
-        return await run_load(folder, experiment.load, experiment.seed, target, arms, dataset.judgments, measured)
+        seed = experiment.load.seed_or(experiment.seed)
+        return await run_load(folder, experiment.load, seed, target, arms, dataset.judgments, measured)
 
 
 def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> QualityReport:
@@ -270,7 +271,8 @@ async def evaluate(
     return await asyncio.to_thread(report_step, folder)
 
 
-async def _live(client: GatewayClient, experiment: Experiment) -> CollectionView:
+async def live_collection(client: GatewayClient, experiment: Experiment) -> CollectionView:
+    """Returns the experiment's collection. Raises EvaluationError unless a generation is published."""
     view = await client.collection(experiment.target)
     if view.live is None:
         raise EvaluationError(f"{experiment.target} has no published generation; ingest it first")

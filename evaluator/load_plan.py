@@ -50,3 +50,7 @@ class LoadPlan(Wire):
         if not (self.rates or self.steps or self.trace or self.in_flight):
             raise ValueError("name at least one of rates, steps, trace and in_flight")
         return self
+
+    def seed_or(self, other: int) -> int:
+        """Returns the plan's seed, or the other where it has none."""
+        return other if self.seed is None else self.seed

@@ -1,6 +1,7 @@
 """Command that drives the gateway as production traffic does."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Unpack
 
 import typer
@@ -23,7 +24,9 @@ from evaluator.commands.options import (
 from evaluator.commands.steps import INVALID_RUN, print_load
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import load_step
+from evaluator.load.export_scripts import ExportTool
 from evaluator.load.step import LOAD
+from evaluator.load_export import planned_export, write_export
 from evaluator.load_plan import LoadPlan
 from evaluator.run_folder import RunFolder
 
@@ -49,6 +52,10 @@ def load(
     slice_seconds: Annotated[float | None, typer.Option(help="After so long it is the next pipeline's turn.")] = None,
     generators: Annotated[int | None, typer.Option(help="Processes that send.")] = None,
     repeat: Annotated[int | None, typer.Option(help="How often everything is sent.")] = None,
+    export: Annotated[
+        tuple[ExportTool, Path] | None,
+        typer.Option(metavar="k6|vegeta|locust DIR", help="Send nothing: write scripts that send it with that tool."),
+    ] = None,
     run: Run = None,
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
@@ -82,10 +89,16 @@ def load(
         if run is not None:
             if given or any(overrides.values()):
                 raise EvaluationError("--run sends the load of that run's experiment: leave the other options out")
-            folder = RunFolder.open(run)
+            planned = RunFolder.open(run).experiment
         else:
             chosen = overridden_experiment(str(experiment), **overrides)
-            folder = RunFolder.create(runs, chosen.model_copy(update={"load": overridden_load(chosen.load, given)}))
+            planned = chosen.model_copy(update={"load": overridden_load(chosen.load, given)})
+        if export is not None:
+            tool, directory = export
+            exported = with_gateway(gateway, wait, lambda client: planned_export(client, planned))
+            print("\n".join([f"Run in {directory.resolve()}:", *write_export(directory, tool, exported)]))
+            return
+        folder = RunFolder.create(runs, planned) if run is None else RunFolder.open(run)
         report = with_gateway(gateway, wait, lambda client: load_step(client, folder))
         print_load(report)
         print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")

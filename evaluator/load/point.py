@@ -63,7 +63,7 @@ async def drive(
     # Round robin: each generator gets the same rate, and the cap is shared.
     shares = [requests[number::count] for number in range(count)]
     caps = [plan.most_in_flight // count + (number < plan.most_in_flight % count) for number in range(count)]
-    tasks = [_task(target, share, cap) for share, cap in zip(shares, caps, strict=True)]
+    tasks = [generator_task(target, share, cap) for share, cap in zip(shares, caps, strict=True)]
     before, began = read_conditions(measured), datetime.now(UTC)
     results = await run_generators(tasks)
     conditions = conditions_between(before, read_conditions(measured))
@@ -89,7 +89,7 @@ async def run_closed(
     shares = [closed_requests(target, pipeline, plan, f"{seed} {number}") for number in range(count)]
     flights = [in_flight // count + (number < in_flight % count) for number in range(count)]
     tasks = [
-        _task(target, share, flight, closed_seconds=warmup_seconds + seconds)
+        generator_task(target, share, flight, closed_seconds=warmup_seconds + seconds)
         for share, flight in zip(shares, flights, strict=True)
     ]
     before, began = read_conditions(measured), datetime.now(UTC)
@@ -98,9 +98,10 @@ async def run_closed(
     return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds)
 
 
-def _task(
+def generator_task(
     target: LoadTarget, requests: Sequence[PlannedRequest], in_flight: int, closed_seconds: float | None = None
 ) -> GeneratorTask:
+    """Returns what a generator sends: these requests, with the headers and the timeout of every request."""
     asked = list(dict.fromkeys((request.pipeline, request.query) for request in requests))
     number_of = {key: number for number, key in enumerate(asked)}
     headers = {"content-type": "application/json", "x-deadline-ms": str(target.deadline_ms)}

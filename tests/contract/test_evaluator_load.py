@@ -1,5 +1,7 @@
 """Load through real sockets and generator processes, against a stub of the gateway."""
 
+import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from evaluator.load.report import LoadReport
 from evaluator.load.samples import read_samples
 from evaluator.run_folder import RunFolder
 from services.chassis.errors import Unavailable
+from services.contracts.query import SearchRequest
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 from tests.support.small_runs import planned
@@ -108,3 +111,46 @@ def test_an_option_at_fault_is_named_before_anything_is_sent(words: list[str], s
     )
     assert done.exit_code == 1
     assert said in done.output.replace("\n", " ")
+
+
+async def test_traffic_is_exported_for_every_pipeline_and_rate_and_none_of_it_is_sent(
+    gateway: str, stub: GatewayStub, tmp_path: Path
+) -> None:
+    async with connected(gateway) as client:
+        await ingest_step(client, RunFolder.create(tmp_path / "runs", planned(tmp_path)))
+    words = [
+        "--dataset",
+        str(tmp_path / "shop"),
+        "--collection",
+        "shop",
+        "--pipelines",
+        "bm25,dense",
+        "--gateway",
+        gateway,
+    ]
+    asked = ["load", "demo", *words, "--rate", "5,20", "--seconds", "3", "--top", "7", "--deadline-ms", "900"]
+    done = await asyncio.to_thread(CliRunner().invoke, app, [*asked, "--export", "k6", str(tmp_path / "exported")])
+    assert done.exit_code == 0, done.output
+    names = [f"{pipeline}-{rate}" for pipeline in ("bm25", "dense") for rate in (5, 20)]
+    assert done.output.splitlines()[-4:] == [f"k6 run {name}.js" for name in names]
+    assert {path.name for path in (tmp_path / "exported").iterdir()} == {
+        f"{name}{end}" for name in names for end in (".js", ".json")
+    }
+    requests = json.loads((tmp_path / "exported" / "dense-20.json").read_text())
+    body = SearchRequest.model_validate_json(requests["bodies"][0])
+    assert (len(requests["picks"]), body.pipeline, body.top) == (60, "dense", 7)
+    assert {request.query for request in stub.searches} == {"can this pipeline run"}
+    done = await asyncio.to_thread(
+        CliRunner().invoke, app, ["load", "demo", *words, "--in-flight", "2", "--export", "k6", "x"]
+    )
+    assert done.exit_code == 1
+    assert "--export needs rates" in done.output
+
+
+async def test_the_seed_of_the_load_draws_its_queries(gateway: str, tmp_path: Path) -> None:
+    async def drawn(seed: int | None) -> list[str]:
+        traffic = {"rates": [40], "seconds": 0.5, "warmup_seconds": 0, "seed": seed}
+        report, folder = await loaded(gateway, planned(tmp_path, load=traffic, pipelines=["bm25"]), tmp_path / "runs")
+        return [sample.query for sample in read_samples(folder.path / report.points[0].files["samples"])]
+
+    assert await drawn(None) != await drawn(7)

@@ -1,0 +1,51 @@
+"""Writes the traffic of an experiment's `load` as scripts and targets for other load generators. Sends none of it."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from evaluator.arms import resolve_arms
+from evaluator.client import GatewayClient
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import live_collection, load_dataset
+from evaluator.experiment import Experiment
+from evaluator.load.export_scripts import ExportedTraffic, ExportTool, export_command, exported_files
+from evaluator.load.point import generator_task
+from evaluator.load.traffic import LoadTarget, load_target, open_requests
+from evaluator.load_plan import LoadPlan, TrafficStep
+from evaluator.rank import choose_queries, expect_runnable
+
+
+async def planned_export(client: GatewayClient, experiment: Experiment) -> list[ExportedTraffic]:
+    """Returns the traffic of every pipeline at every rate.
+
+    Raises EvaluationError for a plan without `rates`, or a pipeline that the gateway refuses.
+    """
+    plan = experiment.load
+    if plan is None or not plan.rates:
+        raise EvaluationError("--export needs rates, for example --rate 20: the tools send at a constant rate")
+    dataset = await asyncio.to_thread(load_dataset, experiment)
+    arms = await resolve_arms(client, experiment, await live_collection(client, experiment))
+    await expect_runnable(client, experiment, arms)
+    queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment).measured
+    target = load_target(client.url, experiment, arms, dataset, queries, plan)
+    seed = plan.seed_or(experiment.seed)
+    return [exported_traffic(target, arm.name, rate, plan, seed) for arm in arms for rate in plan.rates]
+
+
+def exported_traffic(target: LoadTarget, pipeline: str, rate: float, plan: LoadPlan, seed: int) -> ExportedTraffic:
+    """Returns a pipeline's traffic at one rate: the queries that `load` draws from this seed, in their order."""
+    steps = [TrafficStep(rate=rate, seconds=plan.seconds)]
+    constant = plan.model_copy(update={"arrivals": "constant"})
+    requests = open_requests(target, pipeline, steps, constant, f"{seed} {rate:g} 0 0")
+    task = generator_task(target, requests, plan.most_in_flight)
+    return ExportedTraffic(f"{pipeline}-{rate:g}", task, rate, plan.seconds)
+
+
+def write_export(directory: Path, tool: ExportTool, exported: Sequence[ExportedTraffic]) -> list[str]:
+    """Writes the files of a tool; returns the commands that run them, in the directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for traffic in exported:
+        for name, text in exported_files(tool, traffic).items():
+            (directory / name).write_text(text, encoding="utf-8")
+    return [export_command(tool, traffic) for traffic in exported]

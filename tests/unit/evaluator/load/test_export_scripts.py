@@ -1,0 +1,86 @@
+"""Scripts and targets for other tools hold the planned requests, in their order, with deadline and rate."""
+
+import ast
+import base64
+import json
+import subprocess
+
+import pytest
+
+from evaluator.load.export_scripts import ExportedTraffic, ExportTool, export_command, exported_files
+from evaluator.load.traffic import LoadTarget
+from evaluator.load_export import exported_traffic
+from evaluator.load_plan import LoadPlan
+
+# Quotes of all kinds, a line separator that JavaScript minds, and text beyond ASCII.
+TEXTS = {"q1": 'oil the "chain"', "q2": "it's \u2028 grün ${x} {y}", "q3": "plain"}
+PLAN = LoadPlan(rates=(12.5,), seconds=8, deadline_ms=1_500, top=7, most_in_flight=300)
+
+
+def target(caches: bool = False) -> LoadTarget:
+    bodies = {("bm25", name): json.dumps({"query": text, "top": 7}).encode() for name, text in TEXTS.items()}
+    return LoadTarget(
+        url="http://127.0.0.1:8000/v1/collections/demo/search", top=7, deadline_ms=1_500, queries=tuple(TEXTS),
+        bodies=bodies, excluded=frozenset(), reranks={"bm25": {}}, caches=caches,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def traffic() -> ExportedTraffic:
+    return exported_traffic(target(), "bm25", 12.5, PLAN, seed=7)
+
+
+def sent(traffic: ExportedTraffic) -> list[bytes]:
+    return [traffic.task.bodies[pick] for pick in traffic.task.picks]
+
+
+def test_the_queries_are_those_of_the_seed_as_many_as_the_rate_needs(traffic: ExportedTraffic) -> None:
+    assert len(sent(traffic)) == 100
+    assert {json.loads(body)["query"] for body in sent(traffic)} == set(TEXTS.values())
+    assert sent(exported_traffic(target(), "bm25", 12.5, PLAN, seed=7)) == sent(traffic)
+    assert sent(exported_traffic(target(), "bm25", 12.5, PLAN, seed=8)) != sent(traffic)
+
+
+@pytest.mark.parametrize("tool", [ExportTool.K6, ExportTool.LOCUST])
+def test_k6_and_locust_read_the_requests_in_their_order(tool: ExportTool, traffic: ExportedTraffic) -> None:
+    read = json.loads(exported_files(tool, traffic)["bm25-12.5.json"])
+    assert [read["bodies"][pick].encode() for pick in read["picks"]] == sent(traffic)
+
+
+def test_vegeta_has_a_target_a_request(traffic: ExportedTraffic) -> None:
+    lines = exported_files(ExportTool.VEGETA, traffic)["bm25-12.5.targets.jsonl"].splitlines()
+    targets = [json.loads(line) for line in lines]
+    assert [base64.b64decode(one["body"]) for one in targets] == sent(traffic)
+    assert {(one["method"], one["url"]) for one in targets} == {("POST", target().url)}
+    assert targets[0]["header"]["x-deadline-ms"] == ["1500"]
+    assert targets[0]["header"]["cache-control"] == ["no-store"]
+
+
+def test_a_broken_rate_is_whole_requests_in_whole_seconds(traffic: ExportedTraffic) -> None:
+    script = exported_files(ExportTool.K6, traffic)["bm25-12.5.js"]
+    options = json.loads(script.partition("export const options = ")[2].partition(";\n")[0])
+    scenario = options["scenarios"]["load"]
+    assert (scenario["rate"], scenario["timeUnit"], scenario["duration"]) == (25, "2s", "8000ms")
+    assert scenario["maxVUs"] == 300
+    assert "-rate=25/2s -duration=8000ms" in exported_files(ExportTool.VEGETA, traffic)["bm25-12.5.sh"]
+    assert "USERS, RATE = 13, 12.5" in exported_files(ExportTool.LOCUST, traffic)["bm25-12.5.py"]
+    assert export_command(ExportTool.LOCUST, traffic).endswith("-u 13 -r 13 -t 8s")
+
+
+@pytest.mark.parametrize(
+    ("tool", "script"), [(tool, f"bm25-12.5.{end}") for tool, end in zip(ExportTool, ("js", "sh", "py"), strict=True)]
+)
+def test_every_script_carries_deadline_timeout_and_cache_control(tool: ExportTool, script: str) -> None:
+    for caches in (False, True):
+        files = exported_files(tool, exported_traffic(target(caches), "bm25", 12.5, PLAN, seed=7))
+        text = "".join(files.values())
+        assert "x-deadline-ms" in text
+        assert ("no-store" in text) is not caches
+        # The deadline, and two seconds in which a late answer is still read.
+        assert any(form in files[script] for form in ('"3500ms"', "-timeout=3500ms", "timeout = 3.5"))
+
+
+def test_the_scripts_parse(traffic: ExportedTraffic) -> None:
+    ast.parse(exported_files(ExportTool.LOCUST, traffic)["bm25-12.5.py"])
+    script = exported_files(ExportTool.VEGETA, traffic)["bm25-12.5.sh"]
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
