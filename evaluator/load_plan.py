@@ -24,6 +24,20 @@ class TrafficStep(Wire):
     seconds: Seconds
 
 
+class CapacityPlan(Wire):
+    """Which capacity is searched: the highest Poisson rate whose p99 is at most `p99_ms`."""
+
+    p99_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)]
+    point_seconds: Annotated[float, Field(gt=0, le=120, allow_inf_nan=False)] = 120.0  # of one rate, at most
+    warmup_seconds: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 5.0  # before each look; within the time
+
+    @model_validator(mode="after")
+    def _has_time(self) -> Self:
+        if self.warmup_seconds >= self.point_seconds:
+            raise ValueError("warmup_seconds must be less than point_seconds")
+        return self
+
+
 class LoadPlan(Wire):
     """Traffic through every pipeline of the experiment: each rate, and each number in flight, is a point of its own."""
 
@@ -31,6 +45,7 @@ class LoadPlan(Wire):
     steps: Annotated[tuple[TrafficStep, ...], Items(0, 64)] = ()  # open loop, one point of changing rates
     trace: Text | None = None  # open loop, a file with `time,query,pipeline` (evaluator/load/trace.py)
     in_flight: Annotated[tuple[AtLeastOne, ...], Items(0, 32)] = ()  # closed loop: capacity, no tail
+    capacity: CapacityPlan | None = None  # open loop; finds its rates itself (evaluator/load/capacity.py)
     seconds: Seconds = 60.0  # of each point of `rates` and `in_flight`, without its warm-up
     arrivals: ArrivalProcess = "poisson"
     draw: QueryDraw = "uniform"
@@ -47,8 +62,8 @@ class LoadPlan(Wire):
 
     @model_validator(mode="after")
     def _has_traffic(self) -> Self:
-        if not (self.rates or self.steps or self.trace or self.in_flight):
-            raise ValueError("name at least one of rates, steps, trace and in_flight")
+        if not (self.rates or self.steps or self.trace or self.in_flight or self.capacity):
+            raise ValueError("name at least one of rates, steps, trace, in_flight and capacity")
         return self
 
     def seed_or(self, other: int) -> int:

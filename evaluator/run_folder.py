@@ -39,6 +39,7 @@ WRITTEN_BY = {
     "quality.json": "quality",
     "report.json": "report",
     "load.json": "load",
+    "capacity.json": "load",
     SUITE: "ingest",
     "summary.json": "report",
 }

@@ -31,7 +31,7 @@ from evaluator.load_plan import LoadPlan
 from evaluator.run_folder import RunFolder
 
 # What traffic is: one of them on the command line replaces those of the experiment's file.
-TRAFFIC = ("rates", "steps", "trace", "in_flight")
+TRAFFIC = ("rates", "steps", "trace", "in_flight", "capacity")
 
 
 @with_options(AllExperimentOverrides)
@@ -43,6 +43,11 @@ def load(
         str | None, typer.Option(help="RATE:SECONDS, one after another; FROM..TO:SECONDS is a ramp: 10:30,10..50:60.")
     ] = None,
     trace: Annotated[str | None, typer.Option(help="A file with time,query,pipeline.")] = None,
+    find_capacity: Annotated[
+        bool, typer.Option("--find-capacity", help="Search the highest rate whose p99 is at most --p99.")
+    ] = False,
+    p99: Annotated[float | None, typer.Option(help="Milliseconds: the bound of --find-capacity.")] = None,
+    point_seconds: Annotated[float | None, typer.Option(help="Of a rate of --find-capacity, at most (120).")] = None,
     seconds: Annotated[float | None, typer.Option(help="Of each rate, without the warm-up.")] = None,
     arrivals: Annotated[str | None, typer.Option(help="poisson or constant.")] = None,
     draw: Annotated[str | None, typer.Option(help="How queries are drawn: uniform or zipf.")] = None,
@@ -73,6 +78,7 @@ def load(
             "in_flight": in_flight and _numbers("--in-flight", in_flight),
             "steps": steps and [_step(part) for part in split_list(steps)],
             "trace": trace,
+            "capacity": _capacity(find_capacity, p99, point_seconds),
             "seconds": seconds,
             "arrivals": arrivals,
             "draw": draw,
@@ -100,7 +106,7 @@ def load(
             return
         folder = RunFolder.create(runs, planned) if run is None else RunFolder.open(run)
         report = with_gateway(gateway, wait, lambda client: load_step(client, folder))
-        print_load(report)
+        print_load(folder, report)
         print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")
         if not report.timing_valid:
             raise typer.Exit(INVALID_RUN)
@@ -117,6 +123,16 @@ def overridden_load(plan: LoadPlan | None, given: Mapping[str, object]) -> LoadP
         first = error.errors()[0]
         option = ".".join(map(str, first["loc"])).replace("_", "-") or "load"
         raise EvaluationError(f"{option}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+def _capacity(asked: bool, p99: float | None, point_seconds: float | None) -> dict[str, float] | None:
+    if not asked:
+        if p99 is not None or point_seconds is not None:
+            raise EvaluationError("--p99 and --point-seconds are options of --find-capacity")
+        return None
+    if p99 is None:
+        raise EvaluationError("--find-capacity needs --p99, the bound in milliseconds")
+    return {"p99_ms": p99} | ({} if point_seconds is None else {"point_seconds": point_seconds})
 
 
 def _numbers(option: str, text: str) -> list[float]:

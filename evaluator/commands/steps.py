@@ -29,6 +29,7 @@ from evaluator.commands.options import (
     with_options,
 )
 from evaluator.evaluation import evaluate, expect_own_run, ingest_step, quality_step, rank_step, report_step
+from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.report import LoadReport
 from evaluator.load.table import load_warnings, render_load
 from evaluator.process_costs import parse_processes
@@ -182,9 +183,13 @@ def holds(outcome: Report) -> bool:
     return outcome.valid and (outcome.load is None or outcome.load.timing_valid)
 
 
-def print_load(report: LoadReport) -> None:
-    """Prints the table of a load, and what a reader should know beside it."""
-    print(f"\n{render_load(report)}")
+def print_load(folder: RunFolder, report: LoadReport) -> None:
+    """Prints the capacities and the table of a load, and what a reader should know beside it."""
+    if folder.has(CAPACITY):
+        for capacity in folder.read(CAPACITY, CapacityFile).capacities:
+            print(f"\n{render_capacity(capacity)}")
+    if report.points:
+        print(f"\n{render_load(report)}")
     for warning in load_warnings(report):
         print(f"  {warning}", file=sys.stderr)
 
@@ -203,7 +208,7 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
                 f"({beam}{found.indexed} of {found.vectors} vectors indexed)"
             )
     if outcome.load is not None:
-        print_load(outcome.load)
+        print_load(folder, outcome.load)
     print(f"\nReport: {folder.path / 'report.json'} (and report.md, runs/, manifest.json beside it)")
     if reasons := render_timing_reasons(outcome):
         print("\n" + "\n  ".join(reasons), file=sys.stderr)

@@ -1,4 +1,7 @@
-"""Runs a load plan over the pipelines of an experiment and leaves `load/` and, last, load.json in the run's folder."""
+"""Runs a load plan over the pipelines of an experiment and leaves `load/` and load.json in the run's folder.
+
+Where the plan asks for the capacity, capacity.json comes after it.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -9,6 +12,9 @@ from urllib.parse import urlsplit
 
 from evaluator.arms import Arm
 from evaluator.cached_results import cache_remarks
+from evaluator.load.capacity import FoundCapacity
+from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
+from evaluator.load.capacity_step import searched_capacity
 from evaluator.load.histograms import write_hlog
 from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
 from evaluator.load.report import LoadPointReport, LoadReport, LoopKind, point_report
@@ -29,7 +35,7 @@ Pids = tuple[int, ...] | None
 class Traffic:
     """One kind of traffic, through each pipeline in turn or, as a trace, through several at once."""
 
-    label: str  # as in the name of the files: `20`, `inflight8`, `steps`, `trace`
+    label: str  # as in the name of the files: `20`, `1.5x`, `inflight8`, `steps`, `trace`
     rate: float | None = None
     in_flight: int | None = None
     steps: tuple[TrafficStep, ...] = ()
@@ -61,29 +67,51 @@ async def run_load(
 ) -> LoadReport:
     """Drives every kind of traffic and writes its files. Raises EvaluationError for a trace that does not fit."""
     kinds = planned_traffic(plan, target, [arm.name for arm in arms])
+
+    async def driven(traffic: Traffic, through: Sequence[Arm]) -> list[LoadPointReport]:
+        slices: list[TimeSlice] = []
+        for repeat in range(plan.repeat):
+            slices += await _driven(traffic, plan, target, through, seed, repeat, measured)
+        return await asyncio.to_thread(_write_points, folder, plan, traffic, slices, target, through, judgments)
+
     points: list[LoadPointReport] = []
-    with progress("Load", len(kinds) * plan.repeat, "kinds of traffic") as advance:
-        for traffic in kinds:
-            slices: list[TimeSlice] = []
-            for repeat in range(plan.repeat):
-                slices += await _driven(traffic, plan, target, arms, seed, repeat, measured)
+    if kinds:
+        with progress("Load", len(kinds), "kinds of traffic") as advance:
+            for traffic in kinds:
+                points += await driven(traffic, arms)
                 advance(1)
-            points += await asyncio.to_thread(_write_points, folder, plan, traffic, slices, target, arms, judgments)
+    timing_valid = all(point.timing_valid for point in points)
+    capacities = []
+    for arm in arms if plan.capacity is not None else ():
+        found = await searched_capacity(target, arm.name, plan, seed, measured)
+        swept = [(multiple, await driven(traffic, [arm])) for multiple, traffic in multiples_of(found)]
+        points += [point for _, through in swept for point in through]
+        # Beyond the capacity the queue grows while it is measured, so that the later half takes longer in any case.
+        timing_valid &= all(point.timing_valid for multiple, through in swept if multiple <= 1 for point in through)
+        timing_valid &= found.outcome != "cannot tell"
+        capacities.append(capacity_report(arm.name, found, [(multiple, one) for multiple, (one,) in swept]))
     files = [Path(name) for point in points for name in point.files.values()]
     report = LoadReport(
         made_from=folder.hashes("experiment.json", "manifest.json", *files),
         plan=plan,
         seed=seed,
         points=tuple(points),
-        timing_valid=all(point.timing_valid for point in points),
+        timing_valid=timing_valid,
         remarks=tuple(_remarks(target, points)),
     )
     folder.write(LOAD, report)
+    if capacities:
+        folder.write(CAPACITY, CapacityFile(made_from=folder.hashes(LOAD), capacities=tuple(capacities)))
     return report
 
 
+def multiples_of(found: FoundCapacity) -> list[tuple[float, Traffic]]:
+    """Returns the traffic at multiples of a capacity."""
+    return [(multiple, Traffic(f"{multiple:g}x", rate=rate)) for multiple, rate in multiple_rates(found)]
+
+
 def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[str]:
-    if is_this_machine(target.url):
+    if points and is_this_machine(target.url):
         cores = points[0].conditions[0].cores
         yield f"the generators share the {cores} cores of this machine with the system under test"
     yield from cache_remarks(target.caches, {point.pipeline: point.cached for point in points})

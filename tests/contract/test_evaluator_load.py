@@ -100,7 +100,9 @@ async def test_a_trace_asks_several_pipelines_and_a_closed_loop_tells_no_tail(
         (["--rate", "fast"], "--rate fast: give numbers, for example 10,20,40"),
         (["--steps", "10"], "--steps 10: give RATE:SECONDS or FROM..TO:SECONDS"),
         (["--rate", "0"], "rates.0: Input should be greater than 0"),
-        ([], "load: name at least one of rates, steps, trace and in_flight"),
+        (["--find-capacity"], "--find-capacity needs --p99, the bound in milliseconds"),
+        (["--rate", "10", "--p99", "500"], "--p99 and --point-seconds are options of --find-capacity"),
+        ([], "load: name at least one of rates, steps, trace, in_flight and capacity"),
         (["--run", "."], "name either an experiment or, with --run, the folder of a run"),
     ],
 )

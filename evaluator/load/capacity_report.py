@@ -1,0 +1,122 @@
+"""Defines capacity.json, what load.json says at multiples of the capacity, and renders it. Pure.
+
+sentence := pipeline " carries " rate "/s with p99 <= " bound " ms in 5 of 5 verifications; the knee is at " rate "/s."
+          | pipeline " carries no rate with p99 <= " bound " ms: " reasons "."
+          | "This machine cannot tell which rate " pipeline " carries with p99 <= " bound " ms: " reasons "."
+"""
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import FiniteFloat
+
+from evaluator.load.capacity import VERIFICATIONS, FoundCapacity
+from evaluator.load.report import LoadPointReport
+from evaluator.markdown_table import aligned
+from evaluator.run_folder import StepFile
+from services.contracts.base import Wire
+
+CAPACITY = "capacity.json"
+
+# Of the capacity: five rates for the knee, and how much is answered in time beyond it.
+SWEEP = (0.1, 0.45, 0.8, 1.15, 1.5)
+BEYOND = (1.0, 1.5, 2.0, 4.0)
+MULTIPLES = tuple(sorted({*SWEEP, *BEYOND}))
+
+
+class CapacityMultiple(Wire):
+    """Figures at a multiple of the capacity; all others are in the point of this rate in `points` of load.json."""
+
+    multiple: FiniteFloat
+    rate: FiniteFloat
+    goodput: FiniteFloat  # answers in time a second
+    ndcg_a_second: FiniteFloat  # nDCG@10 summed over the requests of a second; late and lost ones add 0
+    p95_ms: FiniteFloat | None
+    timing_valid: bool
+
+
+class CapacityReport(Wire):
+    """The capacity of a pipeline: the highest Poisson rate found whose p99 stays within the bound."""
+
+    pipeline: str
+    found: FoundCapacity
+    multiples: tuple[CapacityMultiple, ...]  # none unless `found`
+    knee: FiniteFloat | None  # the swept rate with the most goodput per p95 (power, Kleinrock 1979)
+    sentence: str
+
+
+class CapacityFile(StepFile):
+    """capacity.json: a report a pipeline, in the order of the experiment."""
+
+    made_from: dict[str, str]
+    capacities: tuple[CapacityReport, ...]
+
+
+def multiple_rates(found: FoundCapacity) -> Iterator[tuple[float, float]]:
+    """Yields multiples of the capacity and their rates, ascending; none where no capacity was found."""
+    if found.rate is not None:
+        for multiple in MULTIPLES:
+            yield multiple, float(f"{multiple * found.rate:.3g}")
+
+
+def capacity_report(
+    pipeline: str, found: FoundCapacity, points: Sequence[tuple[float, LoadPointReport]]
+) -> CapacityReport:
+    """Builds the report. `points`: by multiple of the capacity."""
+    multiples = tuple(_at_multiple(multiple, point) for multiple, point in points)
+    report = CapacityReport(pipeline=pipeline, found=found, multiples=multiples, knee=knee(multiples), sentence="")
+    return report.model_copy(update={"sentence": _sentence(report)})
+
+
+def knee(multiples: Sequence[CapacityMultiple]) -> float | None:
+    """Returns the swept rate at which goodput divided by p95 is greatest; None without figures."""
+    powers = [(one.goodput / one.p95_ms, one.rate) for one in multiples if one.multiple in SWEEP and one.p95_ms]
+    return max(powers, default=(0.0, None))[1]
+
+
+def render_capacity(report: CapacityReport) -> str:
+    """Renders the sentence, the measured rates in order, and the figures at multiples of the capacity."""
+    measured = [("rate", "seconds", "requests", "over", "lost or degraded", "p99 ms", "outcome")]
+    measured += [
+        (f"{one.rate:g}/s", f"{one.seconds:.0f}", str(one.requests), str(one.over), str(one.lost),
+         _figure(one.p99_ms), one.outcome)
+        for one in report.found.measured
+    ]  # fmt: skip
+    parts = [report.sentence, aligned(measured)]
+    if report.multiples:
+        figures = [("load", "rate", "in time/s", "nDCG@10 a second", "p95 ms", "timing")]
+        figures += [
+            (f"{one.multiple:g}x", f"{one.rate:g}/s", f"{one.goodput:.1f}", f"{one.ndcg_a_second:.1f}",
+             _figure(one.p95_ms), "valid" if one.timing_valid else "NOT VALID")
+            for one in report.multiples
+        ]  # fmt: skip
+        parts.append(aligned(figures))
+    return "\n\n".join(parts)
+
+
+def _at_multiple(multiple: float, point: LoadPointReport) -> CapacityMultiple:
+    return CapacityMultiple(
+        multiple=multiple,
+        rate=point.rate or 0.0,
+        goodput=point.goodput,
+        ndcg_a_second=(point.quality.ndcg_at_10 or 0.0) * point.offered,
+        p95_ms=point.latency_ms.p95,
+        timing_valid=point.timing_valid,
+    )
+
+
+def _sentence(report: CapacityReport) -> str:
+    found, bound = report.found, f"with p99 <= {report.found.bound_ms:g} ms"
+    reasons = "; ".join(found.reasons)
+    match found.outcome:
+        case "found":
+            told = "" if report.knee is None else f"; the knee is at {report.knee:g}/s"
+            verified = f"in {VERIFICATIONS} of {VERIFICATIONS} verifications"
+            return f"{report.pipeline} carries {found.rate:g}/s {bound} {verified}{told}."
+        case "none":
+            return f"{report.pipeline} carries no rate {bound}: {reasons}."
+        case "cannot tell":
+            return f"This machine cannot tell which rate {report.pipeline} carries {bound}: {reasons}."
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
