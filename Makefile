@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
 export TOKENIZERS_PARALLELISM := false
 # What a person writes behind `make demo` and `make up`.
-export ENGINE LEXICAL DENSE STACK DATASET PIPELINES PRESET QUERIES DEPTH METRICS
+export ENGINE LEXICAL DENSE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS
 
 ##@ Set up
 .PHONY: help
@@ -48,7 +48,7 @@ dataset: $(VENV)/.installed ## fetch a public test collection into .datasets/; w
 
 ##@ Run
 .PHONY: demo
-demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= METRICS= LEXICAL= DENSE= ENGINE=]
+demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= LEXICAL= DENSE= ENGINE=]
 	@$(BIN)/python -m deploy.local demo
 
 .PHONY: up

@@ -1,7 +1,10 @@
-"""Owns `answers/<arm>.jsonl`: the outcome of every query of an arm, a line each, in sending order. Sends nothing."""
+"""Owns `answers/<arm>.jsonl`: the outcome of every query of an arm, a line each, in sending order. Sends nothing.
+
+Phases: `warmup`; `measured`, the timed requests; `deep`, the same queries again for more hits, outside the timing.
+"""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, Self
 
@@ -12,12 +15,14 @@ from evaluator.errors import EvaluationError
 from services.contracts.base import Count, Wire
 from services.contracts.query import Degradation
 
+Phase = Literal["warmup", "measured", "deep"]
+
 
 class AnswerOutcome(Wire):
     """Outcome of one query in one arm, without its hits."""
 
     query: str
-    phase: Literal["warmup", "measured"]
+    phase: Phase
     segment: Count = 0  # interruptions of `rank` before this query was sent
     latency_ms: FiniteFloat | None = None  # None: no answer
     hits: Count = 0
@@ -71,6 +76,11 @@ def read_outcomes(path: Path) -> Iterator[AnswerOutcome]:
             yield AnswerOutcome.model_validate_json(line, extra="ignore")
         except ValidationError as error:
             raise _no_answer(path, number) from error
+
+
+def records_of(records: Iterable[AnswerRecord], phase: Phase) -> dict[str, AnswerRecord]:
+    """Returns the records of a phase by query."""
+    return {record.query: record for record in records if record.phase == phase}
 
 
 def drop_torn_line(path: Path) -> bool:

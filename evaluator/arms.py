@@ -23,7 +23,7 @@ class Arm:
     preset: str | None  # set by the experiment; None: the pipeline's own
 
 
-def search_request(arm: Arm, experiment: Experiment, dataset: Dataset, query: str) -> SearchRequest:
+def search_request(arm: Arm, dataset: Dataset, query: str, top: int) -> SearchRequest:
     """Returns the request that asks an arm for a query of the dataset; one that is a document excludes itself.
 
     Raises ValidationError for a query that the wire does not carry.
@@ -31,7 +31,7 @@ def search_request(arm: Arm, experiment: Experiment, dataset: Dataset, query: st
     return SearchRequest(
         query=dataset.queries[query],
         pipeline=arm.asked,
-        top=experiment.depth,
+        top=top,
         exclude_ids=(query,) if query in dataset.self_retrieved else (),
     )
 

@@ -100,7 +100,7 @@ async def _answer(
     client: GatewayClient, experiment: Experiment, arm: Arm, dataset: Dataset, query: str, deadline_ms: int
 ) -> TimedAnswer | GatewayError:
     """Returns the answer, or why there is none. Raises EvaluationError for a request that the gateway refuses."""
-    request = search_request(arm, experiment, dataset, query)
+    request = search_request(arm, dataset, query, experiment.depth)
     try:
         return await client.search(experiment.target, request, deadline_ms)
     except GatewayError as error:

@@ -26,8 +26,8 @@ from evaluator.manifest import Manifest, build_manifest
 from evaluator.measured_processes import measured_processes
 from evaluator.pipeline_costs import CostReport, pipeline_costs
 from evaluator.progress import say
-from evaluator.quality import Grades, PerQuery, means, measure, within_depth
-from evaluator.quality_figures import quality_figures
+from evaluator.quality import Grades, PerQuery, means, within_depth
+from evaluator.quality_figures import arm_answers, measure_answers, quality_figures
 from evaluator.rank import RankedArm, RankReport, choose_queries, expect_runnable, rank, write_rank_report
 from evaluator.render import render_page
 from evaluator.report import QualityReport, QueryFigures, Report, build_report
@@ -134,7 +134,7 @@ async def rank_step(
             RankedArm(name=arm.name, fingerprint=arm.pipeline.fingerprint, preset=arm.preset, pipeline=arm.pipeline)
             for arm in arms
         ]
-        return write_rank_report(folder, queries, ranked, experiment.depth, compared)
+        return write_rank_report(folder, queries, ranked, experiment.ranking_depth, compared, experiment.timed_top)
 
 
 async def load_step(client: GatewayClient, folder: RunFolder) -> LoadReport:
@@ -166,13 +166,15 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> Qua
     """Measures the run files; writes quality.json and quality/<arm>.jsonl. `metrics`: others than the experiment's."""
     experiment, ranked = folder.experiment, folder.read("rank.json", RankReport)
     judgments = judgments_of(folder)
-    arms, found, not_judged = {}, {}, {}
+    arms, found, not_judged, differing = {}, {}, {}, {}
     for arm in ranked.arms:
         rankings, records = read_run(folder.run_file(arm.name)), tuple(read_answers(folder.answers(arm.name)))
-        measured = measure(judgments, rankings, ranked.queries, metrics or experiment.metrics)
-        figures = within_depth(measured, ranked.depth)
+        answers = arm_answers(records, ranked.timed_top, ranked.depth)
+        names = metrics or experiment.metrics
+        figures = within_depth(measure_answers(judgments, answers, rankings, ranked.queries, names), ranked.depth)
         arms[arm.name] = means(figures)
-        found[arm.name] = quality_figures(judgments, records, figures, ranked.queries, ranked.depth)
+        found[arm.name] = quality_figures(judgments, answers, figures, ranked.queries)
+        differing[arm.name] = answers.differing
         not_judged[arm.name] = len(rankings.keys() - set(ranked.queries))
         with writable(folder.per_query(arm.name)).open("w", encoding="utf-8") as file:
             for query in ranked.queries:
@@ -185,6 +187,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> Qua
         figures=found,
         judged=len(ranked.queries),
         run_queries_not_judged=not_judged,
+        deep_differs=differing,
     )
     folder.write("quality.json", report)
     say(f"Measured {len(arms)} run files of {experiment.name}")

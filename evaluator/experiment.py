@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from evaluator.errors import EvaluationError
 from evaluator.load_plan import LoadPlan
-from evaluator.metric_table import DEFAULT_METRICS, MetricName
+from evaluator.metric_table import DEFAULT_METRICS, MetricName, parse_metric
 from services.contracts.base import Count, Depth, Name, Text, Wire
 from services.contracts.collections import FieldKind, Preset
 from services.contracts.documents import FieldName
@@ -38,6 +38,7 @@ class Experiment(Wire):
     pipelines: Annotated[tuple[AskedPipeline, ...], Items(1, 32)]
     preset: Name | None = None  # lexical preset of every pipeline's lexical retrieves
     depth: Depth = 100
+    top: Depth = 10  # hits that a timed request asks for, as an app does; at most `depth` of them
     metrics: Annotated[tuple[MetricName, ...], Items(1, 32)] = DEFAULT_METRICS  # names of evaluator.metric_table
     queries: Positive | None = None  # a seeded sample of the judged queries; all of them without it
     seed: Count = 20_250_601
@@ -80,6 +81,17 @@ class Experiment(Wire):
     def target(self) -> str:
         """The collection's name at the gateway."""
         return self.collection or collection_name(self.directory)
+
+    @property
+    def timed_top(self) -> int:
+        """Hits that a timed request asks for."""
+        return min(self.top, self.depth)
+
+    @property
+    def ranking_depth(self) -> int:
+        """Hits of the rankings: `depth` if a metric looks deeper than the timed answers, else no more than those."""
+        deepest = max(parse_metric(name).cutoff or self.depth for name in self.metrics)
+        return self.depth if deepest > self.timed_top else self.timed_top
 
     @property
     def fingerprint(self) -> str:

@@ -74,7 +74,7 @@ async def _cost_of(
             break
         sent += 1
         try:
-            await client.search(experiment.target, search_request(arm, experiment, dataset, query))
+            await client.search(experiment.target, search_request(arm, dataset, query, experiment.timed_top))
         except (GatewayError, ValidationError):
             lost += 1
     seconds = time.monotonic() - started

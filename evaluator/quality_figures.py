@@ -3,13 +3,14 @@
 Reads the answers of an arm, because run files hold no scores. Metrics themselves are left to `evaluator.quality`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import FiniteFloat
 
-from evaluator.answers import AnswerRecord
+from evaluator.answers import AnswerRecord, records_of
 from evaluator.metric_table import parse_metric
-from evaluator.quality import Grades, PerQuery, means
+from evaluator.quality import Grades, PerQuery, Rankings, means, measure
 from evaluator.tie_intervals import TieInterval, bounds_of_ties, mean_bounds, tied_groups
 from services.contracts.base import Count, Wire
 
@@ -29,18 +30,59 @@ class QualityFigure(Wire):
     unjudged: FiniteFloat | None  # share of all documents shown down to `depth` that has no judgment for its query
 
 
+@dataclass(frozen=True, slots=True)
+class ArmAnswers:
+    """The answers of an arm by query: the timed ones, and those of deeper requests (the same where there were none)."""
+
+    timed: Mapping[str, AnswerRecord]
+    deep: Mapping[str, AnswerRecord]
+    timed_top: int  # hits that a timed request asked for
+    depth: int  # hits that a deeper one asked for
+
+    def of(self, metric: str) -> Mapping[str, AnswerRecord]:
+        """Returns the answers that a metric is computed from: the timed ones wherever it looks no deeper."""
+        return self.timed if (parse_metric(metric).cutoff or self.depth) <= self.timed_top else self.deep
+
+    @property
+    def differing(self) -> int:
+        """Queries whose deeper answer does not begin as the timed one."""
+        both = [(self.timed[query], deep) for query, deep in self.deep.items() if deep.error is None]
+        return sum(timed.ids != deep.ids[: self.timed_top] for timed, deep in both)
+
+
+def arm_answers(records: Sequence[AnswerRecord], timed_top: int | None, depth: int) -> ArmAnswers:
+    """Sorts the records of an arm. `timed_top`: None where nothing was timed (imported)."""
+    timed, top = records_of(records, "measured"), depth if timed_top is None else timed_top
+    return ArmAnswers(timed, records_of(records, "deep") if top < depth else timed, top, depth)
+
+
+def measure_answers(
+    judgments: Grades, answers: ArmAnswers, rankings: Rankings, queries: Sequence[str], metrics: Sequence[str]
+) -> PerQuery:
+    """Computes metrics as `quality.measure` does, each from the answers that it belongs to.
+
+    `rankings`: of the run file, which holds the deeper answers.
+    """
+    timed = [metric for metric in metrics if answers.of(metric) is answers.timed]
+    shallow = measure(judgments, {query: one.ids for query, one in answers.timed.items()}, queries, timed)
+    deep = measure(judgments, rankings, queries, [metric for metric in metrics if metric not in timed])
+    return {metric: shallow[metric] if metric in timed else deep[metric] for metric in metrics}
+
+
 def quality_figures(
-    judgments: Grades, records: Sequence[AnswerRecord], figures: PerQuery, queries: Sequence[str], depth: int
+    judgments: Grades, answers: ArmAnswers, figures: PerQuery, queries: Sequence[str]
 ) -> dict[str, QualityFigure]:
-    """Returns the figures of one arm by metric. `figures`: of the rankings in `records`, which were cut at `depth`."""
-    measured = {record.query: record for record in records if record.phase == "measured"}
-    asked = [measured[query] for query in queries if query in measured]
-    answered = [record for record in asked if record.error is None]
-    bounds = bounds_of_ties(judgments, {record.query: tied_groups(record.ranking) for record in answered}, figures)
+    """Returns the figures of one arm by metric. `figures`: of `answers`."""
+    depth = answers.depth
+    # Of the deeper answers: a document tied with one within the cutoff may stand below it.
+    rankings = {query: tied_groups(one.ranking) for query, one in answers.deep.items() if one.error is None}
+    bounds = bounds_of_ties(judgments, rankings, figures)
+    excluded = sum(record.excluded_self for record in _asked(answers.timed, queries))
     found = {}
     for name, mean in means(figures).items():
         metric = parse_metric(name)
         reached = metric.cutoff or depth
+        answered = [record for record in _asked(answers.of(name), queries) if record.error is None]
         found[name] = QualityFigure(
             label=metric.label(depth),
             mean=mean,
@@ -50,10 +92,14 @@ def quality_figures(
             queries=sum(value is not None for value in figures[name].values()),
             lost=len(queries) - len(answered),
             no_hits=sum(not record.ranking for record in answered),
-            excluded_self=sum(record.excluded_self for record in asked),
+            excluded_self=excluded,
             unjudged=_unjudged_share(judgments, answered, reached),
         )
     return found
+
+
+def _asked(records: Mapping[str, AnswerRecord], queries: Sequence[str]) -> list[AnswerRecord]:
+    return [records[query] for query in queries if query in records]
 
 
 def _unjudged_share(judgments: Grades, answered: Sequence[AnswerRecord], depth: int) -> float | None:

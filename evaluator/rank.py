@@ -1,13 +1,13 @@
 """Sends every query through every arm, one at a time: quality and latency come from the same answers."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Literal, NamedTuple
+from typing import NamedTuple, Self
 
 from pydantic import ValidationError
 
-from evaluator.answers import AnswerRecord, read_answers
+from evaluator.answers import AnswerRecord, Phase, read_answers
 from evaluator.arms import Arm, search_request
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
@@ -15,7 +15,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.machine_conditions import MachineCounters
 from evaluator.measured_processes import measured_processes
-from evaluator.progress import progress
+from evaluator.progress import progress, say
 from evaluator.resume import arm_progress, timeouts_in_a_row
 from evaluator.run_folder import CONDITIONS, RunFolder, StepFile, writable
 from evaluator.timing_validity import ConditionsLog
@@ -45,7 +45,8 @@ class RankReport(StepFile):
     queries: tuple[str, ...]
     warmup: tuple[str, ...]
     arms: tuple[RankedArm, ...]
-    depth: Count
+    depth: Count  # of the rankings
+    timed_top: Count | None = None  # hits that a timed request asked for; null: all, or nothing was timed (imported)
     # Of the collection with those of the corpus, before the first query; null where no gateway was asked.
     compared_documents: Count | None
 
@@ -100,42 +101,92 @@ async def rank(
 ) -> None:
     """Warms every arm up, measures the queries that `answers/` lacks, and writes `runs/<arm>.trec`.
 
-    A failed query is recorded, never retried and never fatal. Each answer is handed to the operating system before the
-    next query is sent, so that a killed run goes on with the query that it was killed at. `segment`: the number of
-    interruptions so far. `counters`: of the machine, of tests.
+    After the last timed answer, every query that was answered is sent again for `depth` hits, where a metric looks
+    deeper than the timed answers. A failed query is recorded, never retried and never fatal. Each answer is handed to
+    the operating system before the next query is sent, so that a killed run goes on with the query that it was killed
+    at. `segment`: the number of interruptions so far. `counters`: of the machine, of tests.
     """
-    before = [arm_progress(folder.answers(arm.name)) for arm in arms]
-    turns = query_turns(queries.measured, len(arms), experiment.seed)
-    left = [(at, query) for at, query in turns if query not in before[at].answered]
-    timeouts = [one.timeouts for one in before]
-    with ExitStack() as files:
-        answers = [files.enter_context(writable(folder.answers(arm.name)).open("a", encoding="utf-8")) for arm in arms]
-
-        def write(at: int, record: AnswerRecord) -> None:
-            answers[at].write(record.model_copy(update={"segment": segment}).line)
-            answers[at].flush()
-
-        warmup = [(at, query) for query in queries.warmup for at in range(len(arms))] if left else []
-        with progress("Warming up", len(warmup), "queries") as advance:
-            for at, query in warmup:
-                write(at, await _run_query(client, experiment, arms[at], query, dataset, "warmup"))
-                advance(1)
-        conditions = ConditionsLog(folder.path, segment, measured_processes(folder.runs, client.url), counters)
-        with progress("Ranking", len(left), "queries") as advance:
-            for at, query in left:
-                conditions.note()
-                if timeouts[at] >= MAX_TIMEOUTS_IN_A_ROW:
-                    detail = f"not sent: {MAX_TIMEOUTS_IN_A_ROW} queries in a row had timed out"
-                    record = AnswerRecord(query=query, phase="measured", error="abandoned", detail=detail)
-                else:
-                    record = await _run_query(client, experiment, arms[at], query, dataset, "measured")
-                timeouts[at] = timeouts_in_a_row(timeouts[at], record)
-                write(at, record)
-                advance(1)
+    turns = list(query_turns(queries.measured, len(arms), experiment.seed))
+    paths = [folder.answers(arm.name) for arm in arms]
+    before = [arm_progress(path) for path in paths]
+    left = [(at, query) for at, query in turns if query not in before[at].measured]
+    with QuerySender(client, experiment, arms, dataset, folder, segment) as sender:
         if left:
+            await sender.send_all(
+                "Warming up", "warmup", [(at, one) for one in queries.warmup for at in range(len(arms))]
+            )
+            conditions = ConditionsLog(folder.path, segment, measured_processes(folder.runs, client.url), counters)
+            await sender.send_all("Ranking", "measured", left, conditions.note)
             conditions.write()
+        if experiment.depth > experiment.ranking_depth:
+            say(f"No metric looks deeper than {experiment.timed_top} hits: no more are asked for")
+        if experiment.ranking_depth > experiment.timed_top:
+            done = [arm_progress(path) for path in paths]
+            deep = [(at, query) for at, query in turns if query in done[at].answered - done[at].deep]
+            await sender.send_all(f"Asking for {experiment.ranking_depth} hits", "deep", deep)
     for arm in arms:
-        write_run_file(folder, arm.name)
+        write_run_file(folder, arm.name, "deep" if experiment.ranking_depth > experiment.timed_top else "measured")
+
+
+class QuerySender:
+    """Owns the files of answers of a run's arms: sends one query at a time and writes what came of it."""
+
+    def __init__(
+        self,
+        client: GatewayClient,
+        experiment: Experiment,
+        arms: Sequence[Arm],
+        dataset: Dataset,
+        folder: RunFolder,
+        segment: int,
+    ) -> None:
+        self._client = client
+        self._experiment = experiment
+        self._arms = arms
+        self._dataset = dataset
+        self._paths = [folder.answers(arm.name) for arm in arms]
+        self._segment = segment
+        before = [arm_progress(path) for path in self._paths]
+        self._timeouts: dict[Phase, list[int]] = {
+            "measured": [one.timeouts for one in before],
+            "deep": [one.deep_timeouts for one in before],
+        }
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as files:
+            self._answers = [files.enter_context(writable(path).open("a", encoding="utf-8")) for path in self._paths]
+            self._files = files.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    async def send_all(
+        self,
+        what: str,
+        phase: Phase,
+        walk: Sequence[tuple[int, str]],
+        before_each: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Sends queries, each to the arm of its number, in this order, and shows the progress."""
+        with progress(what, len(walk), "queries") as advance:
+            for at, query in walk:
+                before_each()
+                await self._send(at, query, phase)
+                advance(1)
+
+    async def _send(self, at: int, query: str, phase: Phase) -> None:
+        timeouts = self._timeouts.get(phase)  # a warm-up counts none
+        if timeouts is not None and timeouts[at] >= MAX_TIMEOUTS_IN_A_ROW:
+            detail = f"not sent: {MAX_TIMEOUTS_IN_A_ROW} queries in a row had timed out"
+            record = AnswerRecord(query=query, phase=phase, error="abandoned", detail=detail)
+        else:
+            record = await _run_query(self._client, self._experiment, self._arms[at], query, self._dataset, phase)
+        if timeouts is not None:
+            timeouts[at] = timeouts_in_a_row(timeouts[at], record)
+        self._answers[at].write(record.model_copy(update={"segment": self._segment}).line)
+        self._answers[at].flush()
 
 
 def write_rank_report(
@@ -144,6 +195,7 @@ def write_rank_report(
     arms: Sequence[RankedArm],
     depth: int,
     compared_documents: int | None,
+    timed_top: int | None = None,
 ) -> RankReport:
     """Writes rank.json, after all other files of the step, with their sha256."""
     written = ("ingest.json", "imported.json", CONDITIONS, "costs.json")
@@ -155,17 +207,18 @@ def write_rank_report(
         warmup=tuple(queries.warmup),
         arms=tuple(arms),
         depth=depth,
+        timed_top=timed_top,
         compared_documents=compared_documents,
     )
     folder.write("rank.json", report)
     return report
 
 
-def write_run_file(folder: RunFolder, arm: str) -> None:
-    """Writes `runs/<arm>.trec` from the answers to the measured queries, in their order."""
+def write_run_file(folder: RunFolder, arm: str, phase: Phase) -> None:
+    """Writes `runs/<arm>.trec` from the answers of a phase, in their order."""
     with writable(folder.run_file(arm)).open("w", encoding="utf-8", newline="\n") as file:
         for record in read_answers(folder.answers(arm)):
-            if record.phase == "measured":
+            if record.phase == phase:
                 file.write(run_lines(record.query, record.ids, arm))
 
 
@@ -175,17 +228,18 @@ async def _run_query(
     arm: Arm,
     query: str,
     dataset: Dataset,
-    phase: Literal["warmup", "measured"],
+    phase: Phase,
 ) -> AnswerRecord:
     excluded = query in dataset.self_retrieved
     record = AnswerRecord(query=query, phase=phase, excluded_self=excluded)
+    top = experiment.ranking_depth if phase == "deep" else experiment.timed_top
     try:
-        request = search_request(arm, experiment, dataset, query)
+        request = search_request(arm, dataset, query, top)
     except ValidationError as error:
         return record.model_copy(update={"error": "invalid_query", "detail": error.errors()[0]["msg"]})
     try:
         timed = await client.search(experiment.target, request, caches=experiment.caches)
-        ranking = checked_ranking(timed.answer, experiment.depth, request.exclude_ids)
+        ranking = checked_ranking(timed.answer, top, request.exclude_ids)
     except GatewayError as error:
         return record.model_copy(update={"error": error.kind, "detail": str(error)})
     answer = timed.answer
@@ -204,9 +258,9 @@ async def _run_query(
     return record.model_copy(update=answered)
 
 
-def checked_ranking(answer: SearchAnswer, depth: int, excluded: Sequence[str]) -> tuple[tuple[str, float], ...]:
+def checked_ranking(answer: SearchAnswer, top: int, excluded: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """Returns (id, score) pairs, best first. Raises GatewayError for an answer that violates the contract."""
     ids = {hit.id for hit in answer.hits}
-    if len(ids) < len(answer.hits) or len(answer.hits) > depth or ids & set(excluded):
+    if len(ids) < len(answer.hits) or len(answer.hits) > top or ids & set(excluded):
         raise GatewayError("bad_answer", "the answer repeats a document, is too long, or holds an excluded one")
     return tuple((hit.id, hit.score) for hit in answer.hits)

@@ -7,10 +7,6 @@ from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
 from evaluator.report import Report
 
-LATENCY = (
-    "Latency: one query at a time, from sending to the last byte read, of the very answers whose quality stands beside "
-    "it; p99 only from 662 answers on."
-)
 STAGES = (
     "As the gateway reports them; `<stage>.<part>` is what its services report of their own time. Share: of the "
     "latency that the client saw, over all answers; stages that run at once overlap. gateway.wait, total and gap add "
@@ -79,10 +75,7 @@ def render_page(report: Report) -> str:
         render_table(report),
         *render_verdicts(report),
         "Quality: means over the judged queries that were asked for; a lost query counts as 0. "
-        f"Rankings are {report.depth} deep. "
-        + (
-            "Imported run files hold no latency." if all(one.imported for one in report.pipelines.values()) else LATENCY
-        ),
+        f"Rankings are {report.depth} deep. " + _what_was_timed(report),
         "## What each figure is a mean of",
         "Queries: those in the mean, of which the lost and those without hits have an empty ranking. Worst, expected, "
         "best: the mean with tied documents in their worst order, over their orders, in their best; moved: the queries "
@@ -242,6 +235,19 @@ def _recalls(report: Report) -> list[list[str]]:
 
 def _figure(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _what_was_timed(report: Report) -> str:
+    if all(outcome.imported for outcome in report.pipelines.values()):
+        return "Imported run files hold no latency."
+    top = report.timed_top or report.depth
+    whole = (
+        "Latency: one query at a time, from sending to the last byte read, of the very answers whose quality stands "
+        f"beside it, {top} hits each; p99 only from 662 answers on."
+    )
+    if not any(outcome.deep for outcome in report.pipelines.values()):
+        return whole
+    return f"{whole} Metrics that look deeper than {top} are of a second, untimed request for {report.depth} hits."
 
 
 def _time(ms: float | None, mark: str, digits: int = 1) -> str:

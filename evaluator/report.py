@@ -39,6 +39,7 @@ class QualityReport(StepFile):
     figures: dict[str, dict[str, QualityFigure]]  # by arm, then metric
     judged: Count
     run_queries_not_judged: dict[str, Count]  # in the run file, but not among the judged ones: ignored
+    deep_differs: dict[str, Count] = {}  # queries whose deeper answer does not begin as the timed one
 
 
 class QueryFigures(Wire):
@@ -77,6 +78,8 @@ class PipelineReport(Wire):
     degraded_by_stage: dict[str, Count]  # `stage: reason`
     excluded_self: Count
     warmup: Count  # labelled warm-up answers, in no figure
+    deep: Count = 0  # second requests for more hits, of which metrics deeper than `timed_top` are
+    deep_differs: Count = 0  # of them, those that did not begin as the timed answer
     run_queries_not_judged: Count
     run_file: str  # relative to the folder of the report
     imported: ImportedFile | None = None  # the file that `import` has read; it holds no latency, stages or models
@@ -96,7 +99,8 @@ class Report(StepFile):
     generation: str  # empty: imported
     engine: dict[str, str]  # by backend
     seed: Count
-    depth: Count
+    depth: Count  # of the rankings
+    timed_top: Count | None = None  # hits that a timed request asked for; null: `depth` of them, or nothing was timed
     sample: Count | None  # queries drawn with `seed`; null: all judged ones
     caches: bool = False  # services were allowed to answer from their caches
     valid: bool
@@ -151,9 +155,9 @@ def build_report(
         ).model_copy(update={"cost": costs.get(arm.name), "index_bytes": index_bytes(arm.pipeline, manifest.backends)})
         for arm in ranked.arms
     }
-    latencies = {name: outcome.latency_ms for name, outcome in pipelines.items() if outcome.imported is None}
+    samples = {arm.name: _samples_ms(records[arm.name], timed) for arm in ranked.arms if arm.pipeline is not None}
     cached = {name: outcome.cached for name, outcome in pipelines.items()}
-    doubts = (*timing_faults(latencies, records, source, conditions), *cache_faults(experiment.caches, cached))
+    doubts = (*timing_faults(samples, records, source, conditions), *cache_faults(experiment.caches, cached))
     if doubts:
         pipelines = {name: _without_p99(outcome) for name, outcome in pipelines.items()}
     faults = _faults(manifest, ranked, records, pipelines, recall)
@@ -167,11 +171,12 @@ def build_report(
         engine={name: state.engine for name, state in manifest.backends.items()},
         seed=experiment.seed,
         depth=ranked.depth,
+        timed_top=ranked.timed_top,
         sample=len(ranked.queries) if len(ranked.queries) < manifest.counts.judged_queries else None,
         caches=experiment.caches,
         valid=not faults,
         warnings=(*faults, *_remarks(ranked, records, source), *cache_remarks(experiment.caches, cached)),
-        timing_valid=not doubts if latencies else None,
+        timing_valid=not doubts if samples else None,
         timing_reasons=doubts,
         conditions=conditions,
         latency_source=source,
@@ -198,14 +203,21 @@ def _pipeline(
     measured = [record for record in records if record.phase == "measured"]
     answered = [record for record in measured if record.error is None]
     timed = [record for record in answered if timed_segment in (None, record.segment)]
+    deep = [record for record in records if record.phase == "deep"]
+    deep_answered = [record for record in deep if record.error is None]
     kinds = Counter(record.error for record in measured if record.error is not None)
+    kinds += Counter(f"{record.error} (deep)" for record in deep if record.error is not None)
     if missing := len(ranked.queries) - len(measured):
         kinds["no_record"] += missing
     models: dict[str, set[str]] = {}
-    for record in answered:
+    for record in (*answered, *deep_answered):
         for stage, model in record.models.items():
             models.setdefault(stage, set()).add(model)
-    degradations = Counter(f"{item.stage}: {item.reason}" for record in answered for item in record.degraded)
+    degraded = {
+        (record.query, f"{item.stage}: {item.reason}")
+        for record in (*answered, *deep_answered)
+        for item in record.degraded
+    }
     return PipelineReport(
         fingerprint=arm.fingerprint,
         preset=arm.preset,
@@ -214,7 +226,7 @@ def _pipeline(
         figures=quality.figures[arm.name],
         intervals=dict(statistics.intervals),
         against_first=statistics.against_first,
-        latency_ms=summarise([record.latency_ms for record in timed if record.latency_ms is not None]),
+        latency_ms=summarise(_samples_ms(records, timed_segment)),
         stages_ms=stage_times(timed, [one.id for one in arm.pipeline.identified] if arm.pipeline else []),
         gap_ms=gap_time(timed),
         slowest=slowest_answers(timed),
@@ -225,14 +237,22 @@ def _pipeline(
         errors=sum(kinds.values()),
         errors_by_kind=dict(kinds),
         no_hits=sum(record.hits == 0 for record in answered),
-        degraded=sum(bool(record.degraded) for record in answered),
-        degraded_by_stage=dict(degradations),
+        degraded=len({query for query, _ in degraded}),
+        degraded_by_stage=dict(Counter(what for _, what in sorted(degraded))),
         excluded_self=sum(record.excluded_self for record in measured),
         warmup=sum(record.phase == "warmup" for record in records),
+        deep=len(deep),
+        deep_differs=quality.deep_differs.get(arm.name, 0),
         run_queries_not_judged=quality.run_queries_not_judged[arm.name],
         run_file=run_file,
         imported=imported,
     )
+
+
+def _samples_ms(records: Sequence[AnswerOutcome], segment: int | None) -> list[float]:
+    """Returns the times of the timed answers, of one segment if given."""
+    timed = [record for record in records if record.phase == "measured" and segment in (None, record.segment)]
+    return [record.latency_ms for record in timed if record.error is None and record.latency_ms is not None]
 
 
 def _without_p99(outcome: PipelineReport) -> PipelineReport:
@@ -266,6 +286,11 @@ def _faults(
             stages = ", ".join(f"{what} {count}" for what, count in sorted(outcome.degraded_by_stage.items()))
             found.append(
                 f"{arm.name}: {outcome.degraded} answers were DEGRADED ({stages}): not this pipeline's figures"
+            )
+        if outcome.deep_differs:
+            found.append(
+                f"{arm.name}: {outcome.deep_differs} of {outcome.deep} answers began OTHERWISE when "
+                f"{ranked.depth} hits were asked for instead of {ranked.timed_top}"
             )
         found += arm_faults(arm.name, arm, manifest, records[arm.name], outcome.imported)
     found += [f"{name}: no recall figure: {measured.reason}" for name, measured in recall.items() if measured.reason]

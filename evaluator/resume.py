@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 from evaluator.answers import AnswerOutcome, drop_torn_line, read_outcomes
@@ -13,10 +14,13 @@ from evaluator.run_folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class ArmProgress:
-    """What an arm's answers hold: the measured queries, and how many of the last of them timed out in a row."""
+    """The queries of an arm's answers, and how many of the last ones of each phase timed out in a row."""
 
-    answered: frozenset[str] = frozenset()
+    measured: frozenset[str] = frozenset()
+    answered: frozenset[str] = frozenset()  # of them, with an answer
+    deep: frozenset[str] = frozenset()
     timeouts: int = 0
+    deep_timeouts: int = 0
 
 
 def arm_progress(path: Path) -> ArmProgress:
@@ -25,17 +29,20 @@ def arm_progress(path: Path) -> ArmProgress:
         return ArmProgress()
     if drop_torn_line(path):
         say(f"{path}: the last line was written in part; its query is sent again")
-    answered: set[str] = set()
-    timeouts = 0
-    for record in read_outcomes(path):
-        if record.phase == "measured":
-            answered.add(record.query)
-            timeouts = timeouts_in_a_row(timeouts, record)
-    return ArmProgress(frozenset(answered), timeouts)
+    records = list(read_outcomes(path))
+    measured = [record for record in records if record.phase == "measured"]
+    deep = [record for record in records if record.phase == "deep"]
+    return ArmProgress(
+        measured=frozenset(record.query for record in measured),
+        answered=frozenset(record.query for record in measured if record.error is None),
+        deep=frozenset(record.query for record in deep),
+        timeouts=reduce(timeouts_in_a_row, measured, 0),
+        deep_timeouts=reduce(timeouts_in_a_row, deep, 0),
+    )
 
 
 def timeouts_in_a_row(before: int, record: AnswerOutcome) -> int:
-    """Returns the number of measured queries in a row, up to this one, that timed out; abandoned ones do not count."""
+    """Returns the number of queries in a row, up to this one, that timed out; abandoned ones do not count."""
     return before if record.error == "abandoned" else before + 1 if record.error == "timeout" else 0
 
 
@@ -69,7 +76,7 @@ def _interrupted(folder: RunFolder) -> Manifest | None:
     except EvaluationError as error:
         say(f"{error}; it begins anew")
         return None
-    return manifest if any(arm_progress(folder.answers(arm)).answered for arm in manifest.pipelines) else None
+    return manifest if any(arm_progress(folder.answers(arm)).measured for arm in manifest.pipelines) else None
 
 
 def _changes(before: Manifest, now: Manifest) -> list[str]:

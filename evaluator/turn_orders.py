@@ -34,10 +34,10 @@ def balanced_turns(arms: int, seed: int) -> Iterator[tuple[int, ...]]:
 def query_turns(queries: Sequence[str], arms: int, seed: int) -> Iterator[tuple[int, str]]:
     """Yields (arm, query) for every pair, in balanced turns.
 
-    The arms are at different places in the list of queries, so that none profits from cache entries that another has
-    just made.
+    The queries are in a seeded order: in files, alike ones often stand together, and would look like a drift. The arms
+    are at different places in it, so that none profits from cache entries that another has just made.
     """
-    n = len(queries)
+    n, queries = len(queries), random.Random(seed).sample(queries, len(queries))
     for number, turn in zip(range(n), balanced_turns(arms, seed), strict=False):
         for arm in turn:
             yield arm, queries[(number + arm * n // arms) % n]

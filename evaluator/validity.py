@@ -17,7 +17,7 @@ def arm_faults(
     """Yields a sentence for each fault, `label` first. `imported`: the file of an imported arm."""
     if imported:
         yield from _import_faults(label, imported)
-    answered = [record for record in records if record.phase == "measured" and record.error is None]
+    answered = [record for record in records if record.phase != "warmup" and record.error is None]
     generations = {record.generation for record in answered} - {manifest.generation}
     if generations:
         yield f"{label}: answered from {sorted(map(str, generations))} too, not only {manifest.generation}"

@@ -26,7 +26,9 @@ SETTINGS: Mapping[str, type[ServiceSettings]] = {
     "evaluator": EvaluatorSettings,
 }
 # Variables of `make up` and `make demo` beside the settings.
-CHOICES = frozenset({"ENGINE", "LEXICAL", "DENSE", "STACK", "DATASET", "PIPELINES", "PRESET", "QUERIES", "DEPTH"})
+CHOICES = frozenset(
+    {"ENGINE", "LEXICAL", "DENSE", "STACK", "DATASET", "PIPELINES", "PRESET", "QUERIES", "DEPTH", "TOP"}
+)
 # Variables of compose alone.
 ELSEWHERE = frozenset({"GATEWAY_PUBLISHED_PORT", "ELASTICSEARCH_VERSION", "QDRANT_VERSION"})
 

@@ -61,9 +61,14 @@ class ComparedRanking:
 
     @cached_property
     def answers(self) -> Mapping[str, AnswerOutcome]:
-        """The outcome of every measured query, in sending order."""
-        records = read_outcomes(self.folder.answers(self.arm))
-        return {record.query: record for record in records if record.phase == "measured"}
+        """The outcome of every measured query, in sending order. One whose deeper request was lost counts as lost."""
+        found: dict[str, AnswerOutcome] = {}
+        for record in read_outcomes(self.folder.answers(self.arm)):
+            if record.phase == "measured":
+                found[record.query] = record
+            elif record.phase == "deep" and record.error is not None:
+                found[record.query] = found[record.query].model_copy(update={"error": record.error})
+        return found
 
 
 def resolve_compared(

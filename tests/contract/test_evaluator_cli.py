@@ -53,7 +53,7 @@ def test_the_demo_prints_a_table_and_where_the_report_is(evaluator: Evaluator, t
     assert done.exit_code == 0, done.output
     header, _, *rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("|")]
     assert [cell.strip() for cell in header[:8]] == [
-        "pipeline", "nDCG@10", "MRR@10", "MAP@100", "Recall@100", "P@10", "p50 ms", "p95 ms",
+        "pipeline", "nDCG@10", "MRR@10", "P@10", "Recall@10", "judged@10", "p50 ms", "p95 ms",
     ]  # fmt: skip
     assert [row[0].strip() for row in rows] == ["bm25", "dense"]
     assert (tmp_path / "runs" / "latest" / "report.json").is_file()
@@ -267,7 +267,7 @@ def test_a_run_is_exported_with_the_commands_that_evaluate_it(evaluator: Evaluat
     assert [line.split()[-2:] for line in done.stdout.splitlines()] == [
         [str(written / "judgments.qrels"), str(written / f"{arm}.run")] for arm in ("bm25", "dense")
     ]
-    assert (written / "bm25.run").read_text().startswith("q1 Q0 d1 1 ")
+    assert "q1 Q0 d1 1 " in (written / "bm25.run").read_text()
 
 
 def test_a_repeated_run_has_a_folder_each_and_one_summary(evaluator: Evaluator, tmp_path: Path) -> None:

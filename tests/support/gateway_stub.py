@@ -15,6 +15,7 @@ from services.chassis.errors import (
     BuildConflict,
     Conflict,
     ProblemError,
+    Unavailable,
     UnknownCollection,
     UnknownPipeline,
 )
@@ -80,6 +81,8 @@ class GatewayStub:
     failing_queries: dict[str, ProblemError] = field(default_factory=dict)
     degraded_queries: set[str] = field(default_factory=set)
     repeats_first_hit: bool = False  # returns the first hit twice
+    reverses_from_top: int | None = None  # turns the ranking round where as many hits are asked for
+    fails_from_top: int | None = None  # answers no request for as many hits
     approximate_misses: int = 0
     most_documents_an_answer: int = 1_000
     hangs_after: int | None = None  # searches after which none is answered
@@ -158,6 +161,8 @@ class GatewayStub:
         self.searches.append(request)
         if request.query in self.failing_queries:
             raise self.failing_queries[request.query]
+        if self.fails_from_top is not None and request.top >= self.fails_from_top:
+            raise Unavailable("too many hits")
         if isinstance(request.pipeline, Pipeline):
             if not self.inline:
                 raise BadInput("Inline pipelines are switched off here; name one of GET /v1/pipelines.")
@@ -176,6 +181,8 @@ class GatewayStub:
         source = pipeline.stages[0]
         if isinstance(source, Retrieve) and source.backend == "dense" and not source.exact:
             ids = ids[self.approximate_misses :]
+        if self.reverses_from_top is not None and request.top >= self.reverses_from_top:
+            ids = ids[::-1]
         if self.repeats_first_hit and ids:
             ids = [ids[0], *ids]
         ids = [] if self.answers_nothing else ids[: request.top]
