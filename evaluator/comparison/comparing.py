@@ -183,16 +183,16 @@ def _pair_report(
         overlap_at_10=mean([overlap(one, other) for one, other in lists]),
         rank_biased_overlap=mean([rank_biased_overlap(one, other) for one, other in lists]),
         latency=_latency(pair, settings.seed),
-        gate=_gate(pair, verdict.metric, settings),
+        gate=_gate(pair, verdict, settings),
         gains=gains,
         losses=losses,
     )
 
 
-def _gate(pair: _MeasuredPair, label: str, settings: ComparisonSettings) -> NoWorseGate | None:
+def _gate(pair: _MeasuredPair, verdict: PairedComparison, settings: ComparisonSettings) -> NoWorseGate | None:
     if settings.no_worse_than is None:
         return None
-    return no_worse_gate(pair.scored(settings.metric), label, settings.no_worse_than, pair.shared.losses)
+    return no_worse_gate(pair.scored(settings.metric), verdict, settings.no_worse_than, pair.shared.losses)
 
 
 def _metrics(pair: _MeasuredPair, seed: int) -> dict[str, MetricDifference]:

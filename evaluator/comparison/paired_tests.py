@@ -131,6 +131,21 @@ def queries_needed(values: Sequence[float], family: int = 1) -> int | None:
     return math.ceil(float(normal_sample_size_one_tail(abs(effect), POWER, ALPHA / family / 2, std_null=1.0)))
 
 
+def queries_for_margin(values: Sequence[float], margin: float) -> int | None:
+    """Returns how many queries show with 80 % power that two equal systems differ by less than `margin` to one side.
+
+    Takes the spread of `values`, and the one-sided test of `above_p`. None where all values are equal.
+    """
+    spread = _deviation(values)
+    if not spread:
+        return None
+    if margin / spread >= SMALLEST_EFFECT:
+        return math.ceil(_solved(None, min(margin / spread, LARGEST_EFFECT), ALPHA, "larger"))
+    from statsmodels.stats.power import normal_sample_size_one_tail
+
+    return math.ceil(float(normal_sample_size_one_tail(margin / spread, POWER, ALPHA, std_null=1.0)))
+
+
 def above_p(values: Sequence[float], bound: float) -> float:
     """Returns p of the one-sided paired t test that the mean does not exceed `bound`.
 
@@ -162,11 +177,13 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 @cache
-def _solved(queries: int | None, effect: float | None, level: float) -> float:
+def _solved(queries: int | None, effect: float | None, level: float, alternative: str = "two-sided") -> float:
     """Returns the one of queries and effect size that is None, at 80 % power."""
     from statsmodels.stats.power import TTestPower
 
-    return float(TTestPower().solve_power(effect_size=effect, nobs=queries, alpha=level, power=POWER))
+    return float(
+        TTestPower().solve_power(effect_size=effect, nobs=queries, alpha=level, power=POWER, alternative=alternative)
+    )
 
 
 def _batch(values: Sequence[float]) -> int:

@@ -6,7 +6,8 @@
               | "This collection cannot tell " B " from " A
     figures  := difference " (" interval "; p = " p [" after Holm over " n] ")"
       interval := "95 % interval " low " to " high | "no interval"
-    power    := n " queries; minimum detectable difference" ( " " m [ " (" n " queries would find the one seen)" ]
+    power    := n " queries, with equal values on each"
+              | n " queries; minimum detectable difference" ( " " m [ " (" n " queries would find the one seen)" ]
                                                             | ": " why there is none )
 
 A difference is B's mean minus A's. Leaves statistics to `paired_tests`, and what may be compared to `shared_queries`.
@@ -28,6 +29,7 @@ from evaluator.comparison.paired_tests import (
     interval,
     mean,
     minimum_detectable,
+    queries_for_margin,
     queries_needed,
     sign_flip_p,
     too_few,
@@ -157,7 +159,9 @@ def _power(compared: PairedComparison) -> str:
     queries = f"{compared.queries:,} {'query' if compared.queries == 1 else 'queries'}"
     if compared.minimum_detectable is None:
         few = too_few(compared.queries, compared.family)
-        reason = "so few can detect none" if few else "it cannot be estimated, because all differences are equal"
+        if compared.ties == compared.queries and not few:
+            return f"{queries}, with equal values on each"
+        reason = "so few can detect none" if few else "none can be estimated, because every query has the same one"
         return f"{queries}; minimum detectable difference: {reason}"
     needed = ""
     if compared.outcome == "cannot tell" and compared.queries_needed is not None:
@@ -170,24 +174,39 @@ def _p(value: float) -> str:
 
 
 class NoWorseGate(Wire):
-    """Whether `second` is shown to be worse than `first` by less than `margin`, all queries of both answered."""
+    """Whether it is shown that `second` is not worse than `first` by `margin` or more, all queries of both answered."""
 
     margin: FiniteFloat
     p: FiniteFloat  # one-sided paired t test; not adjusted, because every gate must pass
+    queries_needed: Count | None  # that show it with 80 % power where both are equal; null when no difference varies
     passed: bool
     sentence: str
 
 
-def no_worse_gate(pair: ScoredPair, metric: str, margin: float, losses: Sequence[str] = ()) -> NoWorseGate:
-    """Tests that the second system is worse by less than the margin.
+def no_worse_gate(
+    pair: ScoredPair, verdict: PairedComparison, margin: float, losses: Sequence[str] = ()
+) -> NoWorseGate:
+    """Tests that the second system is not worse by the margin or more. `verdict` is of the same pair.
 
     `losses` say which answers of either system were lost or degraded: a lost one counts as 0, so that a baseline with
     losses would let any system pass. With one the gate fails, whatever p is.
     """
-    p = above_p(differences(pair.first_values, pair.second_values), -margin)
-    words = f"{pair.second} is worse than {pair.first} by less than {margin:g} in {metric} ({_p(p)})"
+    values = differences(pair.first_values, pair.second_values)
+    p, needed = above_p(values, -margin), queries_for_margin(values, margin)
+    words = f"{pair.second} is not worse than {pair.first} by {margin:g} or more in {verdict.metric} ({_p(p)})"
     if losses:
+        metric = verdict.metric
         said = f"Gate failed: {'; '.join(losses)}; it compares {metric} only where every query of both was answered."
+    elif p < ALPHA:
+        said = f"Gate passed: {words}."
     else:
-        said = f"Gate passed: {words}." if p < ALPHA else f"Gate failed: not shown that {words}."
-    return NoWorseGate(margin=margin, p=p, passed=p < ALPHA and not losses, sentence=said)
+        said = f"Gate failed: not shown that {words}{_why_not_shown(verdict, needed)}."
+    return NoWorseGate(margin=margin, p=p, queries_needed=needed, passed=p < ALPHA and not losses, sentence=said)
+
+
+def _why_not_shown(verdict: PairedComparison, needed: int | None) -> str:
+    if verdict.outcome == "worse":
+        return f": it is worse, by {-verdict.difference:.4f}"
+    if needed is None or needed <= verdict.queries:
+        return ""
+    return f". Between equal systems, {needed:,} queries would show it; these are {verdict.queries:,}"

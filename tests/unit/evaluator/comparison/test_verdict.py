@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs, no_worse_gate
+from evaluator.comparison.verdict import NoWorseGate, PairedComparison, ScoredPair, compare_pairs, no_worse_gate
 
 NUMBER = r"[+-]\d\.\d{4}"
 GRAMMAR = re.compile(
@@ -15,7 +15,7 @@ GRAMMAR = re.compile(
     r"p (= \d\.\d{4}|< 0\.0001)( after Holm over \d+)?\)"
     r"\. [\d,]+ quer(y|ies); minimum detectable difference"
     r"( \d\.\d{4}( \([\d,]+ queries would find the one seen\))?|: so few can detect none"
-    r"|: it cannot be estimated, because all differences are equal)\."
+    r"|: none can be estimated, because every query has the same one)\."
 )
 
 
@@ -56,8 +56,8 @@ def test_systems_that_are_equal_on_every_query_are_the_same() -> None:
     (found,) = compare_pairs([ScoredPair("A", "B", values, values)], "nDCG@10", 7)
     assert (found.outcome, found.difference, found.p, found.ties) == ("same", 0.0, 1.0, 300)
     assert found.sentence == (
-        "B is the same as A: nDCG@10 +0.0000 (95 % interval +0.0000 to +0.0000; p = 1.0000). 300 queries; "
-        "minimum detectable difference: it cannot be estimated, because all differences are equal."
+        "B is the same as A: nDCG@10 +0.0000 (95 % interval +0.0000 to +0.0000; p = 1.0000). 300 queries, "
+        "with equal values on each."
     )
 
 
@@ -80,15 +80,50 @@ def test_wins_ties_and_losses_are_counted_for_the_second() -> None:
     assert (found.wins, found.ties, found.losses) == (2, 1, 1)
 
 
-def test_the_gate_passes_what_is_certainly_no_worse_than_the_margin() -> None:
-    first = [0.5, 0.6] * 150
-    alike = ScoredPair("A", "B", first, [value + 0.001 * (-1) ** at for at, value in enumerate(first)])
-    worse = ScoredPair("A", "B", first, [value - 0.02 - 0.001 * (-1) ** at for at, value in enumerate(first)])
-    passed, failed = (no_worse_gate(pair, "MAP@20", 0.01).sentence for pair in (alike, worse))
-    assert passed == "Gate passed: B is worse than A by less than 0.01 in MAP@20 (p < 0.0001)."
-    assert failed.startswith("Gate failed: not shown that B is worse than A by less than 0.01 in MAP@20 (p = ")
+def test_one_difference_on_every_query_has_no_minimum_detectable_one() -> None:
+    (found,) = compare_pairs([ScoredPair("A", "B", [0.5] * 300, [0.6] * 300)], "nDCG@10", 7)
+    assert found.sentence.startswith("B is better than A: nDCG@10 +0.1000 ")
+    assert GRAMMAR.fullmatch(found.sentence), found.sentence
+
+
+def gate_of(mean: float, spread: float, queries: int = 300) -> NoWorseGate:
+    """Returns the gate at 0.01 of two systems with these differences, evenly around their mean."""
+    first = [0.5, 0.6] * (queries // 2)
+    second = [value + mean + spread * (-1) ** at for at, value in enumerate(first)]
+    pair = ScoredPair("A", "B", first, second)
+    (verdict,) = compare_pairs([pair], "MAP@20", 7)
+    return no_worse_gate(pair, verdict, 0.01)
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.0673, -0.001])
+def test_the_gate_passes_what_is_shown_to_be_not_worse_by_the_margin(mean: float) -> None:
+    found = gate_of(mean, 0.001)
+    assert found.passed
+    assert found.sentence == "Gate passed: B is not worse than A by 0.01 or more in MAP@20 (p < 0.0001)."
+
+
+def test_a_failed_gate_says_that_a_system_is_worse_and_by_how_much() -> None:
+    assert gate_of(-0.02, 0.001).sentence == (
+        "Gate failed: not shown that B is not worse than A by 0.01 or more in MAP@20 (p = 1.0000): "
+        "it is worse, by 0.0200."
+    )
+
+
+def test_a_gate_over_too_few_queries_names_how_many_its_margin_needs() -> None:
+    found = gate_of(0.0, 0.2)
+    # Normal approximation: ((1.645 + 0.842) * 0.2 / 0.01)^2.
+    assert found.queries_needed == pytest.approx(2_473, rel=0.01)
+    assert found.sentence == (
+        "Gate failed: not shown that B is not worse than A by 0.01 or more in MAP@20 (p = 0.1940). "
+        f"Between equal systems, {found.queries_needed:,} queries would show it; these are 300."
+    )
+
+
+@pytest.mark.parametrize(("spread", "least"), [(0.1, 600), (0.02, 20), (0.0, None)])
+def test_the_queries_of_a_margin_follow_the_spread(spread: float, least: int | None) -> None:
+    needed = gate_of(0.0, spread).queries_needed
+    assert needed is None if least is None else least < (needed or 0) < 1.1 * least + 10
 
 
 def test_a_gate_is_not_passed_by_a_handful_of_equal_queries() -> None:
-    assert not no_worse_gate(ScoredPair("A", "B", [0.5] * 4, [0.5] * 4), "nDCG@10", 0.01).passed
-    assert no_worse_gate(ScoredPair("A", "B", [0.5] * 5, [0.5] * 5), "nDCG@10", 0.01).passed
+    assert [gate_of(0.0, 0.0, queries).passed for queries in (4, 6)] == [False, True]
