@@ -14,7 +14,8 @@ STAGES = (
 )
 LOAD = (
     "Requests at planned times, whether or not earlier ones were answered. Times count from the planned send time; a "
-    "request without an answer in time counts with its deadline and as an empty ranking. Figures: load.json."
+    "request without an answer in time counts with its deadline and as an empty ranking. Charts, stages, "
+    "slowest answers: [load.md](load.md). Figures: load.json."
 )
 SLOWEST = "The log of every service names the request_id."
 # The first of the experiment's metrics stand in the table, the others on the page.

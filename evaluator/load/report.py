@@ -5,7 +5,9 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
+from evaluator.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers, stage_times
 from evaluator.cached_results import CacheUse, cache_faults, sum_cached_results
+from evaluator.critical_path import mean_path
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.point import LoadedPoint
 from evaluator.load.quality import AnswerQuality, answer_quality
@@ -16,6 +18,7 @@ from evaluator.machine_conditions import MachineConditions
 from evaluator.quality import Grades
 from evaluator.run_folder import StepFile
 from services.contracts.base import Count, Wire
+from services.contracts.pipelines import Pipeline
 
 LoopKind = Literal["open", "closed"]
 
@@ -40,6 +43,11 @@ class LoadPointReport(Wire):
     halves: HalfMedians | None  # null: too few requests, or a rate that changes by plan
     conditions: tuple[MachineConditions, ...]  # of each slice
     cached: dict[str, CacheUse]  # by backend that looked results up in a cache
+    # Of the answers, late ones too, as `PipelineReport` has them.
+    stages_ms: dict[str, StageTime] = {}
+    gap_ms: StageTime | None = None
+    path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
+    slowest: tuple[SlowAnswer, ...] = ()
     timing_valid: bool
     timing_faults: tuple[str, ...]
     warmup: Count  # labelled requests, in no figure
@@ -58,8 +66,8 @@ class LoadReport(StepFile):
 
 
 def point_report(
-    pipeline: str,
-    fingerprint: str,
+    name: str,
+    pipeline: Pipeline,
     traffic: str,
     slices: Sequence[LoadedPoint],
     samples: Sequence[LoadSample],
@@ -75,6 +83,7 @@ def point_report(
 ) -> LoadPointReport:
     """Computes the figures of a point. `samples`: of this pipeline, of all its slices, warm-up among them."""
     measured = [sample for sample in samples if sample.phase == "measured"]
+    answers = [sample for sample in measured if sample.error is None]
     counts = request_counts(measured)
     latency = load_percentiles([sample.counted_ms for sample in measured])
     lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
@@ -85,11 +94,11 @@ def point_report(
     cached = sum_cached_results(sample.cached for sample in measured)
     faults = (
         *timing_faults(generators, latency.p50, halves, conditions, counts.dropped),
-        *cache_faults(caches, {pipeline: cached}),
+        *cache_faults(caches, {name: cached}),
     )
     return LoadPointReport(
-        pipeline=pipeline,
-        fingerprint=fingerprint,
+        pipeline=name,
+        fingerprint=pipeline.fingerprint,
         loop=loop,
         traffic=traffic,
         rate=rate,
@@ -105,6 +114,10 @@ def point_report(
         halves=halves,
         conditions=conditions,
         cached=cached,
+        stages_ms=stage_times(answers, [one.id for one in pipeline.identified]),
+        gap_ms=gap_time(answers),
+        path_ms=mean_path(answers, pipeline.identified),
+        slowest=slowest_answers(answers),
         timing_valid=not faults,
         timing_faults=faults,
         warmup=len(samples) - len(measured),

@@ -16,6 +16,7 @@ from evaluator.load.capacity import FoundCapacity
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
 from evaluator.load.capacity_step import searched_capacity
 from evaluator.load.histograms import write_hlog
+from evaluator.load.page import write_page
 from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
 from evaluator.load.report import LoadPointReport, LoadReport, LoopKind, point_report
 from evaluator.load.samples import write_samples
@@ -102,6 +103,7 @@ async def run_load(
     folder.write(LOAD, report)
     if capacities:
         folder.write(CAPACITY, CapacityFile(made_from=folder.hashes(LOAD), capacities=tuple(capacities)))
+    await asyncio.to_thread(write_page, folder, report)
     return report
 
 
@@ -219,7 +221,7 @@ def _write_points(
         points.append(
             point_report(
                 arm.name,
-                arm.pipeline.fingerprint,
+                arm.pipeline,
                 traffic.label,
                 [one.loaded for one in mine],
                 samples,

@@ -1,0 +1,163 @@
+"""Writes load.md, the page of a load, and its charts `load/*.svg`, from load.json and the histograms beside it."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
+
+from evaluator.breakdown import SlowAnswer
+from evaluator.load.charts import Spectrum, drawn_share, rates_chart, spectrum_chart
+from evaluator.load.histograms import percentile_ms, read_hlog
+from evaluator.load.report import LoadPointReport, LoadReport
+from evaluator.load.stages_chart import stages_chart
+from evaluator.load.table import load_warnings, render_load, traffic_name
+from evaluator.markdown_table import aligned
+from evaluator.run_folder import RunFolder, writable
+from evaluator.svg_chart import DOUBTFUL
+
+PAGE = "load.md"
+SPECTRUM_POINTS = 160
+# load.json lists the slowest 1 % of every point; a page of hundreds would not be read.
+SLOWEST_SHOWN = 5
+COUNTED = (
+    "Times count from the planned send time to the last byte; a request without an answer counts with at least its "
+    "deadline. nDCG@10 is the mean over requests: late, failed and dropped ones count as empty rankings."
+)
+STAGES = (
+    "`<stage>.<part>` is what the services report of their own time. Share: of the latency, over all answers; stages "
+    "that run at once overlap. The gap is network, HTTP handling and event loops."
+)
+Chart = tuple[str, str, str]  # name of the file in load/, what it shows, content
+
+
+def write_page(folder: RunFolder, report: LoadReport) -> None:
+    """Writes the page and its charts; charts of an earlier load are removed."""
+    charts = list(_charts(folder.path, report))
+    for old in (folder.path / "load").glob("*.svg"):
+        old.unlink()
+    for name, _, content in charts:
+        writable(folder.path / "load" / name).write_text(content, encoding="utf-8")
+    folder.write_text(PAGE, render_load_page(folder.experiment.name, report, charts))
+
+
+def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) -> str:
+    """Renders load.md."""
+    shown = {name: f"![{alt}](load/{name})" for name, alt, _ in charts}
+    parts = [
+        f"# Load: {title}",
+        *(f"**{line}**" for line in load_warnings(report)),
+        render_load(report),
+        COUNTED,
+        *(shown[name] for name in shown if name == "rates.svg"),
+        "## Percentiles (ms)",
+        f"p99 needs 662 requests, p99.9 needs 7,000; neither is given where times are not valid ({DOUBTFUL}).",
+        aligned(_percentiles(report)),
+        *(shown[name] for name in shown if name.startswith("spectrum-")),
+    ]
+    if len(stages := _stages(report)) > 1:
+        parts += ["## Where the time goes (ms)", *(shown[name] for name in shown if name == "stages.svg")]
+        parts += [STAGES, aligned(stages)]
+    if len(slowest := _slowest(report)) > 1:
+        parts += [
+            "## The slowest answers",
+            f"The {SLOWEST_SHOWN} slowest of each point; load.json lists the slowest 1 %. The log of every service "
+            "names the request_id.",
+            aligned(slowest),
+        ]
+    parts += [
+        "## How it was measured",
+        aligned(_measured(report)),
+        f"Seed {report.seed}. Plan: `{report.plan.model_dump_json(exclude_unset=True)}`. Machine, versions and commit: "
+        "[manifest.json](manifest.json). Every request: `load/*.jsonl`; all figures: [load.json](load.json).",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _charts(folder: Path, report: LoadReport) -> Iterator[Chart]:
+    rates = rates_chart(report)
+    if rates is not None:
+        yield "rates.svg", "nDCG@10 and p99 against the offered rate", rates
+    for traffic in dict.fromkeys(point.traffic for point in report.points):
+        points = [point for point in report.points if point.traffic == traffic and drawn_share(point) > 0]
+        if points:
+            spectra = {point.pipeline: _spectrum(folder, point) for point in points}
+            names = {traffic_name(point) for point in points}
+            name = names.pop() if len(names) == 1 else traffic  # a multiple of each pipeline's own capacity
+            yield f"spectrum-{traffic}.svg", f"Latency by percentile: {name}", spectrum_chart(name, points, spectra)
+    stages = stages_chart(report)
+    if stages is not None:
+        yield "stages.svg", "Where the time goes", stages
+
+
+def _spectrum(folder: Path, point: LoadPointReport) -> Spectrum:
+    """Returns the percentiles of a point, close together towards the tail."""
+    histogram: HdrHistogram = read_hlog(folder / point.files["histogram"])
+    beyond = 1 - drawn_share(point)
+    shares = [1 - beyond ** (number / SPECTRUM_POINTS) for number in range(SPECTRUM_POINTS + 1)]
+    return [(share, percentile_ms(histogram, share * 100)) for share in shares]
+
+
+def _percentiles(report: LoadReport) -> list[list[str]]:
+    names = ("p50", "p90", "p95", "p99", "p99_9")
+    rows = [["pipeline", "traffic", *(name.replace("_", ".") for name in names), "max", "n"]]
+    for point in report.points:
+        figures = point.latency_ms
+        cells = []
+        for name in names:
+            value, interval = getattr(figures, name), figures.intervals.get(name)
+            within = "" if value is None or interval is None else f" ({interval[0]:.1f} to {interval[1]:.1f})"
+            cells.append(f"{_time(value, point)}{within}")
+        rows.append([point.pipeline, traffic_name(point), *cells, _time(figures.max, point), str(figures.n)])
+    return rows
+
+
+def _stages(report: LoadReport) -> list[list[str]]:
+    rows = [["pipeline", "traffic", "stage", "p50", "p95", "share", "answers"]]
+    for point in report.points:
+        gap = {} if point.gap_ms is None else {"(gap)": point.gap_ms}
+        for stage, time in (*point.stages_ms.items(), *gap.items()):
+            share = "–" if time.share is None else f"{time.share:.1%}"
+            figures = [_time(time.p50, point, 2), _time(time.p95, point, 2), share, str(time.n)]
+            rows.append([point.pipeline, traffic_name(point), stage, *figures])
+    return rows
+
+
+def _slowest(report: LoadReport) -> list[list[str]]:
+    rows = [["pipeline", "traffic", "query", "ms", "stages", "request_id"]]
+    for point in report.points:
+        for one in point.slowest[:SLOWEST_SHOWN]:
+            rows.append([point.pipeline, traffic_name(point), one.query, _time(one.latency_ms, point),
+                         _stage_words(one), one.request_id or "–"])  # fmt: skip
+    return rows
+
+
+def _stage_words(answer: SlowAnswer) -> str:
+    return ", ".join(f"{stage} {ms:.1f}" for stage, ms in answer.timings_ms.items())
+
+
+def _measured(report: LoadReport) -> list[list[str]]:
+    rows = [
+        ["pipeline", "traffic", "timing", "send lag p99 ms", "generator CPU", "foreign CPU", "steal", "late/early half"]
+    ]
+    for point in report.points:
+        lag, halves = point.generators.send_lag_p99_ms, point.halves
+        worst = [
+            max((value for one in point.conditions if (value := getattr(one, name)) is not None), default=None)
+            for name in ("foreign", "steal")
+        ]
+        rows.append(
+            [
+                point.pipeline,
+                traffic_name(point),
+                "valid" if point.timing_valid else "NOT VALID",
+                "–" if lag is None else f"{lag:.2f}",
+                f"{point.generators.cpu:.1%}",
+                *("–" if value is None else f"{value:.1%}" for value in worst),
+                "–" if halves is None else f"{halves.ratio:.2f}",
+            ]
+        )
+    return rows
+
+
+def _time(ms: float | None, point: LoadPointReport, digits: int = 1) -> str:
+    return "–" if ms is None else f"{ms:.{digits}f}{'' if point.timing_valid else DOUBTFUL}"

@@ -1,0 +1,59 @@
+"""Builds points of load for tests: seeded latencies of a pipeline of two inputs and a re-ranking."""
+
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+from evaluator.load.point import LoadedPoint
+from evaluator.load.report import LoadPointReport, LoadReport, point_report
+from evaluator.load_plan import LoadPlan
+from evaluator.machine_conditions import MachineConditions
+from services.contracts.pipelines import Pipeline
+from tests.support.load_samples import load_sample
+
+CLEAN = {"seconds": 60.0, "cores": 2, "foreign": 0.02, "steal": 0.0, "throttled": 0.0, "pressure": 0.3, "frequency": 1}
+FIRST_STAGES = [{"kind": "retrieve", "id": id, "backend": backend, "top": 20} for id, backend in
+                (("bm25", "lexical"), ("dense", "dense"))]  # fmt: skip
+
+
+def two_input_pipeline(name: str) -> Pipeline:
+    """Returns a pipeline of two fused inputs and a re-ranking; its name is all that differs."""
+    fuse = {"kind": "fuse", "id": "fuse", "method": "rrf", "inputs": FIRST_STAGES}
+    rerank = {"kind": "rerank", "id": "rerank", "backend": "reranker", "top": 10}
+    return Pipeline.model_validate({"name": name, "stages": [fuse, rerank]})
+
+
+def load_point(
+    name: str = "hybrid", rate: float = 20.0, mean_ms: float = 20.0, n: int = 700, lost: int = 0, foreign: float = 0.0
+) -> LoadPointReport:
+    """Returns the figures of `n` requests, the first `lost` of them failed. Foreign CPU above 0.1 is a fault."""
+    dice = random.Random(f"{name} {rate}")
+    samples = []
+    for number in range(n):
+        ms = mean_ms * (0.5 + dice.expovariate(2))
+        timings = {"bm25": ms * 0.2, "dense": ms * 0.3, "dense.encode": ms * 0.2, "fuse": ms * 0.02,
+                   "rerank": ms * 0.4, "rerank.wait": ms * 0.1,
+                   "total": ms * 0.8, "gateway.wait": ms * 0.1}  # fmt: skip
+        given: dict[str, Any] = {"ids": ("good",), "timings_ms": timings, "request_id": f"r{number}"}
+        if number < lost:
+            samples.append(load_sample(number, latency_ms=None, pipeline=name))
+        else:
+            samples.append(load_sample(number, latency_ms=ms, pipeline=name, **given))
+    conditions = MachineConditions.model_validate(CLEAN | {"foreign": foreign})
+    loaded = LoadedPoint(tuple(samples), conditions, (0.1,), datetime(2026, 1, 1, tzinfo=UTC), n / rate)
+    return point_report(
+        name, two_input_pipeline(name), f"{rate:g}", [loaded], samples, {"q": {"good": 1}}, {"rerank": 10},
+        loop="open", rate=rate, in_flight=None, seconds=n / rate, files={}, caches=False,
+    )  # fmt: skip
+
+
+def load_report(*points: LoadPointReport) -> LoadReport:
+    """Returns a report of these points."""
+    return LoadReport(
+        made_from={},
+        plan=LoadPlan(rates=(20.0,)),
+        seed=1,
+        points=points,
+        timing_valid=all(point.timing_valid for point in points),
+        remarks=(),
+    )

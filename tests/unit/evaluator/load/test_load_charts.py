@@ -1,0 +1,84 @@
+"""The charts of a load show what load.json holds, and say what it does not hold."""
+
+from xml.etree import ElementTree
+
+from evaluator.load.charts import drawn_share, rates_chart, spectrum_chart
+from evaluator.load.page import render_load_page
+from evaluator.load.report import LoadPointReport
+from evaluator.load.stages_chart import stages_chart
+from evaluator.svg_chart import Scale, spread
+from tests.support.load_points import load_point, load_report
+
+
+def texts(svg: str | None) -> list[str]:
+    assert svg is not None
+    assert "script" not in svg
+    return [found.text or "" for found in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def elements(svg: str | None, look: str) -> int:
+    return sum(one.get("class") == look for one in ElementTree.fromstring(svg or "").iter())
+
+
+def closed(point: LoadPointReport) -> LoadPointReport:
+    return point.model_copy(update={"loop": "closed", "rate": None, "in_flight": 8})
+
+
+def test_a_point_without_p99_stands_in_the_band_and_the_chart_says_why() -> None:
+    few, foreign = load_point(rate=5, n=300), load_point(rate=20, foreign=0.4)
+    svg = rates_chart(load_report(few, load_point(rate=10), foreign, load_point(rate=40)))
+    assert elements(svg, "hollow c0") == 1
+    assert elements(svg, "line c0") == 1 + 2 + 2  # quality, a cross of two strokes, and the tail on both sides of it
+    legend = "Cross: times not valid, so no p99 (load.md says why). Hollow: fewer than 662 requests, so no p99."
+    assert legend in texts(svg)
+    assert "no p99" in texts(svg)
+
+
+def test_a_load_whose_times_are_not_valid_still_shows_its_quality() -> None:
+    svg = rates_chart(load_report(load_point(foreign=0.4, lost=70)))
+    assert "no p99 to draw" in texts(svg)
+    assert elements(svg, "mark c0") == 2  # the point and its name
+
+
+def test_a_closed_loop_is_in_no_chart_of_rates() -> None:
+    assert rates_chart(load_report(closed(load_point()))) is None
+
+
+def test_a_percentile_is_drawn_only_with_seven_requests_beyond_it() -> None:
+    assert drawn_share(load_point(n=662)) == 0.99
+    assert drawn_share(load_point(n=6)) == 0
+    assert drawn_share(load_point(foreign=0.4)) == drawn_share(closed(load_point())) == 0.95
+
+
+def test_the_spectrum_of_times_that_are_not_valid_is_dashed_and_marked() -> None:
+    points = [load_point("bm25"), load_point("dense", foreign=0.4)]
+    spectra = {"bm25": [(0.0, 5.0), (0.99, 50.0)], "dense": [(0.0, 6.0), (0.95, 40.0)]}
+    svg = spectrum_chart("20/s", points, spectra)
+    assert elements(svg, "line c1 dashed") == 1
+    assert {"bm25", "dense ?", "0 %", "50 %", "90 %", "99 %"} <= set(texts(svg))
+
+
+def test_every_point_has_a_bar_of_its_pieces_with_its_mean() -> None:
+    point = load_point(mean_ms=100.0, foreign=0.4)
+    shown = texts(stages_chart(load_report(point)))
+    assert f"{sum(point.path_ms.values()):.3g} ms ?" in shown or f"{sum(point.path_ms.values()):,.0f} ms ?" in shown
+    assert {"hybrid", "20/s", "rerank 30%", "gap 10%"} <= set(shown)
+
+
+def test_the_page_names_what_is_not_valid_before_the_figures_and_lists_request_ids() -> None:
+    point = load_point(foreign=0.4, lost=3)
+    page = render_load_page("shop", load_report(point), [("rates.svg", "quality and p99", "")])
+    assert page.index("hybrid at 20/s: TIMING NOT VALID") < page.index("| pipeline")
+    assert "hybrid at 20/s: 3 requests failed (timeout 3)" in page
+    assert "![quality and p99](load/rates.svg)" in page
+    assert all(str(one.request_id) in page for one in point.slowest[:5])
+
+
+def test_names_are_moved_apart_within_their_panel() -> None:
+    assert spread([50.0, 10.0, 12.0, 11.0], 16, 0, 60) == [58.0, 10.0, 42.0, 26.0]
+    assert spread([59.0, 60.0], 16, 0, 60) == [44.0, 60.0]
+
+
+def test_a_logarithmic_axis_over_many_decades_shows_powers_of_ten() -> None:
+    assert Scale(0.5, 20_000, 0, 100, logarithmic=True).ticks() == [1, 10, 100, 1_000, 10_000]
+    assert Scale(4, 60, 0, 100, logarithmic=True).ticks() == [5, 10, 20, 50]
