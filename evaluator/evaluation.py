@@ -4,9 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from evaluator.answers import read_answers, read_outcomes
-from evaluator.arms import resolve_arms
+from evaluator.arms import Arm, resolve_arms
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.command_line import command_line
 from evaluator.comparison.arm_statistics import statistics_of_arms
@@ -20,7 +21,8 @@ from evaluator.ingest import IngestReport, ingest, live_states
 from evaluator.interruptions import latency_source
 from evaluator.load.report import LoadReport
 from evaluator.load.step import LOAD, run_load
-from evaluator.load.traffic import load_target
+from evaluator.load.traffic import LoadTarget, load_target
+from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineCounters
 from evaluator.manifest import Manifest, build_manifest
 from evaluator.measured_processes import measured_processes
@@ -139,27 +141,44 @@ async def rank_step(
 
 async def load_step(client: GatewayClient, folder: RunFolder) -> LoadReport:
     """Drives the traffic of the experiment's `load`; writes `load/`, load.json and, unless there, manifest.json."""
+    with folder.locked():
+        ready = await prepare_load(client, folder)
+        measured = measured_processes(folder.runs, client.url)
+        return await run_load(folder, ready.plan, ready.seed, ready.target, ready.arms, ready.judgments, measured)
+
+
+class PreparedLoad(NamedTuple):
+    """What a load needs of the experiment and the gateway."""
+
+    plan: LoadPlan
+    seed: int
+    arms: tuple[Arm, ...]
+    target: LoadTarget
+    judgments: Grades
+
+
+async def prepare_load(client: GatewayClient, folder: RunFolder) -> PreparedLoad:
+    """Checks that the gateway has corpus and pipelines; writes manifest.json unless it is there."""
     expect_own_run(folder)
     experiment = folder.experiment
     if experiment.load is None:
         raise EvaluationError(f"{folder.path}: the experiment has no `load`; give one, or --rate")
-    with folder.locked():
-        dataset = await asyncio.to_thread(dataset_of, folder)
-        _expect_loaded_corpus(folder, dataset)
-        view = await live_collection(client, experiment)
-        arms = await resolve_arms(client, experiment, view)
-        await expect_same_corpus(client, experiment, dataset, view)
-        await expect_runnable(client, experiment, arms)
-        if not folder.has("manifest.json"):
-            pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
-            states = live_states(view)
-            fresh = build_manifest(experiment, dataset, client.url, str(view.live), states, pipelines)
-            folder.write("manifest.json", fresh)
-        queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment).measured
-        target = load_target(client.url, experiment, arms, dataset, queries, experiment.load)
-        measured = measured_processes(folder.runs, client.url)
-        seed = experiment.load.seed_or(experiment.seed)
-        return await run_load(folder, experiment.load, seed, target, arms, dataset.judgments, measured)
+    dataset = await asyncio.to_thread(dataset_of, folder)
+    _expect_loaded_corpus(folder, dataset)
+    view = await live_collection(client, experiment)
+    arms = await resolve_arms(client, experiment, view)
+    await expect_same_corpus(client, experiment, dataset, view)
+    await expect_runnable(client, experiment, arms)
+    if not folder.has("manifest.json"):
+        pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
+        states = live_states(view)
+        fresh = build_manifest(experiment, dataset, client.url, str(view.live), states, pipelines)
+        folder.write("manifest.json", fresh)
+    queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment).measured
+    target = load_target(client.url, experiment, arms, dataset, queries, experiment.load)
+    return PreparedLoad(
+        experiment.load, experiment.load.seed_or(experiment.seed), tuple(arms), target, dataset.judgments
+    )
 
 
 def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> QualityReport:

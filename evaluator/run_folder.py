@@ -40,6 +40,7 @@ WRITTEN_BY = {
     "report.json": "report",
     "load.json": "load",
     "capacity.json": "load",
+    "against.json": "load",
     SUITE: "ingest",
     "summary.json": "report",
 }

@@ -7,6 +7,9 @@ from typing import Annotated, Unpack
 import typer
 from pydantic import ValidationError
 
+from evaluator.against import against_step
+from evaluator.client import GatewayClient, connected
+from evaluator.commands.comparison import WORSE
 from evaluator.commands.options import (
     GATEWAY,
     RUNS,
@@ -23,7 +26,11 @@ from evaluator.commands.options import (
 )
 from evaluator.commands.steps import INVALID_RUN, print_load
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import load_step
+from evaluator.evaluation import load_step, wait_until_ready
+from evaluator.load.against import MARGIN
+from evaluator.load.against_report import AgainstReport
+from evaluator.load.against_step import AGAINST, SLICE_SECONDS
+from evaluator.load.against_table import render_against
 from evaluator.load.export_scripts import ExportTool
 from evaluator.load.step import LOAD
 from evaluator.load_export import planned_export, write_export
@@ -61,6 +68,13 @@ def load(
         typer.Option(metavar="k6|vegeta|locust DIR", help="Send nothing: write scripts that send it with that tool."),
     ] = None,
     run: Run = None,
+    against: Annotated[
+        str | None, typer.Option(help="URL of a gateway to compare with, slice by slice, in the same run.")
+    ] = None,
+    margin: Annotated[
+        float,
+        typer.Option(min=0.0, help="--against: exit status 4 where a percentile is slower by more than this share."),
+    ] = MARGIN,
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
@@ -69,7 +83,7 @@ def load(
     """Sends traffic to a loaded collection and prints latency and quality of the same answers, by pipeline and rate.
 
     Options replace those of the experiment's `load`; with --run it is sent again as it stands in that run. Exit status
-    3 where the times are not valid.
+    3 where the times are not valid, 4 where --against finds the gateway slower.
     """
     with reporting_errors():
         options = {
@@ -89,10 +103,12 @@ def load(
             "repeat": repeat,
         }
         given = {key: value for key, value in options.items() if value is not None}
+        if against is not None:
+            given.setdefault("slice_seconds", SLICE_SECONDS)
         if (experiment is None) == (run is None):
             raise EvaluationError("name either an experiment or, with --run, the folder of a run")
         if run is not None:
-            if given or any(overrides.values()):
+            if against is not None or given or any(overrides.values()):
                 raise EvaluationError("--run sends the load of that run's experiment: leave the other options out")
             planned = RunFolder.open(run).experiment
         else:
@@ -104,11 +120,30 @@ def load(
             print("\n".join([f"Run in {directory.resolve()}:", *write_export(directory, tool, exported)]))
             return
         folder = RunFolder.create(runs, planned) if run is None else RunFolder.open(run)
+        if against is not None:
+            _compare(folder, gateway, against, margin, wait)
+            return
         report = with_gateway(gateway, wait, lambda client: load_step(client, folder))
         print_load(folder, report)
         print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")
         if not report.timing_valid:
             raise typer.Exit(INVALID_RUN)
+
+
+def _compare(folder: RunFolder, gateway: str, against: str, margin: float, wait: float) -> None:
+    """Compares two gateways. Raises Exit with status 3 or 4."""
+
+    async def work(client: GatewayClient) -> AgainstReport:
+        async with connected(against) as baseline:
+            await wait_until_ready(baseline, wait)
+            return await against_step(client, baseline, folder, margin)
+
+    report = with_gateway(gateway, wait, work)
+    print(f"\n{render_against(report)}\n\nFigures: {folder.path / AGAINST} (and load/ beside it)")
+    if not report.timing_valid:
+        raise typer.Exit(INVALID_RUN)
+    if report.slower:
+        raise typer.Exit(WORSE)
 
 
 def overridden_load(plan: LoadPlan | None, given: Mapping[str, object]) -> LoadPlan:

@@ -1,7 +1,6 @@
 """Measures nDCG@10 of the answers that were timed, over requests, by `evaluator.quality`."""
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pydantic import FiniteFloat
@@ -32,19 +31,21 @@ def answer_quality(judgments: Grades, samples: Sequence[LoadSample], reranks: Ma
 
 
 def _mean_over_requests(judgments: Grades, samples: Sequence[LoadSample]) -> float | None:
-    """Returns the mean over requests. Equal rankings of one query are measured once."""
-    if not samples:
-        return None
-    shown = Counter((sample.query, sample.ids if sample.outcome == "answered" else ()) for sample in samples)
+    return math.fsum(request_values(judgments, samples)) / len(samples) if samples else None
+
+
+def request_values(judgments: Grades, samples: Sequence[LoadSample]) -> list[float]:
+    """Returns nDCG@10 of each request. Equal rankings of one query are measured once."""
+    shown = [(sample.query, sample.ids if sample.outcome == "answered" else ()) for sample in samples]
     # One name for each ranking of a query, because `measure` takes one ranking a query.
-    names = {key: str(number) for number, key in enumerate(shown)}
+    names = {key: str(number) for number, key in enumerate(dict.fromkeys(shown))}
     values = measure(
-        {names[key]: judgments[key[0]] for key in shown},
-        {names[key]: key[1] for key in shown},
+        {name: judgments[query] for (query, _), name in names.items()},
+        {name: ranking for (_, ranking), name in names.items()},
         list(names.values()),
         (METRIC,),
     )[METRIC]
-    return math.fsum(count * (values[names[key]] or 0.0) for key, count in shown.items()) / len(samples)
+    return [values[names[key]] or 0.0 for key in shown]
 
 
 def _mean_reranked(in_time: Sequence[LoadSample], reranks: Mapping[str, int]) -> float | None:

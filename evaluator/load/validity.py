@@ -52,17 +52,22 @@ def timing_faults(
 
     `halves`: None where the rate changes by plan. `conditions`: of each slice.
     """
+    yield from generator_faults(generators, p50_ms, dropped)
+    if halves is not None and halves.apart and abs(halves.ratio - 1) > MOST_DRIFT:
+        yield f"the later half took {halves.ratio:.2f} times as long as the earlier half (limit {MOST_DRIFT:.0%})"
+    yield from dict.fromkeys(fault for one in conditions for fault in condition_faults(one))
+
+
+def generator_faults(generators: GeneratorFigures, p50_ms: float | None, dropped: int) -> Iterator[str]:
+    """Yields a sentence for each way in which the generators did not keep the plan."""
     lag = generators.send_lag_p99_ms
     allowed = max(MOST_LAG_MS, MOST_LAG_SHARE * (p50_ms or 0.0))
     if lag is not None and lag >= allowed:
         yield f"1 % of the requests left {lag:.1f} ms or more after their planned time (limit {allowed:.1f} ms)"
     if generators.cpu >= MOST_GENERATOR_CPU:
         yield f"a generator used {generators.cpu:.0%} of a core (limit {MOST_GENERATOR_CPU:.0%})"
-    if halves is not None and halves.apart and abs(halves.ratio - 1) > MOST_DRIFT:
-        yield f"the later half took {halves.ratio:.2f} times as long as the earlier half (limit {MOST_DRIFT:.0%})"
     if dropped:
         yield f"{dropped} requests were dropped, so that the system met less load than planned"
-    yield from dict.fromkeys(fault for one in conditions for fault in condition_faults(one))
 
 
 class HalfMedians(Wire):

@@ -12,6 +12,7 @@ from evaluator.cli import app
 from evaluator.client import connected
 from evaluator.evaluation import evaluate, ingest_step, load_step
 from evaluator.experiment import Experiment
+from evaluator.load.against_report import AgainstReport
 from evaluator.load.histograms import read_hlog
 from evaluator.load.report import LoadReport
 from evaluator.load.samples import read_samples
@@ -156,3 +157,34 @@ async def test_the_seed_of_the_load_draws_its_queries(gateway: str, tmp_path: Pa
         return [sample.query for sample in read_samples(folder.path / report.points[0].files["samples"])]
 
     assert await drawn(None) != await drawn(7)
+
+
+@pytest.mark.integration
+async def test_two_gateways_take_turns_with_the_same_traffic_and_the_slower_one_is_named(
+    gateway: str, stub: GatewayStub, tmp_path: Path
+) -> None:
+    other = GatewayStub()
+    with served(other.app) as baseline:
+        experiment = planned(tmp_path, pipelines=["bm25"])
+        for url in (gateway, baseline):
+            async with connected(url) as client:
+                await ingest_step(client, RunFolder.create(tmp_path / "runs", experiment))
+        stub.search_delay_s, other.search_delay_s = 0.03, 0.01
+        (tmp_path / "small.yaml").write_text(experiment.model_dump_json(exclude_unset=True))
+        words = f"--rate 50 --seconds 8 --slice-seconds 1 --warmup-seconds 0 --gateway {gateway} --against {baseline}"
+        done = await asyncio.to_thread(
+            CliRunner().invoke,
+            app,
+            ["load", str(tmp_path / "small.yaml"), "--runs", str(tmp_path / "runs"), *words.split()],
+        )
+        folder = RunFolder(RunFolder.newest(tmp_path / "runs"))
+        (point,) = folder.read("against.json", AgainstReport).points
+        # Where the machine was too busy for the generators, nothing is judged.
+        assert done.exit_code == (4 if point.timing_valid else 3), done.output
+        assert (f"{gateway} against {baseline}: p50 slower by" in done.output) == point.timing_valid
+        samples = [list(read_samples(folder.path / point.files[side])) for side in ("baseline", "judged")]
+        sent = [[(one.slice, one.query, one.planned_s) for one in side] for side in samples]
+        assert sent[0] == sent[1]
+        assert min(one.counted_ms for one in samples[0]) < 30 <= min(one.counted_ms for one in samples[1])
+        assert point.quality is not None
+        assert point.quality.outcome == "same"

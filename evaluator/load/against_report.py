@@ -1,0 +1,185 @@
+"""Defines against.json and builds its figures from the samples of two stacks that took turns. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import FiniteFloat
+
+from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
+from evaluator.load.against import LEAST_PAIRS, SlicePair, SpeedVerdict, judge_speed
+from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
+from evaluator.load.point import LoadedPoint
+from evaluator.load.quality import METRIC, request_values
+from evaluator.load.samples import LoadSample
+from evaluator.load.validity import GeneratorFigures, generator_faults, generator_figures
+from evaluator.load_plan import LoadPlan
+from evaluator.machine_conditions import MachineConditions, condition_faults
+from evaluator.quality import Grades
+from evaluator.run_folder import StepFile
+from services.contracts.base import Count, Wire
+
+# Below it the machine was busy for most of the comparison.
+LEAST_QUIET = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class DrivenPair:
+    """The same planned requests at the stack compared with, and at the one that is judged."""
+
+    baseline: LoadedPoint
+    judged: LoadedPoint
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the machine was free for both."""
+        return not any(True for part in (self.baseline, self.judged) for _ in condition_faults(part.conditions))
+
+
+class StackFigures(Wire):
+    """Figures of one stack, of the pairs of slices that were judged."""
+
+    url: str
+    fingerprint: str  # of the pipeline
+    counts: RequestCounts
+    latency_ms: LoadPercentiles
+    ndcg_at_10: FiniteFloat  # over requests
+    generators: GeneratorFigures
+    conditions: tuple[MachineConditions, ...]  # of all slices, those that were left out too
+
+
+class AgainstPoint(Wire):
+    """One pipeline at one rate. Null verdicts: the times are not valid, or no request was judged."""
+
+    pipeline: str
+    rate: FiniteFloat
+    baseline: StackFigures | None
+    judged: StackFigures | None
+    speed: SpeedVerdict | None
+    quality: PairedComparison | None  # of the means of each query
+    pairs: Count  # of slices
+    left_out: Count  # pairs in which the machine was busy
+    timing_valid: bool
+    timing_faults: tuple[str, ...]
+    files: dict[str, str]  # samples by stack, relative to the run's folder
+
+
+class AgainstReport(StepFile):
+    """against.json, the last file of `load --against`."""
+
+    plan: LoadPlan
+    seed: Count
+    baseline: str
+    judged: str
+    margin: FiniteFloat
+    points: tuple[AgainstPoint, ...]
+
+    @property
+    def slower(self) -> bool:
+        """Whether a pipeline is slower beyond the margin."""
+        return any(point.speed is not None and point.speed.slower for point in self.points)
+
+    @property
+    def timing_valid(self) -> bool:
+        """Whether the times of all points may be trusted."""
+        return all(point.timing_valid for point in self.points)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedStacks:
+    """What a point compares: URLs and pipelines' fingerprints, the baseline first; and how."""
+
+    urls: tuple[str, str]
+    fingerprints: tuple[str, str]
+    pipeline: str
+    rate: float
+    margin: float
+    seed: int
+
+
+def against_point(
+    stacks: ComparedStacks, pairs: Sequence[DrivenPair], judgments: Grades, files: dict[str, str]
+) -> AgainstPoint:
+    """Judges one pipeline at one rate. Pairs in which the machine was busy are left out, both slices of each."""
+    quiet = [pair for pair in pairs if pair.quiet]
+    measured = [(_measured(pair.baseline), _measured(pair.judged)) for pair in quiet]
+    sides = [[sample for pair in measured for sample in pair[at]] for at in (0, 1)]
+    driven = [[pair.baseline for pair in quiet], [pair.judged for pair in quiet]]
+    conditions = [
+        tuple(part.conditions for part in parts)
+        for parts in ([pair.baseline for pair in pairs], [pair.judged for pair in pairs])
+    ]
+    figures = [_figures(stacks, at, sides[at], driven[at], conditions[at], judgments) for at in (0, 1)]
+    faults = tuple(_faults(len(pairs), len(quiet), figures))
+    speed = None
+    if not faults:
+        slices = [SlicePair(*([sample.counted_ms for sample in side] for side in pair)) for pair in measured]
+        speed = judge_speed(*stacks.urls, slices, stacks.margin, stacks.seed)
+    return AgainstPoint(
+        pipeline=stacks.pipeline,
+        rate=stacks.rate,
+        baseline=figures[0],
+        judged=figures[1],
+        speed=speed,
+        quality=_quality(stacks, sides, judgments),
+        pairs=len(pairs),
+        left_out=len(pairs) - len(quiet),
+        timing_valid=not faults,
+        timing_faults=faults,
+        files=files,
+    )
+
+
+def _measured(loaded: LoadedPoint) -> list[LoadSample]:
+    return [sample for sample in loaded.samples if sample.phase == "measured"]
+
+
+def _figures(
+    stacks: ComparedStacks,
+    at: int,
+    samples: Sequence[LoadSample],
+    driven: Sequence[LoadedPoint],
+    conditions: tuple[MachineConditions, ...],
+    judgments: Grades,
+) -> StackFigures | None:
+    if not samples:
+        return None
+    values = request_values(judgments, samples)
+    lags = [sample.send_lag_ms for sample in samples if sample.send_lag_ms is not None]
+    return StackFigures(
+        url=stacks.urls[at],
+        fingerprint=stacks.fingerprints[at],
+        counts=request_counts(samples),
+        latency_ms=load_percentiles([sample.counted_ms for sample in samples]),
+        ndcg_at_10=sum(values) / len(values),
+        generators=generator_figures([share for part in driven for share in part.generator_cpu], lags),
+        conditions=conditions,
+    )
+
+
+def _faults(pairs: int, quiet: int, figures: Sequence[StackFigures | None]) -> list[str]:
+    """Returns why the times are not judged. A drift is no reason: it meets both stacks alike."""
+    if quiet < max(LEAST_PAIRS, pairs * LEAST_QUIET):
+        return [f"the machine was busy in {pairs - quiet} of {pairs} pairs of slices ({LEAST_PAIRS} must be left)"]
+    return [
+        f"{one.url}: {fault}"
+        for one in figures
+        if one is not None
+        for fault in generator_faults(one.generators, one.latency_ms.p50, one.counts.dropped)
+    ]
+
+
+def _quality(
+    stacks: ComparedStacks, sides: Sequence[Sequence[LoadSample]], judgments: Grades
+) -> PairedComparison | None:
+    means = []
+    for samples in sides:
+        values: dict[str, list[float]] = {}
+        for sample, value in zip(samples, request_values(judgments, samples) if samples else [], strict=True):
+            values.setdefault(sample.query, []).append(value)
+        means.append({query: sum(found) / len(found) for query, found in values.items()})
+    # Both were asked the same queries.
+    queries = sorted(means[0])
+    if not queries:
+        return None
+    first, second = ([mean[query] for query in queries] for mean in means)
+    return compare_pairs([ScoredPair(*stacks.urls, first, second)], METRIC, stacks.seed)[0]

@@ -1,0 +1,104 @@
+"""Drives two stacks in turn with the same traffic, and leaves samples and, last, against.json in the run's folder."""
+
+import asyncio
+from collections.abc import Sequence
+
+from evaluator.arms import Arm
+from evaluator.errors import EvaluationError
+from evaluator.load.against_report import AgainstPoint, AgainstReport, ComparedStacks, DrivenPair, against_point
+from evaluator.load.point import LoadedPoint, run_point
+from evaluator.load.samples import write_samples
+from evaluator.load.step import Pids
+from evaluator.load.traffic import LoadTarget
+from evaluator.load_plan import LoadPlan
+from evaluator.progress import progress
+from evaluator.quality import Grades
+from evaluator.run_folder import RunFolder, writable
+from evaluator.turn_orders import balanced_turns
+
+AGAINST = "against.json"
+# Of the turns of two stacks: short, so that what happens on the machine meets both.
+SLICE_SECONDS = 3.0
+SIDES = ("baseline", "judged")
+
+
+def expect_rates(plan: LoadPlan) -> None:
+    """Raises EvaluationError for traffic that cannot be cut into slices of one rate."""
+    if not plan.rates or plan.steps or plan.trace or plan.in_flight or plan.capacity:
+        raise EvaluationError("--against compares at steady rates: give --rate, and no other traffic")
+
+
+async def run_against(
+    folder: RunFolder,
+    plan: LoadPlan,
+    seed: int,
+    targets: tuple[LoadTarget, LoadTarget],
+    arms: tuple[Sequence[Arm], Sequence[Arm]],
+    urls: tuple[str, str],
+    margin: float,
+    judgments: Grades,
+    measured: Pids,
+) -> AgainstReport:
+    """Compares every pipeline at every rate. Of each pair the baseline comes first."""
+    points: list[AgainstPoint] = []
+    with progress("Against", len(plan.rates) * len(arms[0]), "pipelines and rates") as advance:
+        for rate in plan.rates:
+            for mine, other in zip(*arms, strict=True):
+                pairs = await _driven(targets, mine.name, rate, plan, seed, measured)
+                prints = (mine.pipeline.fingerprint, other.pipeline.fingerprint)
+                stacks = ComparedStacks(urls, prints, mine.name, rate, margin, seed)
+                points.append(await asyncio.to_thread(_point, folder, stacks, pairs, judgments))
+                advance(1)
+    made_from = folder.hashes(
+        "experiment.json", "manifest.json", *(f for point in points for f in point.files.values())
+    )
+    report = AgainstReport(
+        made_from=made_from,
+        plan=plan,
+        seed=seed,
+        baseline=urls[0],
+        judged=urls[1],
+        margin=margin,
+        points=tuple(points),
+    )
+    folder.write(AGAINST, report)
+    return report
+
+
+async def _driven(
+    targets: tuple[LoadTarget, LoadTarget], pipeline: str, rate: float, plan: LoadPlan, seed: int, measured: Pids
+) -> list[DrivenPair]:
+    """Sends each slice to both stacks, with the same times and queries."""
+    pairs = []
+    count = max(1, round(plan.seconds / plan.slice_seconds))
+    for number, turn in zip(range(count), balanced_turns(2, seed), strict=False):
+        found: dict[int, LoadedPoint] = {}
+        for at in turn:
+            found[at] = await run_point(
+                targets[at],
+                pipeline,
+                rate,
+                plan.seconds / count,
+                plan,
+                seed=f"{seed} {rate:g} {number}",
+                warmup_seconds=plan.warmup_seconds if number == 0 else 0.0,
+                measured=measured,
+            )
+        pairs.append(DrivenPair(baseline=found[0], judged=found[1]))
+    return pairs
+
+
+def _point(folder: RunFolder, stacks: ComparedStacks, pairs: Sequence[DrivenPair], judgments: Grades) -> AgainstPoint:
+    files = {}
+    for side in SIDES:
+        path = folder.path / "load" / f"{stacks.pipeline}-{stacks.rate:g}-{side}.jsonl"
+        write_samples(
+            writable(path),
+            (
+                sample.model_copy(update={"slice": number})
+                for number, pair in enumerate(pairs)
+                for sample in (pair.baseline if side == "baseline" else pair.judged).samples
+            ),
+        )
+        files[side] = path.relative_to(folder.path).as_posix()
+    return against_point(stacks, pairs, judgments, files)
