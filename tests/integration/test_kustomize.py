@@ -1,7 +1,5 @@
 """What kustomize makes of k8s/: every object is valid, hardened, and finds what it refers to."""
 
-import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from functools import cache
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.deployables import DEPLOYABLES
+from tests.support.go_programs import ProgramMissingError, go_program
 from tests.support.images import ROOT, Yaml, versions
 from tests.support.manifests import (
     NAME,
@@ -39,16 +38,11 @@ STORE_PORTS = {"elasticsearch": 9200, "qdrant": 6333}
 
 @cache
 def kustomize() -> Path:
-    """The program, built once into .cache/go/bin; skips where there is no Go to build it."""
-    binary = ROOT / ".cache" / "go" / "bin" / "kustomize"
-    if not binary.exists():
-        go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-        if go is None:
-            pytest.skip(f"there is no Go here to build kustomize with (go install {KUSTOMIZE})")
-        environment = os.environ | {"GOBIN": str(binary.parent), "GOFLAGS": "-modcacherw"}
-        done = subprocess.run([go, "install", KUSTOMIZE], env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    return binary
+    """The program, built once; skips where there is no Go or no network to build it with."""
+    try:
+        return go_program("kustomize", KUSTOMIZE)
+    except ProgramMissingError as missing:
+        pytest.skip(str(missing))
 
 
 @cache

@@ -11,7 +11,19 @@ from pathlib import Path
 from tests.soak.outcome import Outcome, page
 from tests.support.processes import ROOT
 
-SOAKS = ("shapes", "hostile", "stalled", "faults", "replicas", "kills", "cost", "timings", "power", "corpus")
+SOAKS = (
+    "shapes",
+    "hostile",
+    "stalled",
+    "faults",
+    "replicas",
+    "kills",
+    "cost",
+    "timings",
+    "power",
+    "corpus",
+    "agreement",
+)
 
 
 async def soaked(name: str, seed: int, size: int | None, options: dict[str, Path]) -> Outcome:

@@ -1,0 +1,177 @@
+"""Compares our load generator with vegeta and k6: the same requests, from exported scripts, to a stub of fixed time."""
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from evaluator.load.export_scripts import ExportedTraffic, ExportTool
+from evaluator.load.figures import load_percentiles
+from evaluator.load.point import run_point
+from evaluator.load.traffic import LoadTarget
+from evaluator.load_export import exported_traffic, write_export
+from evaluator.load_plan import LoadPlan
+from tests.soak.outcome import Bar, Outcome
+from tests.support.go_programs import go_program
+from tests.support.processes import ROOT
+
+VEGETA = "github.com/tsenart/vegeta/v12@v12.13.0"
+K6 = "go.k6.io/k6@v1.8.1"
+STUB_MS = 5
+RATE = 200
+SECONDS = 20.0
+ROUNDS = 5
+OTHERS = ("vegeta", "k6")
+SHARES = ("p50", "p95", "p99")
+# Apart by at most so much, whichever is larger.
+MOST_SHARE, MOST_MS = 0.05, 0.5
+SAYS = (
+    f"A stub answers after {STUB_MS} ms. Our generator, vegeta and k6 take turns and send it the same requests at "
+    f"{RATE} a second (`load --export`), each {ROUNDS} times; a figure is the median over its runs. Ours counts from "
+    "the planned send time, the others from sending. Two figures agree when they are at most 5 % or 0.5 ms apart, "
+    "whichever is larger."
+)
+
+# Milliseconds, `requests`, and of ours `send_lag_p99`.
+Percentiles = Mapping[str, float]
+Tool = Callable[[ExportedTraffic, Path], Awaitable[Percentiles]]
+
+
+async def run(seed: int, rounds: int = ROUNDS) -> Outcome:
+    """Compares the tools over `rounds` turns. Raises ProgramMissingError without Go or network."""
+    return judged(seed, await measured(seed, rounds, SECONDS))
+
+
+async def measured(seed: int, rounds: int, seconds: float) -> dict[str, list[Percentiles]]:
+    """Returns what each tool saw in each turn. Raises ProgramMissingError."""
+    programs = {"vegeta": go_program("vegeta", VEGETA), "k6": go_program("k6", K6)}
+    plan = LoadPlan(rates=(RATE,), seconds=seconds, arrivals="constant", generators=1)
+    found: dict[str, list[Percentiles]] = {"ours": [], "vegeta": [], "k6": []}
+    with tempfile.TemporaryDirectory(prefix="agreement-") as name:
+        folder = Path(name)
+        async with fixed_time_stub() as url:
+            target = _target(url)
+            traffic = exported_traffic(target, "bm25", RATE, plan, seed)
+            for tool in (ExportTool.VEGETA, ExportTool.K6):
+                write_export(folder, tool, [traffic])
+            for _ in range(rounds):
+                found["ours"].append(await _ours(target, plan, seed))
+                found["vegeta"].append(await _vegeta(programs["vegeta"], traffic, folder))
+                found["k6"].append(await _k6(programs["k6"], traffic, folder))
+    return found
+
+
+@asynccontextmanager
+async def fixed_time_stub(ms: float = STUB_MS) -> AsyncIterator[str]:
+    """Yields the URL of a stub in a process of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.soak.agreement_stub", str(ms), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        port = int(await asyncio.wait_for(process.stdout.readline(), 30))
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def _target(url: str) -> LoadTarget:
+    queries = tuple(f"q{number}" for number in range(50))
+    bodies = {("bm25", name): json.dumps({"query": name, "pipeline": "bm25", "top": 10}).encode() for name in queries}
+    return LoadTarget(
+        url=f"{url}/v1/collections/stub/search", top=10, deadline_ms=10_000, queries=queries, bodies=bodies,
+        excluded=frozenset(), reranks={"bm25": {}}, caches=False,
+    )  # fmt: skip
+
+
+async def _ours(target: LoadTarget, plan: LoadPlan, seed: int) -> Percentiles:
+    point = await run_point(target, "bm25", RATE, plan.seconds, plan, seed=str(seed), measured=None)
+    assert all(sample.error is None for sample in point.samples)
+    figures = load_percentiles([sample.counted_ms for sample in point.samples])
+    told = {"p50": figures.p50, "p95": figures.p95, "p99": figures.p99}
+    lag = load_percentiles([sample.send_lag_ms for sample in point.samples if sample.send_lag_ms is not None]).p99
+    told |= {"send_lag_p99": lag, "requests": len(point.samples)}
+    return {name: number for name, number in told.items() if number is not None}
+
+
+async def _vegeta(program: Path, traffic: ExportedTraffic, folder: Path) -> Percentiles:
+    await _executed(folder, "sh", f"{traffic.name}.sh", path=program.parent)
+    told = json.loads(await _executed(folder, str(program), "report", "-type=json", f"{traffic.name}.results"))
+    assert told["status_codes"].keys() == {"200"}, told["errors"]
+    latencies = {share: told["latencies"][f"{share[1:]}th"] / 1e6 for share in SHARES}
+    return {**latencies, "requests": told["requests"]}
+
+
+async def _k6(program: Path, traffic: ExportedTraffic, folder: Path) -> Percentiles:
+    words = ("run", "--quiet", "--no-usage-report", "--summary-export=summary.json", f"{traffic.name}.js")
+    await _executed(folder, str(program), *words)
+    metrics = json.loads((folder / "summary.json").read_text())["metrics"]
+    assert metrics["http_req_failed"]["value"] == 0
+    latencies = {share: metrics["http_req_duration"][f"p({share[1:]})"] for share in SHARES}
+    return {**latencies, "requests": metrics["http_reqs"]["count"]}
+
+
+async def _executed(folder: Path, *words: str, path: Path | None = None) -> str:
+    """Runs a program in a folder, with `path` before the others; returns what it printed."""
+    environment = os.environ | {"PATH": f"{path}:{os.environ['PATH']}"} if path else None
+    process = await asyncio.create_subprocess_exec(
+        *words, cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    printed, complaints = await process.communicate()
+    assert process.returncode == 0, complaints.decode()
+    return printed.decode()
+
+
+def _listed(sent: Mapping[str, list[int]]) -> str:
+    return "; ".join(f"{tool} {', '.join(map(str, numbers))}" for tool, numbers in sent.items())
+
+
+def agree(one_ms: float, other_ms: float) -> bool:
+    """Returns whether two figures are at most 5 % of the other, or 0.5 ms, apart."""
+    return abs(one_ms - other_ms) <= max(MOST_SHARE * other_ms, MOST_MS)
+
+
+def judged(seed: int, found: Mapping[str, list[Percentiles]]) -> Outcome:
+    """Returns the figures with their bars."""
+    medians = {
+        tool: {share: statistics.median(one[share] for one in runs) for share in SHARES} for tool, runs in found.items()
+    }
+    bars = [
+        Bar(
+            f"{share} agrees with {tool}",
+            f"{medians['ours'][share]:.2f} ms, {tool} {medians[tool][share]:.2f} ms",
+            agree(medians["ours"][share], medians[tool][share]),
+            needs_cores=True,  # foreign load that meets one tool alone lengthens its times
+        )
+        for tool in OTHERS
+        for share in SHARES
+    ]
+    # The turn that foreign load met least: it still shows a tool that adds time to every request.
+    least = {tool: min(one["p50"] for one in runs) for tool, runs in found.items()}
+    bars += [
+        Bar(
+            f"the lowest p50 of a turn agrees with {tool}",
+            f"{least['ours']:.2f} ms, {tool} {least[tool]:.2f} ms",
+            agree(least["ours"], least[tool]),
+        )
+        for tool in OTHERS
+    ]
+    sent = {tool: [int(one["requests"]) for one in runs] for tool, runs in found.items()}
+    numbers = [number for runs in sent.values() for number in runs]
+    # k6 may begin one more at the very end of the time; without a free core it drops some.
+    same = max(numbers) - min(numbers) <= 1
+    bars.append(Bar("every tool sends as many requests", _listed(sent), same, needs_cores=True))
+    rows = [
+        (str(number), tool, *(f"{one[share]:.2f}" for share in SHARES), str(int(one["requests"])))
+        for number, turn in enumerate(zip(*found.values(), strict=True), start=1)
+        for tool, one in zip(found, turn, strict=True)
+    ]
+    columns = ("turn", "tool", "p50 ms", "p95 ms", "p99 ms", "requests")
+    broken = tuple(f"{bar.promise}: {bar.measured}" for bar in bars if not bar.held)
+    return Outcome("agreement", SAYS, seed, columns, tuple(rows), tuple(bars), broken)
