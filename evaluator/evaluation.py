@@ -26,7 +26,7 @@ from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineCounters
 from evaluator.manifest import Manifest, build_manifest
 from evaluator.measured_processes import measured_processes
-from evaluator.pipeline_costs import CostReport, pipeline_costs
+from evaluator.pipeline_costs import NO_COSTS, CostReport, pipeline_costs
 from evaluator.progress import say
 from evaluator.quality import Grades, PerQuery, means, within_depth
 from evaluator.quality_figures import arm_answers, measure_answers, quality_figures
@@ -109,7 +109,7 @@ async def rank_step(
     """Sends every query through every arm; writes manifest.json, answers/, runs/, recall.json and, last, rank.json.
 
     Goes on where an interrupted call stood (`evaluator.resume`). `counters`: of the machine, of tests. `processes`:
-    URLs by name, whose cost is written to costs.json.
+    URLs by name, whose cost is written to costs.json beside the sizes of the indexes.
     """
     expect_own_run(folder)
     with folder.locked():
@@ -126,11 +126,8 @@ async def rank_step(
         folder.point_latest_here()
         queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
         await rank(client, experiment, arms, dataset, queries, folder, len(manifest.continued), counters)
-        if processes:
-            costs = await pipeline_costs(client, experiment, dataset, queries.measured, arms, processes)
-            folder.write(COSTS, costs)
-        else:
-            (folder.path / COSTS).unlink(missing_ok=True)  # of an earlier call
+        costs = await pipeline_costs(client, experiment, dataset, queries.measured, arms, processes)
+        folder.write(COSTS, costs)
         folder.write("recall.json", await vector_recall(client, experiment, dataset, view, arms))
         ranked = [
             RankedArm(name=arm.name, fingerprint=arm.pipeline.fingerprint, preset=arm.preset, pipeline=arm.pipeline)
@@ -244,7 +241,7 @@ def report_step(folder: RunFolder) -> Report:
         ingested=folder.read("ingest.json", IngestReport) if folder.has("ingest.json") else None,
         run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
         imported=folder.read(IMPORTED, ImportReport).arms if folder.has(IMPORTED) else {},
-        costs=folder.read(COSTS, CostReport).pipelines if folder.has(COSTS) else {},
+        costs=folder.read(COSTS, CostReport) if folder.has(COSTS) else NO_COSTS,
         made_from=folder.hashes("rank.json", "quality.json", *([LOAD] if folder.has(LOAD) else [])),
         load=folder.read(LOAD, LoadReport) if folder.has(LOAD) else None,
     )

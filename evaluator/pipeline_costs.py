@@ -14,6 +14,7 @@ from evaluator.arms import Arm, search_request
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
 from evaluator.experiment import Experiment
+from evaluator.ingest import live_states
 from evaluator.process_costs import ProcessCost, costs_between, read_processes
 from evaluator.progress import progress
 from services.contracts.base import Count, Wire
@@ -36,9 +37,14 @@ class PipelineCost(Wire):
 
 
 class CostReport(Wire):
-    """costs.json: by pipeline."""
+    """costs.json: bytes of the indexes by backend, read after the queries, and costs by pipeline."""
 
+    indexes: dict[str, Count | None]  # null: its engine does not say
+    indexes_reason: str | None = None  # why no index is known
     pipelines: dict[str, PipelineCost]
+
+
+NO_COSTS = CostReport(indexes={}, pipelines={})  # of an imported run
 
 
 async def pipeline_costs(
@@ -49,13 +55,28 @@ async def pipeline_costs(
     arms: Sequence[Arm],
     processes: Mapping[str, str],
 ) -> CostReport:
-    """Sends a block of queries through each arm, one query at a time, and reads the processes before and after."""
+    """Reads the sizes of the indexes; with `processes`, sends a block of queries through each arm, one at a time.
+
+    Sizes are read here and not before the queries: Elasticsearch tells them ten seconds late, so those after loading
+    would be of segments that were merged since.
+    """
+    indexes, reason = await _index_sizes(client, experiment)
+    if not processes:
+        return CostReport(indexes=indexes, indexes_reason=reason, pipelines={})
     found = {}
     with progress("Cost of pipelines", len(arms), "blocks") as advance:
         for arm in arms:
             found[arm.name] = await _cost_of(client, experiment, dataset, queries, arm, processes)
             advance(1)
-    return CostReport(pipelines=found)
+    return CostReport(indexes=indexes, indexes_reason=reason, pipelines=found)
+
+
+async def _index_sizes(client: GatewayClient, experiment: Experiment) -> tuple[dict[str, int | None], str | None]:
+    try:
+        view = await client.collection(experiment.target)
+    except GatewayError as error:
+        return {}, str(error)
+    return {name: state.bytes for name, state in live_states(view).items()}, None
 
 
 async def _cost_of(
@@ -87,7 +108,9 @@ async def _cost_of(
     )
 
 
-def index_bytes(pipeline: Pipeline | None, backends: Mapping[str, CollectionState]) -> int | None:
+def index_bytes(
+    pipeline: Pipeline | None, backends: Mapping[str, CollectionState], sizes: Mapping[str, int | None]
+) -> int | None:
     """Returns the bytes of the indexes that a pipeline reads; None where one of them is not known.
 
     Those of its retrieves; with a re-ranking stage also those that hold texts.
@@ -98,7 +121,7 @@ def index_bytes(pipeline: Pipeline | None, backends: Mapping[str, CollectionStat
     read = {stage.backend for stage in stages if isinstance(stage, Retrieve)}
     if any(isinstance(stage, Rerank) for stage in stages):
         read |= {name for name, state in backends.items() if state.vectors is None}
-    total = _sum(backends[name].bytes if name in backends else None for name in read)
+    total = _sum(sizes.get(name) for name in read)
     return None if total is None else int(total)
 
 

@@ -20,7 +20,7 @@ from evaluator.latency import Latency, summarise
 from evaluator.load.report import LoadReport
 from evaluator.machine_conditions import MachineConditions
 from evaluator.manifest import Manifest
-from evaluator.pipeline_costs import PipelineCost, index_bytes
+from evaluator.pipeline_costs import CostReport, PipelineCost, index_bytes
 from evaluator.quality_figures import QualityFigure
 from evaluator.rank import RankedArm, RankReport
 from evaluator.run_folder import StepFile
@@ -132,13 +132,13 @@ def build_report(
     ingested: IngestReport | None,
     run_files: Mapping[str, str],
     imported: Mapping[str, ImportedFile],
-    costs: Mapping[str, PipelineCost],
+    costs: CostReport,
     made_from: Mapping[str, str],
     load: LoadReport | None,
 ) -> Report:
     """Builds the report from the outcomes of the steps.
 
-    `imported`, `costs`: by arm, of those that have them. `source`: where the times come from; `conditions`: of the
+    `imported`: by arm, of those that have them. `source`: where the times come from; `conditions`: of the
     machine meanwhile.
     """
     timed = None if source is None else source.segment
@@ -152,7 +152,12 @@ def build_report(
             run_files[arm.name],
             imported.get(arm.name),
             timed,
-        ).model_copy(update={"cost": costs.get(arm.name), "index_bytes": index_bytes(arm.pipeline, manifest.backends)})
+        ).model_copy(
+            update={
+                "cost": costs.pipelines.get(arm.name),
+                "index_bytes": index_bytes(arm.pipeline, manifest.backends, costs.indexes),
+            }
+        )
         for arm in ranked.arms
     }
     samples = {arm.name: _samples_ms(records[arm.name], timed) for arm in ranked.arms if arm.pipeline is not None}

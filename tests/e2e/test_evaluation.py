@@ -58,6 +58,7 @@ async def test_the_demo_ends_in_a_valid_report_of_every_pipeline(
         assert outcome.quality["nDCG@10"] is not None
         assert outcome.quality["nDCG@10"] > 0.2
         assert len(outcome.slowest) == 1
+        assert (outcome.index_bytes or 0) > 10_000
     parts = {key for key, time in report.pipelines["hybrid-rerank"].stages_ms.items() if time.part_of}
     assert parts == {
         *("bm25.wait", "bm25.bm25", "dense.wait", "dense.encode", "dense.ann"),

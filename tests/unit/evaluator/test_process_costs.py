@@ -8,7 +8,7 @@ from fastapi import FastAPI, Response
 from evaluator.client import connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, rank_step
-from evaluator.pipeline_costs import index_bytes
+from evaluator.pipeline_costs import CostReport, index_bytes
 from evaluator.process_costs import ProcessReading, costs_between, parse_exposition, parse_processes, read_processes
 from evaluator.run_folder import RunFolder
 from services.chassis.instruments import Instruments
@@ -98,20 +98,21 @@ async def test_a_run_reports_what_each_pipeline_costs_and_a_later_one_without_pr
         assert outcome.cost.processes["gone"].reason
         assert len(outcome.warmup_ms) == outcome.warmup
     assert "## Cost" in page
-    assert not folder.has("costs.json")
+    assert folder.read("costs.json", CostReport).pipelines == {}
 
 
 def test_the_index_of_a_pipeline_is_that_of_its_retrieves_and_the_texts_that_it_re_ranks() -> None:
-    def state(size: int | None, *, vectors: bool) -> CollectionState:
+    def state(*, vectors: bool) -> CollectionState:
         return CollectionState(
             generation="c@1", published=True, documents=2, engine="e", stamp={}, declaration=CollectionDeclaration(),
-            vectors=VectorState(vectors=2, indexed=0) if vectors else None, bytes=size,
+            vectors=VectorState(vectors=2, indexed=0) if vectors else None,
         )  # fmt: skip
 
-    backends = {"lexical": state(1_000, vectors=False), "dense": state(20, vectors=True)}
+    backends = {"lexical": state(vectors=False), "dense": state(vectors=True)}
+    sizes = {"lexical": 1_000, "dense": 20}
     retrieve, rerank = {"kind": "retrieve", "backend": "dense"}, {"kind": "rerank", "backend": "reranker"}
     plain = Pipeline.model_validate({"name": "plain", "stages": [retrieve]})
     reranking = Pipeline.model_validate({"name": "reranking", "stages": [retrieve, rerank]})
-    assert (index_bytes(plain, backends), index_bytes(reranking, backends)) == (20, 1_020)
-    assert index_bytes(plain, {"dense": state(None, vectors=True)}) is None
-    assert index_bytes(None, backends) is None
+    assert (index_bytes(plain, backends, sizes), index_bytes(reranking, backends, sizes)) == (20, 1_020)
+    assert index_bytes(plain, backends, {"dense": None}) is None
+    assert index_bytes(None, backends, sizes) is None
