@@ -15,6 +15,7 @@ from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, expect_pipelines
 from evaluator.experiment import Experiment
+from evaluator.measurement_lock import MeasurementLock, MeasurementRunning
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
 from services.contracts.base import Wire
@@ -42,7 +43,7 @@ class JobList(Wire):
 
 
 class ExperimentRunning(Exception):
-    """Another experiment runs; the message names it."""
+    """Another experiment or measurement runs; the message names it."""
 
 
 class Jobs:
@@ -64,12 +65,28 @@ class Jobs:
             await expect_pipelines(client, experiment)
 
     def start(self, experiment: Experiment) -> JobState:
-        """Opens a run folder and starts the experiment. Raises ExperimentRunning while another one runs."""
+        """Opens a run folder and starts the experiment. Raises ExperimentRunning while another measurement runs."""
         self._expect_idle()
-        folder = RunFolder.create(self._runs, experiment)
-        state = self._set(JobState(id=folder.path.name, state="running", step="ingest"))
+        lock = self._taken_lock()
+        try:
+            folder = RunFolder.create(self._runs, experiment)
+            lock.name(folder.path.name)
+            state = self._set(JobState(id=folder.path.name, state="running", step="ingest"))
+        except BaseException:
+            lock.release()
+            raise
         self._task = asyncio.create_task(self._run(folder))
+        # Also of a task that is cancelled before it begins.
+        self._task.add_done_callback(lambda _: lock.release())
         return state
+
+    def _taken_lock(self) -> MeasurementLock:
+        lock = MeasurementLock(self._runs)
+        try:
+            lock.take()
+        except MeasurementRunning as error:
+            raise ExperimentRunning(f"{error}.") from error
+        return lock
 
     def _expect_idle(self) -> None:
         running = [state.id for state in self._states.values() if state.state == "running"]

@@ -21,6 +21,7 @@ from evaluator.commands.options import (
 from evaluator.deadline_sweep import DeadlineReport, render_deadlines, sweep
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import load_dataset
+from evaluator.measurement_lock import measuring
 
 
 @with_options(AllExperimentOverrides)
@@ -40,7 +41,9 @@ def deadlines(
         except ValueError as error:
             raise EvaluationError(f"--at {at}: give whole milliseconds, for example 50,100,250") from error
         dataset = load_dataset(chosen)
-        reports = with_gateway(gateway, wait, lambda client: sweep(client, chosen, dataset, deadlines_ms))
+        with measuring(runs) as lock:
+            lock.name(f"deadlines of {chosen.name}")
+            reports = with_gateway(gateway, wait, lambda client: sweep(client, chosen, dataset, deadlines_ms))
         runs.mkdir(parents=True, exist_ok=True)
         (runs / "deadlines.json").write_text(
             TypeAdapter(list[DeadlineReport]).dump_json(list(reports), indent=1).decode()

@@ -35,6 +35,7 @@ from evaluator.load.export_scripts import ExportTool
 from evaluator.load.step import LOAD
 from evaluator.load_export import planned_export, write_export
 from evaluator.load_plan import LoadPlan
+from evaluator.measurement_lock import measuring
 from evaluator.run_folder import RunFolder
 
 # What traffic is: one of them on the command line replaces those of the experiment's file.
@@ -119,11 +120,13 @@ def load(
             exported = with_gateway(gateway, wait, lambda client: planned_export(client, planned))
             print("\n".join([f"Run in {directory.resolve()}:", *write_export(directory, tool, exported)]))
             return
-        folder = RunFolder.create(runs, planned) if run is None else RunFolder.open(run)
-        if against is not None:
-            _compare(folder, gateway, against, margin, wait)
-            return
-        report = with_gateway(gateway, wait, lambda client: load_step(client, folder))
+        with measuring(runs if run is None else RunFolder.open(run).runs) as lock:
+            folder = RunFolder.create(runs, planned) if run is None else RunFolder.open(run)
+            lock.name(folder.name)
+            if against is not None:
+                _compare(folder, gateway, against, margin, wait)
+                return
+            report = with_gateway(gateway, wait, lambda client: load_step(client, folder))
         print_load(folder, report)
         print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")
         if not report.timing_valid:

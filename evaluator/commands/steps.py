@@ -29,15 +29,18 @@ from evaluator.commands.options import (
     with_options,
 )
 from evaluator.evaluation import evaluate, expect_own_run, ingest_step, quality_step, rank_step, report_step
+from evaluator.experiment import Experiment
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.report import LoadReport
 from evaluator.load.table import load_warnings, render_load
+from evaluator.measurement_lock import measuring
 from evaluator.process_costs import parse_processes
 from evaluator.progress import say
 from evaluator.render import render_table, render_timing_reasons, render_verdicts
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report import Report
 from evaluator.run_folder import LATEST, RunFolder
+from evaluator.suite import Suite
 from evaluator.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
 from evaluator.suite_summary import render_summary_table
 
@@ -59,11 +62,14 @@ def run(
     with reporting_errors():
         known = parse_processes(processes)
         if repeat > 1:
-            folder = RunFolder.create(runs, overridden_experiment(experiment, **overrides))
-            done = with_gateway(gateway, wait, lambda client: evaluate_again(client, folder, repeat, known))
+            chosen = overridden_experiment(experiment, **overrides)
+            with measuring(runs) as lock:
+                folder = RunFolder.create(runs, chosen)
+                lock.name(folder.path.name)
+                done = with_gateway(gateway, wait, lambda client: evaluate_again(client, folder, repeat, known))
             _print_repeats(done[-1][0], repeats_step(done))
             return
-        _run_all(create_runs(runs, overridden_plan(experiment, **overrides)), gateway, wait, known)
+        _run_all(overridden_plan(experiment, **overrides), runs, gateway, wait, known)
 
 
 @with_options(ExperimentOverrides)
@@ -77,7 +83,7 @@ def demo(
     """Runs our own or any BEIR collection through every pipeline and prints a table. Exit status as of `run`."""
     with reporting_errors():
         known = parse_processes(processes)
-        _run_all(create_runs(runs, overridden_plan("demo", **overrides)), gateway, wait, known)
+        _run_all(overridden_plan("demo", **overrides), runs, gateway, wait, known)
 
 
 @with_options(AllExperimentOverrides)
@@ -107,7 +113,9 @@ def rank(
         path, known = run or RunFolder.newest(runs), parse_processes(processes)
         for folder in runs_to_rank(path):
             expect_own_run(folder)  # before the wait for a gateway
-            with_gateway(gateway, wait, partial(rank_step, folder=folder, processes=known))
+            with measuring(folder.runs) as lock:
+                lock.name(folder.name)
+                with_gateway(gateway, wait, partial(rank_step, folder=folder, processes=known))
         _print_next_step("quality", path)
 
 
@@ -131,11 +139,15 @@ def report(runs: Runs = RUNS, run: Run = None) -> None:
         _end(path, reports)
 
 
-def _run_all(path: Path, gateway: str, wait: float, processes: Mapping[str, str]) -> None:
+def _run_all(plan: Experiment | Suite, runs: Path, gateway: str, wait: float, processes: Mapping[str, str]) -> None:
     reports = {}
-    for folder in runs_of(path):
-        reports[folder.path.name] = with_gateway(gateway, wait, partial(evaluate, folder=folder, processes=processes))
-        print_report(folder, reports[folder.path.name])
+    with measuring(runs) as lock:
+        path = create_runs(runs, plan)
+        lock.name(path.name)
+        for folder in runs_of(path):
+            work = partial(evaluate, folder=folder, processes=processes)
+            reports[folder.path.name] = with_gateway(gateway, wait, work)
+            print_report(folder, reports[folder.path.name])
     _end(path, reports)
 
 

@@ -1,0 +1,60 @@
+"""Owns the lock of a folder of runs: two measurements at once would slow each other, and neither would show it.
+
+The operating system releases it when its process ends, however it ends. Loading a collection alone takes no lock.
+"""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evaluator.errors import EvaluationError
+
+LOCK = ".measurement.lock"
+
+
+class MeasurementRunning(EvaluationError):
+    """Another measurement runs; the message names it."""
+
+
+class MeasurementLock:
+    """The lock of one folder of runs, held from `take` to `release`."""
+
+    def __init__(self, runs: Path) -> None:
+        runs.mkdir(parents=True, exist_ok=True)
+        self._runs = runs
+        self._file = (runs / LOCK).open("a+", encoding="utf-8")
+
+    def take(self) -> None:
+        """Takes the lock. Raises MeasurementRunning while another measurement of this folder holds it."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.seek(0)
+            holder = self._file.read() or "a measurement that has just begun"
+            self._file.close()
+            raise MeasurementRunning(
+                f"{holder} is running in {self._runs}, and two measurements would slow each other; wait for its end"
+            ) from error
+        self.name("")
+
+    def name(self, run: str) -> None:
+        """Writes which run holds the lock, for the message to others."""
+        self._file.truncate(0)
+        self._file.write(run)
+        self._file.flush()
+
+    def release(self) -> None:
+        """Gives the lock back."""
+        self._file.close()
+
+
+@contextmanager
+def measuring(runs: Path) -> Iterator[MeasurementLock]:
+    """Holds the lock of a folder of runs. Raises MeasurementRunning while another measurement does."""
+    lock = MeasurementLock(runs)
+    lock.take()
+    try:
+        yield lock
+    finally:
+        lock.release()

@@ -1,0 +1,80 @@
+"""Two measurements never run at once, whether the command line or the service runs them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from evaluator.jobs import ExperimentRunning, Jobs
+from evaluator.measurement_lock import MeasurementRunning, measuring
+from evaluator.run_folder import RunFolder
+from tests.support.small_runs import planned
+
+HOLDER = """
+import sys
+from pathlib import Path
+from evaluator.measurement_lock import measuring
+with measuring(Path(sys.argv[1])) as lock:
+    lock.name("20260101T000000000Z-first")
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+SAID = "20260101T000000000Z-first is running in "
+
+
+def test_a_second_measurement_is_refused_by_the_name_of_the_first_until_its_process_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        with pytest.raises(MeasurementRunning, match=SAID), measuring(tmp_path):
+            pass
+        first.kill()
+    with measuring(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run"], ["run", "--repeat", "2"], ["deadlines"], ["load", "--rate", "5"]],
+    ids=["run", "repeat", "deadlines", "load"],
+)
+def test_commands_that_measure_are_refused_and_say_which_run_is_at_work(tmp_path: Path, words: list[str]) -> None:
+    experiment = tmp_path / "small.json"
+    experiment.write_text(planned(tmp_path).model_dump_json())
+    with measuring(tmp_path / "runs") as lock:
+        lock.name("20260101T000000000Z-first")
+        done = CliRunner().invoke(app, [words[0], str(experiment), *words[1:], "--runs", str(tmp_path / "runs")])
+    assert done.exit_code == 1
+    assert SAID in done.output
+
+
+def test_rank_of_a_run_is_refused_too(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path))
+    with measuring(folder.runs) as lock:
+        lock.name("20260101T000000000Z-first")
+        done = CliRunner().invoke(app, ["rank", "--run", str(folder.path)])
+    assert done.exit_code == 1
+    assert SAID in done.output
+
+
+async def test_the_service_starts_no_experiment_while_the_command_line_measures(tmp_path: Path) -> None:
+    jobs, experiment = Jobs(tmp_path / "runs", "http://127.0.0.1:9"), planned(tmp_path)
+    with measuring(tmp_path / "runs") as lock:
+        lock.name("20260101T000000000Z-first")
+        with pytest.raises(ExperimentRunning, match=SAID):
+            jobs.start(experiment)
+    assert RunFolder.every(tmp_path / "runs") == []
+
+
+async def test_an_experiment_of_the_service_holds_the_lock_until_it_has_ended(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path / "runs", "http://127.0.0.1:9")
+    state = jobs.start(planned(tmp_path))
+    with pytest.raises(MeasurementRunning, match=f"{state.id} is running in "), measuring(tmp_path / "runs"):
+        pass
+    await jobs.close()
+    with measuring(tmp_path / "runs"):
+        pass
