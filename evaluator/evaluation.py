@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -136,12 +137,19 @@ async def rank_step(
         return write_rank_report(folder, queries, ranked, experiment.ranking_depth, compared, experiment.timed_top)
 
 
-async def load_step(client: GatewayClient, folder: RunFolder) -> LoadReport:
-    """Drives the traffic of the experiment's `load`; writes `load/`, load.json and, unless there, manifest.json."""
+async def load_step(
+    client: GatewayClient, folder: RunFolder, between: Callable[[], Awaitable[None]] | None = None
+) -> LoadReport:
+    """Drives the traffic of the experiment's `load`; writes `load/`, load.json and, unless there, manifest.json.
+
+    `between`: called before every repeat but the first.
+    """
     with folder.locked():
         ready = await prepare_load(client, folder)
-        measured = measured_processes(folder.runs, client.url)
-        return await run_load(folder, ready.plan, ready.seed, ready.target, ready.arms, ready.judgments, measured)
+        measured = partial(measured_processes, folder.runs, client.url)
+        return await run_load(
+            folder, ready.plan, ready.seed, ready.target, ready.arms, ready.judgments, measured, between
+        )
 
 
 class PreparedLoad(NamedTuple):

@@ -2,7 +2,7 @@
 
 from evaluator.cost_page import cost_parts
 from evaluator.datasets.reader import DatasetCounts
-from evaluator.load.table import load_warnings, render_load
+from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_ratios
 from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
 from evaluator.report import Report
@@ -93,7 +93,8 @@ def render_page(report: Report) -> str:
         parts += ["## Caches (results that backends had cached)", aligned(uses)]
     parts += cost_parts(report, _doubt(report))
     if report.load is not None:
-        parts += ["## Load", LOAD, render_load(report.load), *(f"**{line}**" for line in load_warnings(report.load))]
+        tables = [render_load(report.load), render_ratios(report.load), render_load_repeats(report.load)]
+        parts += ["## Load", LOAD, *filter(None, tables), *(f"**{line}**" for line in load_warnings(report.load))]
     if len(files := _imported_files(report)) > 1:
         parts += ["## Imported run files", "Hits are those of the judged queries, within the depth.", aligned(files)]
     if report.vector_recall:

@@ -1,6 +1,8 @@
 """Command that drives the gateway as production traffic does."""
 
-from collections.abc import Mapping
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Unpack
 
@@ -64,6 +66,9 @@ def load(
     slice_seconds: Annotated[float | None, typer.Option(help="After so long it is the next pipeline's turn.")] = None,
     generators: Annotated[int | None, typer.Option(help="Processes that send.")] = None,
     repeat: Annotated[int | None, typer.Option(help="How often everything is sent.")] = None,
+    between: Annotated[
+        str | None, typer.Option(help="A command before each repeat but the first, as a restart of the services.")
+    ] = None,
     export: Annotated[
         tuple[ExportTool, Path] | None,
         typer.Option(metavar="k6|vegeta|locust DIR", help="Send nothing: write scripts that send it with that tool."),
@@ -126,7 +131,9 @@ def load(
             if against is not None:
                 _compare(folder, gateway, against, margin, wait)
                 return
-            report = with_gateway(gateway, wait, lambda client: load_step(client, folder))
+            report = with_gateway(
+                gateway, wait, lambda client: load_step(client, folder, _before(between, client, wait))
+            )
         print_load(folder, report)
         print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")
         if not report.timing_valid:
@@ -147,6 +154,20 @@ def _compare(folder: RunFolder, gateway: str, against: str, margin: float, wait:
         raise typer.Exit(INVALID_RUN)
     if report.slower:
         raise typer.Exit(WORSE)
+
+
+def _before(command: str | None, client: GatewayClient, wait: float) -> Callable[[], Awaitable[None]] | None:
+    """Returns what runs a command and waits for the gateway; None without a command."""
+    if command is None:
+        return None
+
+    async def restart() -> None:
+        process = await asyncio.create_subprocess_shell(command, stdout=sys.stderr)
+        if await process.wait() != 0:
+            raise EvaluationError(f"--between {command}: ended with status {process.returncode}")
+        await wait_until_ready(client, wait)
+
+    return restart
 
 
 def overridden_load(plan: LoadPlan | None, given: Mapping[str, object]) -> LoadPlan:

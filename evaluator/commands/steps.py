@@ -32,7 +32,7 @@ from evaluator.evaluation import evaluate, expect_own_run, ingest_step, quality_
 from evaluator.experiment import Experiment
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.report import LoadReport
-from evaluator.load.table import load_warnings, render_load
+from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_ratios
 from evaluator.measurement_lock import measuring
 from evaluator.process_costs import parse_processes
 from evaluator.progress import say
@@ -201,7 +201,9 @@ def print_load(folder: RunFolder, report: LoadReport) -> None:
         for capacity in folder.read(CAPACITY, CapacityFile).capacities:
             print(f"\n{render_capacity(capacity)}")
     if report.points:
-        print(f"\n{render_load(report)}")
+        for table in (render_load(report), render_ratios(report), render_load_repeats(report)):
+            if table:
+                print(f"\n{table}")
     for warning in load_warnings(report):
         print(f"  {warning}", file=sys.stderr)
 

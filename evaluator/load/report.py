@@ -11,6 +11,7 @@ from evaluator.critical_path import mean_path
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.point import LoadedPoint
 from evaluator.load.quality import AnswerQuality, answer_quality
+from evaluator.load.ratios import PercentileRatio, RepeatedFigure, repeated_figure
 from evaluator.load.samples import LoadSample
 from evaluator.load.validity import GeneratorFigures, HalfMedians, generator_figures, half_medians, timing_faults
 from evaluator.load_plan import LoadPlan
@@ -50,6 +51,8 @@ class LoadPointReport(Wire):
     slowest: tuple[SlowAnswer, ...] = ()
     timing_valid: bool
     timing_faults: tuple[str, ...]
+    # By figure (p50, p95, p99, nDCG@10, goodput): its values in the repeats; empty where nothing was repeated.
+    repeats: dict[str, RepeatedFigure] = {}
     warmup: Count  # labelled requests, in no figure
     files: dict[str, str]  # `samples` and `histogram`, relative to the run's folder
 
@@ -61,6 +64,7 @@ class LoadReport(StepFile):
     plan: LoadPlan
     seed: Count
     points: tuple[LoadPointReport, ...]
+    ratios: tuple[PercentileRatio, ...] = ()  # of pipelines that had the same planned requests
     timing_valid: bool
     remarks: tuple[str, ...]  # what a reader should know although the times are valid
 
@@ -80,6 +84,7 @@ def point_report(
     seconds: float,
     files: Mapping[str, str],
     caches: bool,
+    seed: int,
 ) -> LoadPointReport:
     """Computes the figures of a point. `samples`: of this pipeline, of all its slices, warm-up among them."""
     measured = [sample for sample in samples if sample.phase == "measured"]
@@ -120,6 +125,28 @@ def point_report(
         slowest=slowest_answers(answers),
         timing_valid=not faults,
         timing_faults=faults,
+        repeats=_repeats(measured, judgments, seconds, valid=not faults and loop == "open", seed=seed),
         warmup=len(samples) - len(measured),
         files=dict(files),
     )
+
+
+def _repeats(
+    measured: Sequence[LoadSample], judgments: Grades, seconds: float, *, valid: bool, seed: int
+) -> dict[str, RepeatedFigure]:
+    """Returns each figure over the repeats. `seconds`: of all of them together; `valid`: whether a tail is told."""
+    runs: dict[int, list[LoadSample]] = {}
+    for sample in measured:
+        runs.setdefault(sample.repeat, []).append(sample)
+    if len(runs) < 2:
+        return {}
+    values: dict[str, list[float | None]] = {"p50": [], "p95": [], "p99": [], "nDCG@10": [], "goodput": []}
+    for run in runs.values():
+        latency = load_percentiles([sample.counted_ms for sample in run])
+        values["p50"].append(latency.p50)
+        values["p95"].append(latency.p95)
+        values["p99"].append(latency.p99 if valid else None)
+        values["nDCG@10"].append(answer_quality(judgments, run, {}).ndcg_at_10)
+        values["goodput"].append(request_counts(run).answered / (seconds / len(runs)))
+    told = {name: [value for value in found if value is not None] for name, found in values.items()}
+    return {name: repeated_figure(found, seed) for name, found in told.items() if len(found) == len(runs)}

@@ -4,7 +4,7 @@ Where the plan asks for the capacity, capacity.json comes after it.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,6 +18,7 @@ from evaluator.load.capacity_step import searched_capacity
 from evaluator.load.histograms import write_hlog
 from evaluator.load.page import write_page
 from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
+from evaluator.load.ratios import PercentileRatio, percentile_ratios
 from evaluator.load.report import LoadPointReport, LoadReport, LoopKind, point_report
 from evaluator.load.samples import write_samples
 from evaluator.load.trace import read_trace
@@ -64,28 +65,41 @@ async def run_load(
     target: LoadTarget,
     arms: Sequence[Arm],
     judgments: Grades,
-    measured: Pids,
+    measured: Callable[[], Pids],
+    between: Callable[[], Awaitable[None]] | None,
 ) -> LoadReport:
-    """Drives every kind of traffic and writes its files. Raises EvaluationError for a trace that does not fit."""
+    """Drives every kind of traffic and writes its files. Raises EvaluationError for a trace that does not fit.
+
+    `measured` names the processes of the system under test now; `between` is called before every repeat but the first.
+    """
     kinds = planned_traffic(plan, target, [arm.name for arm in arms])
 
-    async def driven(traffic: Traffic, through: Sequence[Arm]) -> list[LoadPointReport]:
-        slices: list[TimeSlice] = []
-        for repeat in range(plan.repeat):
-            slices += await _driven(traffic, plan, target, through, seed, repeat, measured)
-        return await asyncio.to_thread(_write_points, folder, plan, traffic, slices, target, through, judgments)
+    ratios: list[PercentileRatio] = []
 
-    points: list[LoadPointReport] = []
-    if kinds:
-        with progress("Load", len(kinds), "kinds of traffic") as advance:
-            for traffic in kinds:
-                points += await driven(traffic, arms)
-                advance(1)
+    async def driven(some: Sequence[Traffic], through: Sequence[Arm]) -> list[LoadPointReport]:
+        slices: dict[str, list[TimeSlice]] = {traffic.label: [] for traffic in some}
+        with progress("Load", len(some) * plan.repeat, "kinds of traffic") as advance:
+            for repeat in range(plan.repeat):
+                if repeat and between is not None:
+                    await between()
+                for traffic in some:
+                    slices[traffic.label] += await _driven(traffic, plan, target, through, seed, repeat, measured())
+                    advance(1)
+        points = []
+        for traffic in some:
+            found, compared = await asyncio.to_thread(
+                _write_points, folder, plan, traffic, slices[traffic.label], target, through, judgments, seed
+            )
+            points += found
+            ratios.extend(compared)
+        return points
+
+    points = await driven(kinds, arms) if kinds else []
     timing_valid = all(point.timing_valid for point in points)
     capacities = []
     for arm in arms if plan.capacity is not None else ():
-        found = await searched_capacity(target, arm.name, plan, seed, measured)
-        swept = [(multiple, await driven(traffic, [arm])) for multiple, traffic in multiples_of(found)]
+        found = await searched_capacity(target, arm.name, plan, seed, measured())
+        swept = [(multiple, await driven([traffic], [arm])) for multiple, traffic in multiples_of(found)]
         points += [point for _, through in swept for point in through]
         # Beyond the capacity the queue grows while it is measured, so that the later half takes longer in any case.
         timing_valid &= all(point.timing_valid for multiple, through in swept if multiple <= 1 for point in through)
@@ -97,6 +111,7 @@ async def run_load(
         plan=plan,
         seed=seed,
         points=tuple(points),
+        ratios=tuple(ratios),
         timing_valid=timing_valid,
         remarks=tuple(_remarks(target, points)),
     )
@@ -200,8 +215,9 @@ def _write_points(
     target: LoadTarget,
     arms: Sequence[Arm],
     judgments: Grades,
-) -> list[LoadPointReport]:
-    points = []
+    seed: int,
+) -> tuple[list[LoadPointReport], tuple[PercentileRatio, ...]]:
+    points, measured = [], {}
     for arm in arms:
         mine = [one for one in slices if any(sample.pipeline == arm.name for sample in one.loaded.samples)]
         if not mine:  # a trace that does not ask it
@@ -216,6 +232,7 @@ def _write_points(
             "samples": folder.path / "load" / f"{arm.name}-{traffic.label}.jsonl",
             "histogram": folder.path / "load" / f"{arm.name}-{traffic.label}.hlog",
         }
+        measured[arm.name] = [sample for sample in samples if sample.phase == "measured"]
         write_samples(writable(paths["samples"]), samples)
         write_hlog(paths["histogram"], mine[0].loaded.began, _on_one_clock(mine, arm.name))
         points.append(
@@ -232,10 +249,12 @@ def _write_points(
                 in_flight=traffic.in_flight,
                 seconds=_planned_seconds(traffic, plan) * plan.repeat,
                 caches=target.caches,
+                seed=seed,
                 files={name: path.relative_to(folder.path).as_posix() for name, path in paths.items()},
             )
         )
-    return points
+    paired = traffic.loop == "open" and not traffic.trace
+    return points, percentile_ratios(traffic.label, measured, seed) if paired else ()
 
 
 def _planned_seconds(traffic: Traffic, plan: LoadPlan) -> float:

@@ -28,6 +28,40 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
     yield from report.remarks
 
 
+def render_ratios(report: LoadReport) -> str:
+    """Renders how many times as long one pipeline takes as another, a row each; empty without a pair."""
+    if not report.ratios:
+        return ""
+    rows = [
+        [
+            one.traffic,
+            f"{one.second} / {one.first}",
+            one.percentile,
+            f"{one.ratio:.2f}",
+            *(f"{at:.2f}" for at in one.interval),
+        ]
+        for one in report.ratios
+    ]
+    return aligned([["rate", "pipelines", "of", "ratio", "from", "to"], *rows])
+
+
+def render_load_repeats(report: LoadReport) -> str:
+    """Renders the median of each figure over the repeats, a row each; empty where nothing was repeated."""
+    rows = [
+        [
+            point.pipeline,
+            traffic_name(point),
+            name,
+            f"{one.median:.4g}",
+            *(f"{at:.4g}" for at in one.interval),
+            str(len(one.values)),
+        ]
+        for point in report.points
+        for name, one in point.repeats.items()
+    ]
+    return aligned([["pipeline", "rate", "figure", "median", "from", "to", "repeats"], *rows]) if rows else ""
+
+
 def _row(point: LoadPointReport) -> list[str]:
     ndcg, latency = point.quality.ndcg_at_10, point.latency_ms
     return [

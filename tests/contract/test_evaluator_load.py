@@ -81,8 +81,9 @@ async def test_a_trace_asks_several_pipelines_and_a_closed_loop_tells_no_tail(
     stub.search_delay_s = 0.005
     trace = tmp_path / "trace.csv"
     trace.write_text("time,query,pipeline\n5.1,q2,hybrid\n5.0,q1,bm25\n5.2,q4,bm25\n")
-    traffic = {"trace": str(trace), "in_flight": [2], "seconds": 2, "warmup_seconds": 0, "slice_seconds": 1}
-    report, folder = await loaded(gateway, planned(tmp_path, load=traffic), tmp_path / "runs")
+    traffic = {"trace": str(trace), "in_flight": [2], "seconds": 1, "warmup_seconds": 0}
+    experiment = planned(tmp_path, pipelines=["bm25", "hybrid"], load=traffic)
+    report, folder = await loaded(gateway, experiment, tmp_path / "runs")
     assert [(one.pipeline, one.traffic, one.loop) for one in report.points] == [
         ("bm25", "trace", "open"), ("hybrid", "trace", "open"),
         ("bm25", "inflight2", "closed"), ("hybrid", "inflight2", "closed"),
@@ -91,8 +92,32 @@ async def test_a_trace_asks_several_pipelines_and_a_closed_loop_tells_no_tail(
     assert [(one.query, round(one.planned_s, 3)) for one in of_trace] == [("q1", 0.0), ("q4", 0.2)]
     closed = report.points[2]
     assert closed.latency_ms.p99 is None
-    assert closed.counts.answered > 50
-    assert {one.slice for one in read_samples(folder.path / closed.files["samples"])} == {0, 1}
+    assert closed.counts.answered > 10
+    assert report.ratios == ()
+
+
+@pytest.mark.integration
+async def test_repeats_run_a_command_between_them_and_pipelines_take_turns_of_slices(
+    gateway: str, tmp_path: Path
+) -> None:
+    traffic = {"rates": [50], "seconds": 2, "slice_seconds": 1, "warmup_seconds": 0, "repeat": 2}
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load=traffic))
+    calls = []
+
+    async def between() -> None:
+        calls.append(len(calls))
+
+    async with connected(gateway) as client:
+        await ingest_step(client, folder)
+        report = await load_step(client, folder, between)
+    assert calls == [0]
+    point = report.points[0]
+    samples = list(read_samples(folder.path / point.files["samples"]))
+    assert {(one.repeat, one.slice) for one in samples} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert len(point.conditions) == 4
+    assert len(point.repeats["p50"].values) == 2
+    assert point.counts.requests == len(samples) == pytest.approx(200, rel=0.3)
+    assert {(one.first, one.second, one.n) for one in report.ratios} == {("bm25", "hybrid", len(samples))}
 
 
 @pytest.mark.parametrize(

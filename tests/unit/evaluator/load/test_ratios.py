@@ -1,0 +1,44 @@
+import random
+
+import pytest
+
+from evaluator.load.ratios import percentile_ratios, repeated_figure
+from evaluator.load.samples import LoadSample
+from tests.support.load_samples import load_sample
+
+
+def requests(seed: int, factor: float = 1.0, count: int = 600) -> list[LoadSample]:
+    """Returns requests whose times have a common part, as of one machine, and a part of their own."""
+    common, own = random.Random(1), random.Random(seed)
+    return [
+        load_sample(number, latency_ms=factor * common.lognormvariate(3, 0.4) * own.lognormvariate(0, 0.1))
+        for number in range(count)
+    ]
+
+
+def test_the_interval_of_a_ratio_holds_the_true_one_and_is_narrower_than_without_pairs() -> None:
+    samples = {"bm25": requests(2), "slower": requests(3, factor=1.15)}
+    found = {one.percentile: one for one in percentile_ratios("20", samples, seed=1)}
+    assert found["p50"].ratio == pytest.approx(1.15, rel=0.05)
+    assert found["p50"].interval[0] < 1.15 < found["p50"].interval[1]
+    assert found["p50"].interval[0] > 1.05
+    shuffled = {"bm25": requests(2), "slower": random.Random(4).sample(requests(3, factor=1.15), 600)}
+    apart = {one.percentile: one for one in percentile_ratios("20", shuffled, seed=1)}
+    assert width(found["p50"].interval) < width(apart["p50"].interval)
+
+
+def width(interval: tuple[float, float]) -> float:
+    return interval[1] - interval[0]
+
+
+def test_every_two_pipelines_with_the_same_requests_are_compared() -> None:
+    samples = {"a": requests(2), "b": requests(3), "c": requests(4), "fewer": requests(5, count=500)}
+    pairs = {(one.first, one.second) for one in percentile_ratios("20", samples, seed=1)}
+    assert pairs == {("a", "b"), ("a", "c"), ("b", "c")}
+    assert percentile_ratios("20", {"a": requests(2, count=19), "b": requests(3, count=19)}, seed=1) == ()
+
+
+def test_a_repeated_figure_has_its_median_and_an_interval_within_its_values() -> None:
+    found = repeated_figure([10.0, 12.0, 11.0, 30.0, 10.5], seed=1)
+    assert found.median == 11.0
+    assert 10.0 <= found.interval[0] <= 11.0 <= found.interval[1] <= 30.0
