@@ -66,6 +66,7 @@ class AllExperimentOverrides(ExperimentOverrides):
     collection: Annotated[str | None, typer.Option(help="The collection's name; without it, the directory's.")]
     split: Annotated[str | None, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv.")]
     seed: Annotated[int | None, typer.Option(help="Seed of every sample.")]
+    caches: Annotated[bool | None, typer.Option("--caches", help="Let services answer from their caches.")]
     rebuild: Annotated[bool | None, typer.Option("--rebuild", help="Load into a new generation in any case.")]
     strict: Annotated[
         bool | None, typer.Option("--strict", help="Refuse what reading the dataset would otherwise count.")

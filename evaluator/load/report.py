@@ -63,6 +63,7 @@ class LoadReport(StepFile):
     made_from: dict[str, str]
     plan: LoadPlan
     seed: Count
+    caches: bool = False  # services were allowed to answer from their caches
     points: tuple[LoadPointReport, ...]
     ratios: tuple[PercentileRatio, ...] = ()  # of pipelines that had the same planned requests
     timing_valid: bool

@@ -110,6 +110,7 @@ async def run_load(
         made_from=folder.hashes("experiment.json", "manifest.json", *files),
         plan=plan,
         seed=seed,
+        caches=target.caches,
         points=tuple(points),
         ratios=tuple(ratios),
         timing_valid=timing_valid,
