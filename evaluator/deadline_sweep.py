@@ -1,41 +1,55 @@
 """Measures the cost of shorter deadlines: sends every query at every deadline, and reports quality and share in time.
 
-A late or missing answer counts as an empty ranking, as it is for a caller with that deadline.
+A late or missing answer counts as an empty ranking, as it is for a caller with that deadline. One query is out at a
+time: traffic is the matter of evaluator/load.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.arms import Arm, resolve_arms, search_request
+from evaluator.arms import Arm, search_request
 from evaluator.client import GatewayClient, GatewayError, TimedAnswer
-from evaluator.corpus_check import expect_same_corpus
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
+from evaluator.latency import percentile
+from evaluator.machine_conditions import MachineConditions, condition_faults, conditions_between, read_conditions
+from evaluator.markdown_table import aligned
 from evaluator.progress import progress
 from evaluator.quality import means, measure
-from evaluator.rank import choose_queries
+from evaluator.rank import ChosenQueries
+from evaluator.run_folder import StepFile
 from evaluator.turn_orders import query_turns
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Rerank
 from services.contracts.query import SearchAnswer
 
+DEADLINES = "deadlines.json"
 METRIC = "nDCG@10"
+
+Outcome = TimedAnswer | GatewayError
 
 
 class AtDeadline(Wire):
-    """Figures of one deadline. `scored`: mean number of candidates that the re-ranking of an answer scored."""
+    """Figures of one deadline. Times in milliseconds; a query without an answer counts with the deadline."""
 
     deadline_ms: Count
     queries: Count
     in_time: FiniteFloat  # share of the queries
-    ndcg_at_10: FiniteFloat
-    scored: FiniteFloat
-    degraded: Count  # answers in time with a degradation
+    late: Count  # answered after the deadline
     lost: Count  # no answer at all
-    slowest_ms: FiniteFloat | None
+    errors_by_kind: dict[str, Count]  # of `lost`
+    ndcg_at_10: FiniteFloat
+    degraded: Count  # answers in time with a degradation
+    # Of the re-ranked candidates of an answer in time; null: nothing re-ranks, or nothing came in time.
+    scored: FiniteFloat | None  # mean number; null too where an answer shows fewer hits than may be re-ranked
+    scored_share: FiniteFloat | None  # mean share, which degraded answers tell and all others have at 1
+    p50_ms: FiniteFloat
+    p95_ms: FiniteFloat
+    slowest_ms: FiniteFloat | None  # of the answers, late ones too
 
 
 class DeadlineReport(Wire):
@@ -48,57 +62,62 @@ class DeadlineReport(Wire):
     deadlines: tuple[AtDeadline, ...]
 
 
+class DeadlinesFile(StepFile):
+    """deadlines.json: a report a pipeline, and whether its times hold."""
+
+    made_from: dict[str, str]
+    pipelines: tuple[DeadlineReport, ...]
+    conditions: MachineConditions
+    timing_valid: bool
+    timing_reasons: tuple[str, ...]
+
+
 async def sweep(
-    client: GatewayClient, experiment: Experiment, dataset: Dataset, deadlines_ms: Sequence[int]
-) -> tuple[DeadlineReport, ...]:
-    """Returns one report a pipeline of the experiment; its collection must hold this corpus. Raises EvaluationError.
+    client: GatewayClient,
+    experiment: Experiment,
+    dataset: Dataset,
+    arms: Sequence[Arm],
+    queries: ChosenQueries,
+    deadlines_ms: Sequence[int],
+    measured: Collection[int] | None,
+) -> DeadlinesFile:
+    """Sends every query to every pipeline at every deadline. Raises EvaluationError.
 
-    Sends one query at a time, the deadlines in turn, so that foreign load affects all of them alike.
+    All pairs of pipeline and deadline take turns, one query at a time, so that foreign load affects them alike.
+    `measured`: as of read_conditions.
     """
-    view = await client.collection(experiment.target)
-    if view.live is None:
-        raise EvaluationError(f"{experiment.target} has no published generation; ingest it first")
-    await expect_same_corpus(client, experiment, dataset, view)
-    return tuple(
-        [
-            await _swept(client, experiment, dataset, arm, deadlines_ms)
-            for arm in await resolve_arms(client, experiment, view)
-        ]
-    )
-
-
-async def _swept(
-    client: GatewayClient, experiment: Experiment, dataset: Dataset, arm: Arm, deadlines_ms: Sequence[int]
-) -> DeadlineReport:
-    queries, warmup = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
-    warm = [await _answer(client, experiment, arm, dataset, query, max(deadlines_ms)) for query in warmup]
-    if warm and all(isinstance(one, GatewayError) for one in warm):
-        raise EvaluationError(
-            f"pipeline {arm.name}: no warm-up query was answered within {max(deadlines_ms)} ms, so there is nothing to "
-            f"compare: {warm[-1]}"
-        )
-    answers: list[dict[str, TimedAnswer | GatewayError]] = [{} for _ in deadlines_ms]
-    with progress(f"{arm.name} at {len(deadlines_ms)} deadlines", len(queries) * len(deadlines_ms), "queries") as done:
-        for number, query in query_turns(queries, len(deadlines_ms), experiment.seed):
-            answers[number][query] = await _answer(client, experiment, arm, dataset, query, deadlines_ms[number])
+    for arm in arms:
+        await _warm_up(client, experiment, arm, dataset, queries.warmup, max(deadlines_ms))
+    pairs = [(arm, deadline_ms) for arm in arms for deadline_ms in deadlines_ms]
+    outcomes: list[dict[str, Outcome]] = [{} for _ in pairs]
+    before = read_conditions(measured)
+    with progress(f"Queries at {len(deadlines_ms)} deadlines", len(queries.measured) * len(pairs), "queries") as done:
+        for number, query in query_turns(queries.measured, len(pairs), experiment.seed):
+            arm, deadline_ms = pairs[number]
+            outcomes[number][query] = await _outcome(client, experiment, arm, dataset, query, deadline_ms)
             done(1)
-    every = [timed.answer for of_one in answers for timed in of_one.values() if isinstance(timed, TimedAnswer)]
-    figures = [
-        await asyncio.to_thread(at_deadline, arm, dataset, queries, deadline_ms, of_one)
-        for deadline_ms, of_one in zip(deadlines_ms, answers, strict=True)
-    ]
-    return DeadlineReport(
-        pipeline=arm.name,
-        fingerprint=arm.pipeline.fingerprint,
-        collection=", ".join(sorted({answer.collection for answer in every})),
-        models=tuple(sorted({model for answer in every for model in answer.models.values()})),
-        deadlines=tuple(figures),
+    conditions = conditions_between(before, read_conditions(measured))
+    reports = await asyncio.to_thread(_reports, arms, dataset, deadlines_ms, outcomes, experiment.depth)
+    faults = tuple(condition_faults(conditions))
+    return DeadlinesFile(
+        made_from={}, pipelines=reports, conditions=conditions, timing_valid=not faults, timing_reasons=faults
     )
 
 
-async def _answer(
+async def _warm_up(
+    client: GatewayClient, experiment: Experiment, arm: Arm, dataset: Dataset, queries: Sequence[str], deadline_ms: int
+) -> None:
+    found = [await _outcome(client, experiment, arm, dataset, query, deadline_ms) for query in queries]
+    if found and all(isinstance(one, GatewayError) for one in found):
+        raise EvaluationError(
+            f"pipeline {arm.name}: no warm-up query was answered within {deadline_ms} ms, so there is nothing to "
+            f"compare: {found[-1]}"
+        )
+
+
+async def _outcome(
     client: GatewayClient, experiment: Experiment, arm: Arm, dataset: Dataset, query: str, deadline_ms: int
-) -> TimedAnswer | GatewayError:
+) -> Outcome:
     """Returns the answer, or why there is none. Raises EvaluationError for a request that the gateway refuses."""
     request = search_request(arm, dataset, query, experiment.depth)
     try:
@@ -109,44 +128,115 @@ async def _answer(
         return error
 
 
+def _reports(
+    arms: Sequence[Arm],
+    dataset: Dataset,
+    deadlines_ms: Sequence[int],
+    outcomes: Sequence[Mapping[str, Outcome]],
+    asked: int,
+) -> tuple[DeadlineReport, ...]:
+    """`outcomes`: by query, of each deadline of each pipeline in their order."""
+    reports = []
+    for at, arm in enumerate(arms):
+        mine = outcomes[at * len(deadlines_ms) : (at + 1) * len(deadlines_ms)]
+        every = [one.answer for of_one in mine for one in of_one.values() if isinstance(one, TimedAnswer)]
+        reports.append(
+            DeadlineReport(
+                pipeline=arm.name,
+                fingerprint=arm.pipeline.fingerprint,
+                collection=", ".join(sorted({answer.collection for answer in every})),
+                models=tuple(sorted({model for answer in every for model in answer.models.values()})),
+                deadlines=tuple(
+                    at_deadline(arm, dataset, deadline_ms, of_one, asked)
+                    for deadline_ms, of_one in zip(deadlines_ms, mine, strict=True)
+                ),
+            )
+        )
+    return tuple(reports)
+
+
 def at_deadline(
-    arm: Arm, dataset: Dataset, queries: Sequence[str], deadline_ms: int, answers: dict[str, TimedAnswer | GatewayError]
+    arm: Arm, dataset: Dataset, deadline_ms: int, outcomes: Mapping[str, Outcome], asked: int
 ) -> AtDeadline:
-    """Computes the figures of the answers to `queries` at one deadline."""
-    given = {query: timed for query, timed in answers.items() if isinstance(timed, TimedAnswer)}
+    """Computes the figures of one deadline. `outcomes`: of every query; `asked`: hits a request."""
+    given = {query: one for query, one in outcomes.items() if isinstance(one, TimedAnswer)}
+    lost = [one for one in outcomes.values() if isinstance(one, GatewayError)]
     in_time = {query: timed.answer for query, timed in given.items() if timed.latency_ms <= deadline_ms}
     rankings = {query: tuple(hit.id for hit in answer.hits) for query, answer in in_time.items()}
+    counted = sorted([timed.latency_ms for timed in given.values()] + [float(deadline_ms)] * len(lost))
     reranks = {item.id: item.stage.top for item in arm.pipeline.identified if isinstance(item.stage, Rerank)}
+    numbers = [scored(answer, reranks, asked) for answer in in_time.values()] if reranks else []
+    shares = [scored_share(answer, reranks) for answer in in_time.values()] if reranks else []
     return AtDeadline(
         deadline_ms=deadline_ms,
-        queries=len(queries),
-        in_time=len(in_time) / len(queries),
-        ndcg_at_10=means(measure(dataset.judgments, rankings, queries, (METRIC,)))[METRIC] or 0.0,
-        scored=sum(_scored(answer, reranks) for answer in in_time.values()) / max(1, len(in_time)),
+        queries=len(outcomes),
+        in_time=len(in_time) / len(outcomes),
+        late=len(given) - len(in_time),
+        lost=len(lost),
+        errors_by_kind=dict(Counter(error.kind for error in lost)),
+        ndcg_at_10=means(measure(dataset.judgments, rankings, list(outcomes), (METRIC,)))[METRIC] or 0.0,
         degraded=sum(bool(answer.degraded) for answer in in_time.values()),
-        lost=len(queries) - len(given),
+        scored=_mean([one for one in numbers if one is not None]) if None not in numbers else None,
+        scored_share=_mean(shares),
+        p50_ms=percentile(counted, 0.50),
+        p95_ms=percentile(counted, 0.95),
         slowest_ms=max((timed.latency_ms for timed in given.values()), default=None),
     )
 
 
-def _scored(answer: SearchAnswer, reranks: dict[str, int]) -> int:
-    """Counts candidates scored in all rerank stages: the number in a degradation, else `top`, at most the hits."""
+def scored(answer: SearchAnswer, reranks: Mapping[str, int], asked: int) -> int | None:
+    """Counts the candidates that all rerank stages scored; None where the answer does not tell.
+
+    A degradation names the number. Otherwise every candidate was scored, `reranks` of them at most: the answer shows
+    them all where it has fewer hits than were asked for, or where no more were re-ranked.
+    """
     flagged = {one.stage: one.done for one in answer.degraded}
-    return sum(flagged.get(stage, min(top, len(answer.hits))) for stage, top in reranks.items())
+    total = 0
+    for stage, top in reranks.items():
+        if stage in flagged:
+            total += flagged[stage]
+        elif top <= len(answer.hits) or len(answer.hits) < asked:
+            total += min(top, len(answer.hits))
+        else:
+            return None
+    return total
 
 
-def render_deadlines(report: DeadlineReport) -> str:
-    """Renders a Markdown table of a report."""
-    lines = [
-        f"{report.pipeline} over {report.collection}, {', '.join(report.models) or 'no model'}",
-        "",
-        "| deadline ms | in time | nDCG@10 | scored | degraded | lost | slowest ms |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for one in report.deadlines:
-        slowest = "" if one.slowest_ms is None else f"{one.slowest_ms:.0f}"
-        lines.append(
-            f"| {one.deadline_ms} | {one.in_time:.2%} | {one.ndcg_at_10:.4f} | {one.scored:.1f} "
-            f"| {one.degraded} | {one.lost} | {slowest} |"
-        )
-    return "\n".join(lines)
+def scored_share(answer: SearchAnswer, reranks: Mapping[str, int]) -> float:
+    """Returns the share of their candidates that the rerank stages scored, as a mean over the stages."""
+    shares = {one.stage: one.done / one.of if one.of else 1.0 for one in answer.degraded}
+    return sum(shares.get(stage, 1.0) for stage in reranks) / len(reranks)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def render_deadlines(found: DeadlinesFile) -> Iterator[str]:
+    """Yields a Markdown table a pipeline, and why the times do not hold, if so."""
+    for report in found.pipelines:
+        yield f"{report.pipeline} over {report.collection}, {', '.join(report.models) or 'no model'}"
+        yield _table(report)
+    for reason in found.timing_reasons:
+        yield f"**TIMING NOT VALID: {reason}**"
+
+
+def _table(report: DeadlineReport) -> str:
+    header = (
+        "deadline ms", "in time", "nDCG@10", "scored", "of candidates", "degraded", "late", "lost",
+        "p50 ms", "p95 ms", "slowest ms",
+    )  # fmt: skip
+    rows = [
+        (f"{one.deadline_ms}", f"{one.in_time:.2%}", f"{one.ndcg_at_10:.4f}",
+         "–" if one.scored is None else f"{one.scored:.1f}",
+         "–" if one.scored_share is None else f"{one.scored_share:.0%}",
+         f"{one.degraded}", f"{one.late}", _lost(one), f"{one.p50_ms:.0f}", f"{one.p95_ms:.0f}",
+         "–" if one.slowest_ms is None else f"{one.slowest_ms:.0f}")
+        for one in report.deadlines
+    ]  # fmt: skip
+    return aligned([header, *rows])
+
+
+def _lost(one: AtDeadline) -> str:
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(one.errors_by_kind.items()))
+    return f"{one.lost} ({kinds})" if kinds else "0"

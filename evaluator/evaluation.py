@@ -16,6 +16,7 @@ from evaluator.corpus_check import expect_same_corpus
 from evaluator.datasets.judgments import qrels_file, read_judgments
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.datasets.record import DatasetRecord, read_or_recall
+from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest, live_states
@@ -31,7 +32,15 @@ from evaluator.pipeline_costs import NO_COSTS, CostReport, pipeline_costs
 from evaluator.progress import say
 from evaluator.quality import Grades, PerQuery, means, within_depth
 from evaluator.quality_figures import arm_answers, measure_answers, quality_figures
-from evaluator.rank import RankedArm, RankReport, choose_queries, expect_runnable, rank, write_rank_report
+from evaluator.rank import (
+    ChosenQueries,
+    RankedArm,
+    RankReport,
+    choose_queries,
+    expect_runnable,
+    rank,
+    write_rank_report,
+)
 from evaluator.render import render_page
 from evaluator.report import QualityReport, QueryFigures, Report, build_report
 from evaluator.resume import continue_or_begin
@@ -168,6 +177,24 @@ async def prepare_load(client: GatewayClient, folder: RunFolder) -> PreparedLoad
     experiment = folder.experiment
     if experiment.load is None:
         raise EvaluationError(f"{folder.path}: the experiment has no `load`; give one, or --rate")
+    ready = await prepare_run(client, folder)
+    queries = ready.queries.measured
+    target = load_target(client.url, experiment, ready.arms, ready.dataset, queries, experiment.load)
+    seed = experiment.load.seed_or(experiment.seed)
+    return PreparedLoad(experiment.load, seed, ready.arms, target, ready.dataset.judgments)
+
+
+class PreparedRun(NamedTuple):
+    """What a step needs that sends queries and no answers of an earlier one."""
+
+    dataset: Dataset
+    arms: tuple[Arm, ...]
+    queries: ChosenQueries
+
+
+async def prepare_run(client: GatewayClient, folder: RunFolder) -> PreparedRun:
+    """Checks that the gateway has corpus and pipelines; writes manifest.json unless it is there."""
+    experiment = folder.experiment
     dataset = await asyncio.to_thread(dataset_of, folder)
     _expect_loaded_corpus(folder, dataset)
     view = await live_collection(client, experiment)
@@ -176,14 +203,9 @@ async def prepare_load(client: GatewayClient, folder: RunFolder) -> PreparedLoad
     await expect_runnable(client, experiment, arms)
     if not folder.has("manifest.json"):
         pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
-        states = live_states(view)
-        fresh = build_manifest(experiment, dataset, client.url, str(view.live), states, pipelines)
+        fresh = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), pipelines)
         folder.write("manifest.json", fresh)
-    queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment).measured
-    target = load_target(client.url, experiment, arms, dataset, queries, experiment.load)
-    return PreparedLoad(
-        experiment.load, experiment.load.seed_or(experiment.seed), tuple(arms), target, dataset.judgments
-    )
+    return PreparedRun(dataset, arms, choose_queries(list(dataset.judgments), list(dataset.queries), experiment))
 
 
 def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> QualityReport:
@@ -250,8 +272,9 @@ def report_step(folder: RunFolder) -> Report:
         run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
         imported=folder.read(IMPORTED, ImportReport).arms if folder.has(IMPORTED) else {},
         costs=folder.read(COSTS, CostReport) if folder.has(COSTS) else NO_COSTS,
-        made_from=folder.hashes("rank.json", "quality.json", *([LOAD] if folder.has(LOAD) else [])),
+        made_from=folder.hashes("rank.json", "quality.json", *[name for name in (LOAD, DEADLINES) if folder.has(name)]),
         load=folder.read(LOAD, LoadReport) if folder.has(LOAD) else None,
+        deadlines=folder.read(DEADLINES, DeadlinesFile) if folder.has(DEADLINES) else None,
     )
     folder.write("report.json", report)
     folder.write_text("report.md", render_page(report))

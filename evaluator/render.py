@@ -2,6 +2,7 @@
 
 from evaluator.cost_page import cost_parts
 from evaluator.datasets.reader import DatasetCounts
+from evaluator.deadline_sweep import render_deadlines
 from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_ratios
 from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
@@ -95,6 +96,8 @@ def render_page(report: Report) -> str:
     if report.load is not None:
         tables = [render_load(report.load), render_ratios(report.load), render_load_repeats(report.load)]
         parts += ["## Load", LOAD, *filter(None, tables), *(f"**{line}**" for line in load_warnings(report.load))]
+    if report.deadlines is not None:
+        parts += ["## Deadlines", *render_deadlines(report.deadlines)]
     if len(files := _imported_files(report)) > 1:
         parts += ["## Imported run files", "Hits are those of the judged queries, within the depth.", aligned(files)]
     if report.vector_recall:

@@ -13,6 +13,7 @@ from evaluator.comparison.arm_statistics import ArmStatistics
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.conventions import Conventions, state_conventions
 from evaluator.datasets.reader import DatasetCounts
+from evaluator.deadline_sweep import DeadlinesFile
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport
 from evaluator.interruptions import LatencySource, interruption_remarks, warmup_remarks
@@ -113,6 +114,7 @@ class Report(StepFile):
     pipelines: dict[str, PipelineReport]
     conventions: Conventions | None = None  # null: of a release that did not state them
     load: LoadReport | None = None  # null: no traffic was sent
+    deadlines: DeadlinesFile | None = None  # null: `deadlines --run` was not called
     vector_recall: dict[str, VectorRecall]
     counts: DatasetCounts
     ingest: IngestReport | None  # null when the collection was there already
@@ -135,6 +137,7 @@ def build_report(
     costs: CostReport,
     made_from: Mapping[str, str],
     load: LoadReport | None,
+    deadlines: DeadlinesFile | None,
 ) -> Report:
     """Builds the report from the outcomes of the steps.
 
@@ -188,6 +191,7 @@ def build_report(
         pipelines=pipelines,
         conventions=state_conventions(list(quality.figures[ranked.arms[0].name]), ranked.depth),
         load=load,
+        deadlines=deadlines,
         vector_recall=dict(recall),
         counts=manifest.counts,
         ingest=ingested,

@@ -3,14 +3,13 @@
 from typing import Annotated, Unpack
 
 import typer
-from pydantic import TypeAdapter
 
 from evaluator.commands.options import (
     GATEWAY,
     RUNS,
     AllExperimentOverrides,
     Gateway,
-    Name,
+    Run,
     Runs,
     Wait,
     overridden_experiment,
@@ -18,34 +17,40 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.deadline_sweep import DeadlineReport, render_deadlines, sweep
+from evaluator.deadline_sweep import DEADLINES, render_deadlines
+from evaluator.deadlines_step import deadlines_step
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import load_dataset
 from evaluator.measurement_lock import measuring
+from evaluator.run_folder import RunFolder
 
 
 @with_options(AllExperimentOverrides)
 def deadlines(
-    experiment: Name,
+    experiment: Annotated[str | None, typer.Argument(help="A bundled experiment or a YAML file.")] = None,
     at: Annotated[str, typer.Option(help="Milliseconds, in the order of the table.")] = "50,100,250,500,1000,2000",
+    run: Run = None,
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
     **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
-    """Sends every query at every deadline to a loaded collection; prints a table and writes deadlines.json."""
+    """Sends every query at every deadline to a loaded collection; prints a table and writes deadlines.json.
+
+    In a run folder of its own, or with --run in that of a run, where `report` reads it.
+    """
     with reporting_errors():
-        chosen = overridden_experiment(experiment, **overrides)
         try:
             deadlines_ms = [int(part) for part in at.split(",")]
         except ValueError as error:
             raise EvaluationError(f"--at {at}: give whole milliseconds, for example 50,100,250") from error
-        dataset = load_dataset(chosen)
-        with measuring(runs) as lock:
-            lock.name(f"deadlines of {chosen.name}")
-            reports = with_gateway(gateway, wait, lambda client: sweep(client, chosen, dataset, deadlines_ms))
-        runs.mkdir(parents=True, exist_ok=True)
-        (runs / "deadlines.json").write_text(
-            TypeAdapter(list[DeadlineReport]).dump_json(list(reports), indent=1).decode()
-        )
-        print("\n\n".join(render_deadlines(report) for report in reports))
+        if (experiment is None) == (run is None):
+            raise EvaluationError("name either an experiment or, with --run, the folder of a run")
+        if run is not None and any(overrides.values()):
+            raise EvaluationError("--run asks the queries of that run's experiment: leave the other options out")
+        chosen = overridden_experiment(str(experiment), **overrides) if run is None else RunFolder.open(run).experiment
+        with measuring(runs if run is None else RunFolder.open(run).runs) as lock:
+            folder = RunFolder.create(runs, chosen) if run is None else RunFolder.open(run)
+            lock.name(f"deadlines of {folder.name}")
+            found = with_gateway(gateway, wait, lambda client: deadlines_step(client, folder, deadlines_ms))
+        print("\n\n".join(render_deadlines(found)))
+        print(f"\nFigures: {folder.path / DEADLINES} (and manifest.json beside it)")

@@ -145,7 +145,7 @@ def requests_in_first_look() -> float:
 def next_rate(measured: Sequence[MeasuredRate], plan: CapacityPlan) -> float | None:
     """Returns the rate to measure next; None: the search has ended."""
     if not measured:
-        return _three_digits(max(FIRST_RATE, 1.01 * least_rate(plan)))
+        return _three_digits(max(FIRST_RATE, 2 * least_rate(plan)))
     if measured[-1].outcome == "cannot tell":
         # A disturbance may pass: the rate gets a second chance.
         return None if _disturbed(measured) else measured[-1].rate

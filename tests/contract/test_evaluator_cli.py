@@ -1,5 +1,6 @@
 """The command line: a table, files where they were promised, and an exit status that tells how it went."""
 
+import itertools
 import json
 import socket
 import statistics
@@ -207,9 +208,37 @@ def test_a_sweep_over_deadlines_counts_late_and_lost_answers_as_empty(
     assert [cell.strip() for cell in hurried[:3]] == ["1", "0.00%", "0.0000"]
     assert patient[1].strip() == "100.00%"
     assert float(patient[2]) > 0.5
-    (report,) = json.loads((tmp_path / "runs" / "deadlines.json").read_text())
+    (found,) = (tmp_path / "runs").glob("*/deadlines.json")
+    assert {"experiment.json", "manifest.json"} == json.loads(found.read_text())["made_from"].keys()
+    (report,) = json.loads(found.read_text())["pipelines"]
     assert report["pipeline"] == "bm25"
     assert [one["deadline_ms"] for one in report["deadlines"]] == [1, 60_000]
+    manifest = json.loads((found.parent / "manifest.json").read_text())
+    assert (manifest["generation"], len(manifest["dataset_sha256"]["corpus.jsonl"])) == ("shop@1", 64)
+
+
+def test_pipelines_take_turns_in_a_sweep_and_the_run_s_report_has_it(
+    evaluator: Evaluator, stub: GatewayStub, tmp_path: Path
+) -> None:
+    assert evaluator("demo", PIPELINES="bm25,hybrid").exit_code == 0
+    run = str((tmp_path / "runs" / "latest").resolve())
+    stub.searches.clear()
+    stub.failing_queries = {"red bell": Unavailable("gone")}
+    done = evaluator("deadlines", "--run", run, "--at", "30000,60000", DATASET="", PIPELINES="")
+    assert done.exit_code == 0, done.output
+    asked = [str(request.pipeline) for request in stub.searches]
+    # Two pipelines at two deadlines: were they swept one after the other, there would be one change.
+    assert sum(before != after for before, after in itertools.pairwise(asked)) > 4
+    assert evaluator("report", "--run", run).exit_code == 0
+    report = json.loads((tmp_path / "runs" / "latest" / "report.json").read_text())
+    assert [one["pipeline"] for one in report["deadlines"]["pipelines"]] == ["bm25", "hybrid"]
+    for pipeline in report["deadlines"]["pipelines"]:
+        for one in pipeline["deadlines"]:
+            assert (one["lost"], one["errors_by_kind"]) == (1, {"unavailable": 1})
+            assert one["p95_ms"] >= one["deadline_ms"] > one["p50_ms"]  # a lost query counts with its deadline
+    page = (tmp_path / "runs" / "latest" / "report.md").read_text()
+    assert "## Deadlines" in page
+    assert "1 (unavailable 1)" in page
 
 
 def test_a_sweep_over_another_corpus_is_refused(evaluator: Evaluator, stub: GatewayStub) -> None:
