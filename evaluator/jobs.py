@@ -15,6 +15,7 @@ from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, expect_pipelines
 from evaluator.experiment import Experiment
+from evaluator.load.live import LiveFigures, listening
 from evaluator.measurement_lock import MeasurementLock, MeasurementRunning
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
@@ -34,6 +35,7 @@ class JobState(Wire):
     state: Literal["running", "done", "failed", "interrupted"]
     step: str
     detail: str = ""
+    live: LiveFigures | None = None  # of the step `load` while it runs
 
 
 class JobList(Wire):
@@ -54,6 +56,7 @@ class Jobs:
         self._gateway = gateway
         self._transport = transport
         self._states: dict[str, JobState] = {}
+        self._live: LiveFigures | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def expect_startable(self, experiment: Experiment) -> None:
@@ -102,7 +105,8 @@ class Jobs:
     def state(self, run: str) -> JobState | None:
         """Returns the state of a run of this process, of an earlier one or of the command line; None: no such run."""
         if run in self._states:
-            return self._states[run]
+            state = self._states[run]
+            return state.model_copy(update={"live": self._live}) if state.state == "running" else state
         folder = RunFolder(self._runs / run)
         if not folder.has("experiment.json"):
             return None
@@ -138,11 +142,16 @@ class Jobs:
         run = folder.path.name
 
         def on_step(step: str) -> None:
+            self._live = None
             self._set(JobState(id=run, state="running", step=step))
+
+        def on_live(figures: LiveFigures) -> None:
+            self._live = figures
 
         try:
             async with connected(self._gateway, self._transport) as client:
-                outcome = await evaluate(client, folder, on_step)
+                with listening(on_live):
+                    outcome = await evaluate(client, folder, on_step)
         except EvaluationError as error:
             self._end(run, "failed", str(error))
         except asyncio.CancelledError:

@@ -19,6 +19,19 @@ def say(message: str) -> None:
     console.print(message, markup=False)
 
 
+def now_and_then(every_s: float) -> Callable[[str], None]:
+    """Returns a function that prints a line unless it has printed one less than `every_s` seconds ago."""
+    last = -every_s
+
+    def speak(message: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= every_s:
+            last = time.monotonic()
+            say(message)
+
+    return speak
+
+
 @contextmanager
 def progress(label: str, total: int, unit: str) -> Iterator[Advance]:
     """Yields a function to call with the number of units just done."""

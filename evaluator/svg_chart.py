@@ -23,7 +23,7 @@ COLOURS = 6
 SHAPES = ("circle", "square", "triangle", "diamond", "plus")
 FONT_PX = 12
 # Of the mean character of a sans-serif font, for texts that must not overlap.
-CHARACTER_PX = 6.4
+CHARACTER_PX = 6.9
 LEGEND_PX = 16
 MOST_TICKS = 8  # of a logarithmic axis, before it shows powers of ten alone
 DOUBTFUL = "?"  # behind a time that is not valid, as in the report

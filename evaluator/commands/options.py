@@ -18,10 +18,12 @@ from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import wait_until_ready
 from evaluator.experiment import Experiment, experiment_path, selected_pipelines
+from evaluator.load.live import Listener, listening
 from evaluator.metric_table import parse_metric
-from evaluator.progress import say
+from evaluator.progress import PLAIN_EVERY_S, console, now_and_then, say
 from evaluator.suite import Suite, experiments_of, read_plan
 
+TERMINAL_EVERY_S = 2.0  # how often a terminal shows how a load is doing
 GATEWAY = "http://127.0.0.1:8000"
 RUNS = Path(".runs")
 
@@ -135,9 +137,16 @@ def with_gateway(gateway: str, wait: float, work: Callable[[GatewayClient], Awai
     async def main() -> T:
         async with connected(gateway) as client:
             await wait_until_ready(client, wait)
-            return await work(client)
+            with listening(spoken_now_and_then()):
+                return await work(client)
 
     return asyncio.run(main())
+
+
+def spoken_now_and_then() -> Listener:
+    """Returns a listener that prints how a load is doing, as often as progress is printed."""
+    speak = now_and_then(TERMINAL_EVERY_S if console.is_terminal else PLAIN_EVERY_S)
+    return lambda figures: speak(figures.line)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """A process that sends requests over HTTP: `python -m evaluator.load.generator FOLDER`, started by generators.py.
 
-Reads a GeneratorTask from the folder, says that it is ready, reads the start time from standard input, and writes a
-GeneratorResult into the folder after the last answer. Answers stay bytes: nothing is parsed while requests are under
-way.
+Reads a GeneratorTask from the folder, says that it is ready, reads the start time from standard input, tells a line a
+second (live.py), and writes a GeneratorResult into the folder after the last answer.
+Answers stay bytes: nothing is parsed while requests are under way.
 """
 
 import asyncio
@@ -11,6 +11,8 @@ import pickle
 import resource
 import sys
 import time
+from bisect import bisect_right
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -18,7 +20,8 @@ import uvloop
 
 from evaluator.cached_results import CACHED_HEADER
 from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
-from evaluator.load.load_loop import Reply, closed_loop, open_loop
+from evaluator.load.live import tell_counts
+from evaluator.load.load_loop import Reply, SendRecord, closed_loop, open_loop
 from evaluator.load.precise_clock import PreciseClock
 
 
@@ -45,11 +48,24 @@ async def generate(task: GeneratorTask, start_s: float) -> GeneratorResult:
         with PreciseClock(start_s) as clock:
             await clock.until(0.0)
             began_s, began_cpu_s = time.monotonic(), time.process_time()
-            if task.planned_s:
-                records = await open_loop(task.planned_s, send, clock, task.in_flight)
-            else:
-                records = await closed_loop(task.in_flight, task.seconds, send, clock)
+            records: list[SendRecord] = []
+            async with asyncio.TaskGroup() as group:
+                planned = partial(planned_until, task)
+                telling = group.create_task(tell_counts(records, planned, clock, sys.stdout.fileno()))
+                if task.planned_s:
+                    await open_loop(task.planned_s, send, clock, task.in_flight, records)
+                else:
+                    await closed_loop(task.in_flight, task.seconds, send, clock, records)
+                telling.cancel()
             return GeneratorResult(records, time.process_time() - began_cpu_s, time.monotonic() - began_s)
+
+
+def planned_until(task: GeneratorTask, now_s: float, done: int) -> tuple[int, int]:
+    """Returns how many requests were planned until a time, and how many are in flight when `done` have ended."""
+    if not task.planned_s:
+        return done, task.in_flight
+    planned = bisect_right(task.planned_s, now_s)
+    return planned, max(0, planned - done)
 
 
 def main(folder: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from evaluator.errors import EvaluationError
 from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
+from evaluator.load.live import LiveLoad, read_counts
 
 # At 1,000 requests a second one generator used 0.37 of a core of this project's machine (two Zen cores).
 RATE_A_GENERATOR = 800
@@ -25,8 +26,10 @@ def generators_for(rate: float) -> int:
     return max(1, math.ceil(rate / RATE_A_GENERATOR))
 
 
-async def run_generators(tasks: Sequence[GeneratorTask]) -> list[GeneratorResult]:
+async def run_generators(tasks: Sequence[GeneratorTask], traffic: str) -> list[GeneratorResult]:
     """Runs one process a task, all from the same start, and returns their results in the order of the tasks.
+
+    Meanwhile it tells listeners (live.py) how `traffic` is doing.
 
     Raises EvaluationError where one of them ended without a result.
     """
@@ -43,6 +46,10 @@ async def run_generators(tasks: Sequence[GeneratorTask]) -> list[GeneratorResult
         for process in processes:
             assert process.stdin is not None  # PIPE
             process.stdin.write(f"{start_s!r}\n".encode())
+        live = LiveLoad(traffic, len(tasks))
+        async with asyncio.TaskGroup() as group:
+            for number, process in enumerate(processes):
+                group.create_task(_hear(process, number, live))
         for process in processes:
             if await process.wait() != 0:
                 raise EvaluationError(f"a load generator ended with status {process.returncode}: nothing was measured")
@@ -59,6 +66,13 @@ async def _started(folder: Path) -> AsyncIterator[Process]:
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+async def _hear(process: Process, number: int, live: LiveLoad) -> None:
+    assert process.stdout is not None  # PIPE
+    async for line in process.stdout:
+        if line.endswith(b"\n"):  # else its process has ended within it
+            live.hear(number, read_counts(line))
 
 
 def _result(folder: Path) -> GeneratorResult:

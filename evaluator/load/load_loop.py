@@ -43,12 +43,19 @@ class SendRecord(NamedTuple):
 Send = Callable[[int], Awaitable[Reply]]
 
 
-async def open_loop(planned: Sequence[float], send: Send, clock: SendClock, most_in_flight: int) -> list[SendRecord]:
+async def open_loop(
+    planned: Sequence[float],
+    send: Send,
+    clock: SendClock,
+    most_in_flight: int,
+    records: list[SendRecord] | None = None,
+) -> list[SendRecord]:
     """Sends request n at `planned[n]`, whether or not earlier ones were answered, and waits for all answers.
 
     A request that would be one more than `most_in_flight` is dropped. Returns the records in the order of completion.
+    `records`: where they are appended meanwhile.
     """
-    records: list[SendRecord] = []
+    records = [] if records is None else records
     in_flight = 0
 
     async def exchange(number: int, planned_s: float) -> None:
@@ -69,12 +76,15 @@ async def open_loop(planned: Sequence[float], send: Send, clock: SendClock, most
     return records
 
 
-async def closed_loop(in_flight: int, seconds: float, send: Send, clock: SendClock) -> list[SendRecord]:
+async def closed_loop(
+    in_flight: int, seconds: float, send: Send, clock: SendClock, records: list[SendRecord] | None = None
+) -> list[SendRecord]:
     """Keeps `in_flight` requests under way until `seconds` have passed: each answer is followed by the next request.
 
     A request is planned for the moment at which it is sent. Returns the records in the order of completion.
+    `records`: where they are appended meanwhile.
     """
-    records: list[SendRecord] = []
+    records = [] if records is None else records
     numbers = iter(range(10**12))
 
     async def caller(numbers: Iterator[int]) -> None:

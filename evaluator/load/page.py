@@ -43,9 +43,10 @@ def write_page(folder: RunFolder, report: LoadReport) -> None:
 def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) -> str:
     """Renders load.md."""
     shown = {name: f"![{alt}](load/{name})" for name, alt, _ in charts}
+    warnings = list(load_warnings(report))
     parts = [
         f"# Load: {title}",
-        *(f"**{line}**" for line in load_warnings(report)),
+        *(["\n".join(f"- {line}" for line in warnings)] if warnings else []),
         render_load(report),
         COUNTED,
         *(shown[name] for name in shown if name == "rates.svg"),
@@ -56,7 +57,7 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
     ]
     if len(stages := _stages(report)) > 1:
         parts += ["## Where the time goes (ms)", *(shown[name] for name in shown if name == "stages.svg")]
-        parts += [STAGES, aligned(stages)]
+        parts += [STAGES, "<details><summary>All stages</summary>", aligned(stages), "</details>"]
     if len(slowest := _slowest(report)) > 1:
         parts += [
             "## The slowest answers",

@@ -65,7 +65,7 @@ async def drive(
     caps = [plan.most_in_flight // count + (number < plan.most_in_flight % count) for number in range(count)]
     tasks = [generator_task(target, share, cap) for share, cap in zip(shares, caps, strict=True)]
     before, began = read_conditions(measured), datetime.now(UTC)
-    results = await run_generators(tasks)
+    results = await run_generators(tasks, f"{_asked(requests)} at {rate:g}/s")
     conditions = conditions_between(before, read_conditions(measured))
     return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds)
 
@@ -93,9 +93,14 @@ async def run_closed(
         for share, flight in zip(shares, flights, strict=True)
     ]
     before, began = read_conditions(measured), datetime.now(UTC)
-    results = await run_generators(tasks)
+    results = await run_generators(tasks, f"{pipeline}, {in_flight} in flight")
     conditions = conditions_between(before, read_conditions(measured))
     return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds)
+
+
+def _asked(requests: Sequence[PlannedRequest]) -> str:
+    """Returns the pipelines that a drive asks."""
+    return ", ".join(dict.fromkeys(request.pipeline for request in requests))
 
 
 def generator_task(

@@ -19,7 +19,8 @@ def stages_chart(report: LoadReport) -> str | None:
     groups = {
         name: [one for one in rows if one.pipeline == name] for name in dict.fromkeys(one.pipeline for one in rows)
     }
-    keys = list(dict.fromkeys(key for point in rows for key in point.path_ms))
+    found_keys = list(dict.fromkeys(key for point in rows for key in point.path_ms))
+    keys = sorted(found_keys, key=_no_stage)  # stages first, in the order of a query
     legend, legend_rows = _legend_places(keys)
     row, top = 24.0, 52.0
     height = top + sum(row * len(found) + 28 for found in groups.values()) + 20 + legend_rows * 22 + 26
@@ -44,7 +45,7 @@ def stages_chart(report: LoadReport) -> str | None:
         fill, opacity = fills[key]
         drawing.rectangle(column, y + line * 22, 12, 12, fill, opacity)
         drawing.text(column + 18, y + line * 22 + 10, key)
-    note = "Of inputs that ran at once the slowest counts. gap: network, HTTP handling, event loops."
+    note = "Of inputs that ran at once the slowest counts; a stage's own name is its rest. gap: network, event loops."
     if not all(point.timing_valid for point in rows):
         note += f" {DOUBTFUL}: times not valid."
     drawing.text(16, height - 12, note, "soft")

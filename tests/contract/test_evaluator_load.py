@@ -12,8 +12,10 @@ from evaluator.cli import app
 from evaluator.client import connected
 from evaluator.evaluation import evaluate, ingest_step, load_step
 from evaluator.experiment import Experiment
+from evaluator.jobs import Jobs
 from evaluator.load.against_report import AgainstReport
 from evaluator.load.histograms import read_hlog
+from evaluator.load.live import LiveFigures
 from evaluator.load.report import LoadReport
 from evaluator.load.samples import read_samples
 from evaluator.run_folder import RunFolder
@@ -213,3 +215,26 @@ async def test_two_gateways_take_turns_with_the_same_traffic_and_the_slower_one_
         assert min(one.counted_ms for one in samples[0]) < 30 <= min(one.counted_ms for one in samples[1])
         assert point.quality is not None
         assert point.quality.outcome == "same"
+
+
+async def test_a_running_experiment_tells_how_its_load_is_doing(
+    gateway: str, stub: GatewayStub, tmp_path: Path
+) -> None:
+    stub.degraded_queries = {"oil chain"}
+    jobs = Jobs(tmp_path / "runs", gateway)
+    traffic = {"rates": [40], "seconds": 2.5, "warmup_seconds": 0}
+    run = jobs.start(planned(tmp_path, load=traffic, pipelines=["bm25"])).id
+    told: list[LiveFigures] = []
+    async with asyncio.timeout(60):
+        while (state := jobs.state(run)) is not None and state.state == "running":
+            if state.live is not None:
+                assert state.step == "load"
+                told.append(state.live)
+            await asyncio.sleep(0.02)
+    assert state is not None
+    assert (state.state, state.live) == ("done", None)
+    assert told[-1].traffic == "bm25 at 40/s"
+    assert told[-1].rate == pytest.approx(40, abs=25)
+    assert told[-1].degraded > 0
+    assert told[-1].lost == 0
+    assert told[-1].p99_ms is not None
