@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soak import corpus, cost, faults, hostile, kills, power, replicas, shapes, stalled, timings
+from tests.soak import corpus, cost, faults, hostile, kills, load, power, replicas, shapes, stalled, timings
 from tests.support.processes import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -51,3 +51,7 @@ async def test_comparisons_keep_their_error_rate_power_and_coverage() -> None:
 
 async def test_a_corpus_is_read_at_a_few_bytes_of_memory_a_document() -> None:
     (await corpus.run(SEED, 20_000)).demand()
+
+
+async def test_a_load_meets_servers_whose_law_of_service_is_known() -> None:
+    (await load.run(SEED, 200)).demand()

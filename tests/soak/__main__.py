@@ -20,6 +20,7 @@ SOAKS = (
     "kills",
     "cost",
     "timings",
+    "load",
     "power",
     "corpus",
     "agreement",
