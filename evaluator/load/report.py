@@ -92,6 +92,7 @@ def point_report(
     answers = [sample for sample in measured if sample.error is None]
     counts = request_counts(measured)
     latency = load_percentiles([sample.counted_ms for sample in measured])
+    service = load_percentiles([sample.service_ms for sample in measured if sample.service_ms is not None])
     lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
     generators = generator_figures([share for part in slices for share in part.generator_cpu], lags)
     steady = rate is not None or in_flight is not None
@@ -102,6 +103,7 @@ def point_report(
         *timing_faults(generators, latency.p50, halves, conditions, counts.dropped),
         *cache_faults(caches, {name: cached}),
     )
+    tail = not faults and loop == "open"
     return LoadPointReport(
         pipeline=name,
         fingerprint=pipeline.fingerprint,
@@ -113,8 +115,8 @@ def point_report(
         counts=counts,
         offered=counts.requests / seconds,
         goodput=counts.answered / seconds,
-        latency_ms=latency.without_tail() if faults or loop == "closed" else latency,
-        service_ms=load_percentiles([sample.service_ms for sample in measured if sample.service_ms is not None]),
+        latency_ms=latency if tail else latency.without_tail(),
+        service_ms=service if tail else service.without_tail(),
         quality=answer_quality(judgments, measured, reranks),
         generators=generators,
         halves=halves,
@@ -126,16 +128,16 @@ def point_report(
         slowest=slowest_answers(answers),
         timing_valid=not faults,
         timing_faults=faults,
-        repeats=_repeats(measured, judgments, seconds, valid=not faults and loop == "open", seed=seed),
+        repeats=_repeats(measured, judgments, seconds, tail=tail, seed=seed),
         warmup=len(samples) - len(measured),
         files=dict(files),
     )
 
 
 def _repeats(
-    measured: Sequence[LoadSample], judgments: Grades, seconds: float, *, valid: bool, seed: int
+    measured: Sequence[LoadSample], judgments: Grades, seconds: float, *, tail: bool, seed: int
 ) -> dict[str, RepeatedFigure]:
-    """Returns each figure over the repeats. `seconds`: of all of them together; `valid`: whether a tail is told."""
+    """Returns each figure over the repeats. `seconds`: of all of them together; `tail`: whether a p99 is told."""
     runs: dict[int, list[LoadSample]] = {}
     for sample in measured:
         runs.setdefault(sample.repeat, []).append(sample)
@@ -146,7 +148,7 @@ def _repeats(
         latency = load_percentiles([sample.counted_ms for sample in run])
         values["p50"].append(latency.p50)
         values["p95"].append(latency.p95)
-        values["p99"].append(latency.p99 if valid else None)
+        values["p99"].append(latency.p99 if tail else None)
         values["nDCG@10"].append(answer_quality(judgments, run, {}).ndcg_at_10)
         values["goodput"].append(request_counts(run).answered / (seconds / len(runs)))
     told = {name: [value for value in found if value is not None] for name, found in values.items()}

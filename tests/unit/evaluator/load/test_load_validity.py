@@ -6,6 +6,7 @@ import pytest
 
 from evaluator.load.validity import GeneratorFigures, HalfMedians, generator_figures, half_medians, timing_faults
 from evaluator.machine_conditions import MachineConditions
+from tests.support.load_points import load_point
 
 CLEAN = {"seconds": 60.0, "cores": 2, "foreign": 0.02, "steal": 0.0, "throttled": 0.0, "pressure": 0.3, "frequency": 1}
 SEEDS = range(20)
@@ -80,3 +81,13 @@ def test_a_dropped_request_makes_the_timing_invalid() -> None:
 
 def test_too_few_requests_have_no_halves() -> None:
     assert half_medians([1.0, 2.0, 3.0]) is None
+
+
+def test_without_valid_times_no_tail_is_told() -> None:
+    clean, busy = load_point(), load_point(foreign=0.5)
+    assert clean.timing_valid
+    assert clean.latency_ms.p99 is not None
+    assert not busy.timing_valid
+    assert (busy.latency_ms.p99, busy.service_ms.p99) == (None, None)
+    assert busy.latency_ms.p50 == clean.latency_ms.p50
+    assert busy.quality == clean.quality
