@@ -156,8 +156,9 @@ async def load_step(
     with folder.locked():
         ready = await prepare_load(client, folder)
         measured = partial(measured_processes, folder.runs, client.url)
+        costs = {name: cost.cpu_ms for name, cost in costs_of(folder).pipelines.items()}
         return await run_load(
-            folder, ready.plan, ready.seed, ready.target, ready.arms, ready.judgments, measured, between
+            folder, ready.plan, ready.seed, ready.target, ready.arms, ready.judgments, measured, between, costs
         )
 
 
@@ -271,7 +272,7 @@ def report_step(folder: RunFolder) -> Report:
         ingested=folder.read("ingest.json", IngestReport) if folder.has("ingest.json") else None,
         run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
         imported=folder.read(IMPORTED, ImportReport).arms if folder.has(IMPORTED) else {},
-        costs=folder.read(COSTS, CostReport) if folder.has(COSTS) else NO_COSTS,
+        costs=costs_of(folder),
         made_from=folder.hashes("rank.json", "quality.json", *[name for name in (LOAD, DEADLINES) if folder.has(name)]),
         load=folder.read(LOAD, LoadReport) if folder.has(LOAD) else None,
         deadlines=folder.read(DEADLINES, DeadlinesFile) if folder.has(DEADLINES) else None,
@@ -279,6 +280,11 @@ def report_step(folder: RunFolder) -> Report:
     folder.write("report.json", report)
     folder.write_text("report.md", render_page(report))
     return report
+
+
+def costs_of(folder: RunFolder) -> CostReport:
+    """Returns what a query of each pipeline costs, as far as the run has measured it."""
+    return folder.read(COSTS, CostReport) if folder.has(COSTS) else NO_COSTS
 
 
 def _per_query(folder: RunFolder, arm: str) -> PerQuery:

@@ -10,6 +10,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from evaluator.errors import EvaluationError
+from evaluator.gates import Gates
 from evaluator.load_plan import LoadPlan
 from evaluator.metric_table import DEFAULT_METRICS, MetricName, parse_metric
 from services.contracts.base import Count, Depth, Name, Text, Wire
@@ -45,6 +46,7 @@ class Experiment(Wire):
     warmup: Count = 5  # queries through each pipeline before any figure is taken
     caches: bool = False  # `on`: services may answer from their caches; `off` asks for no-store
     recall_queries: Count = 50  # for the recall of approximate vector search; 0 leaves it out
+    gates: Gates | None = None  # bounds of figures; where one does not hold, the exit status is 4
     load: LoadPlan | None = None  # traffic that is measured after the queries one at a time
 
     @model_validator(mode="after")

@@ -98,6 +98,8 @@ def render_page(report: Report) -> str:
         parts += ["## Load", LOAD, *filter(None, tables), *(f"**{line}**" for line in load_warnings(report.load))]
     if report.deadlines is not None:
         parts += ["## Deadlines", *render_deadlines(report.deadlines)]
+    if gates := [*report.gates, *(report.load.gates if report.load is not None else ())]:
+        parts += ["## Gates", "\n".join(f"- {one.sentence}" for one in gates)]
     if len(files := _imported_files(report)) > 1:
         parts += ["## Imported run files", "Hits are those of the judged queries, within the depth.", aligned(files)]
     if report.vector_recall:

@@ -15,9 +15,10 @@ from evaluator.conventions import Conventions, state_conventions
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.deadline_sweep import DeadlinesFile
 from evaluator.experiment import Experiment
+from evaluator.gates import GatedFigures, GateOutcome, judge_gates
 from evaluator.ingest import IngestReport
 from evaluator.interruptions import LatencySource, interruption_remarks, warmup_remarks
-from evaluator.latency import Latency, summarise
+from evaluator.latency import MIN_SAMPLES_FOR_P99, Latency, summarise
 from evaluator.load.report import LoadReport
 from evaluator.machine_conditions import MachineConditions
 from evaluator.manifest import Manifest
@@ -113,6 +114,7 @@ class Report(StepFile):
     latency_source: LatencySource | None = None  # null: the run was not interrupted, and latency is of all answers
     pipelines: dict[str, PipelineReport]
     conventions: Conventions | None = None  # null: of a release that did not state them
+    gates: tuple[GateOutcome, ...] = ()  # of the queries one at a time; those of the load stand in `load`
     load: LoadReport | None = None  # null: no traffic was sent
     deadlines: DeadlinesFile | None = None  # null: `deadlines --run` was not called
     vector_recall: dict[str, VectorRecall]
@@ -190,6 +192,7 @@ def build_report(
         latency_source=source,
         pipelines=pipelines,
         conventions=state_conventions(list(quality.figures[ranked.arms[0].name]), ranked.depth),
+        gates=tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in pipelines.items()))),
         load=load,
         deadlines=deadlines,
         vector_recall=dict(recall),
@@ -262,6 +265,24 @@ def _samples_ms(records: Sequence[AnswerOutcome], segment: int | None) -> list[f
     """Returns the times of the timed answers, of one segment if given."""
     timed = [record for record in records if record.phase == "measured" and segment in (None, record.segment)]
     return [record.latency_ms for record in timed if record.error is None and record.latency_ms is not None]
+
+
+def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
+    """Returns the figures of a pipeline that gates bound."""
+    return GatedFigures(
+        pipeline=name,
+        traffic=None,
+        p99_ms=outcome.latency_ms.p99,
+        ndcg_at_10=outcome.quality.get("nDCG@10"),
+        errors=outcome.errors / outcome.queries if outcome.queries else None,
+        cpu_ms=None if outcome.cost is None else outcome.cost.cpu_ms,
+        missing={
+            "p99_ms": f"the times are not valid, or fewer than {MIN_SAMPLES_FOR_P99} answers were timed",
+            "ndcg_at_10": "nDCG@10 is none of the metrics of this run",
+            "errors": "no query was sent",
+            "cpu_ms": "the CPU time of the processes was not measured",
+        },
+    )
 
 
 def _without_p99(outcome: PipelineReport) -> PipelineReport:

@@ -5,12 +5,13 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from evaluator.commands.options import RUNS, Runs, collection_directory, reporting_errors
+from evaluator.commands.options import RUNS, Junit, Runs, collection_directory, reporting_errors
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.comparison.comparing import compare as compared
 from evaluator.comparison.comparison_page import render_comparison
 from evaluator.comparison.verdict import MARGIN
 from evaluator.errors import EvaluationError
+from evaluator.junit import GateCase, write_junit
 
 # Exit status of the gate. 1 to 3 are those of the steps.
 WORSE = 4
@@ -32,6 +33,7 @@ def compare(
     ] = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of --dataset; without it, test.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    junit: Junit = None,
     runs: Runs = RUNS,
 ) -> None:
     """Says of pipelines whether they are better, worse or the same as the first, or that the collection cannot tell."""
@@ -43,7 +45,17 @@ def compare(
         except ValidationError as error:
             first = error.errors()[0]
             raise EvaluationError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        if junit is not None and no_worse_than is None:
+            raise EvaluationError("--junit writes the outcome of --no-worse-than; give both")
         report = compared(names, runs, settings, collection_directory(dataset) if dataset else None, split)
         print(report.model_dump_json(indent=2) if as_json else render_comparison(report))
+        if junit is not None:
+            gates = [pair.gate for pair in report.pairs if pair.gate is not None]
+            names = [f"{pair.verdict.second} no worse than {pair.verdict.first}" for pair in report.pairs]
+            write_junit(
+                junit,
+                report.dataset,
+                [GateCase(name, gate.passed, gate.sentence) for name, gate in zip(names, gates, strict=True)],
+            )
         if report.no_worse is False:
             raise typer.Exit(WORSE)

@@ -17,6 +17,7 @@ from evaluator.commands.options import (
     RUNS,
     AllExperimentOverrides,
     Gateway,
+    Junit,
     Run,
     Runs,
     Wait,
@@ -26,9 +27,10 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.commands.steps import INVALID_RUN, print_load
+from evaluator.commands.steps import INVALID_RUN, end_status, print_load
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import load_step, wait_until_ready
+from evaluator.junit import write_junit
 from evaluator.load.against import MARGIN
 from evaluator.load.against_report import AgainstReport
 from evaluator.load.against_step import AGAINST, SLICE_SECONDS
@@ -74,6 +76,7 @@ def load(
         typer.Option(metavar="k6|vegeta|locust DIR", help="Send nothing: write scripts that send it with that tool."),
     ] = None,
     run: Run = None,
+    junit: Junit = None,
     against: Annotated[
         str | None, typer.Option(help="URL of a gateway to compare with, slice by slice, in the same run.")
     ] = None,
@@ -129,18 +132,17 @@ def load(
             folder = RunFolder.create(runs, planned) if run is None else RunFolder.open(run)
             lock.name(folder.name)
             if against is not None:
-                _compare(folder, gateway, against, margin, wait)
+                _compare(folder, gateway, against, margin, wait, junit)
                 return
             report = with_gateway(
                 gateway, wait, lambda client: load_step(client, folder, _before(between, client, wait))
             )
         print_load(folder, report)
         print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")
-        if not report.timing_valid:
-            raise typer.Exit(INVALID_RUN)
+        end_status(planned.name, [report.timing_valid], report.gates, junit)
 
 
-def _compare(folder: RunFolder, gateway: str, against: str, margin: float, wait: float) -> None:
+def _compare(folder: RunFolder, gateway: str, against: str, margin: float, wait: float, junit: Path | None) -> None:
     """Compares two gateways. Raises Exit with status 3 or 4."""
 
     async def work(client: GatewayClient) -> AgainstReport:
@@ -149,6 +151,8 @@ def _compare(folder: RunFolder, gateway: str, against: str, margin: float, wait:
             return await against_step(client, baseline, folder, margin)
 
     report = with_gateway(gateway, wait, work)
+    if junit is not None:
+        write_junit(junit, folder.experiment.name, report.cases)
     print(f"\n{render_against(report)}\n\nFigures: {folder.path / AGAINST} (and load/ beside it)")
     if not report.timing_valid:
         raise typer.Exit(INVALID_RUN)

@@ -41,6 +41,7 @@ Processes = Annotated[
     str,
     typer.Option(envvar="PROCESSES", help="Whose cost is measured: dense=http://127.0.0.1:8002,elasticsearch=URL."),
 ]
+Junit = Annotated[Path | None, typer.Option("--junit", help="Write the outcome of each gate as JUnit XML.")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait until the gateway is ready.")]
 
 

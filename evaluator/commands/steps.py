@@ -1,7 +1,7 @@
 """Commands of the steps of an evaluation: `run` and `demo` do all of them."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Unpack
@@ -15,6 +15,7 @@ from evaluator.commands.options import (
     AllExperimentOverrides,
     ExperimentOverrides,
     Gateway,
+    Junit,
     Metrics,
     Name,
     Processes,
@@ -28,8 +29,11 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
+from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, expect_own_run, ingest_step, quality_step, rank_step, report_step
 from evaluator.experiment import Experiment
+from evaluator.gates import GateOutcome
+from evaluator.junit import GateCase, write_junit
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.report import LoadReport
 from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_ratios
@@ -44,8 +48,10 @@ from evaluator.suite import Suite
 from evaluator.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
 from evaluator.suite_summary import render_summary_table
 
-# Exit status. 1: a step failed; 2: wrong command line; 3: all files are written, but the run is not valid.
+# Exit status. 1: a step failed; 2: wrong command line; 3: all files are written, but the run is not valid; 4: it is,
+# and a gate does not hold.
 INVALID_RUN = 3
+MISSED_GATE = 4
 
 
 @with_options(AllExperimentOverrides)
@@ -56,6 +62,7 @@ def run(
     wait: Wait = 120.0,
     processes: Processes = "",
     repeat: Annotated[int, typer.Option(min=1, help="How often the queries are sent, each time as a run.")] = 1,
+    junit: Junit = None,
     **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
     """Runs all steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
@@ -68,8 +75,9 @@ def run(
                 lock.name(folder.path.name)
                 done = with_gateway(gateway, wait, lambda client: evaluate_again(client, folder, repeat, known))
             _print_repeats(done[-1][0], repeats_step(done))
+            _end_reports([report for _, report in done], junit)
             return
-        _run_all(overridden_plan(experiment, **overrides), runs, gateway, wait, known)
+        _run_all(overridden_plan(experiment, **overrides), runs, gateway, wait, known, junit)
 
 
 @with_options(ExperimentOverrides)
@@ -128,7 +136,7 @@ def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None) -> None
         _print_next_step("report", path)
 
 
-def report(runs: Runs = RUNS, run: Run = None) -> None:
+def report(runs: Runs = RUNS, run: Run = None, junit: Junit = None) -> None:
     """Writes report.json and report.md of a run (the latest one unless --run says which). Exit status as of `run`."""
     with reporting_errors():
         path = run or runs / LATEST
@@ -136,10 +144,17 @@ def report(runs: Runs = RUNS, run: Run = None) -> None:
         for folder in runs_of(path):
             reports[folder.path.name] = report_step(folder)
             print_report(folder, reports[folder.path.name])
-        _end(path, reports)
+        _end(path, reports, junit)
 
 
-def _run_all(plan: Experiment | Suite, runs: Path, gateway: str, wait: float, processes: Mapping[str, str]) -> None:
+def _run_all(
+    plan: Experiment | Suite,
+    runs: Path,
+    gateway: str,
+    wait: float,
+    processes: Mapping[str, str],
+    junit: Path | None = None,
+) -> None:
     reports = {}
     with measuring(runs) as lock:
         path = create_runs(runs, plan)
@@ -148,11 +163,11 @@ def _run_all(plan: Experiment | Suite, runs: Path, gateway: str, wait: float, pr
             work = partial(evaluate, folder=folder, processes=processes)
             reports[folder.path.name] = with_gateway(gateway, wait, work)
             print_report(folder, reports[folder.path.name])
-    _end(path, reports)
+    _end(path, reports, junit)
 
 
-def _end(path: Path, reports: Mapping[str, Report]) -> None:
-    """Prints the summary of a suite. Raises Exit with status 3 when a run is not valid."""
+def _end(path: Path, reports: Mapping[str, Report], junit: Path | None = None) -> None:
+    """Prints the summary of a suite and the gates. Raises Exit as `end_status`."""
     suite = suite_at(path)
     if suite is not None:
         summary = summary_step(path, suite, reports)
@@ -161,8 +176,7 @@ def _end(path: Path, reports: Mapping[str, Report]) -> None:
         if not summary.valid:
             print("NOT ALL RUNS ARE VALID: " + ", ".join(name for name, report in reports.items() if not report.valid),
                   file=sys.stderr)  # fmt: skip
-    if not all(holds(report) for report in reports.values()):
-        raise typer.Exit(INVALID_RUN)
+    _end_reports(list(reports.values()), junit)
 
 
 def _print_next_step(step: str, path: Path, gateway: str = GATEWAY) -> None:
@@ -186,8 +200,35 @@ def _print_repeats(folder: RunFolder, summary: RepeatReport) -> None:
 def print_outcome(folder: RunFolder, outcome: Report) -> None:
     """Prints the report of a run. Raises Exit with status 3 for one that is not valid."""
     print_report(folder, outcome)
-    if not holds(outcome):
+    _end_reports([outcome])
+
+
+def end_status(name: str, valid: Sequence[bool], gates: Sequence[GateOutcome], junit: Path | None = None) -> None:
+    """Prints a line for each gate, and writes them to `junit`.
+
+    Raises Exit with status 3 when something is not valid, with 4 when a gate does not hold, EvaluationError when there
+    is none to write.
+    """
+    if gates:
+        print("\nGates:\n" + "\n".join(f"  {one.sentence}" for one in gates))
+    if junit is not None:
+        if not gates:
+            raise EvaluationError(f"--junit {junit}: the experiment {name} has no `gates`")
+        write_junit(junit, name, [GateCase(one.what, one.held, one.sentence) for one in gates])
+    if not all(valid):
         raise typer.Exit(INVALID_RUN)
+    if not all(one.held for one in gates):
+        raise typer.Exit(MISSED_GATE)
+
+
+def gates_of(outcome: Report) -> tuple[GateOutcome, ...]:
+    """Returns the gates of a run and of its load."""
+    return (*outcome.gates, *(outcome.load.gates if outcome.load is not None else ()))
+
+
+def _end_reports(reports: Sequence[Report], junit: Path | None = None) -> None:
+    gates = [one for report in reports for one in gates_of(report)]
+    end_status(reports[0].experiment, [holds(report) for report in reports], gates, junit)
 
 
 def holds(outcome: Report) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pydantic import FiniteFloat
 
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
+from evaluator.junit import GateCase
 from evaluator.load.against import LEAST_PAIRS, SlicePair, SpeedVerdict, judge_speed
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.point import LoadedPoint
@@ -72,6 +73,18 @@ class AgainstReport(StepFile):
     judged: str
     margin: FiniteFloat
     points: tuple[AgainstPoint, ...]
+
+    @property
+    def cases(self) -> list[GateCase]:
+        """A gate for each pipeline and rate; it does not hold where the machine was too busy to know."""
+        return [
+            GateCase(
+                f"{point.pipeline} at {point.rate:g}/s: not slower by more than {self.margin:g}",
+                point.speed is not None and not point.speed.slower,
+                "; ".join(point.timing_faults) if point.speed is None else point.speed.sentence,
+            )
+            for point in self.points
+        ]
 
     @property
     def slower(self) -> bool:

@@ -10,7 +10,7 @@ from evaluator.load.charts import Spectrum, drawn_share, rates_chart, spectrum_c
 from evaluator.load.histograms import percentile_ms, read_hlog
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.load.stages_chart import stages_chart
-from evaluator.load.table import load_warnings, render_load, traffic_name
+from evaluator.load.table import load_warnings, render_load
 from evaluator.markdown_table import aligned
 from evaluator.run_folder import RunFolder, writable
 from evaluator.svg_chart import DOUBTFUL
@@ -82,7 +82,7 @@ def _charts(folder: Path, report: LoadReport) -> Iterator[Chart]:
         points = [point for point in report.points if point.traffic == traffic and drawn_share(point) > 0]
         if points:
             spectra = {point.pipeline: _spectrum(folder, point) for point in points}
-            names = {traffic_name(point) for point in points}
+            names = {point.said for point in points}
             name = names.pop() if len(names) == 1 else traffic  # a multiple of each pipeline's own capacity
             yield f"spectrum-{traffic}.svg", f"Latency by percentile: {name}", spectrum_chart(name, points, spectra)
     stages = stages_chart(report)
@@ -108,7 +108,7 @@ def _percentiles(report: LoadReport) -> list[list[str]]:
             value, interval = getattr(figures, name), figures.intervals.get(name)
             within = "" if value is None or interval is None else f" ({interval[0]:.1f} to {interval[1]:.1f})"
             cells.append(f"{_time(value, point)}{within}")
-        rows.append([point.pipeline, traffic_name(point), *cells, _time(figures.max, point), str(figures.n)])
+        rows.append([point.pipeline, point.said, *cells, _time(figures.max, point), str(figures.n)])
     return rows
 
 
@@ -119,7 +119,7 @@ def _stages(report: LoadReport) -> list[list[str]]:
         for stage, time in (*point.stages_ms.items(), *gap.items()):
             share = "–" if time.share is None else f"{time.share:.1%}"
             figures = [_time(time.p50, point, 2), _time(time.p95, point, 2), share, str(time.n)]
-            rows.append([point.pipeline, traffic_name(point), stage, *figures])
+            rows.append([point.pipeline, point.said, stage, *figures])
     return rows
 
 
@@ -127,7 +127,7 @@ def _slowest(report: LoadReport) -> list[list[str]]:
     rows = [["pipeline", "traffic", "query", "ms", "stages", "request_id"]]
     for point in report.points:
         for one in point.slowest[:SLOWEST_SHOWN]:
-            rows.append([point.pipeline, traffic_name(point), one.query, _time(one.latency_ms, point),
+            rows.append([point.pipeline, point.said, one.query, _time(one.latency_ms, point),
                          _stage_words(one), one.request_id or "–"])  # fmt: skip
     return rows
 
@@ -149,7 +149,7 @@ def _measured(report: LoadReport) -> list[list[str]]:
         rows.append(
             [
                 point.pipeline,
-                traffic_name(point),
+                point.said,
                 "valid" if point.timing_valid else "NOT VALID",
                 "–" if lag is None else f"{lag:.2f}",
                 f"{point.generators.cpu:.1%}",

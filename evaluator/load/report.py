@@ -8,6 +8,8 @@ from pydantic import FiniteFloat
 from evaluator.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers, stage_times
 from evaluator.cached_results import CacheUse, cache_faults, sum_cached_results
 from evaluator.critical_path import mean_path
+from evaluator.gates import GatedFigures, GateOutcome
+from evaluator.latency import MIN_SAMPLES_FOR_P99
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.point import LoadedPoint
 from evaluator.load.quality import AnswerQuality, answer_quality
@@ -56,6 +58,33 @@ class LoadPointReport(Wire):
     warmup: Count  # labelled requests, in no figure
     files: dict[str, str]  # `samples` and `histogram`, relative to the run's folder
 
+    @property
+    def said(self) -> str:
+        """The traffic in words."""
+        if self.in_flight is not None:
+            return f"{self.in_flight} in flight"
+        return f"{self.rate:g}/s" if self.rate is not None else self.traffic
+
+
+def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
+    """Returns the figures of a point that gates bound. `cpu_ms`: a query of its pipeline, measured beside the load."""
+    lost = point.counts.failed + point.counts.late + point.counts.dropped
+    return GatedFigures(
+        pipeline=point.pipeline,
+        traffic=point.said,
+        p99_ms=point.latency_ms.p99,
+        ndcg_at_10=point.quality.ndcg_at_10,
+        errors=lost / point.counts.requests if point.counts.requests else None,
+        cpu_ms=cpu_ms,
+        missing={
+            "p99_ms": "the times are not valid, the loop is closed, "
+            f"or there were fewer than {MIN_SAMPLES_FOR_P99} requests",
+            "ndcg_at_10": "no request was sent",
+            "errors": "no request was sent",
+            "cpu_ms": "the CPU time of the processes was not measured",
+        },
+    )
+
 
 class LoadReport(StepFile):
     """load.json, the last file of the step."""
@@ -66,6 +95,7 @@ class LoadReport(StepFile):
     caches: bool = False  # services were allowed to answer from their caches
     points: tuple[LoadPointReport, ...]
     ratios: tuple[PercentileRatio, ...] = ()  # of pipelines that had the same planned requests
+    gates: tuple[GateOutcome, ...] = ()  # of the points of the plan, not of a search for the capacity
     timing_valid: bool
     remarks: tuple[str, ...]  # what a reader should know although the times are valid
 

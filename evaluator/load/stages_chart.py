@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from evaluator.critical_path import GAP, INCLUDE, OTHER
 from evaluator.load.report import LoadPointReport, LoadReport
-from evaluator.load.table import traffic_name
 from evaluator.svg_chart import COLOURS, DOUBTFUL, Drawing, Scale, chart_number, text_width
 from services.contracts.pipelines import GATEWAY_WAIT
 
@@ -28,7 +27,7 @@ def stages_chart(report: LoadReport) -> str | None:
         WIDTH,
         height,
         "Where the time goes: shares of the mean latency",
-        "; ".join(f"{point.pipeline} at {traffic_name(point)}: {_path_words(point)}" for point in rows),
+        "; ".join(f"{point.pipeline} at {point.said}: {_path_words(point)}" for point in rows),
     )
     fills = _fills(keys)
     x = Scale(0.0, 1.0, 110.0, WIDTH - 130)
@@ -61,7 +60,7 @@ def _stage_row(
     fills: Mapping[str, tuple[str, float]],
 ) -> None:
     whole_ms, done = sum(point.path_ms.values()), 0.0
-    drawing.text(x.start - 8, y + height - 5, traffic_name(point), "soft", "end")
+    drawing.text(x.start - 8, y + height - 5, point.said, "soft", "end")
     for key, ms in point.path_ms.items():
         start, end = x.at(done / whole_ms), x.at((done + ms) / whole_ms)
         done += ms

@@ -4,7 +4,7 @@ Where the plan asks for the capacity, capacity.json comes after it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from evaluator.arms import Arm
 from evaluator.cached_results import cache_remarks
+from evaluator.gates import judge_gates
 from evaluator.load.capacity import FoundCapacity
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
 from evaluator.load.capacity_step import searched_capacity
@@ -19,7 +20,7 @@ from evaluator.load.histograms import write_hlog
 from evaluator.load.page import write_page
 from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
 from evaluator.load.ratios import PercentileRatio, percentile_ratios
-from evaluator.load.report import LoadPointReport, LoadReport, LoopKind, point_report
+from evaluator.load.report import LoadPointReport, LoadReport, LoopKind, gated_point, point_report
 from evaluator.load.samples import write_samples
 from evaluator.load.trace import read_trace
 from evaluator.load.traffic import LoadTarget, PlannedRequest, open_requests
@@ -67,10 +68,12 @@ async def run_load(
     judgments: Grades,
     measured: Callable[[], Pids],
     between: Callable[[], Awaitable[None]] | None,
+    costs: Mapping[str, float | None],
 ) -> LoadReport:
     """Drives every kind of traffic and writes its files. Raises EvaluationError for a trace that does not fit.
 
     `measured` names the processes of the system under test now; `between` is called before every repeat but the first.
+    `costs`: CPU milliseconds a query, by pipeline, for the gates.
     """
     kinds = planned_traffic(plan, target, [arm.name for arm in arms])
 
@@ -96,6 +99,7 @@ async def run_load(
 
     points = await driven(kinds, arms) if kinds else []
     timing_valid = all(point.timing_valid for point in points)
+    gated = [gated_point(point, costs.get(point.pipeline)) for point in points]
     capacities = []
     for arm in arms if plan.capacity is not None else ():
         found = await searched_capacity(target, arm.name, plan, seed, measured())
@@ -113,6 +117,7 @@ async def run_load(
         caches=target.caches,
         points=tuple(points),
         ratios=tuple(ratios),
+        gates=tuple(judge_gates(folder.experiment.gates, gated)),
         timing_valid=timing_valid,
         remarks=tuple(_remarks(target, points)),
     )

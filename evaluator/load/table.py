@@ -19,7 +19,7 @@ def render_load(report: LoadReport) -> str:
 def load_warnings(report: LoadReport) -> Iterator[str]:
     """Yields a sentence for each reason why times are not valid, and what the requests met."""
     for point in report.points:
-        name = f"{point.pipeline} at {traffic_name(point)}"
+        name = f"{point.pipeline} at {point.said}"
         for fault in point.timing_faults:
             yield f"{name}: TIMING NOT VALID: {fault}"
         if point.counts.failed:
@@ -52,7 +52,7 @@ def render_load_repeats(report: LoadReport) -> str:
     rows = [
         [
             point.pipeline,
-            traffic_name(point),
+            point.said,
             name,
             f"{one.median:.4g}",
             *(f"{at:.4g}" for at in one.interval),
@@ -68,7 +68,7 @@ def _row(point: LoadPointReport) -> list[str]:
     ndcg, latency = point.quality.ndcg_at_10, point.latency_ms
     return [
         point.pipeline,
-        traffic_name(point),
+        point.said,
         f"{point.goodput:.1f}",
         *(_milliseconds(value) for value in (latency.p50, latency.p95, latency.p99, latency.max)),
         "–" if ndcg is None else f"{ndcg:.4f}",
@@ -77,13 +77,6 @@ def _row(point: LoadPointReport) -> list[str]:
         str(point.counts.degraded),
         "valid" if point.timing_valid else "NOT VALID",
     ]
-
-
-def traffic_name(point: LoadPointReport) -> str:
-    """Returns what was sent, in words."""
-    if point.in_flight is not None:
-        return f"{point.in_flight} in flight"
-    return f"{point.rate:g}/s" if point.rate is not None else point.traffic
 
 
 def _milliseconds(value: float | None) -> str:

@@ -1,0 +1,94 @@
+"""Judges figures of a run against the bounds that its experiment sets under `gates:`. Pure: takes figures, no report.
+
+A gate holds where its value is known and within the bound. A value that was not measured, or that a doubtful time has
+made null, does not hold.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, FiniteFloat, model_validator
+
+from services.contracts.base import Wire
+
+GateName = Literal["p99_ms", "ndcg_at_10", "errors", "cpu_ms"]
+Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class Gates(Wire):
+    """Bounds of the figures of every pipeline. Only those that are given are judged."""
+
+    p99_ms: Milliseconds | None = None  # at most
+    ndcg_at_10: Share | None = None  # at least
+    errors: Share | None = None  # at most: queries without an answer; under load, requests without one in time
+    cpu_ms: Milliseconds | None = None  # at most: a query, over all measured processes
+
+    @model_validator(mode="after")
+    def _has_a_bound(self) -> Self:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("name at least one of p99_ms, ndcg_at_10, errors and cpu_ms")
+        return self
+
+
+class GateOutcome(Wire):
+    """One gate of one pipeline."""
+
+    pipeline: str
+    traffic: str | None  # of a load: `20/s`, `8 in flight`, …; null: one query at a time
+    gate: GateName
+    value: FiniteFloat | None
+    bound: FiniteFloat
+    held: bool
+    reason: str | None  # why there is no value
+
+    @property
+    def what(self) -> str:
+        """Pipeline, traffic and gate in words."""
+        return f"{self.pipeline}{f' at {self.traffic}' if self.traffic else ''}: {self.gate}"
+
+    @property
+    def sentence(self) -> str:
+        """Value, bound and whether it held, in a line."""
+        value = f"no value ({self.reason})" if self.value is None else f"{self.value:.4g}"
+        least = "at least" if self.gate == "ndcg_at_10" else "at most"
+        return f"{self.what} {value}, {least} {self.bound:g}: {'held' if self.held else 'NOT HELD'}"
+
+
+@dataclass(frozen=True, slots=True)
+class GatedFigures:
+    """What was measured of a pipeline, by the names of the gates; `missing` says why a figure is None."""
+
+    pipeline: str
+    traffic: str | None
+    p99_ms: float | None
+    ndcg_at_10: float | None
+    errors: float | None
+    cpu_ms: float | None
+    missing: dict[GateName, str]
+
+
+def judge_gates(gates: Gates | None, figures: Iterable[GatedFigures]) -> Iterator[GateOutcome]:
+    """Yields the outcome of every gate for every pipeline; none without gates."""
+    if gates is None:
+        return
+    for one in figures:
+        values: dict[GateName, tuple[float | None, float | None]] = {
+            "p99_ms": (one.p99_ms, gates.p99_ms),
+            "ndcg_at_10": (one.ndcg_at_10, gates.ndcg_at_10),
+            "errors": (one.errors, gates.errors),
+            "cpu_ms": (one.cpu_ms, gates.cpu_ms),
+        }
+        for gate, (value, bound) in values.items():
+            if bound is not None:
+                held = value is not None and (value >= bound if gate == "ndcg_at_10" else value <= bound)
+                yield GateOutcome(
+                    pipeline=one.pipeline,
+                    traffic=one.traffic,
+                    gate=gate,
+                    value=value,
+                    bound=bound,
+                    held=held,
+                    reason=one.missing[gate] if value is None else None,
+                )

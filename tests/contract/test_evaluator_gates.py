@@ -1,0 +1,37 @@
+"""Gates of an experiment, judged by `run` on the queries one at a time and on its load."""
+
+import asyncio
+from pathlib import Path
+from xml.etree import ElementTree
+
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from evaluator.report import Report
+from evaluator.run_folder import RunFolder
+from tests.support.gateway_stub import GatewayStub
+from tests.support.served import served
+from tests.support.small_runs import planned
+
+
+async def test_gates_of_an_experiment_decide_the_exit_status_and_stand_in_junit(tmp_path: Path) -> None:
+    traffic = {"rates": [40], "seconds": 0.5, "warmup_seconds": 0}
+    experiment = planned(
+        tmp_path, load=traffic, pipelines=["bm25"], gates={"ndcg_at_10": 1.0, "errors": 0, "p99_ms": 1}
+    )
+    (tmp_path / "gated.yaml").write_text(experiment.model_dump_json(exclude_unset=True))
+    with served(GatewayStub().app) as gateway:
+        words = ["run", str(tmp_path / "gated.yaml"), "--runs", str(tmp_path / "runs"), "--gateway", gateway]
+        done = await asyncio.to_thread(CliRunner().invoke, app, [*words, "--junit", str(tmp_path / "gates.xml")])
+    found = RunFolder(RunFolder.newest(tmp_path / "runs")).read("report.json", Report)
+    assert found.load is not None
+    # With a load whose times are not valid, on a busy machine, the run is not valid.
+    assert done.exit_code == (4 if found.load.timing_valid else 3), done.output
+    gates = [*found.gates, *found.load.gates]
+    assert [(one.traffic, one.gate, one.held) for one in gates if one.gate != "ndcg_at_10"] == [
+        (None, "p99_ms", False), (None, "errors", True), ("40/s", "p99_ms", False), ("40/s", "errors", True)
+    ]  # fmt: skip
+    assert "bm25 at 40/s: p99_ms no value (the times are not valid" in done.output
+    cases = ElementTree.parse(tmp_path / "gates.xml").getroot().findall(".//testcase")
+    assert [case.get("name") for case in cases] == [one.what for one in gates]
+    assert [bool(case.findall("failure")) for case in cases] == [not one.held for one in gates]

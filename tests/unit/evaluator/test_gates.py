@@ -1,0 +1,57 @@
+"""Gates of an experiment, and their JUnit file."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from pydantic import ValidationError
+
+from evaluator.gates import GatedFigures, Gates, judge_gates
+from evaluator.junit import GateCase, write_junit
+
+BOUNDS = Gates(p99_ms=500, ndcg_at_10=0.7, errors=0.01, cpu_ms=40)
+WHY = {"p99_ms": "no p99", "ndcg_at_10": "no nDCG", "errors": "no query", "cpu_ms": "no CPU"}
+
+
+def figures(**given: float | None) -> GatedFigures:
+    within: dict[str, float | None] = {"p99_ms": 500.0, "ndcg_at_10": 0.7, "errors": 0.01, "cpu_ms": 40.0}
+    return GatedFigures("bm25", "20/s", **(within | given), missing=dict(WHY))  # type: ignore[arg-type]  # by name
+
+
+def test_figures_on_their_bounds_hold() -> None:
+    assert [one.held for one in judge_gates(BOUNDS, [figures()])] == [True] * 4
+
+
+@pytest.mark.parametrize(("gate", "worse"), [("p99_ms", 501), ("ndcg_at_10", 0.69), ("errors", 0.02), ("cpu_ms", 41)])
+def test_a_figure_beyond_its_bound_or_without_a_value_does_not_hold(gate: str, worse: float) -> None:
+    for value in (worse, None):
+        missed = [one for one in judge_gates(BOUNDS, [figures(**{gate: value})]) if not one.held]
+        assert [one.gate for one in missed] == [gate]
+        assert (missed[0].reason in WHY.values()) == (value is None)
+        assert missed[0].sentence.endswith("NOT HELD")
+
+
+def test_only_named_gates_are_judged_and_an_empty_block_is_refused() -> None:
+    assert [one.gate for one in judge_gates(Gates(errors=0.5), [figures(p99_ms=None)])] == ["errors"]
+    assert list(judge_gates(None, [figures()])) == []
+    with pytest.raises(ValidationError, match="name at least one of p99_ms"):
+        Gates()
+
+
+def test_the_sentence_has_value_bound_and_outcome() -> None:
+    (found,) = judge_gates(Gates(p99_ms=500), [figures(p99_ms=612.345)])
+    assert found.sentence == "bm25 at 20/s: p99_ms 612.3, at most 500: NOT HELD"
+    (missing,) = judge_gates(Gates(cpu_ms=40), [figures(cpu_ms=None)])
+    assert missing.sentence == "bm25 at 20/s: cpu_ms no value (no CPU), at most 40: NOT HELD"
+
+
+def test_junit_has_a_case_a_gate_and_a_failure_for_each_missed_one(tmp_path: Path) -> None:
+    cases = [GateCase("bm25: errors", True, "held"), GateCase('a & <b> "c"', False, "p99 < 5 & more")]
+    write_junit(tmp_path / "ci" / "gates.xml", "demo", cases)
+    root = ElementTree.parse(tmp_path / "ci" / "gates.xml").getroot()
+    assert (root.get("tests"), root.get("failures")) == ("2", "1")
+    found = root.findall("./testsuite[@name='demo']/testcase")
+    assert [one.get("name") for one in found] == ["bm25: errors", 'a & <b> "c"']
+    failures = [one.findall("failure") for one in found]
+    assert failures[0] == []
+    assert failures[1][0].get("message") == "p99 < 5 & more"
