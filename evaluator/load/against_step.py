@@ -44,7 +44,7 @@ async def run_against(
     with progress("Against", len(plan.rates) * len(arms[0]), "pipelines and rates") as advance:
         for rate in plan.rates:
             for mine, other in zip(*arms, strict=True):
-                pairs = await _driven(targets, mine.name, rate, plan, seed, measured)
+                pairs = await driven_pairs(targets, mine.name, rate, plan, seed, measured)
                 prints = (mine.pipeline.fingerprint, other.pipeline.fingerprint)
                 stacks = ComparedStacks(urls, prints, mine.name, rate, margin, seed)
                 points.append(await asyncio.to_thread(_point, folder, stacks, pairs, judgments))
@@ -65,7 +65,7 @@ async def run_against(
     return report
 
 
-async def _driven(
+async def driven_pairs(
     targets: tuple[LoadTarget, LoadTarget], pipeline: str, rate: float, plan: LoadPlan, seed: int, measured: Pids
 ) -> list[DrivenPair]:
     """Sends each slice to both stacks, with the same times and queries."""

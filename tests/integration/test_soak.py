@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soak import corpus, cost, faults, hostile, kills, load, power, replicas, shapes, stalled, timings
+from tests.soak import against, corpus, cost, faults, hostile, kills, load, power, replicas, shapes, stalled, timings
 from tests.support.processes import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -55,3 +55,7 @@ async def test_a_corpus_is_read_at_a_few_bytes_of_memory_a_document() -> None:
 
 async def test_a_load_meets_servers_whose_law_of_service_is_known() -> None:
     (await load.run(SEED, 200)).demand()
+
+
+async def test_a_slower_stack_is_caught_and_a_stack_with_itself_raises_no_more_than_one_alarm() -> None:
+    (await against.run(SEED, 5)).demand()

@@ -24,6 +24,8 @@ SOAKS = (
     "power",
     "corpus",
     "agreement",
+    "against",
+    "against_live",
 )
 
 
