@@ -2,7 +2,6 @@
 
 import pytest
 
-from evaluator.load.validity import MOST_LAG_MS
 from tests.soak import agreement
 from tests.support.go_programs import ProgramMissingError
 
@@ -13,10 +12,9 @@ SEED = 20_261_123
 
 async def test_vegeta_and_k6_see_what_our_generator_sees() -> None:
     try:
-        found = await agreement.measured(SEED, 3, 4.0)
+        found = await agreement.measured(SEED, 2, 4.0)
     except ProgramMissingError as missing:
         pytest.skip(str(missing))
-    lag_ms = min(turn["send_lag_p99"] for turn in found["ours"])
-    if lag_ms >= MOST_LAG_MS:
-        pytest.skip(f"the machine was too busy in every turn: our send lag has a p99 of {lag_ms:.1f} ms at best")
+    if not found["ours"]:
+        pytest.skip("the machine was too busy in every turn: our send lag had a p99 of 1 ms or more")
     agreement.judged(SEED, found).demand()
