@@ -1,5 +1,7 @@
-"""Prints the progress of a step: a bar on a terminal, a plain line every 15 s elsewhere."""
+"""Prints results to standard output, and the progress of a step: a bar on a terminal, elsewhere a line every 15 s."""
 
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +19,18 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 def say(message: str) -> None:
     """Prints one line to standard error: standard output is for results."""
     console.print(message, markup=False)
+
+
+def show(result: str) -> None:
+    """Prints a result to standard output. Where the reader has closed the pipe (`head`), the rest is dropped.
+
+    The exit status is then the command's own, so that `compare … | head` stays a gate.
+    """
+    try:
+        sys.stdout.write(f"{result}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there
 
 
 def now_and_then(every_s: float) -> Callable[[str], None]:

@@ -12,6 +12,7 @@ from evaluator.comparison.comparison_page import render_comparison
 from evaluator.comparison.verdict import MARGIN
 from evaluator.errors import EvaluationError
 from evaluator.junit import GateCase, write_junit
+from evaluator.progress import show
 
 # Exit status of the gate. 1 to 3 are those of the steps.
 WORSE = 4
@@ -48,7 +49,7 @@ def compare(
         if junit is not None and no_worse_than is None:
             raise EvaluationError("--junit writes the outcome of --no-worse-than; give both")
         report = compared(names, runs, settings, collection_directory(dataset) if dataset else None, split)
-        print(report.model_dump_json(indent=2) if as_json else render_comparison(report))
+        show(report.model_dump_json(indent=2) if as_json else render_comparison(report))
         if junit is not None:
             gates = [pair.gate for pair in report.pairs if pair.gate is not None]
             names = [f"{pair.verdict.second} no worse than {pair.verdict.first}" for pair in report.pairs]

@@ -11,6 +11,7 @@ from evaluator.datasets.fetch import fetch as fetch_set
 from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.markdown_table import aligned
+from evaluator.progress import show
 
 datasets = typer.Typer(no_args_is_help=True, help="Lists, fetches and checks test collections.")
 
@@ -27,7 +28,7 @@ def list_sets() -> None:
     with reporting_errors():
         catalogue = load_catalogue()
         header = ["name", "documents", "queries", "relevant a query", "grades", "self-retrieval", "licence", "where"]
-        print(aligned([header, *(_row(catalogue, found) for found in catalogue.sets.values())]))
+        show(aligned([header, *(_row(catalogue, found) for found in catalogue.sets.values())]))
 
 
 @datasets.command()
@@ -35,7 +36,7 @@ def fetch(name: SetName) -> None:
     """Makes a set lie on this machine: goes on with a download that broke off, verifies it, unpacks it."""
     with reporting_errors():
         for directory in fetch_set(load_catalogue(), name):
-            print(directory)
+            show(str(directory))
 
 
 @datasets.command()
@@ -48,8 +49,8 @@ def check(
     with reporting_errors():
         for directory, known in _collections(dataset):
             read = read_dataset(directory, _split(split, known), strict=strict)
-            print(f"\n{directory}, split {read.split}\n")
-            print(aligned([["what", "value"], *_decisions(read)]))
+            show(f"\n{directory}, split {read.split}\n")
+            show(aligned([["what", "value"], *_decisions(read)]))
             if known is not None:
                 _print_deviation(read, known)
 
@@ -62,8 +63,8 @@ def stats(dataset: NameOrDirectory, split: Split = None) -> None:
             read = read_dataset(directory, _split(split, known))
             # What is published is of the set's own split.
             published = known.statistics if known is not None and read.split == known.split else None
-            print(f"\n{directory}, split {read.split}\n")
-            print(aligned(statistics_rows(measure_statistics(read), published)))
+            show(f"\n{directory}, split {read.split}\n")
+            show(aligned(statistics_rows(measure_statistics(read), published)))
 
 
 def _collections(given: str) -> list[tuple[Path, CataloguedSet | None]]:
@@ -117,4 +118,4 @@ def _print_deviation(read: Dataset, known: CataloguedSet) -> None:
     told = (
         f"{known.title} as it was published has {' and '.join(wrong)}." if wrong else f"As {known.title} is published."
     )
-    print(f"\n{told}")
+    show(f"\n{told}")

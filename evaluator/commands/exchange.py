@@ -9,7 +9,7 @@ import typer
 from evaluator.commands.options import RUNS, Metrics, Run, Runs, collection_directory, metric_names, reporting_errors
 from evaluator.commands.steps import print_outcome
 from evaluator.evaluation import quality_step, report_step
-from evaluator.progress import say
+from evaluator.progress import say, show
 from evaluator.run_export import export_run
 from evaluator.run_folder import LATEST, RunFolder
 from evaluator.run_import import ImportReport, import_runs, named_files
@@ -48,7 +48,7 @@ def export(
         folder = RunFolder.open(run or runs / LATEST)
         done = export_run(folder, to or folder.path / "export")
         for path in done.runs:
-            print(shlex.join(["trec_eval", "-c", "-m", "all_trec", str(done.qrels), str(path)]))
+            show(shlex.join(["trec_eval", "-c", "-m", "all_trec", str(done.qrels), str(path)]))
         if done.escaped:
             say("An id has white space: in all these files, `%` and white space of ids are percent-encoded.")
         if done.unjudged:

@@ -8,6 +8,7 @@ import typer
 from evaluator.commands.options import RUNS, Runs, reporting_errors
 from evaluator.history import history as read_history
 from evaluator.history_page import render_history
+from evaluator.progress import show
 from evaluator.suite import read_plan
 
 
@@ -21,4 +22,4 @@ def history(
     with reporting_errors():
         name = read_plan(Path(experiment)).name if Path(experiment).suffix else experiment
         report = read_history(runs, name, metric)
-        print(report.model_dump_json(indent=2) if as_json else render_history(report))
+        show(report.model_dump_json(indent=2) if as_json else render_history(report))

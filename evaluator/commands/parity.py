@@ -16,6 +16,7 @@ from evaluator.parity.comparison import parity as compare_with_published
 from evaluator.parity.comparison import parity_experiment
 from evaluator.parity.published import PublishedFigures, given_figure, published_figures
 from evaluator.parity.verdict import render_parity
+from evaluator.progress import show
 
 # Exit status: the figure is not the published one, explained or not.
 OFF = 4
@@ -47,7 +48,7 @@ def parity(
         )
         runs.mkdir(parents=True, exist_ok=True)
         (runs / "parity.json").write_text(report.model_dump_json(indent=1), encoding="utf-8")
-        print(render_parity(report))
+        show(render_parity(report))
         if not report.equal:
             raise typer.Exit(OFF)
 
@@ -65,6 +66,7 @@ def _reference(preset: str, name: str, split: str, metric: str, published: str |
 def _directory_and_name(dataset: str) -> tuple[Path, str]:
     """Returns where a dataset lies, and its name among the published figures."""
     catalogue = load_catalogue()
+    catalogue.expect_known(dataset)
     directory = Path(dataset)
     if dataset not in catalogue.sets or find_one(directory, (CORPUS,)):
         corpus_file(directory)

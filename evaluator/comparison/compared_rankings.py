@@ -153,6 +153,7 @@ def _pairs(groups: Sequence[Sequence[ComparedRanking]]) -> Iterator[tuple[Compar
     by_name = {one.arm: one for one in first}
     seen: set[tuple[Path, str]] = set()
     for one in (one for group in others for one in group):
+        _expect_one_dataset(first[0], one)
         against = first[0] if len(first) == 1 else by_name.get(one.arm)
         if against is None:
             raise EvaluationError(
@@ -165,3 +166,10 @@ def _pairs(groups: Sequence[Sequence[ComparedRanking]]) -> Iterator[tuple[Compar
             raise EvaluationError(f"{one.label}: named twice; a pipeline compared twice changes p of all others")
         seen.add((one.folder.path, one.arm))
         yield against, one
+
+
+def _expect_one_dataset(first: ComparedRanking, other: ComparedRanking) -> None:
+    """Raises EvaluationError when the datasets of two runs have no file in common."""
+    if first.manifest.dataset_sha256.items().isdisjoint(other.manifest.dataset_sha256.items()):
+        names = f"{first.experiment.dataset} and {other.experiment.dataset}"
+        raise EvaluationError(f"{first.run} and {other.run} are runs over different datasets: {names}")

@@ -83,6 +83,12 @@ class Catalogue:
             raise EvaluationError(f"{name}: no set of the catalogue; it has {', '.join(self.sets)}")
         return self.sets[name]
 
+    def expect_known(self, given: str) -> None:
+        """Raises EvaluationError for what is neither a directory nor the name of a set."""
+        if given not in self.sets and not Path(given).is_dir():
+            command = command_line("datasets", "list")
+            raise EvaluationError(f"{given}: neither a directory nor a name of the catalogue (`{command}` shows them)")
+
     def parts(self, name: str) -> tuple[CataloguedSet, ...]:
         """Returns the collections of a set: its parts (the forums of CQADupStack), or the set alone."""
         found = self._parts.get(name)
@@ -97,6 +103,7 @@ class Catalogue:
 
         Raises EvaluationError that says how to fetch a set that is not on this machine.
         """
+        self.expect_known(given)
         if given not in self.sets or holds_set(Path(given)):
             return (LocatedSet(Path(given), None),)
         found = []

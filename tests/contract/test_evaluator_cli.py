@@ -176,7 +176,7 @@ def test_settings_of_the_environment_may_be_empty(evaluator: Evaluator) -> None:
 @pytest.mark.parametrize(
     ("words", "environment", "said"),
     [
-        (("demo",), {"DATASET": "nowhere"}, "nowhere: no corpus.jsonl there"),
+        (("demo",), {"DATASET": "nowhere"}, "nowhere: neither a directory nor a name of the catalogue (`"),
         (
             ("demo",),
             {"PIPELINES": "bm25,nope"},

@@ -1,7 +1,9 @@
 """`compare` takes runs, pipelines and run files; says first what they do not share; its exit status is the gate's."""
 
 import json
+import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -173,6 +175,35 @@ def test_other_judgments_are_refused(
     done = evaluator("compare", imported(files["good"]), imported(files["fair"], dataset=other))
     assert done.exit_code == 1
     assert "were judged by different judgments" in done.stderr
+
+
+def test_runs_over_different_datasets_are_refused_with_their_names(
+    evaluator: Compare, tmp_path: Path, files: dict[str, Path], imported: Callable[..., Path]
+) -> None:
+    other = write_collection(tmp_path / "other", queries=59)
+    first, second = imported(files["good"], files["bad"]), imported(files["fair"], dataset=other)
+    done = evaluator("compare", first, second)
+    assert done.stderr == (
+        f"evaluator: {first.name} and {second.name} are runs over different datasets: {tmp_path / 'shop'} and {other}\n"
+    )
+
+
+@pytest.mark.parametrize(("second", "status"), [("good", 0), ("bad", 4)])
+def test_a_closed_pipe_leaves_the_status_of_the_gate(
+    files: dict[str, Path],
+    shop: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    second: str,
+    status: int,
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = ["compare", str(files["fair"]), str(files[second]), "--dataset", str(shop), "--no-worse-than", "0.01"]
+    with open(writing, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert (app(words, standalone_mode=False) or 0) == status
+    assert capfd.readouterr().err == ""
 
 
 def test_a_run_whose_files_changed_is_refused(

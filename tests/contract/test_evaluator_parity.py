@@ -48,7 +48,7 @@ def test_the_exit_status_says_whether_the_figure_is_the_published_one(url: str, 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("beir", "nowhere"), "nowhere: no corpus.jsonl there"),
+        (("beir", "nowhere"), "nowhere: neither a directory nor a name of the catalogue (`"),
         (("beir", "{directory}"), "no published figure of beir on generated; give one with --published"),
         (("beir", "{directory}", "--split", "dev"), "the published figures are of the split test, not dev"),
         (

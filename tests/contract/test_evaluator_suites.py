@@ -179,7 +179,7 @@ def test_a_set_of_the_catalogue_is_found_by_its_name(evaluator: Evaluator, workp
     [
         ("datasets: [shop, shop]", "datasets: the same name twice"),
         ("datasets: [shop, arguana]", "arguana is not on this machine"),
-        ("datasets: [shop, nowhere]", "nowhere: no corpus.jsonl there"),
+        ("datasets: [shop, nowhere]", "nowhere: neither a directory nor a name of the catalogue (`"),
         ("datasets: shop", "datasets: a list of directories or names of the catalogue is needed"),
         ("datasets: []", "datasets: a list of directories or names of the catalogue is needed"),
         ("datasets: [1]", "datasets: a directory or a name of the catalogue is needed"),
