@@ -4,6 +4,7 @@ Reads run folders; writes nothing. Statistics and sentences are those of `evalua
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from pydantic import FiniteFloat, ValidationError
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.errors import EvaluationError
 from evaluator.metric_table import expect_higher_is_better, parse_metric
+from evaluator.rank import RankReport
 from evaluator.report import PipelineReport, QualityReport, QueryFigures, Report
 from evaluator.run_folder import RunFolder
 from services.contracts.base import Count, Wire
@@ -63,6 +65,20 @@ class HistoryReport(Wire):
     left_out: dict[str, str]  # run → why it is not listed
 
 
+class ReportedExperiment(Wire):
+    """An experiment and its runs that have a report, the first one first."""
+
+    experiment: str
+    runs: tuple[str, ...]
+
+
+class ExperimentList(Wire):
+    """The experiments of a runs folder. Within a version, fields are only added."""
+
+    schema_version: Literal[1] = 1
+    experiments: tuple[ReportedExperiment, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Conditions:
     """What has to be equal for two runs of a pipeline to be compared."""
@@ -111,7 +127,10 @@ def history(runs: Path, experiment: str, metric: str) -> HistoryReport:
     found, left_out = _measured_runs(runs, experiment, metric)
     if not found:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-        raise EvaluationError(f"{runs}: no run of {experiment} has a report{': ' if reasons else ''}{reasons}")
+        others = ", ".join(one.experiment for one in reported_experiments(runs).experiments) or "no experiment"
+        raise EvaluationError(
+            f"{runs}: no run of {experiment} has a report{': ' if reasons else ''}{reasons}; there are runs of {others}"
+        )
     known = {name for measured in found for run in measured.values() for name in run.outcome.quality}
     if metric not in known:
         raise EvaluationError(f"no run of {experiment} was measured by {metric}; there are {', '.join(sorted(known))}")
@@ -130,6 +149,18 @@ def history(runs: Path, experiment: str, metric: str) -> HistoryReport:
     )
 
 
+def reported_experiments(runs: Path) -> ExperimentList:
+    """Returns the experiments that have runs with a report, by name."""
+    found: dict[str, list[str]] = {}
+    for folder in map(RunFolder, RunFolder.every(runs)):
+        if folder.has("report.json"):
+            with suppress(EvaluationError):  # of another release: `history` says so of each experiment
+                found.setdefault(folder.experiment.name, []).append(folder.name)
+    return ExperimentList(
+        experiments=tuple(ReportedExperiment(experiment=name, runs=tuple(found[name])) for name in sorted(found))
+    )
+
+
 def _measured_runs(
     runs: Path, experiment: str, metric: str
 ) -> tuple[list[dict[_Conditions, _MeasuredRun]], dict[str, str]]:
@@ -138,13 +169,23 @@ def _measured_runs(
     for path in RunFolder.every(runs):
         folder = RunFolder(path)
         try:
-            if folder.experiment.name == experiment:
+            if folder.experiment.name == experiment and _was_ranked(folder):
                 report = folder.read("report.json", Report)
                 folder.read("quality.json", QualityReport)  # refuses figures that changed since
                 found.append(dict(_measured(folder, report, metric)))
         except (EvaluationError, OSError, ValidationError) as error:
             left_out[folder.name] = str(error)
     return found, left_out
+
+
+def _was_ranked(folder: RunFolder) -> bool:
+    """Returns whether `rank` has ended; False where nothing but a load was asked for.
+
+    Raises EvaluationError, naming the step to run, where it was interrupted.
+    """
+    if (folder.path / "answers").is_dir() and not folder.has("rank.json"):
+        folder.read("rank.json", RankReport)
+    return folder.has("rank.json")
 
 
 def _measured(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[_Conditions, _MeasuredRun]]:

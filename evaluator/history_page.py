@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from evaluator.comparison.verdict import PairedComparison
-from evaluator.history import HistoryEntry, HistoryReport, PipelineHistory
+from evaluator.history import ExperimentList, HistoryEntry, HistoryReport, PipelineHistory
 from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
 
@@ -13,6 +13,12 @@ def render_history(report: HistoryReport) -> str:
     parts = [part for found in report.pipelines for part in _pipeline(found, report.metric)]
     parts += [f"Not listed: {run}: {reason}" for run, reason in report.left_out.items()]
     return "\n\n".join(parts)
+
+
+def render_experiments(found: ExperimentList) -> str:
+    """Renders a table of experiments, with their number of runs and the last one."""
+    rows = [[one.experiment, str(len(one.runs)), one.runs[-1]] for one in found.experiments]
+    return aligned([["experiment", "runs", "last run"], *rows]) if rows else "No run has a report."
 
 
 def _pipeline(found: PipelineHistory, metric: str) -> Iterator[str]:

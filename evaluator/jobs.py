@@ -19,17 +19,19 @@ from evaluator.load.live import LiveFigures, listening
 from evaluator.measurement_lock import MeasurementLock, MeasurementRunning
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
-from services.contracts.base import Wire
+from services.contracts.base import NAME, Wire
 
 logger = logging.getLogger(__name__)
 
-RUN_ID = r"[0-9]{8}T[0-9]{6,9}Z-[a-z0-9][a-z0-9_-]{0,63}-[0-9a-f]{8}"
+# The name of a run folder; of a run over several datasets, with the dataset's name behind it.
+RUN_ID = rf"[0-9]{{8}}T[0-9]{{6,9}}Z-[a-z0-9][a-z0-9_-]{{0,63}}-[0-9a-f]{{8}}(/{NAME})?"
 RunId = Annotated[str, Field(pattern=f"^{RUN_ID}$")]
 STATE = "state.json"
 
 
 class JobState(Wire):
-    """Progress of an experiment. `id` is the name of its run folder, `step` the running step or the last one."""
+    """Progress of an experiment. `id` is the name of its run folder (SUITE/DATASET of one over several datasets),
+    `step` the running step or the last one."""
 
     id: str
     state: Literal["running", "done", "failed", "interrupted"]
@@ -124,7 +126,8 @@ class Jobs:
 
     def every(self) -> JobList:
         """Returns the state of every run in the folder, the newest first."""
-        names = [path.name for path in reversed(RunFolder.every(self._runs)) if re.fullmatch(RUN_ID, path.name)]
+        every = (RunFolder(path).name for path in reversed(RunFolder.every(self._runs)))
+        names = [name for name in every if re.fullmatch(RUN_ID, name)]
         return JobList(experiments=tuple(state for name in names if (state := self.state(name)) is not None))
 
     def report(self, run: str) -> Report | None:

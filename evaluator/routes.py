@@ -1,11 +1,12 @@
 """HTTP routes that start, list and report experiments, and compare runs. Jobs run experiments."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from evaluator.client import GatewayError
 from evaluator.comparison.comparing import ComparisonReport, ComparisonSettings, compare
@@ -20,7 +21,19 @@ from services.contracts.base import NAME
 from services.contracts.lists import Items
 
 # Not a path: only runs of this service are compared, and no file is read by a name that a caller chose.
-Compared = Annotated[str, Field(pattern=f"^{RUN_ID}(:{NAME})?$")]
+COMPARED = f"^{RUN_ID}(:{NAME})?$"
+
+
+def _expect_run(word: str) -> str:
+    if not re.fullmatch(COMPARED, word):
+        raise ValueError(
+            "must be the name of a run folder (SUITE/DATASET of a run over several), alone or with :PIPELINE; "
+            "`latest`, paths and run files are not taken"
+        )
+    return word
+
+
+Compared = Annotated[str, AfterValidator(_expect_run), Field(json_schema_extra={"pattern": COMPARED})]
 
 
 class ComparisonRequest(ComparisonSettings):
@@ -51,14 +64,7 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
     async def every() -> JobList:
         return await asyncio.to_thread(jobs.every)
 
-    @routes.get("/v1/experiments/{run}")
-    async def state(run: RunId) -> JobState:
-        found = jobs.state(run)
-        if found is None:
-            raise NotFound(f"No run {run} here; POST /v1/experiments starts one.")
-        return found
-
-    @routes.get("/v1/experiments/{run}/report")
+    @routes.get("/v1/experiments/{run:path}/report")
     async def report(run: RunId) -> Report:
         try:
             found = jobs.report(run)
@@ -66,6 +72,13 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
             raise Conflict(f"{error}.") from error
         if found is None:
             raise NotFound(f"Run {run} has no report; GET /v1/experiments/{run} says how far it is.")
+        return found
+
+    @routes.get("/v1/experiments/{run:path}")
+    async def state(run: RunId) -> JobState:
+        found = jobs.state(run)
+        if found is None:
+            raise NotFound(f"No run {run} here; POST /v1/experiments starts one.")
         return found
 
     return routes

@@ -108,8 +108,9 @@ def _folder_and_arm(word: str, runs: Path) -> tuple[RunFolder, str | None] | Non
     for name, pipeline in ((word, None), (path, arm)) if colon else ((word, None),):
         for place in (Path(name), runs / name):
             if (place / SUITE).is_file():
-                held = ", ".join(sorted(f"{name}/{one.parent.name}" for one in place.glob("*/experiment.json")))
-                raise EvaluationError(f"{name} holds several runs; name one of them: {held}")
+                shown = place.name if place.parent == runs else name
+                held = ", ".join(sorted(f"{shown}/{one.parent.name}" for one in place.glob("*/experiment.json")))
+                raise EvaluationError(f"{shown} holds several runs; name one of them: {held}")
             if place.is_dir():
                 return RunFolder.open(place), pipeline
     if Path(word).is_file() or Path(word.partition("=")[2]).is_file():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -220,6 +221,37 @@ async def test_pipelines_of_a_run_are_compared(body: dict[str, object], tmp_path
     assert answer.json()["no_worse"] is False  # four queries show nothing
     assert (unknown.status_code, unknown.json()["title"]) == (409, "Conflict with the present state")
     assert "has no pipeline 'other'; it has bm25, dense" in unknown.json()["detail"]
+
+
+async def test_runs_over_several_datasets_are_listed_reported_and_compared(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        started = await client.post("/v1/experiments", json=body | {"pipelines": ["bm25", "dense"]})
+        run = started.json()["id"]
+        await ended(client, run)
+        suite = "20260101T000000000Z-both-0123abcd"
+        shutil.copytree(tmp_path / "runs" / run, tmp_path / "runs" / suite / "shop")
+        (tmp_path / "runs" / suite / "shop" / "state.json").unlink()
+        (tmp_path / "runs" / suite / "suite.json").touch()
+        listed = (await client.get("/v1/experiments")).json()["experiments"]
+        assert {one["id"]: one["state"] for one in listed} == {run: "done", f"{suite}/shop": "done"}
+        assert (await client.get(f"/v1/experiments/{suite}/shop")).json()["state"] == "done"
+        report = await client.get(f"/v1/experiments/{suite}/shop/report")
+        assert report.json()["pipelines"]["bm25"]["queries"] == 4
+        refused = await client.post("/v1/comparisons", json={"runs": [suite]})
+        compared = await client.post("/v1/comparisons", json={"runs": [f"{suite}/shop:bm25", f"{suite}/shop:dense"]})
+    assert refused.json()["detail"] == f"{suite} holds several runs; name one of them: {suite}/shop"
+    assert compared.json()["pairs"][0]["verdict"]["outcome"] == "same"
+
+
+async def test_what_is_no_run_is_refused_in_words(tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        refused = await client.post("/v1/comparisons", json={"runs": ["latest"]})
+    assert refused.json()["detail"].endswith(
+        "must be the name of a run folder (SUITE/DATASET of a run over several), alone or with :PIPELINE; "
+        "`latest`, paths and run files are not taken"
+    )
 
 
 @pytest.mark.parametrize(

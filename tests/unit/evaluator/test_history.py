@@ -1,10 +1,14 @@
 """A history names the run after which a pipeline became worse, and a slow decline that no two neighbours show."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from evaluator.cli import app
+from evaluator.command_line import command_line
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import quality_step, report_step
 from evaluator.history import HistoryReport, PipelineHistory, history
@@ -124,6 +128,28 @@ def test_another_experiment_and_another_metric_are_said_not_to_be_there(tmp_path
         history(tmp_path / "runs", "weekly", "nDCG@10")
     with pytest.raises(EvaluationError, match=r"was measured by nDCG@7; there are .*MRR@10"):
         history(tmp_path / "runs", "nightly", "nDCG@7")
+
+
+def test_an_unknown_experiment_is_answered_with_those_that_there_are(tmp_path: Path) -> None:
+    runs = [add_run(tmp_path, 0), add_run(tmp_path, 0)]
+    with pytest.raises(EvaluationError, match=r"no run of weekly has a report; there are runs of nightly$"):
+        history(tmp_path / "runs", "weekly", "nDCG@10")
+    done = CliRunner().invoke(app, ["history", "--runs", str(tmp_path / "runs")])
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()]
+    assert rows[2:] == [["nightly", "2", runs[1]]]
+
+
+def test_a_folder_that_holds_a_load_alone_is_not_told_to_be_reported(tmp_path: Path) -> None:
+    add_run(tmp_path, 0)
+    loaded, interrupted = (tmp_path / "runs" / add_run(tmp_path, 0) for _ in range(2))
+    shutil.rmtree(loaded / "answers")
+    for run in (loaded, interrupted):
+        (run / "rank.json").unlink()
+        (run / "imported.json").unlink()
+        (run / "report.json").unlink()
+    left_out = nightly(tmp_path).left_out
+    assert list(left_out) == [interrupted.name]
+    assert f"no rank.json; run `{command_line('rank', '--run', str(interrupted))}`" in left_out[interrupted.name]
 
 
 @pytest.mark.parametrize("damage", ["edited", "torn", "missing", "a folder"])

@@ -1,0 +1,77 @@
+"""The exit status of `compare` is the gate's."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from tests.support.simulated_runs import ranked_by, write_collection, write_rankings
+
+Compare = Callable[..., Result]
+
+GOOD = ranked_by(lambda n: 1 + n % 2)
+FAIR = ranked_by(lambda n: 2 + n % 3)
+BAD = ranked_by(lambda n: 4 + n % 5)
+
+
+@pytest.fixture
+def evaluator(tmp_path: Path) -> Compare:
+    return lambda *words: CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    return write_collection(tmp_path / "shop")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    ranks = {"good": GOOD, "fair": FAIR, "bad": BAD}
+    return {name: write_rankings(tmp_path / f"{name}.trec", found) for name, found in ranks.items()}
+
+
+@pytest.mark.parametrize(("second", "status"), [("good", 0), ("bad", 4)])
+def test_the_gate_exits_with_4_unless_nothing_is_worse(
+    evaluator: Compare, files: dict[str, Path], shop: Path, second: str, status: int
+) -> None:
+    done = evaluator("compare", files["fair"], files[second], "--dataset", shop, "--no-worse-than", "0.01")
+    assert done.exit_code == status, done.output
+    words = f"{second} is not worse than fair by 0.01 or more in nDCG@10 (p"
+    said = (
+        f"Gate passed: {words}" if status == 0 else f"Gate failed: not shown that {words} = 1.0000): it is worse, by "
+    )
+    assert said in done.stdout
+
+
+@pytest.mark.parametrize("lossy", ["fair", "good"])
+def test_the_gate_fails_where_either_side_lost_queries(
+    evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path, lossy: str
+) -> None:
+    ranks = {"fair": FAIR, "good": GOOD}[lossy]
+    write_rankings(files[lossy], {n: rank for n, rank in ranks.items() if n < 20})
+    done = evaluator("compare", files["fair"], files["good"], "--dataset", shop, "--no-worse-than", "0.5")
+    assert done.exit_code == 4, done.output
+    assert f"Gate failed: {lossy}: LOST 40 of 60 queries (not_in_file 40), which count as 0; it comp" in done.stdout
+
+
+@pytest.mark.parametrize(("second", "status"), [("good", 0), ("bad", 4)])
+def test_a_closed_pipe_leaves_the_status_of_the_gate(
+    files: dict[str, Path],
+    shop: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    second: str,
+    status: int,
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = ["compare", str(files["fair"]), str(files[second]), "--dataset", str(shop), "--no-worse-than", "0.01"]
+    with open(writing, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert (app(words, standalone_mode=False) or 0) == status
+    assert capfd.readouterr().err == ""
