@@ -6,9 +6,11 @@ from pathlib import Path
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 
 from evaluator.breakdown import SlowAnswer
+from evaluator.load.best_pipeline import best_rows, best_sentences
 from evaluator.load.charts import Spectrum, drawn_share, rates_chart, spectrum_chart
 from evaluator.load.histograms import percentile_ms, read_hlog
 from evaluator.load.report import LoadPointReport, LoadReport
+from evaluator.load.slices import FIRST
 from evaluator.load.stages_chart import stages_chart
 from evaluator.load.table import load_warnings, render_load
 from evaluator.markdown_table import aligned
@@ -44,12 +46,15 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
     """Renders load.md."""
     shown = {name: f"![{alt}](load/{name})" for name, alt, _ in charts}
     warnings = list(load_warnings(report))
+    sentences = best_sentences(report)
+    best = ["## The best pipeline under a bound (nDCG@10)", *sentences, aligned(best_rows(report))] if sentences else []
     parts = [
         f"# Load: {title}",
         *(["\n".join(f"- {line}" for line in warnings)] if warnings else []),
         render_load(report),
         COUNTED,
         *(shown[name] for name in shown if name == "rates.svg"),
+        *best,
         "## Percentiles (ms)",
         f"p99 needs 662 requests, p99.9 needs 7,000; neither is given where times are not valid ({DOUBTFUL}).",
         aligned(_percentiles(report)),
@@ -58,6 +63,15 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
     if len(stages := _stages(report)) > 1:
         parts += ["## Where the time goes (ms)", *(shown[name] for name in shown if name == "stages.svg")]
         parts += [STAGES, "<details><summary>All stages</summary>", aligned(stages), "</details>"]
+    if len(lengths := _lengths(report)) > 1:
+        parts += ["## By length of the query", aligned(lengths)]
+    if len(first := _first(report)) > 1:
+        parts += [
+            "## First answers",
+            "Counted times of the first requests of the warm-up, in ms; cold where the services had just started. They "
+            "are in no figure.",
+            aligned(first),
+        ]
     if len(slowest := _slowest(report)) > 1:
         parts += [
             "## The slowest answers",
@@ -120,6 +134,30 @@ def _stages(report: LoadReport) -> list[list[str]]:
             share = "–" if time.share is None else f"{time.share:.1%}"
             figures = [_time(time.p50, point, 2), _time(time.p95, point, 2), share, str(time.n)]
             rows.append([point.pipeline, point.said, stage, *figures])
+    return rows
+
+
+def _lengths(report: LoadReport) -> list[list[str]]:
+    rows = [["pipeline", "traffic", "words", "queries", "requests", "p50 ms", "p95 ms", "nDCG@10"]]
+    for point in report.points:
+        for one in point.by_words:
+            ndcg = "–" if one.ndcg_at_10 is None else f"{one.ndcg_at_10:.4f}"
+            counts = [one.words, str(one.queries), str(one.requests)]
+            times = [_time(one.p50_ms, point), _time(one.p95_ms, point)]
+            rows.append([point.pipeline, point.said, *counts, *times, ndcg])
+    return rows
+
+
+def _first(report: LoadReport) -> list[list[str]]:
+    """Returns the first requests of each pipeline's first traffic."""
+    rows = [["pipeline", "traffic", *(f"{number}." for number in range(1, FIRST + 1)), "p50 after the warm-up"]]
+    seen: set[str] = set()
+    for point in report.points:
+        if point.first_ms and point.pipeline not in seen:
+            seen.add(point.pipeline)
+            times = [f"{ms:.1f}" for ms in point.first_ms]
+            times += ["–"] * (FIRST - len(times))
+            rows.append([point.pipeline, point.said, *times, _time(point.latency_ms.p50, point)])
     return rows
 
 

@@ -15,6 +15,7 @@ from evaluator.load.point import LoadedPoint
 from evaluator.load.quality import AnswerQuality, answer_quality
 from evaluator.load.ratios import PercentileRatio, RepeatedFigure, repeated_figure
 from evaluator.load.samples import LoadSample
+from evaluator.load.slices import LengthSlice, first_counted_ms, length_slices
 from evaluator.load.validity import GeneratorFigures, HalfMedians, generator_figures, half_medians, timing_faults
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
@@ -51,11 +52,13 @@ class LoadPointReport(Wire):
     gap_ms: StageTime | None = None
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
     slowest: tuple[SlowAnswer, ...] = ()
+    by_words: tuple[LengthSlice, ...] = ()  # by the length of the query
     timing_valid: bool
     timing_faults: tuple[str, ...]
     # By figure (p50, p95, p99, nDCG@10, goodput): its values in the repeats; empty where nothing was repeated.
     repeats: dict[str, RepeatedFigure] = {}
     warmup: Count  # labelled requests, in no figure
+    first_ms: tuple[FiniteFloat, ...] = ()  # counted times of the first of them: cold, if the services had just started
     files: dict[str, str]  # `samples` and `histogram`, relative to the run's folder
 
     @property
@@ -108,6 +111,7 @@ def point_report(
     samples: Sequence[LoadSample],
     judgments: Grades,
     reranks: Mapping[str, int],
+    words: Mapping[str, int],
     *,
     loop: LoopKind,
     rate: float | None,
@@ -156,10 +160,12 @@ def point_report(
         gap_ms=gap_time(answers),
         path_ms=mean_path(answers, pipeline.identified),
         slowest=slowest_answers(answers),
+        by_words=length_slices(measured, words, judgments),
         timing_valid=not faults,
         timing_faults=faults,
         repeats=_repeats(measured, judgments, seconds, tail=tail, seed=seed),
         warmup=len(samples) - len(measured),
+        first_ms=first_counted_ms(samples),
         files=dict(files),
     )
 

@@ -250,6 +250,7 @@ def _write_points(
                 samples,
                 judgments,
                 target.reranks[arm.name],
+                target.words,
                 loop=traffic.loop,
                 rate=traffic.rate,
                 in_flight=traffic.in_flight,

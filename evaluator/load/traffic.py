@@ -35,6 +35,7 @@ class LoadTarget:
     top: int
     deadline_ms: int
     queries: tuple[str, ...]  # ids, those that are drawn from
+    words: Mapping[str, int]  # by query, how many its text has
     bodies: Mapping[tuple[str, str], bytes]  # by pipeline and query
     excluded: frozenset[str]  # queries that are documents, and exclude themselves
     reranks: Mapping[str, Mapping[str, int]]  # by pipeline: candidates of each rerank stage, as the pipeline says
@@ -63,6 +64,7 @@ def load_target(
         top=plan.top,
         deadline_ms=plan.deadline_ms,
         queries=tuple(queries),
+        words={query: len(dataset.queries[query].split()) for query in queries},
         bodies=bodies,
         excluded=frozenset(queries) & frozenset(dataset.self_retrieved),
         reranks={

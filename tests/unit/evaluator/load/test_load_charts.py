@@ -2,12 +2,17 @@
 
 from xml.etree import ElementTree
 
+import pytest
+
+from evaluator.load.best_pipeline import best_rows, best_sentences
 from evaluator.load.charts import drawn_share, rates_chart, spectrum_chart
 from evaluator.load.page import render_load_page
 from evaluator.load.report import LoadPointReport
+from evaluator.load.slices import first_counted_ms, length_slices
 from evaluator.load.stages_chart import stages_chart
 from evaluator.svg_chart import Scale, spread
 from tests.support.load_points import load_point, load_report
+from tests.support.load_samples import load_sample
 
 
 def texts(svg: str | None) -> list[str]:
@@ -82,3 +87,42 @@ def test_names_are_moved_apart_within_their_panel() -> None:
 def test_a_logarithmic_axis_over_many_decades_shows_powers_of_ten() -> None:
     assert Scale(0.5, 20_000, 0, 100, logarithmic=True).ticks() == [1, 10, 100, 1_000, 10_000]
     assert Scale(4, 60, 0, 100, logarithmic=True).ticks() == [5, 10, 20, 50]
+
+
+def test_the_best_pipeline_under_a_bound_is_named_for_every_rate() -> None:
+    fast, good = load_point("bm25", 10, 8.0, lost=0), load_point("hybrid", 10, 90.0)
+    worse = fast.model_copy(update={"quality": fast.quality.model_copy(update={"ndcg_at_10": 0.5})})
+    unknown = load_point("dense", 10, foreign=0.4)
+    report = load_report(worse, good, unknown)
+    bm25, hybrid = worse.latency_ms.p99, good.latency_ms.p99
+    assert best_rows(report)[1] == ["10/s", *["bm25 (0.5000)"] * 2, *["hybrid (1.0000)"] * 3]
+    assert best_sentences(report) == [
+        f"At 10/s: bm25 is best under p99 ≤ 50 ms (nDCG@10 0.5000, {bm25:.0f} ms); hybrid is best under p99 ≤ 250 ms "
+        f"(nDCG@10 1.0000, {hybrid:.0f} ms); not judged, because they have no p99: dense."
+    ]
+
+
+def test_a_rate_at_which_every_pipeline_is_too_slow_has_no_best_one() -> None:
+    report = load_report(load_point(mean_ms=5_000.0))
+    assert best_sentences(report) == ["At 20/s: no pipeline has a p99 within 1,000 ms."]
+
+
+def test_requests_are_sliced_by_the_words_of_their_queries() -> None:
+    samples = [
+        load_sample(0, "short", 10.0, ids=("a",)), load_sample(1, "short", None),
+        load_sample(2, "long", 40.0, ids=("b",)),
+    ]  # fmt: skip
+    judgments = {"short": {"a": 1}, "long": {"a": 1}}
+    found = length_slices(samples, {"short": 2, "long": 20}, judgments)
+    assert [(one.words, one.queries, one.requests, one.ndcg_at_10) for one in found] == [
+        ("1 to 3", 1, 2, 0.5), ("16 or more", 1, 1, 0.0),
+    ]  # fmt: skip
+    assert found[1].p50_ms == pytest.approx(40.0, rel=0.001)
+
+
+def test_the_first_answers_of_the_warmup_stand_on_their_own() -> None:
+    cold = [load_sample(number, latency_ms=900.0 - number, phase="warmup") for number in range(8)]
+    assert first_counted_ms([*cold, load_sample(9)]) == (900.0, 899.0, 898.0, 897.0, 896.0)
+    page = render_load_page("shop", load_report(load_point().model_copy(update={"first_ms": (900.0, 20.0)})), [])
+    assert "## First answers" in page
+    assert "900.0" in page
