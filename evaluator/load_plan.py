@@ -46,6 +46,7 @@ class LoadPlan(Wire):
     trace: Text | None = None  # open loop, a file with `time,query,pipeline` (evaluator/load/trace.py)
     in_flight: Annotated[tuple[AtLeastOne, ...], Items(0, 32)] = ()  # closed loop: capacity, no tail
     capacity: CapacityPlan | None = None  # open loop; finds its rates itself (evaluator/load/capacity.py)
+    best_under_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)] | None = None  # of p99 at each rate
     seconds: Seconds = 60.0  # of each point of `rates` and `in_flight`, without its warm-up
     arrivals: ArrivalProcess = "poisson"
     draw: QueryDraw = "uniform"
@@ -64,6 +65,8 @@ class LoadPlan(Wire):
     def _has_traffic(self) -> Self:
         if not (self.rates or self.steps or self.trace or self.in_flight or self.capacity):
             raise ValueError("name at least one of rates, steps, trace, in_flight and capacity")
+        if self.best_under_ms is not None and not self.rates:
+            raise ValueError("best_under_ms compares pipelines at a rate: name at least one of rates")
         return self
 
     def seed_or(self, other: int) -> int:

@@ -60,6 +60,10 @@ def load(
     ] = False,
     p99: Annotated[float | None, typer.Option(help="Milliseconds: the bound of --find-capacity.")] = None,
     point_seconds: Annotated[float | None, typer.Option(help="Of a rate of --find-capacity, at most (120).")] = None,
+    best_under: Annotated[
+        float | None,
+        typer.Option(help="Milliseconds: which pipeline is best at each rate with a p99 within them."),
+    ] = None,
     seconds: Annotated[float | None, typer.Option(help="Of each rate, without the warm-up.")] = None,
     arrivals: Annotated[str | None, typer.Option(help="poisson or constant.")] = None,
     draw: Annotated[str | None, typer.Option(help="How queries are drawn: uniform or zipf.")] = None,
@@ -101,6 +105,7 @@ def load(
             "steps": steps and [_step(part) for part in split_list(steps)],
             "trace": trace,
             "capacity": _capacity(find_capacity, p99, point_seconds),
+            "best_under_ms": best_under,
             "seconds": seconds,
             "arrivals": arrivals,
             "draw": draw,

@@ -134,7 +134,9 @@ def next_seconds(rate: float, requests: int, spent_s: float, plan: CapacityPlan)
     wanted_s = requests / rate if requests else requests_in_first_look() / rate
     if left_s < (least_s if requests else wanted_s):
         return None
-    return min(left_s, max(wanted_s, least_s))
+    seconds = max(wanted_s, least_s)
+    # The last look takes all the time.
+    return left_s if left_s - seconds - plan.warmup_seconds < least_s else seconds
 
 
 def requests_in_first_look() -> float:

@@ -10,6 +10,7 @@ from evaluator.cached_results import CacheUse, cache_faults, sum_cached_results
 from evaluator.critical_path import mean_path
 from evaluator.gates import GatedFigures, GateOutcome
 from evaluator.latency import MIN_SAMPLES_FOR_P99
+from evaluator.load.best_under import BestUnder
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.point import LoadedPoint
 from evaluator.load.quality import AnswerQuality, answer_quality
@@ -99,6 +100,7 @@ class LoadReport(StepFile):
     points: tuple[LoadPointReport, ...]
     ratios: tuple[PercentileRatio, ...] = ()  # of pipelines that had the same planned requests
     gates: tuple[GateOutcome, ...] = ()  # of the points of the plan, not of a search for the capacity
+    best_under: tuple[BestUnder, ...] = ()  # by rate; none without a bound in the plan
     timing_valid: bool
     remarks: tuple[str, ...]  # what a reader should know although the times are valid
 

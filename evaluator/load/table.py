@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from evaluator.load.best_under import render_best
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.markdown_table import aligned
 
@@ -12,8 +13,12 @@ HEADER = (
 
 
 def render_load(report: LoadReport) -> str:
-    """Renders a row a point. A point whose times are not valid is marked, and its p99 is missing."""
-    return aligned([HEADER, *(_row(point) for point in report.points)])
+    """Renders a row a point, and the best pipeline at each rate where the plan has a bound.
+
+    A point whose times are not valid is marked, and its p99 is missing.
+    """
+    table = aligned([HEADER, *(_row(point) for point in report.points)])
+    return "\n\n".join([table, *map(render_best, report.best_under)])
 
 
 def load_warnings(report: LoadReport) -> Iterator[str]:

@@ -49,7 +49,7 @@ async def test_latency_and_quality_are_of_the_same_requests_and_lost_ones_count(
 ) -> None:
     stub.failing_queries = {"red bell": Unavailable("gone")}
     stub.degraded_queries = {"oil chain"}
-    traffic = {"rates": [60], "seconds": 1, "warmup_seconds": 0.2, "deadline_ms": 2_000}
+    traffic = {"rates": [60], "seconds": 1, "warmup_seconds": 0.2, "deadline_ms": 2_000, "best_under_ms": 250}
     folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load=traffic))
     async with connected(gateway) as client:
         report = (await evaluate(client, folder)).load
@@ -128,6 +128,7 @@ async def test_repeats_run_a_command_between_them_and_pipelines_take_turns_of_sl
         (["--rate", "fast"], "--rate fast: give numbers, for example 10,20,40"),
         (["--steps", "10"], "--steps 10: give RATE:SECONDS or FROM..TO:SECONDS"),
         (["--rate", "0"], "rates.0: Input should be greater than 0"),
+        (["--in-flight", "2", "--best-under", "250"], "load: best_under_ms compares pipelines at a rate"),
         (["--find-capacity"], "--find-capacity needs --p99, the bound in milliseconds"),
         (["--rate", "10", "--p99", "500"], "--p99 and --point-seconds are options of --find-capacity"),
         ([], "load: name at least one of rates, steps, trace, in_flight and capacity"),

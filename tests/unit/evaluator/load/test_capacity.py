@@ -13,6 +13,7 @@ from evaluator.load.capacity import (
     found_capacity,
     measure_rate,
     next_rate,
+    next_seconds,
 )
 from evaluator.load_plan import CapacityPlan
 from tests.support.simulated_queue import SimulatedQueue, true_capacity
@@ -90,6 +91,13 @@ async def test_a_system_too_slow_for_the_seconds_of_a_rate_has_no_number() -> No
     found = await find_capacity(PLAN, "1", SimulatedQueue(service_ms=2_000))
     assert found.outcome == "none"
     assert found.reasons == ("lower than 2.85/s cannot be told in 120 s",)
+
+
+def test_the_last_look_at_a_rate_takes_all_the_time() -> None:
+    short = CapacityPlan(p99_ms=500, point_seconds=20)
+    assert next_seconds(45, 0, 0.0, short) == 15
+    assert next_seconds(500, 0, 0.0, short) == 3.75
+    assert next_seconds(45, 675, 20.0, short) is None
 
 
 def test_a_search_with_little_time_begins_at_a_rate_that_it_can_tell() -> None:

@@ -1,0 +1,107 @@
+"""Says which pipeline has the best nDCG@10 under a bound of p99 at a rate, in a table and a sentence. Pure.
+
+    sentence := pipeline " has the highest nDCG@10 with " bound ": " ndcg ", p99 " ms " ms."
+              | "No pipeline keeps " bound "."
+              | "This run cannot tell the best pipeline with " bound ": " pipelines " might keep it."
+    bound    := "p99 <= " ms " ms at " rate "/s"
+
+nDCG@10 is that of the timed answers, late and lost ones as 0. A pipeline keeps the bound where the 95 % interval of its
+p99 lies at or below it, exceeds it where the interval lies above, and otherwise cannot be told.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import FiniteFloat
+
+from evaluator.load.figures import Interval, LoadPercentiles
+from evaluator.markdown_table import aligned
+from services.contracts.base import Wire
+
+BoundOutcome = Literal["kept", "exceeded", "cannot tell"]
+BestOutcome = Literal["best", "none", "cannot tell"]
+
+
+class PipelineUnderBound(Wire):
+    """A pipeline at the rate."""
+
+    pipeline: str
+    ndcg_at_10: FiniteFloat
+    p99_ms: FiniteFloat | None  # null: too few requests, or the times are not valid
+    p99_interval: Interval | None
+    outcome: BoundOutcome
+
+
+class BestUnder(Wire):
+    """The pipelines at one rate, best first, and which of them is the best one that keeps the bound."""
+
+    rate: FiniteFloat
+    bound_ms: FiniteFloat  # of p99
+    pipelines: tuple[PipelineUnderBound, ...]
+    outcome: BestOutcome
+    best: str | None  # null unless `best`
+    sentence: str
+
+
+def under_bound(
+    pipeline: str, ndcg_at_10: float | None, latency: LoadPercentiles, bound_ms: float
+) -> PipelineUnderBound:
+    """Judges a pipeline by the figures of its requests."""
+    interval = latency.intervals.get("p99")
+    return PipelineUnderBound(
+        pipeline=pipeline,
+        ndcg_at_10=ndcg_at_10 or 0.0,
+        p99_ms=latency.p99,
+        p99_interval=interval,
+        outcome=_outcome(interval, bound_ms),
+    )
+
+
+def best_under(pipelines: Sequence[PipelineUnderBound], rate: float, bound_ms: float) -> BestUnder:
+    """Names the best pipeline. Of equal nDCG@10, the one with the lower p99 is better."""
+    ordered = sorted(pipelines, key=lambda one: (-one.ndcg_at_10, one.p99_ms or math.inf, one.pipeline))
+    # The first one that does not exceed the bound decides: those after it cannot be better.
+    first = next((one for one in ordered if one.outcome != "exceeded"), None)
+    outcome: BestOutcome = "none" if first is None else "best" if first.outcome == "kept" else "cannot tell"
+    found = BestUnder(
+        rate=rate,
+        bound_ms=bound_ms,
+        pipelines=tuple(ordered),
+        outcome=outcome,
+        best=first.pipeline if first is not None and outcome == "best" else None,
+        sentence="",
+    )
+    return found.model_copy(update={"sentence": _sentence(found)})
+
+
+def render_best(found: BestUnder) -> str:
+    """Renders the sentence and a row a pipeline."""
+    rows = [("pipeline", "nDCG@10", "p99 ms", "95 % interval", f"p99 <= {found.bound_ms:g} ms")]
+    for one in found.pipelines:
+        interval = "–" if one.p99_interval is None else "{:.1f} to {:.1f}".format(*one.p99_interval)
+        p99 = "–" if one.p99_ms is None else f"{one.p99_ms:.1f}"
+        rows.append((one.pipeline, f"{one.ndcg_at_10:.4f}", p99, interval, one.outcome))
+    return f"{found.sentence}\n\n{aligned(rows)}"
+
+
+def _outcome(interval: Interval | None, bound_ms: float) -> BoundOutcome:
+    if interval is None:
+        return "cannot tell"
+    if interval[1] <= bound_ms:
+        return "kept"
+    return "exceeded" if interval[0] > bound_ms else "cannot tell"
+
+
+def _sentence(found: BestUnder) -> str:
+    bound = f"p99 <= {found.bound_ms:g} ms at {found.rate:g}/s"
+    match found.outcome:
+        case "best":
+            best = next(one for one in found.pipelines if one.pipeline == found.best)
+            figures = f"{best.ndcg_at_10:.4f}, p99 {best.p99_ms:.1f} ms"
+            return f"{best.pipeline} has the highest nDCG@10 with {bound}: {figures}."
+        case "none":
+            return f"No pipeline keeps {bound}."
+        case "cannot tell":
+            unknown = ", ".join(one.pipeline for one in found.pipelines if one.outcome == "cannot tell")
+            return f"This run cannot tell the best pipeline with {bound}: {unknown} might keep it."

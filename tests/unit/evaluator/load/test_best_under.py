@@ -1,0 +1,50 @@
+"""Which pipeline is best under a bound of p99."""
+
+import pytest
+
+from evaluator.load.best_under import BestUnder, PipelineUnderBound, best_under, render_best, under_bound
+from tests.support.load_samples import load_point
+
+BOUND = 250.0
+
+
+def judged(pipeline: str, ndcg: float, p99_ms: float | None, spread: float = 0.1) -> PipelineUnderBound:
+    interval = None if p99_ms is None else (p99_ms * (1 - spread), p99_ms * (1 + spread))
+    point = load_point(pipeline, ndcg=ndcg, p99_ms=p99_ms, p99_interval=interval)
+    return under_bound(pipeline, point.quality.ndcg_at_10, point.latency_ms, BOUND)
+
+
+def found(*pipelines: PipelineUnderBound) -> BestUnder:
+    return best_under(pipelines, 10, BOUND)
+
+
+def test_the_pipeline_with_the_highest_quality_among_those_in_time_is_the_best() -> None:
+    best = found(judged("bm25", 0.5, 20), judged("hybrid", 0.7, 90), judged("hybrid-rerank", 0.8, 900))
+    assert (best.outcome, best.best) == ("best", "hybrid")
+    assert best.sentence == "hybrid has the highest nDCG@10 with p99 <= 250 ms at 10/s: 0.7000, p99 90.0 ms."
+    assert [one.outcome for one in best.pipelines] == ["exceeded", "kept", "kept"]
+
+
+def test_none_is_an_answer() -> None:
+    assert found(judged("bm25", 0.5, 400)).sentence == "No pipeline keeps p99 <= 250 ms at 10/s."
+
+
+@pytest.mark.parametrize("p99_ms", [None, 249.0])
+def test_a_better_pipeline_of_which_p99_is_not_known_well_leaves_the_best_open(p99_ms: float | None) -> None:
+    best = found(judged("bm25", 0.5, 20), judged("hybrid", 0.7, p99_ms))
+    assert (best.outcome, best.best) == ("cannot tell", None)
+    assert best.sentence == ("This run cannot tell the best pipeline with p99 <= 250 ms at 10/s: hybrid might keep it.")
+
+
+def test_a_worse_pipeline_of_which_p99_is_not_known_changes_nothing() -> None:
+    assert found(judged("bm25", 0.5, None), judged("hybrid", 0.7, 90)).best == "hybrid"
+
+
+def test_of_equal_quality_the_faster_pipeline_is_best() -> None:
+    assert found(judged("a", 0.7, 90), judged("b", 0.7, 60)).best == "b"
+
+
+def test_the_table_begins_with_the_best_quality_and_marks_what_is_not_known() -> None:
+    lines = render_best(found(judged("bm25", 0.5, None), judged("hybrid", 0.7, 90))).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[4:]] == ["hybrid", "bm25"]
+    assert [cell.strip() for cell in lines[5].split("|")[2:6]] == ["0.5000", "–", "–", "cannot tell"]
