@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from evaluator.load.against import LEAST_PAIRS, SlicePair, judge_speed
-from evaluator.load.against_report import ComparedStacks, DrivenPair, against_point
+from evaluator.load.against_report import AgainstReport, ComparedStacks, DrivenPair, against_point
 from evaluator.load.point import LoadedPoint
+from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
 from tests.support.load_samples import load_sample
 from tests.support.simulated_stacks import simulated_pairs
@@ -89,3 +90,16 @@ def test_late_generators_leave_no_verdict_of_times_and_quality_stays() -> None:
     assert "http://new: 1 % of the requests left 4.0 ms or more" in found.timing_faults[0]
     assert found.quality is not None
     assert found.quality.sentence.startswith("http://new is worse than http://old: nDCG@10 -1.0000")
+
+
+def test_a_comparison_is_a_gate_a_point_and_does_not_hold_where_nothing_was_judged() -> None:
+    free, busy = (
+        [DrivenPair(driven(at, 10.0), driven(at, 10.0, foreign)) for at in range(12)] for foreign in (0.0, 0.3)
+    )
+    points = tuple(against_point(STACKS, pairs, JUDGMENTS, {}) for pairs in (free, busy))
+    plan = LoadPlan(rates=(20.0,))
+    report = AgainstReport(plan=plan, seed=1, baseline="old", judged="new", margin=0.05, points=points)
+    assert [case.name for case in report.cases] == ["bm25 at 20/s: not slower by more than 0.05"] * 2
+    assert [case.held for case in report.cases] == [True, False]
+    assert "the machine was busy in 12 of 12 pairs" in report.cases[1].said
+    assert (report.timing_valid, report.slower) == (False, False)
