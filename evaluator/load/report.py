@@ -130,7 +130,9 @@ def point_report(
     latency = load_percentiles([sample.counted_ms for sample in measured])
     service = load_percentiles([sample.service_ms for sample in measured if sample.service_ms is not None])
     lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
-    generators = generator_figures([share for part in slices for share in part.generator_cpu], lags)
+    # A slice starts generators of its own: of each place among them, the one that used most.
+    shares = [max(of_place) for of_place in zip(*(part.generator_cpu for part in slices), strict=True)]
+    generators = generator_figures(shares, lags)
     steady = rate is not None or in_flight is not None
     halves = half_medians([sample.counted_ms for sample in measured]) if steady else None
     conditions = tuple(part.conditions for part in slices)

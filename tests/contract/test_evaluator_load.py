@@ -117,6 +117,7 @@ async def test_repeats_run_a_command_between_them_and_pipelines_take_turns_of_sl
     samples = list(read_samples(folder.path / point.files["samples"]))
     assert {(one.repeat, one.slice) for one in samples} == {(0, 0), (0, 1), (1, 0), (1, 1)}
     assert len(point.conditions) == 4
+    assert point.generators.processes == 1
     assert len(point.repeats["p50"].values) == 2
     assert point.counts.requests == len(samples) == pytest.approx(200, rel=0.3)
     assert {(one.first, one.second, one.n) for one in report.ratios} == {("bm25", "hybrid", len(samples))}
