@@ -49,7 +49,7 @@ class LiveFigures(Wire):
         times = "no answer" if self.p50_ms is None else f"p50 {self.p50_ms:.0f} ms, p99 {self.p99_ms:.0f} ms"
         return (
             f"{self.traffic}: {self.rate:.1f}/s, {self.in_flight} in flight, {times}, "
-            f"{self.degraded} degraded, {self.lost} lost (last {WINDOW_S:.0f} s)"
+            f"{self.degraded} degraded, {self.lost} lost (last {min(self.seconds, WINDOW_S):.0f} s)"
         )
 
 

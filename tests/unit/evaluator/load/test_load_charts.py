@@ -105,6 +105,8 @@ def test_the_best_pipeline_under_a_bound_is_named_for_every_rate() -> None:
 def test_a_rate_at_which_every_pipeline_is_too_slow_has_no_best_one() -> None:
     report = load_report(load_point(mean_ms=5_000.0))
     assert best_sentences(report) == ["At 20/s: no pipeline has a p99 within 1,000 ms."]
+    unknown = best_sentences(load_report(load_point(foreign=0.4)))
+    assert unknown == ["At 20/s: not judged, because they have no p99: hybrid."]
 
 
 def test_requests_are_sliced_by_the_words_of_their_queries() -> None:
