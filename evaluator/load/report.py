@@ -1,6 +1,7 @@
 """Defines load.json and builds its figures from samples. Pure."""
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Literal
 
 from pydantic import FiniteFloat
@@ -130,8 +131,9 @@ def point_report(
     latency = load_percentiles([sample.counted_ms for sample in measured])
     service = load_percentiles([sample.service_ms for sample in measured if sample.service_ms is not None])
     lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
-    # A slice starts generators of its own: of each place among them, the one that used most.
-    shares = [max(of_place) for of_place in zip(*(part.generator_cpu for part in slices), strict=True)]
+    # A slice starts generators of its own, a short one fewer: of each place among them, the one that used most.
+    places = zip_longest(*(part.generator_cpu for part in slices), fillvalue=0.0)
+    shares = [max(of_place) for of_place in places]
     generators = generator_figures(shares, lags)
     steady = rate is not None or in_flight is not None
     halves = half_medians([sample.counted_ms for sample in measured]) if steady else None
