@@ -34,7 +34,6 @@ from evaluator.evaluation import evaluate, expect_own_run, ingest_step, quality_
 from evaluator.experiment import Experiment
 from evaluator.gates import GateOutcome
 from evaluator.junit import GateCase, write_junit
-from evaluator.load.best_pipeline import best_sentences
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.report import LoadReport
 from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_ratios
@@ -246,8 +245,6 @@ def print_load(folder: RunFolder, report: LoadReport) -> None:
         for table in (render_load(report), render_ratios(report), render_load_repeats(report)):
             if table:
                 print(f"\n{table}")
-        if best := best_sentences(report):
-            print("\n" + "\n".join(best))
     for warning in load_warnings(report):
         print(f"  {warning}", file=sys.stderr)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 
 from evaluator.breakdown import SlowAnswer
-from evaluator.load.best_pipeline import best_rows, best_sentences
+from evaluator.load.best_by_bound import best_rows
 from evaluator.load.charts import Spectrum, drawn_share, rates_chart, spectrum_chart
 from evaluator.load.histograms import percentile_ms, read_hlog
 from evaluator.load.report import LoadPointReport, LoadReport
@@ -46,8 +46,8 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
     """Renders load.md."""
     shown = {name: f"![{alt}](load/{name})" for name, alt, _ in charts}
     warnings = list(load_warnings(report))
-    sentences = best_sentences(report)
-    best = ["## The best pipeline under a bound (nDCG@10)", *sentences, aligned(best_rows(report))] if sentences else []
+    rows = best_rows(report)
+    best = ["## The best pipeline under a bound (nDCG@10)", aligned(rows)] if rows else []
     parts = [
         f"# Load: {title}",
         *(["\n".join(f"- {line}" for line in warnings)] if warnings else []),

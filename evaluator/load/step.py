@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from evaluator.arms import Arm
 from evaluator.cached_results import cache_remarks
 from evaluator.gates import judge_gates
-from evaluator.load.best_under import BestUnder, best_under, under_bound
+from evaluator.load.best_by_bound import best_at
 from evaluator.load.capacity import FoundCapacity
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
 from evaluator.load.capacity_step import searched_capacity
@@ -119,7 +119,9 @@ async def run_load(
         points=tuple(points),
         ratios=tuple(ratios),
         gates=tuple(judge_gates(folder.experiment.gates, gated)),
-        best_under=tuple(_best_under(plan, points)),
+        best_under=()
+        if plan.best_under_ms is None
+        else tuple(best_at(points, rate, plan.best_under_ms) for rate in plan.rates),
         timing_valid=timing_valid,
         remarks=tuple(_remarks(target, points)),
     )
@@ -133,18 +135,6 @@ async def run_load(
 def multiples_of(found: FoundCapacity) -> list[tuple[float, Traffic]]:
     """Returns the traffic at multiples of a capacity."""
     return [(multiple, Traffic(f"{multiple:g}x", rate=rate)) for multiple, rate in multiple_rates(found)]
-
-
-def _best_under(plan: LoadPlan, points: Sequence[LoadPointReport]) -> Iterator[BestUnder]:
-    if plan.best_under_ms is None:
-        return
-    for rate in plan.rates:
-        judged = [
-            under_bound(point.pipeline, point.quality.ndcg_at_10, point.latency_ms, plan.best_under_ms)
-            for point in points
-            if point.traffic == f"{rate:g}"
-        ]
-        yield best_under(judged, rate, plan.best_under_ms)
 
 
 def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[str]:

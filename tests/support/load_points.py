@@ -51,7 +51,7 @@ def load_report(*points: LoadPointReport) -> LoadReport:
     """Returns a report of these points."""
     return LoadReport(
         made_from={},
-        plan=LoadPlan(rates=(20.0,)),
+        plan=LoadPlan(rates=tuple(dict.fromkeys(point.rate or 20.0 for point in points))),
         seed=1,
         points=points,
         timing_valid=all(point.timing_valid for point in points),
