@@ -66,7 +66,7 @@ FAMILIES: dict[str, MetricFamily] = {
         most_grade=1000,
     ),
     "MRR@k": MetricFamily(
-        "1 / rank of the first relevant document; 0 if it stands below k",
+        "1 / rank of the first relevant document; 0 if none is among the first k",
         formulas.reciprocal_rank,
         ranx="mrr@{}",
         trec_eval="-M {} recip_rank",
