@@ -15,7 +15,7 @@ from evaluator.errors import EvaluationError
 from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
 from evaluator.load.live import LiveLoad, read_counts
 
-# At 1,000 requests a second one generator used 0.37 of a core of this project's machine (two Zen cores).
+# At 1,000 requests a second one generator used 0.34 to 0.39 of a core (shared x86-64 machine of two cores).
 RATE_A_GENERATOR = 800
 # Within it every generator reads the start time.
 HEAD_START_S = 0.2

@@ -15,13 +15,9 @@ from evaluator.comparison.compared_rankings import resolve_compared
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.manifest import MeasuringEnvironment
 from evaluator.run_folder import RunFolder
-from tests.support.simulated_runs import ranked_by, write_collection, write_rankings
+from tests.support.simulated_runs import FAIR, GOOD, ranked_by, write_collection, write_rankings, write_three_rankings
 
 Compare = Callable[..., Result]
-
-GOOD = ranked_by(lambda n: 1 + n % 2)
-FAIR = ranked_by(lambda n: 2 + n % 3)
-BAD = ranked_by(lambda n: 4 + n % 5)
 
 
 @pytest.fixture
@@ -36,8 +32,7 @@ def shop(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def files(tmp_path: Path, shop: Path) -> dict[str, Path]:
-    ranks = {"good": GOOD, "fair": FAIR, "bad": BAD}
-    return {name: write_rankings(tmp_path / f"{name}.trec", found) for name, found in ranks.items()}
+    return write_three_rankings(tmp_path)
 
 
 @pytest.fixture

@@ -40,3 +40,14 @@ def write_rankings(path: Path, ranks: Mapping[int, int | None], depth: int = 20)
 def ranked_by(rule: Callable[[int], int | None], queries: int = 60) -> dict[int, int | None]:
     """Returns the rank of the relevant document of each query."""
     return {number: rule(number) for number in range(queries)}
+
+
+GOOD, FAIR, BAD = ranked_by(lambda n: 1 + n % 2), ranked_by(lambda n: 2 + n % 3), ranked_by(lambda n: 4 + n % 5)
+
+
+def write_three_rankings(folder: Path) -> dict[str, Path]:
+    """Writes good.trec, fair.trec and bad.trec; returns them by name."""
+    return {
+        name: write_rankings(folder / f"{name}.trec", ranks)
+        for name, ranks in (("good", GOOD), ("fair", FAIR), ("bad", BAD))
+    }
