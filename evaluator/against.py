@@ -2,9 +2,9 @@
 
 from evaluator.client import GatewayClient
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import prepare_load
 from evaluator.load.against_report import AgainstReport
 from evaluator.load.against_step import expect_rates, run_against
+from evaluator.load_step import prepare_load
 from evaluator.measured_processes import measured_processes
 from evaluator.run_folder import RunFolder
 

@@ -2,45 +2,29 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 from evaluator.answers import read_answers, read_outcomes
-from evaluator.arms import Arm, resolve_arms
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.command_line import command_line
 from evaluator.comparison.arm_statistics import statistics_of_arms
-from evaluator.corpus_check import expect_same_corpus
 from evaluator.datasets.judgments import qrels_file, read_judgments
-from evaluator.datasets.reader import Dataset, read_dataset
-from evaluator.datasets.record import DatasetRecord, read_or_recall
 from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
-from evaluator.ingest import IngestReport, ingest, live_states
+from evaluator.ingest import IngestReport, ingest
 from evaluator.interruptions import latency_source
 from evaluator.load.report import LoadReport
-from evaluator.load.step import LOAD, run_load
-from evaluator.load.traffic import LoadTarget, load_target
-from evaluator.load_plan import LoadPlan
+from evaluator.load.step import LOAD
+from evaluator.load_step import load_step
 from evaluator.machine_conditions import MachineCounters
-from evaluator.manifest import Manifest, build_manifest
-from evaluator.measured_processes import measured_processes
-from evaluator.pipeline_costs import NO_COSTS, CostReport, pipeline_costs
+from evaluator.manifest import Manifest
+from evaluator.pipeline_costs import COSTS, costs_of, pipeline_costs
+from evaluator.prepared_run import dataset_of, prepare_run
 from evaluator.progress import say
 from evaluator.quality import Grades, PerQuery, means, within_depth
 from evaluator.quality_figures import arm_answers, measure_answers, quality_figures
-from evaluator.rank import (
-    ChosenQueries,
-    RankedArm,
-    RankReport,
-    choose_queries,
-    expect_runnable,
-    rank,
-    write_rank_report,
-)
+from evaluator.rank import RankedArm, RankReport, rank, write_rank_report
 from evaluator.render import render_page
 from evaluator.report import QualityReport, QueryFigures, Report, build_report
 from evaluator.resume import continue_or_begin
@@ -49,10 +33,8 @@ from evaluator.run_import import IMPORTED, ImportReport
 from evaluator.timing_validity import conditions_of
 from evaluator.trec_runs import read_run
 from evaluator.vector_recall import RecallReport, vector_recall
-from services.contracts.collections import CollectionView
 
 OnStep = Callable[[str], None]
-COSTS = "costs.json"
 NO_PROCESSES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -78,20 +60,6 @@ async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
         await asyncio.sleep(0.5)
 
 
-def load_dataset(experiment: Experiment) -> Dataset:
-    """Reads and checks the experiment's collection."""
-    return read_dataset(experiment.directory, experiment.split, strict=experiment.strict)
-
-
-def dataset_of(folder: RunFolder) -> Dataset:
-    """Returns the dataset of a run: reads and checks it the first time, later only if a file changed (dataset.json)."""
-    experiment = folder.experiment
-    known = folder.read("dataset.json", DatasetRecord) if folder.has("dataset.json") else None
-    dataset, record = read_or_recall(experiment.directory, experiment.split, strict=experiment.strict, record=known)
-    folder.write("dataset.json", record)
-    return dataset
-
-
 async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
     """Loads the collection and writes ingest.json."""
     experiment = folder.experiment
@@ -102,12 +70,6 @@ async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
         say(f"{backend}: {loaded.indexed} indexed, {loaded.unchanged} unchanged, {loaded.encoded} encoded")
     say(f"{report.generation}: {report.documents} documents, {report.stripped_characters} characters stripped")
     return report
-
-
-def expect_own_run(folder: RunFolder) -> None:
-    """Raises EvaluationError for a run whose queries no gateway answered."""
-    if folder.has(IMPORTED):
-        raise EvaluationError(f"{folder.path} was imported: no gateway answers its pipelines; name another with --run")
 
 
 async def rank_step(
@@ -121,20 +83,11 @@ async def rank_step(
     Goes on where an interrupted call stood (`evaluator.resume`). `counters`: of the machine, of tests. `processes`:
     URLs by name, whose cost is written to costs.json beside the sizes of the indexes.
     """
-    expect_own_run(folder)
     with folder.locked():
         experiment = folder.experiment
-        dataset = await asyncio.to_thread(dataset_of, folder)
-        _expect_loaded_corpus(folder, dataset)
-        view = await live_collection(client, experiment)
-        arms = await resolve_arms(client, experiment, view)
-        compared = await expect_same_corpus(client, experiment, dataset, view)
-        await expect_runnable(client, experiment, arms)
-        pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
-        fresh = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), pipelines)
+        dataset, view, arms, queries, compared, fresh = await prepare_run(client, folder)
         manifest = continue_or_begin(folder, fresh)
         folder.point_latest_here()
-        queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
         await rank(client, experiment, arms, dataset, queries, folder, len(manifest.continued), counters)
         costs = await pipeline_costs(client, experiment, dataset, queries.measured, arms, processes)
         folder.write(COSTS, costs)
@@ -144,69 +97,6 @@ async def rank_step(
             for arm in arms
         ]
         return write_rank_report(folder, queries, ranked, experiment.ranking_depth, compared, experiment.timed_top)
-
-
-async def load_step(
-    client: GatewayClient, folder: RunFolder, between: Callable[[], Awaitable[None]] | None = None
-) -> LoadReport:
-    """Drives the traffic of the experiment's `load`; writes `load/`, load.json and, unless there, manifest.json.
-
-    `between`: called before every repeat but the first.
-    """
-    with folder.locked():
-        ready = await prepare_load(client, folder)
-        measured = partial(measured_processes, folder.runs, client.url)
-        costs = {name: cost.cpu_ms for name, cost in costs_of(folder).pipelines.items()}
-        return await run_load(
-            folder, ready.plan, ready.seed, ready.target, ready.arms, ready.judgments, measured, between, costs
-        )
-
-
-class PreparedLoad(NamedTuple):
-    """What a load needs of the experiment and the gateway."""
-
-    plan: LoadPlan
-    seed: int
-    arms: tuple[Arm, ...]
-    target: LoadTarget
-    judgments: Grades
-
-
-async def prepare_load(client: GatewayClient, folder: RunFolder) -> PreparedLoad:
-    """Checks that the gateway has corpus and pipelines; writes manifest.json unless it is there."""
-    expect_own_run(folder)
-    experiment = folder.experiment
-    if experiment.load is None:
-        raise EvaluationError(f"{folder.path}: the experiment has no `load`; give one, or --rate")
-    ready = await prepare_run(client, folder)
-    queries = ready.queries.measured
-    target = load_target(client.url, experiment, ready.arms, ready.dataset, queries, experiment.load)
-    seed = experiment.load.seed_or(experiment.seed)
-    return PreparedLoad(experiment.load, seed, ready.arms, target, ready.dataset.judgments)
-
-
-class PreparedRun(NamedTuple):
-    """What a step needs that sends queries and no answers of an earlier one."""
-
-    dataset: Dataset
-    arms: tuple[Arm, ...]
-    queries: ChosenQueries
-
-
-async def prepare_run(client: GatewayClient, folder: RunFolder) -> PreparedRun:
-    """Checks that the gateway has corpus and pipelines; writes manifest.json unless it is there."""
-    experiment = folder.experiment
-    dataset = await asyncio.to_thread(dataset_of, folder)
-    _expect_loaded_corpus(folder, dataset)
-    view = await live_collection(client, experiment)
-    arms = await resolve_arms(client, experiment, view)
-    await expect_same_corpus(client, experiment, dataset, view)
-    await expect_runnable(client, experiment, arms)
-    if not folder.has("manifest.json"):
-        pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
-        fresh = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), pipelines)
-        folder.write("manifest.json", fresh)
-    return PreparedRun(dataset, arms, choose_queries(list(dataset.judgments), list(dataset.queries), experiment))
 
 
 def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> QualityReport:
@@ -282,11 +172,6 @@ def report_step(folder: RunFolder) -> Report:
     return report
 
 
-def costs_of(folder: RunFolder) -> CostReport:
-    """Returns what a query of each pipeline costs, as far as the run has measured it."""
-    return folder.read(COSTS, CostReport) if folder.has(COSTS) else NO_COSTS
-
-
 def _per_query(folder: RunFolder, arm: str) -> PerQuery:
     """Reads the figures of an arm's queries: metric → query → value."""
     figures: dict[str, dict[str, float | None]] = {}
@@ -325,21 +210,3 @@ async def evaluate(
         await load_step(client, folder)
     on_step("report")
     return await asyncio.to_thread(report_step, folder)
-
-
-async def live_collection(client: GatewayClient, experiment: Experiment) -> CollectionView:
-    """Returns the experiment's collection. Raises EvaluationError unless a generation is published."""
-    view = await client.collection(experiment.target)
-    if view.live is None:
-        raise EvaluationError(f"{experiment.target} has no published generation; ingest it first")
-    return view
-
-
-def _expect_loaded_corpus(folder: RunFolder, dataset: Dataset) -> None:
-    """Raises EvaluationError when the corpus is no longer the one that this run's `ingest` loaded."""
-    if not folder.has("ingest.json"):
-        return
-    loaded = folder.read("ingest.json", IngestReport).corpus_sha256
-    if loaded not in (None, dataset.corpus_sha256):
-        again = command_line("ingest", str(folder.path / "experiment.json"))
-        raise EvaluationError(f"{dataset.directory}: the corpus changed since it was loaded; run `{again}` again")

@@ -7,12 +7,12 @@ from pathlib import Path
 from evaluator.arms import resolve_arms
 from evaluator.client import GatewayClient
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import live_collection, load_dataset
 from evaluator.experiment import Experiment
 from evaluator.load.export_scripts import ExportedTraffic, ExportTool, export_command, exported_files
 from evaluator.load.point import generator_task
 from evaluator.load.traffic import LoadTarget, load_target, open_requests
 from evaluator.load_plan import LoadPlan, TrafficStep
+from evaluator.prepared_run import live_collection, load_dataset
 from evaluator.rank import choose_queries, expect_runnable
 
 

@@ -17,6 +17,7 @@ from evaluator.experiment import Experiment
 from evaluator.ingest import live_states
 from evaluator.process_costs import ProcessCost, costs_between, read_processes
 from evaluator.progress import progress
+from evaluator.run_folder import RunFolder
 from services.contracts.base import Count, Wire
 from services.contracts.collections import CollectionState
 from services.contracts.pipelines import Pipeline, Rerank, Retrieve
@@ -24,6 +25,8 @@ from services.contracts.pipelines import Pipeline, Rerank, Retrieve
 # A block ends after so many queries or seconds, whichever comes first, but not before its first query.
 BLOCK_QUERIES = 100
 BLOCK_S = 10.0
+
+COSTS = "costs.json"
 
 
 class PipelineCost(Wire):
@@ -130,3 +133,8 @@ def _sum(values: Iterable[float | None]) -> float | None:
     found = list(values)
     known = [value for value in found if value is not None]
     return sum(known) if len(known) == len(found) else None
+
+
+def costs_of(folder: RunFolder) -> CostReport:
+    """Returns what a query of each pipeline costs, as far as the run has measured it."""
+    return folder.read(COSTS, CostReport) if folder.has(COSTS) else NO_COSTS

@@ -29,7 +29,7 @@ from evaluator.commands.options import (
 )
 from evaluator.commands.steps import INVALID_RUN, end_status, print_load
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import load_step, wait_until_ready
+from evaluator.evaluation import wait_until_ready
 from evaluator.junit import write_junit
 from evaluator.load.against import MARGIN
 from evaluator.load.against_report import AgainstReport
@@ -39,6 +39,7 @@ from evaluator.load.export_scripts import ExportTool
 from evaluator.load.step import LOAD
 from evaluator.load_export import planned_export, write_export
 from evaluator.load_plan import LoadPlan
+from evaluator.load_step import load_step
 from evaluator.measurement_lock import measuring
 from evaluator.run_folder import RunFolder
 

@@ -30,7 +30,7 @@ from evaluator.commands.options import (
     with_options,
 )
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, expect_own_run, ingest_step, quality_step, rank_step, report_step
+from evaluator.evaluation import evaluate, ingest_step, quality_step, rank_step, report_step
 from evaluator.experiment import Experiment
 from evaluator.gates import GateOutcome
 from evaluator.junit import GateCase, write_junit
@@ -38,6 +38,7 @@ from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capaci
 from evaluator.load.report import LoadReport
 from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_ratios
 from evaluator.measurement_lock import measuring
+from evaluator.prepared_run import expect_own_run
 from evaluator.process_costs import parse_processes
 from evaluator.progress import say
 from evaluator.render import render_table, render_timing_reasons, render_verdicts

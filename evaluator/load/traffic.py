@@ -6,14 +6,13 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from evaluator.arms import Arm
+from evaluator.arms import Arm, search_request
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.load.arrivals import arrival_times, drawn_queries
 from evaluator.load_plan import LoadPlan, TrafficStep
 from services.contracts.pipelines import Rerank
-from services.contracts.query import SearchRequest
 
 # A closed loop sends as often as it gets answers, so the number of queries is not known before.
 CLOSED_LOOP_DRAWS = 20_000
@@ -50,12 +49,7 @@ def load_target(
     for arm in arms:
         for query in queries:
             try:
-                request = SearchRequest(
-                    query=dataset.queries[query],
-                    pipeline=arm.asked,
-                    top=plan.top,
-                    exclude_ids=(query,) if query in dataset.self_retrieved else (),
-                )
+                request = search_request(arm, dataset, query, plan.top)
             except ValidationError as error:
                 raise EvaluationError(f"query {query} cannot be sent: {error.errors()[0]['msg']}") from error
             bodies[arm.name, query] = request.model_dump_json(exclude_unset=True).encode()

@@ -11,9 +11,7 @@ from evaluator.client import GatewayError, connected
 from evaluator.datasets.record import DatasetRecord
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import (
-    dataset_of,
     ingest_step,
-    load_dataset,
     quality_step,
     rank_step,
     report_step,
@@ -22,6 +20,7 @@ from evaluator.evaluation import (
 from evaluator.experiment import Experiment
 from evaluator.ingest import ingest
 from evaluator.manifest import Manifest
+from evaluator.prepared_run import dataset_of, load_dataset
 from evaluator.run_folder import RunFolder
 from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
 from services.contracts.pipelines import Pipeline, Retrieve

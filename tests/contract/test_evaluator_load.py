@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from evaluator.cli import app
 from evaluator.client import connected
-from evaluator.evaluation import evaluate, ingest_step, load_step
+from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiment import Experiment
 from evaluator.jobs import Jobs
 from evaluator.load.against_report import AgainstReport
@@ -18,6 +18,7 @@ from evaluator.load.histograms import read_hlog
 from evaluator.load.live import LiveFigures
 from evaluator.load.report import LoadReport
 from evaluator.load.samples import read_samples
+from evaluator.load_step import load_step
 from evaluator.run_folder import RunFolder
 from services.chassis.errors import Unavailable
 from services.contracts.query import SearchRequest

@@ -9,8 +9,9 @@ import pytest
 from evaluator.answers import read_answers
 from evaluator.corpus_check import expect_same_corpus, sampled_documents
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import ingest_step, load_dataset, quality_step, rank_step, report_step
+from evaluator.evaluation import ingest_step, quality_step, rank_step, report_step
 from evaluator.experiment import Experiment
+from evaluator.prepared_run import load_dataset
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
 from services.chassis.errors import DeadlineExceeded, Unavailable

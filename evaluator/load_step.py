@@ -1,0 +1,57 @@
+"""Sends the traffic of an experiment's `load` and leaves load.json in the run's folder."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple
+
+from evaluator.arms import Arm
+from evaluator.client import GatewayClient
+from evaluator.errors import EvaluationError
+from evaluator.load.report import LoadReport
+from evaluator.load.step import run_load
+from evaluator.load.traffic import LoadTarget, load_target
+from evaluator.load_plan import LoadPlan
+from evaluator.measured_processes import measured_processes
+from evaluator.pipeline_costs import costs_of
+from evaluator.prepared_run import keep_manifest, prepare_run
+from evaluator.quality import Grades
+from evaluator.run_folder import RunFolder
+
+
+async def load_step(
+    client: GatewayClient, folder: RunFolder, between: Callable[[], Awaitable[None]] | None = None
+) -> LoadReport:
+    """Drives the traffic of the experiment's `load`; writes `load/`, load.json and, unless there, manifest.json.
+
+    `between`: called before every repeat but the first.
+    """
+    with folder.locked():
+        ready = await prepare_load(client, folder)
+        measured = partial(measured_processes, folder.runs, client.url)
+        costs = {name: cost.cpu_ms for name, cost in costs_of(folder).pipelines.items()}
+        return await run_load(
+            folder, ready.plan, ready.seed, ready.target, ready.arms, ready.judgments, measured, between, costs
+        )
+
+
+class PreparedLoad(NamedTuple):
+    """What a load needs of the experiment and the gateway."""
+
+    plan: LoadPlan
+    seed: int
+    arms: tuple[Arm, ...]
+    target: LoadTarget
+    judgments: Grades
+
+
+async def prepare_load(client: GatewayClient, folder: RunFolder) -> PreparedLoad:
+    """Checks that the gateway has corpus and pipelines; writes manifest.json unless it is there."""
+    experiment = folder.experiment
+    if experiment.load is None:
+        raise EvaluationError(f"{folder.path}: the experiment has no `load`; give one, or --rate")
+    ready = await prepare_run(client, folder)
+    keep_manifest(folder, ready.manifest)
+    queries = ready.queries.measured
+    target = load_target(client.url, experiment, ready.arms, ready.dataset, queries, experiment.load)
+    seed = experiment.load.seed_or(experiment.seed)
+    return PreparedLoad(experiment.load, seed, ready.arms, target, ready.dataset.judgments)
