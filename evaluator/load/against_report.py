@@ -164,7 +164,11 @@ def _figures(
         counts=request_counts(samples),
         latency_ms=load_percentiles([sample.counted_ms for sample in samples]),
         ndcg_at_10=sum(values) / len(values),
-        generators=generator_figures([share for part in driven for share in part.generator_cpu], lags),
+        generators=generator_figures(
+            [share for part in driven for share in part.generator_cpu],
+            lags,
+            real_time=all(part.real_time for part in driven),
+        ),
         conditions=conditions,
     )
 

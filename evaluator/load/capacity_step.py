@@ -44,7 +44,7 @@ def rate_sample(loaded: LoadedPoint, bound_ms: float) -> RateSample:
     counted = [sample.counted_ms for sample in samples]
     lags = [sample.send_lag_ms for sample in samples if sample.send_lag_ms is not None]
     longer = max(bound_ms, percentile(sorted(counted), 0.5)) if counted else bound_ms
-    generators = generator_figures(loaded.generator_cpu, lags)
+    generators = generator_figures(loaded.generator_cpu, lags, real_time=loaded.real_time)
     return RateSample(
         counted_ms=counted,
         lost=[sample.outcome != "answered" or bool(sample.degraded) for sample in samples],

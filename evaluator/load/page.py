@@ -177,7 +177,17 @@ def _stage_words(answer: SlowAnswer) -> str:
 
 def _measured(report: LoadReport) -> list[list[str]]:
     rows = [
-        ["pipeline", "traffic", "timing", "send lag p99 ms", "generator CPU", "foreign CPU", "steal", "late/early half"]
+        [
+            "pipeline",
+            "traffic",
+            "timing",
+            "send lag p99 ms",
+            "generator CPU",
+            "priority",
+            "foreign CPU",
+            "steal",
+            "late/early half",
+        ]
     ]
     for point in report.points:
         lag, halves = point.generators.send_lag_p99_ms, point.halves
@@ -192,6 +202,7 @@ def _measured(report: LoadReport) -> list[list[str]]:
                 "valid" if point.timing_valid else "NOT VALID",
                 "–" if lag is None else f"{lag:.2f}",
                 f"{point.generators.cpu:.1%}",
+                "real-time" if point.generators.real_time else "normal",
                 *("–" if value is None else f"{value:.1%}" for value in worst),
                 "–" if halves is None else f"{halves.ratio:.2f}",
             ]

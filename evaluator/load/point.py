@@ -23,6 +23,7 @@ class LoadedPoint:
     samples: tuple[LoadSample, ...]
     conditions: MachineConditions
     generator_cpu: tuple[float, ...]  # of a core, by generator
+    real_time: bool  # whether every generator ran with real-time priority
     began: datetime
     seconds: float  # from the first planned send time to the last answer
 
@@ -148,6 +149,7 @@ def _read(
         samples=samples,
         conditions=conditions,
         generator_cpu=tuple(result.cpu_s / result.seconds for result in results),
+        real_time=all(result.real_time for result in results),
         began=began,
         seconds=max((record.done_s for record, _ in sent), default=0.0),
     )

@@ -134,7 +134,7 @@ def point_report(
     # A slice starts generators of its own, a short one fewer: of each place among them, the one that used most.
     places = zip_longest(*(part.generator_cpu for part in slices), fillvalue=0.0)
     shares = [max(of_place) for of_place in places]
-    generators = generator_figures(shares, lags)
+    generators = generator_figures(shares, lags, real_time=all(part.real_time for part in slices))
     steady = rate is not None or in_flight is not None
     halves = half_medians([sample.counted_ms for sample in measured]) if steady else None
     conditions = tuple(part.conditions for part in slices)

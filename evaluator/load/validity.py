@@ -24,17 +24,19 @@ class GeneratorFigures(Wire):
 
     processes: Count
     cpu: FiniteFloat  # of a core, of the generator that used most
+    real_time: bool  # whether all ran with real-time priority (real_time.py)
     send_lag_p50_ms: FiniteFloat | None  # null: nothing was sent
     send_lag_p99_ms: FiniteFloat | None
     send_lag_max_ms: FiniteFloat | None
 
 
-def generator_figures(cpu_shares: Sequence[float], lags_ms: Sequence[float]) -> GeneratorFigures:
+def generator_figures(cpu_shares: Sequence[float], lags_ms: Sequence[float], *, real_time: bool) -> GeneratorFigures:
     """Returns the figures of the generators' processes and of the requests' lags."""
     ordered = sorted(lags_ms)
     return GeneratorFigures(
         processes=len(cpu_shares),
         cpu=max(cpu_shares),
+        real_time=real_time,
         send_lag_p50_ms=percentile(ordered, 0.5) if ordered else None,
         send_lag_p99_ms=percentile(ordered, 0.99) if ordered else None,
         send_lag_max_ms=ordered[-1] if ordered else None,
@@ -63,7 +65,10 @@ def generator_faults(generators: GeneratorFigures, p50_ms: float | None, dropped
     lag = generators.send_lag_p99_ms
     allowed = max(MOST_LAG_MS, MOST_LAG_SHARE * (p50_ms or 0.0))
     if lag is not None and lag >= allowed:
-        yield f"1 % of the requests left {lag:.1f} ms or more after their planned time (limit {allowed:.1f} ms)"
+        advice = (
+            "" if generators.real_time else "; without real-time priority (CAP_SYS_NICE) a generator waits for others"
+        )
+        yield f"1 % of the requests left {lag:.1f} ms or more after their planned time (limit {allowed:.1f} ms){advice}"
     if generators.cpu >= MOST_GENERATOR_CPU:
         yield f"a generator used {generators.cpu:.0%} of a core (limit {MOST_GENERATOR_CPU:.0%})"
     if dropped:

@@ -40,7 +40,7 @@ def load_point(
         else:
             samples.append(load_sample(number, latency_ms=ms, pipeline=name, **given))
     conditions = MachineConditions.model_validate(CLEAN | {"foreign": foreign})
-    loaded = LoadedPoint(tuple(samples), conditions, (0.1,), datetime(2026, 1, 1, tzinfo=UTC), n / rate)
+    loaded = LoadedPoint(tuple(samples), conditions, (0.1,), True, datetime(2026, 1, 1, tzinfo=UTC), n / rate)
     return point_report(
         name, two_input_pipeline(name), f"{rate:g}", [loaded], samples, {"q": {"good": 1}}, {"rerank": 10}, {"q": 3},
         loop="open", rate=rate, in_flight=None, seconds=n / rate, files={}, caches=False, seed=1,

@@ -62,7 +62,7 @@ def driven(number: int, latency_ms: float, foreign: float = 0.0, lag_ms: float =
         load_sample(at, f"q{at % 12}", latency_ms + (at * 7 + number) % 5, ids=(hit,), send_lag_ms=lag_ms)
         for at in range(40)
     ]
-    return LoadedPoint(tuple(samples), conditions, (0.1,), datetime.now(UTC), 3.0)
+    return LoadedPoint(tuple(samples), conditions, (0.1,), True, datetime.now(UTC), 3.0)
 
 
 JUDGMENTS = {f"q{number}": {"d1": 1} for number in range(12)}

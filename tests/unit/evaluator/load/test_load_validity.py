@@ -36,45 +36,55 @@ def test_clean_counters_leave_the_timing_valid(seed: int) -> None:
     dice = random.Random(seed)
     values = [dice.lognormvariate(3, 0.5) for _ in range(1_200)]
     clean = conditions(foreign=dice.uniform(0, 0.08), steal=dice.uniform(0, 0.008), pressure=dice.random())
-    assert faults(generator_figures([dice.uniform(0, 0.45)], lags(seed)), clean, halves=half_medians(values)) == []
+    assert (
+        faults(
+            generator_figures([dice.uniform(0, 0.45)], lags(seed), real_time=True), clean, halves=half_medians(values)
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_stopped_generator_makes_the_timing_invalid(seed: int) -> None:
     # 1 s of 60: the requests of that second leave up to 1 s late.
     stopped = [1_000.0 * share / 20 for share in range(20)] + lags(seed, 1_180)
-    assert "left" in faults(generator_figures([0.1], stopped), conditions())[0]
+    assert "left" in faults(generator_figures([0.1], stopped, real_time=True), conditions())[0]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_busy_generator_makes_the_timing_invalid(seed: int) -> None:
     cpu = random.Random(seed).uniform(0.5, 1.0)
-    assert "of a core" in faults(generator_figures([0.1, cpu], lags(seed)), conditions())[0]
+    assert "of a core" in faults(generator_figures([0.1, cpu], lags(seed), real_time=True), conditions())[0]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("counter", ["foreign", "steal", "throttled"])
 def test_a_busy_machine_makes_the_timing_invalid(counter: str, seed: int) -> None:
     share = random.Random(seed).uniform(0.11, 1.0)
-    assert len(faults(generator_figures([0.1], lags(seed)), conditions(**{counter: share}))) == 1
+    assert len(faults(generator_figures([0.1], lags(seed), real_time=True), conditions(**{counter: share}))) == 1
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_slower_second_half_makes_the_timing_invalid(seed: int) -> None:
     dice = random.Random(seed)
     values = [dice.lognormvariate(3, 0.5) * (1.0 if number < 600 else 1.3) for number in range(1_200)]
-    found = faults(generator_figures([0.1], lags(seed)), conditions(), halves=half_medians(values))
+    found = faults(generator_figures([0.1], lags(seed), real_time=True), conditions(), halves=half_medians(values))
     assert "the later half took" in found[0]
 
 
 def test_a_lag_below_a_hundredth_of_p50_is_no_fault() -> None:
-    late = generator_figures([0.1], [3.0] * 100)
+    late = generator_figures([0.1], [3.0] * 100, real_time=True)
     assert faults(late, conditions(), p50_ms=400.0) == []
     assert len(faults(late, conditions(), p50_ms=200.0)) == 1
 
 
+def test_a_lag_without_real_time_priority_says_what_would_help() -> None:
+    late = generator_figures([0.1], [3.0] * 100, real_time=False)
+    assert "CAP_SYS_NICE" in faults(late, conditions())[0]
+
+
 def test_a_dropped_request_makes_the_timing_invalid() -> None:
-    assert faults(generator_figures([0.1], lags(1)), conditions(), dropped=3) == [
+    assert faults(generator_figures([0.1], lags(1), real_time=True), conditions(), dropped=3) == [
         "3 requests were dropped, so that the system met less load than planned"
     ]
 
