@@ -59,7 +59,7 @@ def load_point(
         "service_ms": latency,
         "quality": {"ndcg_at_10": ndcg, "degraded_share": 0, "reranked": None},
         "generators": {
-            "processes": 1, "cpu": 0.1, "send_lag_p50_ms": 0.1, "send_lag_p99_ms": 0.2, "send_lag_max_ms": 0.3,
+            "processes": 1, "cpu": 0.1, "real_time": True, "send_lag_p50_ms": 0.1, "send_lag_p99_ms": 0.2, "send_lag_max_ms": 0.3,
         },
         "halves": None,
         "conditions": (),

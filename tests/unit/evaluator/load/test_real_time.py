@@ -21,6 +21,6 @@ def test_a_process_that_may_not_have_it_is_told_so() -> None:
 
 
 def told(*lines: str) -> list[str]:
-    """Runs lines in a process of their own, which keeps the priority until its end; returns the words that it prints."""
+    """Runs lines in a process of their own, which keeps the priority to its end; returns the words that it prints."""
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
     return done.stdout.split()
