@@ -10,7 +10,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.load.export_scripts import ExportedTraffic, ExportTool, export_command, exported_files
 from evaluator.load.point import generator_task
-from evaluator.load.traffic import LoadTarget, load_target, open_requests
+from evaluator.load.traffic import LoadTarget, load_target, open_requests, slice_seed
 from evaluator.load_plan import LoadPlan, TrafficStep
 from evaluator.prepared_run import live_collection, load_dataset
 from evaluator.rank import choose_queries, expect_runnable
@@ -37,7 +37,7 @@ def exported_traffic(target: LoadTarget, pipeline: str, rate: float, plan: LoadP
     """Returns a pipeline's traffic at one rate: the queries that `load` draws from this seed, in their order."""
     steps = [TrafficStep(rate=rate, seconds=plan.seconds)]
     constant = plan.model_copy(update={"arrivals": "constant"})
-    requests = open_requests(target, pipeline, steps, constant, f"{seed} {rate:g} 0 0")
+    requests = open_requests(target, pipeline, steps, constant, slice_seed(seed, f"{rate:g}", repeat=0, number=0))
     task = generator_task(target, requests, plan.most_in_flight)
     return ExportedTraffic(f"{pipeline}-{rate:g}", task, rate, plan.seconds)
 

@@ -63,12 +63,9 @@ async def drive(
     count = min(plan.generators or generators_for(rate), max(1, len(requests)))
     # Round robin: each generator gets the same rate, and the cap is shared.
     shares = [requests[number::count] for number in range(count)]
-    caps = [plan.most_in_flight // count + (number < plan.most_in_flight % count) for number in range(count)]
+    caps = _even_parts(plan.most_in_flight, count)
     tasks = [generator_task(target, share, cap) for share, cap in zip(shares, caps, strict=True)]
-    before, began = read_conditions(measured), datetime.now(UTC)
-    results = await run_generators(tasks, f"{_asked(requests)} at {rate:g}/s")
-    conditions = conditions_between(before, read_conditions(measured))
-    return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds)
+    return await _loaded(target, shares, tasks, f"{_asked(requests)} at {rate:g}/s", warmup_seconds, measured)
 
 
 async def run_closed(
@@ -88,15 +85,16 @@ async def run_closed(
     """
     count = min(plan.generators or 1, in_flight)
     shares = [closed_requests(target, pipeline, plan, f"{seed} {number}") for number in range(count)]
-    flights = [in_flight // count + (number < in_flight % count) for number in range(count)]
     tasks = [
         generator_task(target, share, flight, closed_seconds=warmup_seconds + seconds)
-        for share, flight in zip(shares, flights, strict=True)
+        for share, flight in zip(shares, _even_parts(in_flight, count), strict=True)
     ]
-    before, began = read_conditions(measured), datetime.now(UTC)
-    results = await run_generators(tasks, f"{pipeline}, {in_flight} in flight")
-    conditions = conditions_between(before, read_conditions(measured))
-    return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds)
+    return await _loaded(target, shares, tasks, f"{pipeline}, {in_flight} in flight", warmup_seconds, measured)
+
+
+def _even_parts(whole: int, count: int) -> list[int]:
+    """Returns `count` numbers that add up to `whole` and differ by 1 at most."""
+    return [whole // count + (number < whole % count) for number in range(count)]
 
 
 def _asked(requests: Sequence[PlannedRequest]) -> str:
@@ -122,6 +120,21 @@ def generator_task(
         seconds=closed_seconds or 0.0,
         timeout_s=(target.deadline_ms + GRACE_MS) / 1000,
     )
+
+
+async def _loaded(
+    target: LoadTarget,
+    shares: Sequence[Sequence[PlannedRequest]],
+    tasks: Sequence[GeneratorTask],
+    label: str,
+    warmup_seconds: float,
+    measured: Collection[int] | None,
+) -> LoadedPoint:
+    """Runs the generators, reads the conditions of the machine around them, and then the answers."""
+    before, began = read_conditions(measured), datetime.now(UTC)
+    results = await run_generators(tasks, label)
+    conditions = conditions_between(before, read_conditions(measured))
+    return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds)
 
 
 def _read(

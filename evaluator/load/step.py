@@ -24,7 +24,7 @@ from evaluator.load.ratios import PercentileRatio, percentile_ratios
 from evaluator.load.report import LoadPointReport, LoadReport, LoopKind, gated_point, point_report
 from evaluator.load.samples import write_samples
 from evaluator.load.trace import read_trace
-from evaluator.load.traffic import LoadTarget, PlannedRequest, open_requests
+from evaluator.load.traffic import LoadTarget, PlannedRequest, open_requests, slice_seed
 from evaluator.load_plan import LoadPlan, TrafficStep
 from evaluator.progress import progress
 from evaluator.quality import Grades
@@ -177,8 +177,7 @@ async def _driven(
     count = slice_count(traffic, plan, len(arms))
     for number, turn in zip(range(count), balanced_turns(len(arms), seed), strict=False):
         for at in turn:
-            # The same times and queries for every pipeline.
-            of_slice = f"{seed} {traffic.label} {repeat} {number}"
+            of_slice = slice_seed(seed, traffic.label, repeat, number)
             warmup_s = plan.warmup_seconds if number == 0 else 0.0
             loaded = await _drive_slice(traffic, plan, target, arms[at].name, count, of_slice, warmup_s, measured)
             slices.append(TimeSlice(loaded, number, repeat))

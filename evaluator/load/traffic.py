@@ -69,6 +69,11 @@ def load_target(
     )
 
 
+def slice_seed(seed: int, label: str, repeat: int, number: int) -> str:
+    """Returns the seed of a slice of traffic: the same times and queries for every pipeline, here and exported."""
+    return f"{seed} {label} {repeat} {number}"
+
+
 def open_requests(
     target: LoadTarget, pipeline: str, steps: Sequence[TrafficStep], plan: LoadPlan, seed: str
 ) -> list[PlannedRequest]:

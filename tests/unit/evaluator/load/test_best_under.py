@@ -3,15 +3,17 @@
 import pytest
 
 from evaluator.load.best_under import BestUnder, PipelineUnderBound, best_under, render_best, under_bound
-from tests.support.load_samples import load_point
+from evaluator.load.figures import LoadPercentiles
 
 BOUND = 250.0
 
 
 def judged(pipeline: str, ndcg: float, p99_ms: float | None, spread: float = 0.1) -> PipelineUnderBound:
     interval = None if p99_ms is None else (p99_ms * (1 - spread), p99_ms * (1 + spread))
-    point = load_point(pipeline, ndcg=ndcg, p99_ms=p99_ms, p99_interval=interval)
-    return under_bound(pipeline, point.quality.ndcg_at_10, point.latency_ms, BOUND)
+    latency = LoadPercentiles(
+        p50=10, p90=20, p95=30, p99=p99_ms, p99_9=None, max=2_000, n=1_200, intervals={"p99": interval}
+    )
+    return under_bound(pipeline, ndcg, latency, BOUND)
 
 
 def found(*pipelines: PipelineUnderBound) -> BestUnder:

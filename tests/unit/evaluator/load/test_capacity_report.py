@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.load.capacity import FoundCapacity
 from evaluator.load.capacity_report import CapacityMultiple, capacity_report, knee, multiple_rates, render_capacity
-from tests.support.load_samples import load_point
+from tests.support.load_points import load_point
 
 FOUND = FoundCapacity(bound_ms=500, outcome="found", rate=80, reasons=(), measured=())
 
@@ -28,7 +28,7 @@ def test_the_knee_has_the_most_goodput_for_its_p95() -> None:
 
 def test_quality_a_second_counts_late_and_lost_requests_as_nothing() -> None:
     # 40 requests a second, half of them answered in time with an nDCG@10 of 1.
-    point = load_point("bm25", rate=40, ndcg=0.5, goodput=20)
+    point = load_point("bm25", rate=40, n=800, lost=400)
     report = capacity_report("bm25", FOUND, [(0.5, point)])
     assert (report.multiples[0].goodput, report.multiples[0].ndcg_a_second) == (20, 20)
 
