@@ -24,9 +24,10 @@ from evaluator.prepared_run import dataset_of, prepare_run
 from evaluator.progress import say
 from evaluator.quality import Grades, PerQuery, means, within_depth
 from evaluator.quality_figures import arm_answers, measure_answers, quality_figures
+from evaluator.quality_report import QualityReport, QueryFigures
 from evaluator.rank import RankedArm, RankReport, rank, write_rank_report
 from evaluator.render import render_page
-from evaluator.report import QualityReport, QueryFigures, Report, build_report
+from evaluator.report import Report, build_report
 from evaluator.resume import continue_or_begin
 from evaluator.run_folder import RunFolder, writable
 from evaluator.run_import import IMPORTED, ImportReport

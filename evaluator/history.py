@@ -14,8 +14,10 @@ from pydantic import FiniteFloat, ValidationError
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.errors import EvaluationError
 from evaluator.metric_table import expect_higher_is_better, parse_metric
+from evaluator.pipeline_report import PipelineReport
+from evaluator.quality_report import QualityReport, QueryFigures
 from evaluator.rank import RankReport
-from evaluator.report import PipelineReport, QualityReport, QueryFigures, Report
+from evaluator.report import Report
 from evaluator.run_folder import RunFolder
 from services.contracts.base import Count, Wire
 

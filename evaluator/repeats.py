@@ -15,8 +15,10 @@ from evaluator.datasets.text_files import sha256
 from evaluator.evaluation import NO_PROCESSES, evaluate, quality_step, rank_step, report_step
 from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
+from evaluator.pipeline_report import PipelineReport
 from evaluator.progress import say
-from evaluator.report import PipelineReport, QueryFigures, Report
+from evaluator.quality_report import QueryFigures
+from evaluator.report import Report
 from evaluator.run_folder import RunFolder, StepFile
 from evaluator.trec_runs import read_run
 from services.contracts.base import Count, Wire

@@ -13,7 +13,8 @@ from evaluator.client import GatewayClient, connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, quality_step, report_step
 from evaluator.experiment import Experiment
-from evaluator.report import QueryFigures, Report
+from evaluator.quality_report import QueryFigures
+from evaluator.report import Report
 from evaluator.run_folder import RunFolder
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
