@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from evaluator.load.figures import Interval
-from evaluator.load.samples import LoadSample
 from services.contracts.base import Count, Wire
 
 PercentileName = Literal["p50", "p95"]
@@ -40,20 +39,18 @@ class RepeatedFigure(Wire):
     interval: Interval  # 95 %, bootstrap of the median over the repeats
 
 
-def percentile_ratios(
-    traffic: str, samples: Mapping[str, Sequence[LoadSample]], seed: int
-) -> tuple[PercentileRatio, ...]:
-    """Returns the ratios of every two pipelines. `samples`: the measured requests by pipeline, in planned order.
+def percentile_ratios(traffic: str, times_ms: Mapping[str, Sequence[float]], seed: int) -> tuple[PercentileRatio, ...]:
+    """Returns the ratios of every two pipelines. `times_ms`: of the same requests by pipeline, in their order.
 
     Pipelines with another number of requests, or with fewer than 20, are left out. Neighbours share what the machine
     did, and a queue, so blocks of n^(1/3) requests are drawn (Politis and Romano 1992), the same of every pipeline.
     """
-    counts = [len(of_one) for of_one in samples.values()]
+    counts = [len(of_one) for of_one in times_ms.values()]
     n = max(counts, default=0)
     if n < LEAST_REQUESTS:
         return ()
-    names = [name for name, of_one in samples.items() if len(of_one) == n]
-    drawn = {name: _resampled([sample.counted_ms for sample in samples[name]], seed) for name in names}
+    names = [name for name, of_one in times_ms.items() if len(of_one) == n]
+    drawn = {name: _resampled(times_ms[name], seed) for name in names}
     found = []
     for first, second in combinations(names, 2):
         for percentile in SHARES:

@@ -241,7 +241,7 @@ def _write_points(
             "samples": folder.path / "load" / f"{arm.name}-{traffic.label}.jsonl",
             "histogram": folder.path / "load" / f"{arm.name}-{traffic.label}.hlog",
         }
-        measured[arm.name] = [sample for sample in samples if sample.phase == "measured"]
+        measured[arm.name] = [sample.counted_ms for sample in samples if sample.phase == "measured"]
         write_samples(writable(paths["samples"]), samples)
         write_hlog(paths["histogram"], mine[0].loaded.began, _on_one_clock(mine, arm.name))
         points.append(

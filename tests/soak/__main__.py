@@ -21,6 +21,7 @@ SOAKS = (
     "cost",
     "timings",
     "load",
+    "copies",
     "power",
     "corpus",
     "agreement",

@@ -3,17 +3,12 @@ import random
 import pytest
 
 from evaluator.load.ratios import percentile_ratios, repeated_figure
-from evaluator.load.samples import LoadSample
-from tests.support.load_samples import load_sample
 
 
-def requests(seed: int, factor: float = 1.0, count: int = 600) -> list[LoadSample]:
+def requests(seed: int, factor: float = 1.0, count: int = 600) -> list[float]:
     """Returns requests whose times have a common part, as of one machine, and a part of their own."""
     common, own = random.Random(1), random.Random(seed)
-    return [
-        load_sample(number, latency_ms=factor * common.lognormvariate(3, 0.4) * own.lognormvariate(0, 0.1))
-        for number in range(count)
-    ]
+    return [factor * common.lognormvariate(3, 0.4) * own.lognormvariate(0, 0.1) for _ in range(count)]
 
 
 def test_the_interval_of_a_ratio_holds_the_true_one_and_is_narrower_than_without_pairs() -> None:
