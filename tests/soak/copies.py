@@ -1,26 +1,27 @@
 """Times seven copies of one pipeline among two that re-rank, in two orders: equal pipelines must take equal times."""
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 
 from evaluator.client import connected
+from evaluator.datasets.reader import read_dataset
 from evaluator.load.ratios import PercentileName, PercentileRatio, percentile_ratios
 from evaluator.turn_orders import query_turns
 from services.contracts.query import SearchRequest
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import COLLECTION, loaded_stack, text
+from tests.soak.stack import COLLECTION, loaded_stack
+from tests.support.processes import ROOT
 
 RERANK = ("bm25-rerank", "hybrid-rerank")
 ARMS = ("bm25", "bm25", RERANK[0], "bm25", "bm25", "bm25", RERANK[1], "bm25", "bm25")
-TURNS = 1_200
-QUERIES = 60
-WORDS = 6
+TURNS = 900
+DATASET = ROOT / "evaluator" / "collections" / "bicycle-workshop"
 WITHIN: dict[PercentileName, tuple[float, float]] = {"p50": (0.95, 1.05), "p95": (0.90, 1.10)}
 BALANCED, NEIGHBOURS = "balanced", "neighbours"
 SAYS = (
-    "Seven copies of `bm25` take turns with `bm25-rerank` and `hybrid-rerank`, one query at a time, over a collection "
-    "of random words. Every two copies are compared by the ratio of their percentiles over the same queries, with "
-    "95 % intervals. *Balanced*: the order of `rank`, in which every pipeline follows every other equally often. "
+    "Seven copies of `bm25` take turns with `bm25-rerank` and `hybrid-rerank`, one query at a time, over our own "
+    "collection with the default models. Every two copies are compared by the ratio of their percentiles over the same "
+    "queries, with 95 % intervals. *Balanced*: the order of `rank`, in which every pipeline follows every other "
+    "equally often. "
     "*Neighbours*: the list forwards and backwards, so that each follows its two neighbours alone: the copies beside a "
     "re-ranking then read slower than they are."
 )
@@ -28,14 +29,18 @@ SAYS = (
 
 async def run(seed: int, size: int = TURNS) -> Outcome:
     """Times `size` turns in each order."""
-    rng = random.Random(seed)
-    queries = [text(rng, WORDS) for _ in range(QUERIES)]
-    asked = [queries[number % QUERIES] for number in range(size)]
+    dataset = read_dataset(DATASET)
+    corpus = [document.model_dump(mode="json") for document in dataset.documents()]
+    queries = list(dataset.queries.values())
+    asked = [queries[number % len(queries)] for number in range(size)]
     orders = {
         BALANCED: list(query_turns([str(number) for number in range(size)], len(ARMS), seed)),
         NEIGHBOURS: list(neighbours_alone(size, len(ARMS))),
     }
-    async with loaded_stack(seed) as stack, connected(stack.processes["gateway"].url) as client:
+    async with (
+        loaded_stack(seed, models=True, corpus=corpus) as stack,
+        connected(stack.processes["gateway"].url) as client,
+    ):
 
         async def latency_ms(at: int, query: str) -> float:
             request = SearchRequest(query=query, pipeline=ARMS[at], top=10)

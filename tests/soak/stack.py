@@ -75,11 +75,19 @@ def build_of(begun: wire.Reply) -> dict[str, object]:
 
 @asynccontextmanager
 async def loaded_stack(
-    seed: int, root: Path = ROOT, evaluator: bool = False, small_disks: bool = False
+    seed: int,
+    root: Path = ROOT,
+    evaluator: bool = False,
+    small_disks: bool = False,
+    models: bool = False,
+    corpus: Sequence[dict[str, object]] | None = None,
 ) -> AsyncIterator[LoadedStack]:
-    """Yields the stack of the checkout `root` with the collection `demo`, in a temporary directory."""
+    """Yields the stack of the checkout `root` with the collection `demo`, in a temporary directory.
+
+    The collection holds `corpus`, or documents of random words. `models`: as those of tests/support/processes.py.
+    """
     with data_directory(small_disks) as directory:
-        async with started(directory, root) as processes:
+        async with started(directory, root, models) as processes:
             if evaluator:
                 environment = {
                     "EVALUATOR_RUNS": f"{directory}/runs",
@@ -89,5 +97,6 @@ async def loaded_stack(
                 processes["evaluator"] = one
                 one.start(directory / "evaluator.log")
                 await one.ready()
-            await load(processes["gateway"].port, COLLECTION, documents(random.Random(seed), DOCUMENTS))
+            batch = documents(random.Random(seed), DOCUMENTS) if corpus is None else corpus
+            await load(processes["gateway"].port, COLLECTION, batch)
             yield LoadedStack(processes, directory)

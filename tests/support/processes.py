@@ -80,14 +80,21 @@ class Process:
                 await asyncio.sleep(0.05)
 
 
-def services(directory: Path, root: Path = ROOT) -> dict[str, Process]:
-    """Lexical, dense and reranker by family, not started; their data goes under `directory`."""
+def services(directory: Path, root: Path = ROOT, models: bool = False) -> dict[str, Process]:
+    """Lexical, dense and reranker by family, not started; their data goes under `directory`.
+
+    `models`: the default models of dense and reranker, instead of hashes and overlap of words.
+    """
     lexical = {"LEXICAL_ENGINE": "edge", "LEXICAL_DIRECTORY": f"{directory}/lexical"}
-    dense = {"DENSE_STORE": "edge", "DENSE_ENCODER": "hashing", "DENSE_DIRECTORY": f"{directory}/dense"}
+    dense = {"DENSE_STORE": "edge", "DENSE_DIRECTORY": f"{directory}/dense"}
+    scorer = {}
+    if not models:
+        dense |= {"DENSE_ENCODER": "hashing"}
+        scorer = {"RERANKER_SCORER": "overlap"}
     return {
         "lexical": Process("services.lexical", lexical, root=root),
         "dense": Process("services.dense", dense, root=root),
-        "reranker": Process("services.reranker", {"RERANKER_SCORER": "overlap"}, root=root),
+        "reranker": Process("services.reranker", scorer, root=root),
     }
 
 
@@ -98,9 +105,9 @@ def gateway(urls: Mapping[str, str], root: Path = ROOT) -> Process:
 
 
 @asynccontextmanager
-async def started(directory: Path, root: Path = ROOT) -> AsyncIterator[dict[str, Process]]:
+async def started(directory: Path, root: Path = ROOT, models: bool = False) -> AsyncIterator[dict[str, Process]]:
     """Yields gateway, lexical, dense and reranker, ready; ends all of them, also stopped ones."""
-    processes = services(directory, root)
+    processes = services(directory, root, models)
     processes["gateway"] = gateway({name: one.url for name, one in processes.items()}, root)
     try:
         for name, one in processes.items():
