@@ -2,7 +2,21 @@
 
 import pytest
 
-from tests.soak import against, corpus, cost, faults, hostile, kills, load, power, replicas, shapes, stalled, timings
+from tests.soak import (
+    against,
+    copies,
+    corpus,
+    cost,
+    faults,
+    hostile,
+    kills,
+    load,
+    power,
+    replicas,
+    shapes,
+    stalled,
+    timings,
+)
 from tests.support.processes import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -55,6 +69,15 @@ async def test_a_corpus_is_read_at_a_few_bytes_of_memory_a_document() -> None:
 
 async def test_a_load_meets_servers_whose_law_of_service_is_known() -> None:
     (await load.run(SEED, 200)).demand()
+
+
+async def test_equal_pipelines_take_about_equal_times_among_others() -> None:
+    outcome = await copies.run(SEED, 40, models=False)
+    medians = [row for row in outcome.rows if row[1] == "p50"]
+    assert len(medians) == 2
+    for row in medians:
+        low, high = map(float, row[3].split(" to "))
+        assert 0.7 < low <= high < 1.4, outcome.rows
 
 
 async def test_a_slower_stack_is_caught_and_a_stack_with_itself_raises_no_more_than_one_alarm() -> None:

@@ -27,8 +27,8 @@ SAYS = (
 )
 
 
-async def run(seed: int, size: int = TURNS) -> Outcome:
-    """Times `size` turns in each order."""
+async def run(seed: int, size: int = TURNS, models: bool = True) -> Outcome:
+    """Times `size` turns in each order. `models`: as those of tests/support/processes.py."""
     dataset = read_dataset(DATASET)
     corpus = [document.model_dump(mode="json") for document in dataset.documents()]
     queries = list(dataset.queries.values())
@@ -38,7 +38,7 @@ async def run(seed: int, size: int = TURNS) -> Outcome:
         NEIGHBOURS: list(neighbours_alone(size, len(ARMS))),
     }
     async with (
-        loaded_stack(seed, models=True, corpus=corpus) as stack,
+        loaded_stack(seed, models=models, corpus=corpus) as stack,
         connected(stack.processes["gateway"].url) as client,
     ):
 
