@@ -32,10 +32,10 @@ async def run(seed: int, size: int = COMPARISONS) -> Outcome:
     """Makes `size` comparisons of each kind."""
     slower = [await _compared(seed + number, SLOWDOWN) for number in range(size)]
     same = [await _compared(seed + number, 1.0) for number in range(size)]
-    verdicts = [[point.speed for point in points if point.speed is not None] for points in (slower, same)]
-    rows = (row(f"{PERCENT} slower", verdicts[0]), row("the same", verdicts[1]))
+    caught, raised = ([point.speed for point in points if point.speed is not None] for points in (slower, same))
+    rows = (row(f"{PERCENT} slower", caught), row("the same", raised))
     not_judged = tuple(fault for point in (*slower, *same) for fault in point.timing_faults)
-    return Outcome("against_live", SAYS, seed, COLUMNS, rows, bars(*verdicts, needs_cores=True), not_judged)
+    return Outcome("against_live", SAYS, seed, COLUMNS, rows, bars(caught, raised, needs_cores=True), not_judged)
 
 
 async def _compared(seed: int, slowdown: float) -> AgainstPoint:
