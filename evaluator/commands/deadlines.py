@@ -12,6 +12,7 @@ from evaluator.commands.options import (
     Run,
     Runs,
     Wait,
+    expect_only,
     overridden_experiment,
     reporting_errors,
     with_gateway,
@@ -23,9 +24,13 @@ from evaluator.errors import EvaluationError
 from evaluator.measurement_lock import measuring
 from evaluator.run_folder import RunFolder
 
+# Options that are no matter of the run's experiment.
+WITH_RUN = ("run", "at", "gateway", "runs", "wait")
+
 
 @with_options(AllExperimentOverrides)
 def deadlines(
+    context: typer.Context,
     experiment: Annotated[str | None, typer.Argument(help="A bundled experiment or a YAML file.")] = None,
     at: Annotated[str, typer.Option(help="Milliseconds, in the order of the table.")] = "50,100,250,500,1000,2000",
     run: Run = None,
@@ -45,8 +50,8 @@ def deadlines(
             raise EvaluationError(f"--at {at}: give whole milliseconds, for example 50,100,250") from error
         if (experiment is None) == (run is None):
             raise EvaluationError("name either an experiment or, with --run, the folder of a run")
-        if run is not None and any(overrides.values()):
-            raise EvaluationError("--run asks the queries of that run's experiment: leave the other options out")
+        if run is not None:
+            expect_only(context, WITH_RUN, "--run asks the queries of that run's experiment")
         chosen = overridden_experiment(str(experiment), **overrides) if run is None else RunFolder.open(run).experiment
         with measuring(runs if run is None else RunFolder.open(run).runs) as lock:
             folder = RunFolder.create(runs, chosen) if run is None else RunFolder.open(run)

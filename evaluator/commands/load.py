@@ -21,6 +21,7 @@ from evaluator.commands.options import (
     Run,
     Runs,
     Wait,
+    expect_only,
     overridden_experiment,
     reporting_errors,
     split_list,
@@ -45,10 +46,13 @@ from evaluator.run_folder import RunFolder
 
 # What traffic is: one of them on the command line replaces those of the experiment's file.
 TRAFFIC = ("rates", "steps", "trace", "in_flight", "capacity")
+# Options that are no matter of the run's experiment.
+WITH_RUN = ("run", "between", "export", "junit", "gateway", "runs", "wait")
 
 
 @with_options(AllExperimentOverrides)
 def load(
+    context: typer.Context,
     experiment: Annotated[str | None, typer.Argument(help="A bundled experiment or a YAML file.")] = None,
     rate: Annotated[str | None, typer.Option(help="Requests a second, open loop: 20 or 10,20,40.")] = None,
     in_flight: Annotated[str | None, typer.Option(help="Requests in flight, closed loop (capacity): 8 or 1,8.")] = None,
@@ -123,8 +127,7 @@ def load(
         if (experiment is None) == (run is None):
             raise EvaluationError("name either an experiment or, with --run, the folder of a run")
         if run is not None:
-            if against is not None or given or any(overrides.values()):
-                raise EvaluationError("--run sends the load of that run's experiment: leave the other options out")
+            expect_only(context, WITH_RUN, "--run sends the load of that run's experiment")
             planned = RunFolder.open(run).experiment
         else:
             chosen = overridden_experiment(str(experiment), **overrides)

@@ -5,7 +5,7 @@ Leaves the work itself to the modules of the steps.
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypedDict, TypeVar, get_type_hints
@@ -89,6 +89,17 @@ def with_options(options: type[ExperimentOverrides]) -> Callable[[Command], Comm
         return command
 
     return decorated
+
+
+def expect_only(context: typer.Context, allowed: Collection[str], why: str) -> None:
+    """Raises EvaluationError, with `why`, where the command line has an option that is not among `allowed`.
+
+    A variable of the environment is not on the command line: it may be set for other commands.
+    """
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if unfit := [f"--{name.replace('_', '-')}" for name in given if name not in allowed]:
+        raise EvaluationError(f"{why}: leave out {', '.join(unfit)}")
 
 
 def collection_directory(given: str) -> Path:

@@ -224,8 +224,8 @@ def test_pipelines_take_turns_in_a_sweep_and_the_run_s_report_has_it(
     run = str((tmp_path / "runs" / "latest").resolve())
     stub.searches.clear()
     stub.failing_queries = {"red bell": Unavailable("gone")}
-    done = evaluator("deadlines", "--run", run, "--at", "30000,60000", DATASET="", PIPELINES="")
-    assert done.exit_code == 0, done.output
+    done = evaluator("deadlines", "--run", run, "--at", "30000,60000", DATASET="elsewhere", PIPELINES="dense")
+    assert done.exit_code == 0, done.output  # variables of the environment are not of this run
     asked = [str(request.pipeline) for request in stub.searches]
     # Two pipelines at two deadlines: were they swept one after the other, there would be one change.
     assert sum(before != after for before, after in itertools.pairwise(asked)) > 4

@@ -146,6 +146,23 @@ def test_an_option_at_fault_is_named_before_anything_is_sent(words: list[str], s
     assert said in done.output.replace("\n", " ")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seconds", "3", "--dataset", "."], "leave out --seconds, --dataset"),
+        (["--gateway", "http://127.0.0.1:9", "--wait", "0"], "the gateway at http://127.0.0.1:9 was not ready"),
+    ],
+)
+def test_options_of_a_run_stand_on_the_command_line_not_in_the_environment(
+    words: list[str], said: str, tmp_path: Path
+) -> None:
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load={"rates": [20]}))
+    environment = {"DATASET": "elsewhere", "PIPELINES": "dense", "TOP": "7"}
+    done = CliRunner().invoke(app, ["load", "--run", str(folder.path), *words], env=environment)
+    assert done.exit_code == 1
+    assert said in done.output.replace("\n", " ")
+
+
 async def test_traffic_is_exported_for_every_pipeline_and_rate_and_none_of_it_is_sent(
     gateway: str, stub: GatewayStub, tmp_path: Path
 ) -> None:
