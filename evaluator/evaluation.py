@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 from evaluator.answers import read_answers, read_outcomes
 from evaluator.client import GatewayClient, GatewayError
@@ -21,6 +20,7 @@ from evaluator.machine_conditions import MachineCounters
 from evaluator.manifest import Manifest
 from evaluator.pipeline_costs import COSTS, costs_of, pipeline_costs
 from evaluator.prepared_run import dataset_of, prepare_run
+from evaluator.process_costs import NO_PROCESSES
 from evaluator.progress import say
 from evaluator.quality import Grades, PerQuery, means, within_depth
 from evaluator.quality_figures import arm_answers, measure_answers, quality_figures
@@ -36,7 +36,6 @@ from evaluator.trec_runs import read_run
 from evaluator.vector_recall import RecallReport, vector_recall
 
 OnStep = Callable[[str], None]
-NO_PROCESSES: Mapping[str, str] = MappingProxyType({})
 
 
 async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
@@ -197,7 +196,7 @@ async def evaluate(
     on_step: OnStep = lambda step: None,
     processes: Mapping[str, str] = NO_PROCESSES,
 ) -> Report:
-    """Runs all steps. Calls `on_step` with the name of each step that begins. `processes`: as of `rank_step`."""
+    """Runs all steps, and calls `on_step` with the name of each. `processes`: as of `rank_step` and `load_step`."""
     on_step("ingest")
     await expect_pipelines(client, folder.experiment)
     await ingest_step(client, folder)
@@ -208,6 +207,6 @@ async def evaluate(
     await asyncio.to_thread(quality_step, folder)
     if folder.experiment.load is not None:
         on_step("load")
-        await load_step(client, folder)
+        await load_step(client, folder, processes=processes)
     on_step("report")
     return await asyncio.to_thread(report_step, folder)

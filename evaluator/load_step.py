@@ -1,12 +1,13 @@
 """Sends the traffic of an experiment's `load` and leaves load.json in the run's folder."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 from evaluator.arms import Arm
 from evaluator.client import GatewayClient
 from evaluator.errors import EvaluationError
+from evaluator.load.process_watch import watching
 from evaluator.load.report import LoadReport
 from evaluator.load.step import run_load
 from evaluator.load.traffic import LoadTarget, load_target
@@ -14,24 +15,39 @@ from evaluator.load_plan import LoadPlan
 from evaluator.measured_processes import measured_processes
 from evaluator.pipeline_costs import costs_of
 from evaluator.prepared_run import keep_manifest, prepare_run
+from evaluator.process_costs import NO_PROCESSES
 from evaluator.quality import Grades
 from evaluator.run_folder import RunFolder
 
 
 async def load_step(
-    client: GatewayClient, folder: RunFolder, between: Callable[[], Awaitable[None]] | None = None
+    client: GatewayClient,
+    folder: RunFolder,
+    between: Callable[[], Awaitable[None]] | None = None,
+    processes: Mapping[str, str] = NO_PROCESSES,
 ) -> LoadReport:
     """Drives the traffic of the experiment's `load`; writes `load/`, load.json and, unless there, manifest.json.
 
-    `between`: called before every repeat but the first.
+    `between`: called before every repeat but the first. `processes`: URLs by name, whose CPU time and memory are
+    measured at every point.
     """
     with folder.locked():
         ready = await prepare_load(client, folder)
         measured = partial(measured_processes, folder.runs, client.url)
         costs = {name: cost.cpu_ms for name, cost in costs_of(folder).pipelines.items()}
-        return await run_load(
-            folder, ready.plan, ready.seed, ready.target, ready.arms, ready.judgments, measured, between, costs
-        )
+        async with watching(processes, folder.path) as watch:
+            return await run_load(
+                folder,
+                ready.plan,
+                ready.seed,
+                ready.target,
+                ready.arms,
+                ready.judgments,
+                measured,
+                between,
+                costs,
+                watch,
+            )
 
 
 class PreparedLoad(NamedTuple):

@@ -5,17 +5,17 @@ after each query would cost more than a query, and CPU counters have steps of 10
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 
-from pydantic import FiniteFloat, ValidationError
+from pydantic import ValidationError
 
 from evaluator.arms import Arm, search_request
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
 from evaluator.experiment import Experiment
 from evaluator.ingest import live_states
-from evaluator.process_costs import ProcessCost, costs_between, read_processes
+from evaluator.process_costs import PipelineCost, Reader, costs_between, known_sum, mean_cost, process_reader
 from evaluator.progress import progress
 from evaluator.run_folder import RunFolder
 from services.contracts.base import Count, Wire
@@ -27,16 +27,6 @@ BLOCK_QUERIES = 100
 BLOCK_S = 10.0
 
 COSTS = "costs.json"
-
-
-class PipelineCost(Wire):
-    """Cost of one query of a pipeline, by process: means over a block of `queries`, `lost` ones among them."""
-
-    queries: Count
-    lost: Count  # without an answer: their CPU is in the means
-    seconds: FiniteFloat
-    cpu_ms: FiniteFloat | None  # a query, over all processes; null where one of them does not tell
-    processes: dict[str, ProcessCost]
 
 
 class CostReport(Wire):
@@ -67,10 +57,11 @@ async def pipeline_costs(
     if not processes:
         return CostReport(indexes=indexes, indexes_reason=reason, pipelines={})
     found = {}
-    with progress("Cost of pipelines", len(arms), "blocks") as advance:
-        for arm in arms:
-            found[arm.name] = await _cost_of(client, experiment, dataset, queries, arm, processes)
-            advance(1)
+    async with process_reader(processes) as read:
+        with progress("Cost of pipelines", len(arms), "blocks") as advance:
+            for arm in arms:
+                found[arm.name] = await _cost_of(client, experiment, dataset, queries, arm, read)
+                advance(1)
     return CostReport(indexes=indexes, indexes_reason=reason, pipelines=found)
 
 
@@ -88,10 +79,10 @@ async def _cost_of(
     dataset: Dataset,
     queries: Sequence[str],
     arm: Arm,
-    processes: Mapping[str, str],
+    read: Reader,
 ) -> PipelineCost:
     sent = lost = 0
-    before = await read_processes(processes)
+    before = await read()
     started = time.monotonic()
     for query in cycle(queries):
         if sent and (sent >= BLOCK_QUERIES or time.monotonic() - started >= BLOCK_S):
@@ -102,13 +93,7 @@ async def _cost_of(
         except (GatewayError, ValidationError):
             lost += 1
     seconds = time.monotonic() - started
-    costs = {
-        name: cost.model_copy(update={"cpu_ms": None if cost.cpu_ms is None else cost.cpu_ms / max(1, sent)})
-        for name, cost in costs_between(before, await read_processes(processes)).items()
-    }
-    return PipelineCost(
-        queries=sent, lost=lost, seconds=seconds, cpu_ms=_sum(one.cpu_ms for one in costs.values()), processes=costs
-    )
+    return mean_cost(costs_between(before, await read()), sent, lost, seconds)
 
 
 def index_bytes(
@@ -124,15 +109,8 @@ def index_bytes(
     read = {stage.backend for stage in stages if isinstance(stage, Retrieve)}
     if any(isinstance(stage, Rerank) for stage in stages):
         read |= {name for name, state in backends.items() if state.vectors is None}
-    total = _sum(sizes.get(name) for name in read)
+    total = known_sum(sizes.get(name) for name in read)
     return None if total is None else int(total)
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """Returns the sum; None where a value is missing."""
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) if len(known) == len(found) else None
 
 
 def costs_of(folder: RunFolder) -> CostReport:

@@ -12,7 +12,7 @@ from evaluator.comparison.arm_statistics import ArmStatistics
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.gates import GatedFigures
 from evaluator.latency import MIN_SAMPLES_FOR_P99, Latency, summarise
-from evaluator.pipeline_costs import PipelineCost
+from evaluator.process_costs import PipelineCost
 from evaluator.quality_figures import QualityFigure
 from evaluator.quality_report import QualityReport
 from evaluator.rank import RankedArm, RankReport

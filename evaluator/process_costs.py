@@ -4,8 +4,10 @@ Knows three dialects: Prometheus' text (our services, a Qdrant server) and the n
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import httpx
@@ -15,10 +17,16 @@ from evaluator.errors import EvaluationError
 from services.contracts.base import Count, Wire
 
 READ_WITHIN_S = 5.0
+MIB = 2**20
+NO_PROCESSES: Mapping[str, str] = MappingProxyType({})
+# Elasticsearch tells its start by two clocks, which a correction of the time moves apart. No process starts faster.
+SAME_START_S = 0.5
+STARTED_ANEW = "it was started anew meanwhile"
 ELASTICSEARCH = "elasticsearch"
 _NODE_STATISTICS = "/_nodes/stats/process,jvm"
 _MEMORY = ("process_resident_memory_bytes", "memory_resident_bytes")  # the second is Qdrant's name
 _CPU = "process_cpu_seconds_total"
+_START = "process_start_time_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +36,11 @@ class ProcessReading:
     cpu_s: float | None = None
     memory_bytes: int | None = None
     reason: str | None = None  # why there is no reading
+    started_s: float | None = None  # when it was started, seconds since 1970
 
 
 Readings = Mapping[str, ProcessReading]
+Reader = Callable[[], Awaitable[Readings]]
 
 
 class ProcessCost(Wire):
@@ -56,10 +66,25 @@ def parse_processes(text: str) -> dict[str, str]:
     return found
 
 
-async def read_processes(processes: Mapping[str, str]) -> Readings:
-    """Reads every process once. One that cannot be read has a reason instead."""
+class PipelineCost(Wire):
+    """Cost of one query of a pipeline, by process: means over `queries`, `lost` ones among them."""
+
+    queries: Count
+    lost: Count  # without an answer: their CPU is in the means
+    seconds: FiniteFloat
+    cpu_ms: FiniteFloat | None  # a query, over all processes; null where one of them does not tell
+    processes: dict[str, ProcessCost]
+
+
+@asynccontextmanager
+async def process_reader(processes: Mapping[str, str]) -> AsyncIterator[Reader]:
+    """Yields what reads every process once, over kept connections. One that cannot be read has a reason instead."""
     async with httpx.AsyncClient(timeout=READ_WITHIN_S, trust_env=False) as http:
-        return {name: await _read(http, name, url) for name, url in processes.items()}
+
+        async def read() -> Readings:
+            return {name: await _read(http, name, url) for name, url in processes.items()}
+
+        yield read
 
 
 def costs_between(before: Readings, after: Readings) -> dict[str, ProcessCost]:
@@ -67,13 +92,53 @@ def costs_between(before: Readings, after: Readings) -> dict[str, ProcessCost]:
     return {name: _between(reading, after[name]) for name, reading in before.items()}
 
 
+def started_anew(before: ProcessReading, after: ProcessReading) -> bool:
+    """Returns whether another process answers than before, as far as the two readings tell."""
+    if before.cpu_s is not None and after.cpu_s is not None and after.cpu_s < before.cpu_s:
+        return True
+    if before.started_s is None or after.started_s is None:
+        return False
+    return abs(after.started_s - before.started_s) > SAME_START_S
+
+
+def summed_costs(parts: Sequence[Mapping[str, ProcessCost]]) -> dict[str, ProcessCost]:
+    """Adds up the CPU time of each process over several spans; memory is that after the last one.
+
+    A process that misses its CPU time in one of them has none, and the first reason.
+    """
+    return {
+        name: ProcessCost(
+            cpu_ms=known_sum(part[name].cpu_ms for part in parts),
+            memory_bytes=last.memory_bytes,
+            reason=next((part[name].reason for part in parts if part[name].reason), None),
+        )
+        for name, last in (parts[-1] if parts else {}).items()
+    }
+
+
+def mean_cost(costs: Mapping[str, ProcessCost], queries: int, lost: int, seconds: float) -> PipelineCost:
+    """Divides the CPU time of processes by the number of queries that they worked on."""
+    each = {
+        name: cost.model_copy(update={"cpu_ms": None if cost.cpu_ms is None else cost.cpu_ms / max(1, queries)})
+        for name, cost in costs.items()
+    }
+    total = known_sum(cost.cpu_ms for cost in each.values())
+    return PipelineCost(queries=queries, lost=lost, seconds=seconds, cpu_ms=total, processes=each)
+
+
+def known_sum(values: Iterable[float | None]) -> float | None:
+    """Returns the sum; None where a value is missing."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
 def _between(before: ProcessReading, after: ProcessReading) -> ProcessCost:
     reason, cpu_ms = before.reason or after.reason, None
-    if before.cpu_s is not None and after.cpu_s is not None:
-        if after.cpu_s < before.cpu_s:
-            reason = "it was started anew meanwhile"
-        else:
-            cpu_ms = (after.cpu_s - before.cpu_s) * 1000
+    if started_anew(before, after):
+        reason = STARTED_ANEW
+    elif before.cpu_s is not None and after.cpu_s is not None:
+        cpu_ms = (after.cpu_s - before.cpu_s) * 1000
     return ProcessCost(cpu_ms=cpu_ms, memory_bytes=after.memory_bytes, reason=reason)
 
 
@@ -105,7 +170,7 @@ def parse_exposition(text: str) -> ProcessReading:
     cpu_s = samples.get(_CPU)
     missing = [what for what, value in (("CPU time", cpu_s), ("memory", memory)) if value is None]
     reason = f"it does not tell its {' and '.join(missing)}" if missing else None
-    return ProcessReading(cpu_s=cpu_s, memory_bytes=memory, reason=reason)
+    return ProcessReading(cpu_s=cpu_s, memory_bytes=memory, reason=reason, started_s=samples.get(_START))
 
 
 class _Cpu(BaseModel):
@@ -122,6 +187,8 @@ class _Memory(BaseModel):
 
 
 class _Jvm(BaseModel):
+    timestamp: Count  # milliseconds since 1970, now
+    uptime_in_millis: Count
     mem: _Memory
 
 
@@ -135,11 +202,12 @@ class _NodeStatistics(BaseModel):
 
 
 def _parse_elasticsearch(content: bytes) -> ProcessReading:
-    """Adds up the nodes of a cluster."""
+    """Adds up the nodes of a cluster. Its start is that of the youngest one."""
     nodes = _NodeStatistics.model_validate_json(content).nodes.values()
     return ProcessReading(
         cpu_s=sum(node.process.cpu.total_in_millis for node in nodes) / 1000,
         memory_bytes=sum(
             node.jvm.mem.heap_committed_in_bytes + node.jvm.mem.non_heap_committed_in_bytes for node in nodes
         ),
+        started_s=max(((node.jvm.timestamp - node.jvm.uptime_in_millis) / 1000 for node in nodes), default=None),
     )

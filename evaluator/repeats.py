@@ -12,10 +12,11 @@ from pydantic import FiniteFloat
 
 from evaluator.client import GatewayClient
 from evaluator.datasets.text_files import sha256
-from evaluator.evaluation import NO_PROCESSES, evaluate, quality_step, rank_step, report_step
+from evaluator.evaluation import evaluate, quality_step, rank_step, report_step
 from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
 from evaluator.pipeline_report import PipelineReport
+from evaluator.process_costs import NO_PROCESSES
 from evaluator.progress import say
 from evaluator.quality_report import QueryFigures
 from evaluator.report import Report

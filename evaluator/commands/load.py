@@ -18,6 +18,7 @@ from evaluator.commands.options import (
     AllExperimentOverrides,
     Gateway,
     Junit,
+    Processes,
     Run,
     Runs,
     Wait,
@@ -42,6 +43,7 @@ from evaluator.load_export import planned_export, write_export
 from evaluator.load_plan import LoadPlan
 from evaluator.load_step import load_step
 from evaluator.measurement_lock import measuring
+from evaluator.process_costs import parse_processes
 from evaluator.run_folder import RunFolder
 
 # What traffic is: one of them on the command line replaces those of the experiment's file.
@@ -96,6 +98,7 @@ def load(
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
+    processes: Processes = "",
     **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
     """Sends traffic to a loaded collection and prints latency and quality of the same answers, by pipeline and rate.
@@ -122,6 +125,9 @@ def load(
             "repeat": repeat,
         }
         given = {key: value for key, value in options.items() if value is not None}
+        known = parse_processes(processes)
+        if known and (against is not None or export is not None):
+            raise EvaluationError("--processes: neither --against nor --export measures a process; leave it out")
         if against is not None:
             given.setdefault("slice_seconds", SLICE_SECONDS)
         if (experiment is None) == (run is None):
@@ -144,7 +150,7 @@ def load(
                 _compare(folder, gateway, against, margin, wait, junit)
                 return
             report = with_gateway(
-                gateway, wait, lambda client: load_step(client, folder, _before(between, client, wait))
+                gateway, wait, lambda client: load_step(client, folder, _before(between, client, wait), known)
             )
         print_load(folder, report)
         print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")

@@ -35,6 +35,7 @@ from evaluator.experiment import Experiment
 from evaluator.gates import GateOutcome
 from evaluator.junit import GateCase, write_junit
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
+from evaluator.load.cost_table import render_costs, render_memory
 from evaluator.load.report import LoadReport
 from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_ratios
 from evaluator.measurement_lock import measuring
@@ -243,7 +244,8 @@ def print_load(folder: RunFolder, report: LoadReport) -> None:
         for capacity in folder.read(CAPACITY, CapacityFile).capacities:
             print(f"\n{render_capacity(capacity)}")
     if report.points:
-        for table in (render_load(report), render_ratios(report), render_load_repeats(report)):
+        tables = (render_load, render_ratios, render_load_repeats, render_costs, render_memory)
+        for table in (render(report) for render in tables):
             if table:
                 print(f"\n{table}")
     for warning in load_warnings(report):

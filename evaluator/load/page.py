@@ -8,6 +8,7 @@ from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships
 from evaluator.breakdown import SlowAnswer
 from evaluator.load.best_by_bound import best_rows
 from evaluator.load.charts import Spectrum, drawn_share, rates_chart, spectrum_chart
+from evaluator.load.cost_table import cost_parts
 from evaluator.load.histograms import percentile_ms, read_hlog
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.load.slices import FIRST
@@ -73,6 +74,7 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
             "are in no figure.",
             aligned(first),
         ]
+    parts += cost_parts(report)
     if len(slowest := _slowest(report)) > 1:
         parts += [
             "## The slowest answers",

@@ -1,8 +1,8 @@
 """Drives one point of load (a pipeline at a rate, or so many requests in flight) and reads the answers; no files."""
 
 import asyncio
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from evaluator.load.generator_task import GeneratorResult, GeneratorTask
@@ -11,6 +11,7 @@ from evaluator.load.samples import LoadSample, read_sample
 from evaluator.load.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
 from evaluator.load_plan import LoadPlan, TrafficStep
 from evaluator.machine_conditions import MachineConditions, conditions_between, read_conditions
+from evaluator.process_costs import ProcessCost
 
 # A late answer is still read for so long, so that it is known how late it was.
 GRACE_MS = 2_000
@@ -26,6 +27,9 @@ class LoadedPoint:
     real_time: bool  # whether every generator ran with real-time priority
     began: datetime
     seconds: float  # from the first planned send time to the last answer
+    costs: Mapping[str, ProcessCost] = field(
+        default_factory=dict
+    )  # of named processes meanwhile, all requests together
 
 
 async def run_point(

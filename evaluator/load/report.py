@@ -13,7 +13,9 @@ from evaluator.gates import GatedFigures, GateOutcome
 from evaluator.latency import MIN_SAMPLES_FOR_P99
 from evaluator.load.best_under import BestUnder
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
+from evaluator.load.memory_trend import MemoryTrend
 from evaluator.load.point import LoadedPoint
+from evaluator.load.point_cost import missing_cpu, point_cost
 from evaluator.load.quality import AnswerQuality, answer_quality
 from evaluator.load.ratios import PercentileRatio, RepeatedFigure, repeated_figure
 from evaluator.load.samples import LoadSample
@@ -21,6 +23,7 @@ from evaluator.load.slices import LengthSlice, first_counted_ms, length_slices
 from evaluator.load.validity import GeneratorFigures, HalfMedians, generator_figures, half_medians, timing_faults
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
+from evaluator.process_costs import PipelineCost
 from evaluator.quality import Grades
 from evaluator.run_folder import StepFile
 from services.contracts.base import Count, Wire
@@ -55,6 +58,8 @@ class LoadPointReport(Wire):
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
     slowest: tuple[SlowAnswer, ...] = ()
     by_words: tuple[LengthSlice, ...] = ()  # by the length of the query
+    cost: PipelineCost | None = None  # of one request (point_cost.py); null: no process was named
+    cost_reason: str | None = None  # why there is none although processes were named
     timing_valid: bool
     timing_faults: tuple[str, ...]
     # By figure (p50, p95, p99, nDCG@10, goodput): its values in the repeats; empty where nothing was repeated.
@@ -72,8 +77,14 @@ class LoadPointReport(Wire):
 
 
 def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
-    """Returns the figures of a point that gates bound. `cpu_ms`: a query of its pipeline, measured beside the load."""
+    """Returns the figures of a point that gates bound.
+
+    `cpu_ms`: a query of its pipeline, measured beside the load; it counts where the point has no cost of its own.
+    """
     lost = point.counts.failed + point.counts.late + point.counts.dropped
+    untold = point.cost_reason or "the CPU time of the processes was not measured"
+    if point.cost is not None:
+        cpu_ms, untold = point.cost.cpu_ms, missing_cpu(point.cost)
     return GatedFigures(
         pipeline=point.pipeline,
         traffic=point.said,
@@ -86,7 +97,7 @@ def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
             f"or there were fewer than {MIN_SAMPLES_FOR_P99} requests",
             "ndcg_at_10": "no request was sent",
             "errors": "no request was sent",
-            "cpu_ms": "the CPU time of the processes was not measured",
+            "cpu_ms": untold,
         },
     )
 
@@ -102,6 +113,7 @@ class LoadReport(StepFile):
     ratios: tuple[PercentileRatio, ...] = ()  # of pipelines that had the same planned requests
     gates: tuple[GateOutcome, ...] = ()  # of the points of the plan, not of a search for the capacity
     best_under: tuple[BestUnder, ...] = ()  # by rate; none without a bound in the plan
+    memory: dict[str, MemoryTrend] = {}  # by process, over the whole load; empty: no process was named
     timing_valid: bool
     remarks: tuple[str, ...]  # what a reader should know although the times are valid
 
@@ -144,6 +156,7 @@ def point_report(
         *cache_faults(caches, {name: cached}),
     )
     tail = not faults and loop == "open"
+    cost, cost_reason = point_cost(slices)
     return LoadPointReport(
         pipeline=name,
         fingerprint=pipeline.fingerprint,
@@ -167,6 +180,8 @@ def point_report(
         path_ms=mean_path(answers, pipeline.identified),
         slowest=slowest_answers(answers),
         by_words=length_slices(measured, words, judgments),
+        cost=cost,
+        cost_reason=cost_reason,
         timing_valid=not faults,
         timing_faults=faults,
         repeats=_repeats(measured, judgments, seconds, tail=tail, seed=seed),

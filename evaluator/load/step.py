@@ -18,8 +18,10 @@ from evaluator.load.capacity import FoundCapacity
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
 from evaluator.load.capacity_step import searched_capacity
 from evaluator.load.histograms import write_hlog
+from evaluator.load.memory_trend import memory_trends
 from evaluator.load.page import write_page
 from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
+from evaluator.load.process_watch import MEMORY, ProcessWatch
 from evaluator.load.ratios import PercentileRatio, percentile_ratios
 from evaluator.load.report import LoadPointReport, LoadReport, LoopKind, gated_point, point_report
 from evaluator.load.samples import write_samples
@@ -70,11 +72,12 @@ async def run_load(
     measured: Callable[[], Pids],
     between: Callable[[], Awaitable[None]] | None,
     costs: Mapping[str, float | None],
+    watch: ProcessWatch,
 ) -> LoadReport:
     """Drives every kind of traffic and writes its files. Raises EvaluationError for a trace that does not fit.
 
     `measured` names the processes of the system under test now; `between` is called before every repeat but the first.
-    `costs`: CPU milliseconds a query, by pipeline, for the gates.
+    `costs`: CPU milliseconds a query, by pipeline, for the gates of points that `watch` does not measure.
     """
     kinds = planned_traffic(plan, target, [arm.name for arm in arms])
 
@@ -87,7 +90,9 @@ async def run_load(
                 if repeat and between is not None:
                     await between()
                 for traffic in some:
-                    slices[traffic.label] += await _driven(traffic, plan, target, through, seed, repeat, measured())
+                    slices[traffic.label] += await _driven(
+                        traffic, plan, target, through, seed, repeat, measured(), watch
+                    )
                     advance(1)
         points = []
         for traffic in some:
@@ -110,7 +115,8 @@ async def run_load(
         timing_valid &= all(point.timing_valid for multiple, through in swept if multiple <= 1 for point in through)
         timing_valid &= found.outcome != "cannot tell"
         capacities.append(capacity_report(arm.name, found, [(multiple, one) for multiple, (one,) in swept]))
-    files = [Path(name) for point in points for name in point.files.values()]
+    readings = await watch.ended()
+    files = [Path(name) for point in points for name in point.files.values()] + [MEMORY] * bool(readings)
     report = LoadReport(
         made_from=folder.hashes("experiment.json", "manifest.json", *files),
         plan=plan,
@@ -122,6 +128,7 @@ async def run_load(
         best_under=()
         if plan.best_under_ms is None
         else tuple(best_at(points, rate, plan.best_under_ms) for rate in plan.rates),
+        memory=memory_trends(readings),
         timing_valid=timing_valid,
         remarks=tuple(_remarks(target, points)),
     )
@@ -167,20 +174,28 @@ def planned_traffic(plan: LoadPlan, target: LoadTarget, pipelines: Sequence[str]
 
 
 async def _driven(
-    traffic: Traffic, plan: LoadPlan, target: LoadTarget, arms: Sequence[Arm], seed: int, repeat: int, measured: Pids
+    traffic: Traffic,
+    plan: LoadPlan,
+    target: LoadTarget,
+    arms: Sequence[Arm],
+    seed: int,
+    repeat: int,
+    measured: Pids,
+    watch: ProcessWatch,
 ) -> list[TimeSlice]:
     """Returns the drives of one kind of traffic: a trace as a whole, else the pipelines in balanced turns of slices."""
     if traffic.trace:
         mean = len(traffic.trace) / max(1.0, traffic.trace[-1].at_s)
-        return [TimeSlice(await drive(target, traffic.trace, plan, mean, measured=measured), 0, repeat)]
+        whole = drive(target, traffic.trace, plan, mean, measured=measured)
+        return [TimeSlice(await watch.costed(whole), 0, repeat)]
     slices = []
     count = slice_count(traffic, plan, len(arms))
     for number, turn in zip(range(count), balanced_turns(len(arms), seed), strict=False):
         for at in turn:
             of_slice = slice_seed(seed, traffic.label, repeat, number)
             warmup_s = plan.warmup_seconds if number == 0 else 0.0
-            loaded = await _drive_slice(traffic, plan, target, arms[at].name, count, of_slice, warmup_s, measured)
-            slices.append(TimeSlice(loaded, number, repeat))
+            part = _drive_slice(traffic, plan, target, arms[at].name, count, of_slice, warmup_s, measured)
+            slices.append(TimeSlice(await watch.costed(part), number, repeat))
     return slices
 
 

@@ -30,6 +30,8 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
         if point.counts.failed:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(point.counts.errors_by_kind.items()))
             yield f"{name}: {point.counts.failed} requests failed ({kinds})"
+        if point.cost_reason is not None:
+            yield f"{name}: no cost: {point.cost_reason}"
         for backend, use in point.cached.items():
             yield f"{name}: {backend} had {use.rate:.1%} of {use.of} results in its cache"
     yield from report.remarks

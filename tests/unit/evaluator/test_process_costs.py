@@ -1,5 +1,6 @@
 """What processes and pipelines cost: readings of three dialects, differences, and a whole run over real sockets."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,17 @@ from evaluator.client import connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, rank_step
 from evaluator.pipeline_costs import CostReport, index_bytes
-from evaluator.process_costs import ProcessReading, costs_between, parse_exposition, parse_processes, read_processes
+from evaluator.process_costs import (
+    STARTED_ANEW,
+    ProcessCost,
+    ProcessReading,
+    costs_between,
+    mean_cost,
+    parse_exposition,
+    parse_processes,
+    process_reader,
+    summed_costs,
+)
 from evaluator.run_folder import RunFolder
 from services.chassis.instruments import Instruments
 from services.contracts.collections import CollectionDeclaration, CollectionState, VectorState
@@ -20,8 +31,9 @@ from tests.support.small_runs import planned
 
 QDRANT = "# TYPE memory_resident_bytes gauge\nmemory_resident_bytes 183500800\n"
 NODES = (
-    '{"cluster_name": "c", "nodes": {"n1": {"process": {"cpu": {"percent": 3, "total_in_millis": 61250}}, "jvm":'
-    ' {"mem": {"heap_committed_in_bytes": 1073741824, "non_heap_committed_in_bytes": 150000000}}}}}'
+    '{"cluster_name": "c", "nodes": {"n1": {"process": {"cpu": {"percent": 3, "total_in_millis": 61250}}, "jvm": {'
+    '"timestamp": 1700000060000, "uptime_in_millis": 60000, '
+    '"mem": {"heap_committed_in_bytes": 1073741824, "non_heap_committed_in_bytes": 150000000}}}}}'
 )
 
 
@@ -45,6 +57,8 @@ def test_our_services_tell_cpu_and_memory() -> None:
     assert found.cpu_s > 0
     assert (found.memory_bytes or 0) > 10_000_000
     assert found.reason is None
+    assert found.started_s is not None
+    assert 0 < time.time() - found.started_s < 3_600 * 24
 
 
 def test_a_qdrant_server_tells_its_memory_and_says_that_cpu_is_missing() -> None:
@@ -56,9 +70,33 @@ def test_cpu_is_the_difference_and_memory_the_second_reading() -> None:
     assert (cost.cpu_ms, cost.memory_bytes, cost.reason) == (250.0, 7, None)
 
 
-def test_a_process_that_was_started_anew_has_no_cpu_time() -> None:
-    cost = costs_between({"a": ProcessReading(10.0, 5)}, {"a": ProcessReading(0.5, 7)})["a"]
-    assert (cost.cpu_ms, cost.reason) == (None, "it was started anew meanwhile")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (ProcessReading(10.0, 5), ProcessReading(0.5, 7)),
+        (ProcessReading(10.0, 5, started_s=100.0), ProcessReading(11.0, 7, started_s=160.0)),
+    ],
+)
+def test_a_process_that_was_started_anew_has_no_cpu_time(before: ProcessReading, after: ProcessReading) -> None:
+    cost = costs_between({"a": before}, {"a": after})["a"]
+    assert (cost.cpu_ms, cost.memory_bytes, cost.reason) == (None, 7, STARTED_ANEW)
+
+
+def test_a_start_that_two_clocks_tell_a_little_apart_is_the_same_one() -> None:
+    cost = costs_between({"a": ProcessReading(1.0, 5, None, 100.0)}, {"a": ProcessReading(1.5, 7, None, 100.002)})["a"]
+    assert (cost.cpu_ms, cost.reason) == (500.0, None)
+
+
+def test_costs_of_several_spans_add_up_and_one_that_misses_leaves_the_process_without() -> None:
+    spans = [
+        {"a": ProcessCost(cpu_ms=10.0, memory_bytes=1), "b": ProcessCost(cpu_ms=None, memory_bytes=1, reason="no")},
+        {"a": ProcessCost(cpu_ms=30.0, memory_bytes=2), "b": ProcessCost(cpu_ms=5.0, memory_bytes=3)},
+    ]
+    summed = summed_costs(spans)
+    assert summed["a"] == ProcessCost(cpu_ms=40.0, memory_bytes=2)
+    assert summed["b"] == ProcessCost(cpu_ms=None, memory_bytes=3, reason="no")
+    cost = mean_cost(summed, queries=8, lost=1, seconds=2.0)
+    assert (cost.processes["a"].cpu_ms, cost.cpu_ms) == (5.0, None)
 
 
 async def test_statistics_of_elasticsearch_and_failures_are_read() -> None:
@@ -73,10 +111,10 @@ async def test_statistics_of_elasticsearch_and_failures_are_read() -> None:
         return Response('a{b="c', media_type="text/plain")
 
     with served(app) as url:
-        found = await read_processes(
-            {"elasticsearch": url, "broken": f"{url}/broken", "absent": f"{url}/no", "down": "http://127.0.0.1:9"}
-        )
-    assert found["elasticsearch"] == ProcessReading(61.25, 1_223_741_824)
+        named = {"elasticsearch": url, "broken": f"{url}/broken", "absent": f"{url}/no", "down": "http://127.0.0.1:9"}
+        async with process_reader(named) as read:
+            found = await read()
+    assert found["elasticsearch"] == ProcessReading(61.25, 1_223_741_824, started_s=1_700_000_000.0)
     assert found["broken"].reason == "its statistics cannot be read"
     assert found["absent"].reason == "HTTP 404"
     assert found["down"].reason

@@ -1,0 +1,59 @@
+"""Renders what the points of a load cost, and how the memory of the processes went, as parts of a page. Pure."""
+
+from collections.abc import Iterator
+
+from evaluator.cost_rows import cpu_cells, number_cell, process_names, process_rows
+from evaluator.load.memory_trend import BLOCKS
+from evaluator.load.report import LoadReport
+from evaluator.markdown_table import aligned
+from evaluator.process_costs import MIB
+
+COSTS = (
+    "CPU milliseconds a request: a mean over all that were sent, warm-up among them, with what the processes do in the "
+    "background, which at a low rate is a large part. Memory: the resident set after the last point; of Elasticsearch, "
+    "what the JVM has committed."
+)
+MEMORY = (
+    f"First and last reading, and the first of the later half. The slope is that of the later half, over {BLOCKS} "
+    "blocks, with a 95 % interval: caches and heaps fill in the earlier one. Every reading: load/memory.jsonl."
+)
+
+
+def cost_parts(report: LoadReport) -> Iterator[str]:
+    """Yields the parts of the page: none where no process was named."""
+    costs = [point.cost for point in report.points if point.cost is not None]
+    if costs:
+        yield from ("## Cost", render_costs(report), COSTS, aligned(process_rows(costs)))
+    if report.memory:
+        yield from ("## Memory over time", MEMORY, render_memory(report))
+
+
+def render_costs(report: LoadReport) -> str:
+    """Renders CPU milliseconds a request, a row a point; empty without a cost."""
+    names = process_names(point.cost for point in report.points if point.cost is not None)
+    if not names:
+        return ""
+    head = ["pipeline", "rate", "CPU ms a request", *names, "requests", "lost"]
+    rows = [[point.pipeline, point.said, *cpu_cells(point.cost, names)] for point in report.points]
+    return aligned([head, *rows])
+
+
+def render_memory(report: LoadReport) -> str:
+    """Renders the memory of each process over the load, a row each; empty where no process was named."""
+    rows = [
+        ["process", "first MiB", "middle", "last", "MiB an hour", "from", "to", "readings", "minutes", "missing"],
+    ]
+    for name, one in report.memory.items():
+        levels = (one.first_bytes, one.middle_bytes, one.last_bytes)
+        slope = (one.mib_an_hour, *(one.interval or (None, None)))
+        rows.append(
+            [
+                name,
+                *(number_cell(None if value is None else value / MIB) for value in levels),
+                *map(number_cell, slope),
+                str(one.readings),
+                number_cell(one.seconds / 60),
+                one.reason or "",
+            ]
+        )
+    return aligned(rows) if report.memory else ""

@@ -1,0 +1,31 @@
+"""Computes what a request of a point cost each process. Pure; process_watch.py reads the processes."""
+
+from collections.abc import Sequence
+
+from evaluator.load.point import LoadedPoint
+from evaluator.load.samples import DROPPED
+from evaluator.process_costs import PipelineCost, mean_cost, summed_costs
+
+SEVERAL = "several pipelines were asked at once, whose CPU time cannot be told apart"
+
+
+def point_cost(slices: Sequence[LoadedPoint]) -> tuple[PipelineCost | None, str | None]:
+    """Returns the mean cost of a request over all slices, or why there is none; neither where no process was named.
+
+    Every request that was sent counts, those of the warm-up too: the readings stand around whole slices. So do the
+    start of the generators (the processes are idle meanwhile) and the answer to a reading, once a slice.
+    """
+    if not all(one.costs for one in slices):
+        return None, None
+    samples = [sample for one in slices for sample in one.samples]
+    if any(len({sample.pipeline for sample in one.samples}) > 1 for one in slices):
+        return None, SEVERAL
+    sent = [sample for sample in samples if sample.error != DROPPED]
+    lost = sum(sample.error is not None for sample in sent)
+    seconds = sum(one.seconds for one in slices)
+    return mean_cost(summed_costs([one.costs for one in slices]), len(sent), lost, seconds), None
+
+
+def missing_cpu(cost: PipelineCost) -> str:
+    """Returns which processes have no CPU time, and why."""
+    return "; ".join(f"{name}: {one.reason}" for name, one in cost.processes.items() if one.cpu_ms is None)

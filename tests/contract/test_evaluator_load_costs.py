@@ -1,0 +1,105 @@
+"""CPU time and memory of named processes while a load runs, read from their /metrics over real sockets."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI, Response
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from evaluator.client import connected
+from evaluator.evaluation import ingest_step
+from evaluator.load.memory_trend import MemoryReading, memory_trends
+from evaluator.load.point_cost import SEVERAL
+from evaluator.load.process_watch import MEMORY, watching
+from evaluator.load_step import load_step
+from evaluator.process_costs import STARTED_ANEW
+from evaluator.run_folder import RunFolder
+from tests.support.gateway_stub import GatewayStub
+from tests.support.served import served
+from tests.support.small_runs import planned
+
+
+async def test_every_point_has_its_cost_by_process_and_its_gate_is_judged_by_it(tmp_path: Path) -> None:
+    traffic = {"rates": [40], "in_flight": [1], "seconds": 1, "warmup_seconds": 0.2}
+    experiment = planned(tmp_path, load=traffic, pipelines=["bm25"], gates={"cpu_ms": 1_000})
+    folder = RunFolder.create(tmp_path / "runs", experiment)
+    with served(GatewayStub().app) as url:
+        async with connected(url) as client:
+            await ingest_step(client, folder)
+            report = await load_step(client, folder, processes={"gateway": url})
+    assert len(report.points) == 2
+    for point in report.points:
+        assert point.cost is not None
+        assert point.cost.queries == point.counts.requests + point.warmup
+        assert point.cost.lost == 0
+        assert 0.1 < (point.cost.cpu_ms or 0) < 1_000
+        assert (point.cost.processes["gateway"].memory_bytes or 0) > 10_000_000
+    assert [gate.value for gate in report.gates] == [point.cost.cpu_ms for point in report.points if point.cost]
+    lines = (folder.path / MEMORY).read_text(encoding="utf-8").splitlines()
+    first = MemoryReading.model_validate_json(lines[0])
+    assert report.memory == memory_trends([MemoryReading.model_validate_json(line) for line in lines])
+    assert report.memory["gateway"].first_bytes == first.memory_bytes["gateway"]
+    assert str(MEMORY) in report.made_from
+    page = (folder.path / "load.md").read_text(encoding="utf-8")
+    assert "## Cost" in page
+    assert "## Memory over time" in page
+
+
+async def test_a_trace_of_several_pipelines_says_why_it_has_no_cost(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time,query,pipeline\n0.0,q1,bm25\n0.1,q2,hybrid\n")
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load={"trace": str(trace), "warmup_seconds": 0}))
+    with served(GatewayStub().app) as url:
+        async with connected(url) as client:
+            await ingest_step(client, folder)
+            report = await load_step(client, folder, processes={"gateway": url})
+            assert [(point.cost, point.cost_reason) for point in report.points] == [(None, SEVERAL)] * 2
+            without = await load_step(client, folder)
+    assert [(point.cost, point.cost_reason) for point in without.points] == [(None, None)] * 2
+    assert without.memory == {}
+    assert not (folder.path / MEMORY).exists()
+
+
+def restarting_service(restart_after: int) -> FastAPI:
+    """Returns a service that tells of another process after so many readings, and cannot be read at one between."""
+    service, seen = FastAPI(), iter(range(1_000))
+
+    @service.get("/metrics")
+    def metrics() -> Response:
+        number = next(seen)
+        start = 100 if number < restart_after else 200
+        text = f"process_cpu_seconds_total {number}\nprocess_start_time_seconds {start}\n"
+        text += f"process_resident_memory_bytes {1_000_000 + number}\n"
+        return Response(text, status_code=503 if number == restart_after else 200)
+
+    return service
+
+
+def wait_for_lines(file: Path, lines: int) -> None:
+    until = time.monotonic() + 30
+    while time.monotonic() < until and (not file.exists() or len(file.read_text().splitlines()) < lines):
+        time.sleep(0.01)
+
+
+async def test_memory_is_read_again_and_again_and_a_process_that_was_started_anew_is_noticed(tmp_path: Path) -> None:
+    with served(restarting_service(3)) as url:
+        async with watching({"dense": url}, tmp_path, every_s=0.01) as watch:
+            await asyncio.to_thread(wait_for_lines, tmp_path / MEMORY, 8)
+            readings = await watch.ended()
+    assert [one.started_anew for one in readings[:6]] == [(), (), (), (), ("dense",), ()]
+    assert [one.memory_bytes["dense"] for one in readings[:5]] == [1_000_000, 1_000_001, 1_000_002, None, 1_000_004]
+    assert memory_trends(readings)["dense"].reason == STARTED_ANEW
+    written = [MemoryReading.model_validate_json(line) for line in (tmp_path / MEMORY).read_text().splitlines()]
+    assert tuple(written) == readings
+
+
+@pytest.mark.parametrize("other", [["--against", "http://127.0.0.1:9"], ["--export", "k6", "x"]])
+def test_processes_are_refused_where_nothing_measures_them(other: list[str], tmp_path: Path) -> None:
+    planned(tmp_path)
+    words = ["load", "demo", "--dataset", str(tmp_path / "shop"), "--runs", str(tmp_path), "--rate", "5", *other]
+    done = CliRunner().invoke(app, [*words, "--processes", "dense=http://127.0.0.1:9"])
+    assert done.exit_code == 1
+    assert "--processes: neither --against nor --export measures a process" in done.output.replace("\n", " ")

@@ -1,0 +1,91 @@
+"""What a request of a point cost: over its slices, of the requests that were sent, and where it cannot be told."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from evaluator.gates import GateOutcome, Gates, judge_gates
+from evaluator.load.cost_table import cost_parts
+from evaluator.load.memory_trend import MemoryTrend
+from evaluator.load.point import LoadedPoint
+from evaluator.load.point_cost import SEVERAL, point_cost
+from evaluator.load.report import LoadPointReport, gated_point
+from evaluator.load.samples import DROPPED
+from evaluator.machine_conditions import MachineConditions
+from evaluator.process_costs import MIB, STARTED_ANEW, ProcessCost
+from tests.support.load_points import CLEAN, load_point, load_report
+from tests.support.load_samples import load_sample
+
+CONDITIONS = MachineConditions.model_validate(CLEAN)
+GATEWAY = ProcessCost(cpu_ms=120.0, memory_bytes=100 * MIB)
+
+
+def driven(costs: Mapping[str, ProcessCost], sent: int = 10, pipeline: str = "bm25") -> LoadedPoint:
+    """Returns a slice of requests of which the first failed, beside one that was dropped."""
+    failed = load_sample(0, latency_ms=None, pipeline=pipeline, error="timeout")
+    dropped = load_sample(1, latency_ms=None, pipeline=pipeline, error=DROPPED)
+    samples = [load_sample(number, pipeline=pipeline) for number in range(2, sent + 1)]
+    return LoadedPoint(
+        (failed, dropped, *samples), CONDITIONS, (0.1,), True, datetime(2026, 1, 1, tzinfo=UTC), 5.0, costs
+    )
+
+
+def test_cpu_is_a_mean_over_the_sent_requests_of_all_slices_and_memory_that_after_the_last_one() -> None:
+    later = ProcessCost(cpu_ms=80.0, memory_bytes=110 * MIB)
+    cost, reason = point_cost([driven({"gateway": GATEWAY}), driven({"gateway": later})])
+    assert cost is not None
+    assert (cost.queries, cost.lost, cost.seconds, cost.cpu_ms) == (20, 2, 10.0, 10.0)
+    assert cost.processes["gateway"] == ProcessCost(cpu_ms=10.0, memory_bytes=110 * MIB)
+    assert reason is None
+
+
+def test_without_named_processes_there_is_neither_a_cost_nor_a_reason() -> None:
+    assert point_cost([driven({})]) == (None, None)
+
+
+def test_a_slice_that_asks_several_pipelines_has_no_cost_and_says_why() -> None:
+    first, other = driven({"gateway": GATEWAY}), driven({}, pipeline="hybrid")
+    assert point_cost([replace(first, samples=(*first.samples, *other.samples))]) == (None, SEVERAL)
+
+
+def costed(costs: Mapping[str, ProcessCost]) -> LoadPointReport:
+    cost, reason = point_cost([driven(costs)])
+    return load_point().model_copy(update={"cost": cost, "cost_reason": reason})
+
+
+def judged_cpu(point: LoadPointReport, beside: float | None) -> GateOutcome:
+    (outcome,) = judge_gates(Gates(cpu_ms=20), [gated_point(point, beside)])
+    return outcome
+
+
+@pytest.mark.parametrize(("beside", "value", "held"), [(30.0, 30.0, False), (None, None, False), (15.0, 15.0, True)])
+def test_the_cpu_gate_of_a_point_without_a_cost_takes_the_one_measured_beside_the_load(
+    beside: float | None, value: float | None, held: bool
+) -> None:
+    outcome = judged_cpu(load_point(), beside)
+    assert (outcome.value, outcome.held) == (value, held)
+
+
+def test_the_cpu_gate_takes_the_cost_of_the_point_where_there_is_one() -> None:
+    outcome = judged_cpu(costed({"gateway": GATEWAY}), beside=30.0)
+    assert (outcome.value, outcome.held) == (12.0, True)
+
+
+def test_the_cpu_gate_names_the_process_that_was_started_anew() -> None:
+    anew = ProcessCost(cpu_ms=None, memory_bytes=1, reason=STARTED_ANEW)
+    outcome = judged_cpu(costed({"gateway": GATEWAY, "dense": anew}), beside=15.0)
+    assert (outcome.value, outcome.held, outcome.reason) == (None, False, f"dense: {STARTED_ANEW}")
+
+
+def test_the_page_shows_cpu_by_process_and_how_the_memory_went() -> None:
+    trend = MemoryTrend(readings=361, seconds=3_600, first_bytes=100 * MIB, middle_bytes=120 * MIB,
+                        last_bytes=121 * MIB, mib_an_hour=0.54, interval=(-0.25, 1.33))  # fmt: skip
+    report = load_report(costed({"gateway": GATEWAY}), load_point("bm25"))
+    page = "\n".join(cost_parts(report.model_copy(update={"memory": {"gateway": trend}})))
+    assert [cell.strip() for cell in page.splitlines()[3].split("|")[1:-1]] == [
+        "hybrid", "20/s", "12.0", "12.0", "10", "1"
+    ]  # fmt: skip
+    assert page.splitlines()[-1].replace(" ", "") == "|gateway|100.0|120.0|121.0|0.5|-0.2|1.3|361|60.0||"
+    assert list(cost_parts(load_report(load_point()))) == []
