@@ -59,6 +59,8 @@ class LoadPlan(Wire):
     most_in_flight: AtLeastOne = 2_000
     generators: AtLeastOne | None = None  # processes; without it as many as the rate needs
     repeat: AtLeastOne = 1  # the whole plan, so many times
+    # Of each reading of the machine's speed, before and after the load; 0: none, and no run is compared with this one.
+    calibration_seconds: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 3.0
     seed: Count | None = None  # of arrivals and queries; without it the experiment's
 
     @model_validator(mode="after")

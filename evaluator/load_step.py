@@ -7,6 +7,7 @@ from typing import NamedTuple
 from evaluator.arms import Arm
 from evaluator.client import GatewayClient
 from evaluator.errors import EvaluationError
+from evaluator.load.calibration import calibrating
 from evaluator.load.process_watch import watching
 from evaluator.load.report import LoadReport
 from evaluator.load.step import run_load
@@ -35,7 +36,10 @@ async def load_step(
         ready = await prepare_load(client, folder)
         measured = partial(measured_processes, folder.runs, client.url)
         costs = {name: cost.cpu_ms for name, cost in costs_of(folder).pipelines.items()}
-        async with watching(processes, folder.path) as watch:
+        async with (
+            watching(processes, folder.path) as watch,
+            calibrating(ready.plan.calibration_seconds, measured) as calibrate,
+        ):
             return await run_load(
                 folder,
                 ready.plan,
@@ -47,6 +51,7 @@ async def load_step(
                 between,
                 costs,
                 watch,
+                calibrate,
             )
 
 

@@ -4,6 +4,7 @@ Whoever starts a stack records its supervisor in the folder of runs; every measu
 nobody recorded (containers, another machine) nothing is known, and no CPU time is called foreign.
 """
 
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -38,6 +39,17 @@ def measured_processes(runs: Path, gateway: str) -> tuple[int, ...] | None:
     except (OSError, ValidationError):
         return None
     return (record.supervisor,) if _started(record.supervisor) == record.started else None
+
+
+def is_this_machine(url: str) -> bool:
+    """Returns whether a URL's host is a loopback address."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
 
 
 def _file(runs: Path, gateway: str) -> Path:

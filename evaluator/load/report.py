@@ -12,6 +12,7 @@ from evaluator.critical_path import mean_path
 from evaluator.gates import GatedFigures, GateOutcome
 from evaluator.latency import MIN_SAMPLES_FOR_P99
 from evaluator.load.best_under import BestUnder
+from evaluator.load.calibration import Calibration
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.memory_trend import MemoryTrend
 from evaluator.load.point import LoadedPoint
@@ -114,6 +115,7 @@ class LoadReport(StepFile):
     gates: tuple[GateOutcome, ...] = ()  # of the points of the plan, not of a search for the capacity
     best_under: tuple[BestUnder, ...] = ()  # by rate; none without a bound in the plan
     memory: dict[str, MemoryTrend] = {}  # by process, over the whole load; empty: no process was named
+    calibration: Calibration | None = None  # null: not measured, and no other run is compared with this one
     timing_valid: bool
     remarks: tuple[str, ...]  # what a reader should know although the times are valid
 

@@ -6,14 +6,13 @@ Where the plan asks for the capacity, capacity.json comes after it.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from evaluator.arms import Arm
 from evaluator.cached_results import cache_remarks
 from evaluator.gates import judge_gates
 from evaluator.load.best_by_bound import best_at
+from evaluator.load.calibration import Calibrate, calibration_of
 from evaluator.load.capacity import FoundCapacity
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
 from evaluator.load.capacity_step import searched_capacity
@@ -28,6 +27,7 @@ from evaluator.load.samples import write_samples
 from evaluator.load.trace import read_trace
 from evaluator.load.traffic import LoadTarget, PlannedRequest, open_requests, slice_seed
 from evaluator.load_plan import LoadPlan, TrafficStep
+from evaluator.measured_processes import is_this_machine
 from evaluator.progress import progress
 from evaluator.quality import Grades
 from evaluator.run_folder import RunFolder, writable
@@ -73,11 +73,13 @@ async def run_load(
     between: Callable[[], Awaitable[None]] | None,
     costs: Mapping[str, float | None],
     watch: ProcessWatch,
+    calibrate: Calibrate,
 ) -> LoadReport:
     """Drives every kind of traffic and writes its files. Raises EvaluationError for a trace that does not fit.
 
     `measured` names the processes of the system under test now; `between` is called before every repeat but the first.
     `costs`: CPU milliseconds a query, by pipeline, for the gates of points that `watch` does not measure.
+    `calibrate` is called before and after the traffic.
     """
     kinds = planned_traffic(plan, target, [arm.name for arm in arms])
 
@@ -103,6 +105,7 @@ async def run_load(
             ratios.extend(compared)
         return points
 
+    before = await calibrate()
     points = await driven(kinds, arms) if kinds else []
     timing_valid = all(point.timing_valid for point in points)
     gated = [gated_point(point, costs.get(point.pipeline)) for point in points]
@@ -116,6 +119,7 @@ async def run_load(
         timing_valid &= found.outcome != "cannot tell"
         capacities.append(capacity_report(arm.name, found, [(multiple, one) for multiple, (one,) in swept]))
     readings = await watch.ended()
+    calibration = calibration_of(before, await calibrate())
     files = [Path(name) for point in points for name in point.files.values()] + [MEMORY] * bool(readings)
     report = LoadReport(
         made_from=folder.hashes("experiment.json", "manifest.json", *files),
@@ -129,6 +133,7 @@ async def run_load(
         if plan.best_under_ms is None
         else tuple(best_at(points, rate, plan.best_under_ms) for rate in plan.rates),
         memory=memory_trends(readings),
+        calibration=calibration,
         timing_valid=timing_valid,
         remarks=tuple(_remarks(target, points)),
     )
@@ -149,17 +154,6 @@ def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[
         cores = points[0].conditions[0].cores
         yield f"the generators share the {cores} cores of this machine with the system under test"
     yield from cache_remarks(target.caches, {point.pipeline: point.cached for point in points})
-
-
-def is_this_machine(url: str) -> bool:
-    """Returns whether a URL's host is a loopback address."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:  # a name
-        return False
 
 
 def planned_traffic(plan: LoadPlan, target: LoadTarget, pipelines: Sequence[str]) -> list[Traffic]:

@@ -1,7 +1,8 @@
 import pytest
 
-from evaluator.load.step import Traffic, is_this_machine, slice_count
+from evaluator.load.step import Traffic, slice_count
 from evaluator.load_plan import LoadPlan, TrafficStep
+from evaluator.measured_processes import is_this_machine
 
 
 @pytest.mark.parametrize(("arms", "slices"), [(1, 1), (2, 4), (5, 4)])
