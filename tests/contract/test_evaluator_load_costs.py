@@ -16,28 +16,27 @@ from evaluator.load.point_cost import SEVERAL
 from evaluator.load.process_watch import MEMORY, watching
 from evaluator.load_step import load_step
 from evaluator.process_costs import STARTED_ANEW
-from evaluator.run_folder import RunFolder
+from evaluator.run_folder import RunFolder, writable
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 from tests.support.small_runs import planned
 
 
-async def test_every_point_has_its_cost_by_process_and_its_gate_is_judged_by_it(tmp_path: Path) -> None:
-    traffic = {"rates": [40], "in_flight": [1], "seconds": 1, "warmup_seconds": 0.2}
+async def test_a_point_has_its_cost_by_process_and_its_gate_is_judged_by_it(tmp_path: Path) -> None:
+    traffic = {"rates": [20], "seconds": 0.5, "warmup_seconds": 0.2}
     experiment = planned(tmp_path, load=traffic, pipelines=["bm25"], gates={"cpu_ms": 1_000})
     folder = RunFolder.create(tmp_path / "runs", experiment)
     with served(GatewayStub().app) as url:
         async with connected(url) as client:
             await ingest_step(client, folder)
             report = await load_step(client, folder, processes={"gateway": url})
-    assert len(report.points) == 2
-    for point in report.points:
-        assert point.cost is not None
-        assert point.cost.queries == point.counts.requests + point.warmup
-        assert point.cost.lost == 0
-        assert 0.1 < (point.cost.cpu_ms or 0) < 1_000
-        assert (point.cost.processes["gateway"].memory_bytes or 0) > 10_000_000
-    assert [gate.value for gate in report.gates] == [point.cost.cpu_ms for point in report.points if point.cost]
+    (point,) = report.points
+    assert point.cost is not None
+    assert point.cost.queries == point.counts.requests + point.warmup
+    assert point.cost.lost == 0
+    assert 0.1 < (point.cost.cpu_ms or 0) < 1_000
+    assert (point.cost.processes["gateway"].memory_bytes or 0) > 10_000_000
+    assert [gate.value for gate in report.gates] == [point.cost.cpu_ms]
     lines = (folder.path / MEMORY).read_text(encoding="utf-8").splitlines()
     first = MemoryReading.model_validate_json(lines[0])
     assert report.memory == memory_trends([MemoryReading.model_validate_json(line) for line in lines])
@@ -56,11 +55,15 @@ async def test_a_trace_of_several_pipelines_says_why_it_has_no_cost(tmp_path: Pa
         async with connected(url) as client:
             await ingest_step(client, folder)
             report = await load_step(client, folder, processes={"gateway": url})
-            assert [(point.cost, point.cost_reason) for point in report.points] == [(None, SEVERAL)] * 2
-            without = await load_step(client, folder)
-    assert [(point.cost, point.cost_reason) for point in without.points] == [(None, None)] * 2
-    assert without.memory == {}
-    assert not (folder.path / MEMORY).exists()
+    assert [(point.cost, point.cost_reason) for point in report.points] == [(None, SEVERAL)] * 2
+    assert f"bm25 at trace: no cost: {SEVERAL}" in (folder.path / "load.md").read_text(encoding="utf-8")
+
+
+async def test_a_load_without_named_processes_leaves_no_readings_of_an_earlier_one(tmp_path: Path) -> None:
+    writable(tmp_path / MEMORY).write_text("of an earlier load", encoding="utf-8")
+    async with watching({}, tmp_path) as watch:
+        assert await watch.ended() == ()
+    assert not (tmp_path / MEMORY).exists()
 
 
 def restarting_service(restart_after: int) -> FastAPI:
