@@ -17,7 +17,7 @@ from evaluator.datasets.corpus import CORPUS_FIELDS, MOST_DOCUMENT_BYTES, MOST_D
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
-from evaluator.progress import progress, say
+from evaluator.progress import ShownProgress, progress, say
 from evaluator.retries import ATTEMPTS, Sleep, with_retries
 from evaluator.run_folder import StepFile
 from services.contracts.base import Count, Wire
@@ -73,12 +73,18 @@ class _LoadTally:
 
 
 async def ingest(
-    client: GatewayClient, experiment: Experiment, dataset: Dataset, sleep: Sleep = asyncio.sleep
+    client: GatewayClient,
+    experiment: Experiment,
+    dataset: Dataset,
+    sleep: Sleep = asyncio.sleep,
+    shown: ShownProgress = progress,
+    tell: Callable[[str], None] = say,
 ) -> IngestReport:
     """Begins, sends every batch, publishes, compares the counts. Raises EvaluationError when anything is missing.
 
     Its own build separates it from other writers. The build's name is a hash of what is loaded, so that a second run
-    continues a killed load; a rebuild starts anew.
+    continues a killed load; a rebuild starts anew. `shown` is told of every batch that all backends took, `tell` of all
+    else.
     """
     started = time.perf_counter()
     tally, target = _LoadTally(), experiment.target
@@ -90,17 +96,17 @@ async def ingest(
     wanted = BeginCollection(**dict(declaration), new_generation=experiment.rebuild, build=build)
     if dataset.counts.fields_not_read:
         unread = ", ".join(dataset.counts.fields_not_read)
-        say(f"Not read, because a BEIR corpus has {', '.join(CORPUS_FIELDS)} alone: {unread}")
+        tell(f"Not read, because a BEIR corpus has {', '.join(CORPUS_FIELDS)} alone: {unread}")
     begun = await _with_retries(lambda: client.begin(target, wanted), tally, sleep)
-    with progress(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
+    with shown(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
         async for sent in _index_all(client, target, batches(dataset.documents(), build), tally, sleep):
             advance(sent)
     if tally.undeclared:
-        say(
+        tell(
             f"Kept, but no search can filter by it, because {target} does not declare it: metadata "
             f"{', '.join(sorted(tally.undeclared))}. Name it under `metadata` of the experiment and load again."
         )
-    say(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
+    tell(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
     # The gateway resumes publishing: after a 504 the next attempt continues.
     asked = PublishRequest(build=build, expected_documents=dataset.counts.documents)
     try:

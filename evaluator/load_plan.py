@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from services.contracts.base import Count, Depth, Text, Wire
+from services.contracts.base import Count, Text, Wire
 from services.contracts.lists import Items
 
 # As the experiment's own: strict, so that no bool counts as a number.
@@ -47,11 +47,11 @@ class LoadPlan(Wire):
     in_flight: Annotated[tuple[AtLeastOne, ...], Items(0, 32)] = ()  # closed loop: capacity, no tail
     capacity: CapacityPlan | None = None  # open loop; finds its rates itself (evaluator/load/capacity.py)
     best_under_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)] | None = None  # of p99 at each rate
+    while_loading: bool = False  # each rate twice, in alternating slices: idle, and while the corpus is loaded
     seconds: Seconds = 60.0  # of each point of `rates` and `in_flight`, without its warm-up
     arrivals: ArrivalProcess = "poisson"
     draw: QueryDraw = "uniform"
     zipf_exponent: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = 1.0
-    top: Depth = 10  # hits asked for, as apps do
     deadline_ms: Annotated[int, Field(strict=True, ge=1, le=120_000)] = 10_000  # the app's
     warmup_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 5.0
     slice_seconds: Seconds = 15.0  # after so long it is the next pipeline's turn
@@ -69,6 +69,8 @@ class LoadPlan(Wire):
             raise ValueError("name at least one of rates, steps, trace, in_flight and capacity")
         if self.best_under_ms is not None and not self.rates:
             raise ValueError("best_under_ms compares pipelines at a rate: name at least one of rates")
+        if self.while_loading and (not self.rates or self.steps or self.trace or self.in_flight or self.capacity):
+            raise ValueError("while_loading compares at steady rates: name rates, and no other traffic")
         return self
 
     def seed_or(self, other: int) -> int:

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 from evaluator.arms import Arm
 from evaluator.client import GatewayClient
+from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.load.calibration import calibrating
+from evaluator.load.corpus_loader import CorpusLoader
 from evaluator.load.process_watch import watching
 from evaluator.load.report import LoadReport
 from evaluator.load.step import run_load
@@ -36,6 +38,9 @@ async def load_step(
         ready = await prepare_load(client, folder)
         measured = partial(measured_processes, folder.runs, client.url)
         costs = {name: cost.cpu_ms for name, cost in costs_of(folder).pipelines.items()}
+        loader = CorpusLoader(client, folder.experiment, ready.dataset) if ready.plan.while_loading else None
+        if loader is not None:
+            await loader.expect_absent()
         async with (
             watching(processes, folder.path) as watch,
             calibrating(ready.plan.calibration_seconds, measured) as calibrate,
@@ -52,6 +57,7 @@ async def load_step(
                 costs,
                 watch,
                 calibrate,
+                loader,
             )
 
 
@@ -63,6 +69,7 @@ class PreparedLoad(NamedTuple):
     arms: tuple[Arm, ...]
     target: LoadTarget
     judgments: Grades
+    dataset: Dataset
 
 
 async def prepare_load(client: GatewayClient, folder: RunFolder) -> PreparedLoad:
@@ -75,4 +82,4 @@ async def prepare_load(client: GatewayClient, folder: RunFolder) -> PreparedLoad
     queries = ready.queries.measured
     target = load_target(client.url, experiment, ready.arms, ready.dataset, queries, experiment.load)
     seed = experiment.load.seed_or(experiment.seed)
-    return PreparedLoad(experiment.load, seed, ready.arms, target, ready.dataset.judgments)
+    return PreparedLoad(experiment.load, seed, ready.arms, target, ready.dataset.judgments, ready.dataset)

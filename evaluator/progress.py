@@ -4,12 +4,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 Advance = Callable[[int], None]
+ShownProgress = Callable[[str, int, str], AbstractContextManager[Advance]]  # as `progress`
 # Few enough lines for a log, often enough to show that the step runs.
 PLAIN_EVERY_S = 15.0
 

@@ -71,6 +71,9 @@ def load(
         float | None,
         typer.Option(help="Milliseconds: which pipeline is best at each rate with a p99 within them."),
     ] = None,
+    while_loading: Annotated[
+        bool, typer.Option("--while-loading", help="Each rate twice, in turns: idle, and while the corpus is loaded.")
+    ] = False,
     seconds: Annotated[float | None, typer.Option(help="Of each rate, without the warm-up.")] = None,
     arrivals: Annotated[str | None, typer.Option(help="poisson or constant.")] = None,
     draw: Annotated[str | None, typer.Option(help="How queries are drawn: uniform or zipf.")] = None,
@@ -114,11 +117,11 @@ def load(
             "trace": trace,
             "capacity": _capacity(find_capacity, p99, point_seconds),
             "best_under_ms": best_under,
+            "while_loading": while_loading or None,
             "seconds": seconds,
             "arrivals": arrivals,
             "draw": draw,
             "deadline_ms": deadline_ms,
-            "top": overrides["top"],
             "warmup_seconds": warmup_seconds,
             "slice_seconds": slice_seconds,
             "generators": generators,
@@ -138,6 +141,8 @@ def load(
         else:
             chosen = overridden_experiment(str(experiment), **overrides)
             planned = chosen.model_copy(update={"load": overridden_load(chosen.load, given)})
+        if planned.load is not None and planned.load.while_loading and (against is not None or export is not None):
+            raise EvaluationError("--while-loading cannot be combined with --against or --export")
         if export is not None:
             tool, directory = export
             exported = with_gateway(gateway, wait, lambda client: planned_export(client, planned))

@@ -8,7 +8,7 @@ from evaluator.errors import EvaluationError
 from evaluator.load.against_report import AgainstPoint, AgainstReport, ComparedStacks, DrivenPair, against_point
 from evaluator.load.point import LoadedPoint, run_point
 from evaluator.load.samples import write_samples
-from evaluator.load.step import Pids
+from evaluator.load.time_slices import Pids
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan
 from evaluator.progress import progress

@@ -16,8 +16,11 @@ Spectrum = Sequence[tuple[float, float]]  # share of the requests below, millise
 
 
 def rates_chart(report: LoadReport) -> str | None:
-    """Draws nDCG@10 above p99, both against the offered rate. None without a point at a rate."""
-    points = [point for point in report.points if point.rate is not None]
+    """Draws nDCG@10 above p99, both against the offered rate. None without a point at a rate.
+
+    Points while the corpus was loaded are left out.
+    """
+    points = [point for point in report.points if point.rate is not None and point.loading is None]
     if not points:
         return None
     pipelines = list(dict.fromkeys(point.pipeline for point in points))

@@ -13,7 +13,7 @@ from evaluator.load.histograms import percentile_ms, read_hlog
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.load.slices import FIRST
 from evaluator.load.stages_chart import stages_chart
-from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_ratios
+from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_loading, render_ratios
 from evaluator.markdown_table import aligned
 from evaluator.run_folder import RunFolder, writable
 from evaluator.svg_chart import DOUBTFUL
@@ -54,7 +54,7 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
         *(["\n".join(f"- {line}" for line in warnings)] if warnings else []),
         render_load(report),
         COUNTED,
-        *(table for table in (render_ratios(report), render_load_repeats(report)) if table),
+        *(table for table in (render_loading(report), render_ratios(report), render_load_repeats(report)) if table),
         *(shown[name] for name in shown if name == "rates.svg"),
         *best,
         "## Percentiles (ms)",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from evaluator.load.generator_task import GeneratorResult, GeneratorTask
 from evaluator.load.generators import generators_for, run_generators
+from evaluator.load.loading_figures import SliceLoading
 from evaluator.load.samples import LoadSample, read_sample
 from evaluator.load.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
 from evaluator.load_plan import LoadPlan, TrafficStep
@@ -30,6 +31,7 @@ class LoadedPoint:
     costs: Mapping[str, ProcessCost] = field(
         default_factory=dict
     )  # of named processes meanwhile, all requests together
+    loading: SliceLoading | None = None  # what was loaded meanwhile, if anything was to be
 
 
 async def run_point(

@@ -1,7 +1,7 @@
-"""Compares pipelines with the same planned requests in one run, and repeats of one run, with intervals. Pure."""
+"""Compares the times of the same planned requests in one run, and repeats of one run, with intervals. Pure."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Literal
 
@@ -22,8 +22,8 @@ class PercentileRatio(Wire):
     """How many times as long `second` takes as `first` at a percentile, in one kind of traffic."""
 
     traffic: str
-    first: str
-    second: str
+    first: str  # a pipeline
+    second: str  # another one; of a comparison with loading the same, `bm25 while loading`
     percentile: PercentileName
     ratio: FiniteFloat
     interval: Interval  # 95 %, circular block bootstrap of the same requests
@@ -68,6 +68,18 @@ def percentile_ratios(traffic: str, times_ms: Mapping[str, Sequence[float]], see
                 )
             )
     return tuple(found)
+
+
+def loading_ratios(
+    traffic: str, idle: Mapping[str, Sequence[float]], loading: Mapping[str, Sequence[float]], seed: int
+) -> Iterator[PercentileRatio]:
+    """Yields for each pipeline how many times as long its requests took while the corpus was loaded.
+
+    `idle`, `loading`: milliseconds of the same requests by pipeline, in their order.
+    """
+    for pipeline in idle:
+        pair = {pipeline: idle[pipeline], f"{pipeline} while loading": loading[pipeline]}
+        yield from percentile_ratios(traffic, pair, seed)
 
 
 def repeated_figure(values: Sequence[float], seed: int) -> RepeatedFigure:

@@ -14,6 +14,7 @@ from evaluator.latency import MIN_SAMPLES_FOR_P99
 from evaluator.load.best_under import BestUnder
 from evaluator.load.calibration import Calibration
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
+from evaluator.load.loading_figures import LoadingFigures, loading_faults, loading_figures
 from evaluator.load.memory_trend import MemoryTrend
 from evaluator.load.point import LoadedPoint
 from evaluator.load.point_cost import missing_cpu, point_cost
@@ -39,7 +40,7 @@ class LoadPointReport(Wire):
     pipeline: str
     fingerprint: str
     loop: LoopKind
-    traffic: str  # the rate, `steps`, `trace`, or how many in flight, as in the name of the files
+    traffic: str  # the rate (`20-loading`: while loading), `steps`, `trace`, or how many in flight, as in the files
     rate: FiniteFloat | None  # planned requests a second; null: it changes, or the loop is closed
     in_flight: Count | None  # of a closed loop
     seconds: FiniteFloat  # of planned sending, without the warm-up
@@ -59,8 +60,9 @@ class LoadPointReport(Wire):
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
     slowest: tuple[SlowAnswer, ...] = ()
     by_words: tuple[LengthSlice, ...] = ()  # by the length of the query
-    cost: PipelineCost | None = None  # of one request (point_cost.py); null: no process was named
+    cost: PipelineCost | None = None  # of one request (point_cost.py); null: no process was named, or while loading
     cost_reason: str | None = None  # why there is none although processes were named
+    loading: LoadingFigures | None = None  # null: the corpus was not loaded meanwhile
     timing_valid: bool
     timing_faults: tuple[str, ...]
     # By figure (p50, p95, p99, nDCG@10, goodput): its values in the repeats; empty where nothing was repeated.
@@ -74,7 +76,9 @@ class LoadPointReport(Wire):
         """The traffic in words."""
         if self.in_flight is not None:
             return f"{self.in_flight} in flight"
-        return f"{self.rate:g}/s" if self.rate is not None else self.traffic
+        if self.rate is None:
+            return self.traffic
+        return f"{self.rate:g}/s" if self.loading is None else f"{self.rate:g}/s while loading"
 
 
 def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
@@ -153,9 +157,11 @@ def point_report(
     halves = half_medians([sample.counted_ms for sample in measured]) if steady else None
     conditions = tuple(part.conditions for part in slices)
     cached = sum_cached_results(sample.cached for sample in measured)
+    loading = [part.loading for part in slices if part.loading is not None]
     faults = (
         *timing_faults(generators, latency.p50, halves, conditions, counts.dropped),
         *cache_faults(caches, {name: cached}),
+        *loading_faults(loading),
     )
     tail = not faults and loop == "open"
     cost, cost_reason = point_cost(slices)
@@ -184,6 +190,7 @@ def point_report(
         by_words=length_slices(measured, words, judgments),
         cost=cost,
         cost_reason=cost_reason,
+        loading=loading_figures(loading),
         timing_valid=not faults,
         timing_faults=faults,
         repeats=_repeats(measured, judgments, seconds, tail=tail, seed=seed),

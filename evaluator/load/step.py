@@ -5,7 +5,6 @@ Where the plan asks for the capacity, capacity.json comes after it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.arms import Arm
@@ -16,50 +15,24 @@ from evaluator.load.calibration import Calibrate, calibration_of
 from evaluator.load.capacity import FoundCapacity
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
 from evaluator.load.capacity_step import searched_capacity
+from evaluator.load.corpus_loader import CorpusLoader
 from evaluator.load.histograms import write_hlog
+from evaluator.load.kinds import Traffic, kinds_in_turns, planned_traffic
 from evaluator.load.memory_trend import memory_trends
 from evaluator.load.page import write_page
-from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
 from evaluator.load.process_watch import MEMORY, ProcessWatch
-from evaluator.load.ratios import PercentileRatio, percentile_ratios
-from evaluator.load.report import LoadPointReport, LoadReport, LoopKind, gated_point, point_report
+from evaluator.load.ratios import PercentileRatio, loading_ratios, percentile_ratios
+from evaluator.load.report import LoadPointReport, LoadReport, gated_point, point_report
 from evaluator.load.samples import write_samples
-from evaluator.load.trace import read_trace
-from evaluator.load.traffic import LoadTarget, PlannedRequest, open_requests, slice_seed
-from evaluator.load_plan import LoadPlan, TrafficStep
+from evaluator.load.time_slices import Pids, TimeSlice, driven_slices
+from evaluator.load.traffic import LoadTarget
+from evaluator.load_plan import LoadPlan
 from evaluator.measured_processes import is_this_machine
 from evaluator.progress import progress
 from evaluator.quality import Grades
 from evaluator.run_folder import RunFolder, writable
-from evaluator.turn_orders import balanced_turns
 
 LOAD = "load.json"
-Pids = tuple[int, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """One kind of traffic, through each pipeline in turn or, as a trace, through several at once."""
-
-    label: str  # as in the name of the files: `20`, `1.5x`, `inflight8`, `steps`, `trace`
-    rate: float | None = None
-    in_flight: int | None = None
-    steps: tuple[TrafficStep, ...] = ()
-    trace: tuple[PlannedRequest, ...] = ()
-
-    @property
-    def loop(self) -> LoopKind:
-        """Whether requests are sent at planned times or after answers."""
-        return "open" if self.in_flight is None else "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class TimeSlice:
-    """A drive and its place in the run."""
-
-    loaded: LoadedPoint
-    number: int
-    repeat: int
 
 
 async def run_load(
@@ -74,35 +47,37 @@ async def run_load(
     costs: Mapping[str, float | None],
     watch: ProcessWatch,
     calibrate: Calibrate,
+    loader: CorpusLoader | None = None,
 ) -> LoadReport:
     """Drives every kind of traffic and writes its files. Raises EvaluationError for a trace that does not fit.
 
     `measured` names the processes of the system under test now; `between` is called before every repeat but the first.
     `costs`: CPU milliseconds a query, by pipeline, for the gates of points that `watch` does not measure.
-    `calibrate` is called before and after the traffic.
+    `calibrate` is called before and after the traffic. `loader`: for a plan that searches while loading.
     """
     kinds = planned_traffic(plan, target, [arm.name for arm in arms])
 
     ratios: list[PercentileRatio] = []
 
     async def driven(some: Sequence[Traffic], through: Sequence[Arm]) -> list[LoadPointReport]:
-        slices: dict[str, list[TimeSlice]] = {traffic.label: [] for traffic in some}
+        slices: list[TimeSlice] = []
         with progress("Load", len(some) * plan.repeat, "kinds of traffic") as advance:
             for repeat in range(plan.repeat):
                 if repeat and between is not None:
                     await between()
-                for traffic in some:
-                    slices[traffic.label] += await _driven(
-                        traffic, plan, target, through, seed, repeat, measured(), watch
-                    )
-                    advance(1)
+                for group in kinds_in_turns(some):
+                    slices += await driven_slices(group, plan, target, through, seed, repeat, measured(), watch, loader)
+                    advance(len(group))
         points = []
-        for traffic in some:
-            found, compared = await asyncio.to_thread(
-                _write_points, folder, plan, traffic, slices[traffic.label], target, through, judgments, seed
-            )
-            points += found
-            ratios.extend(compared)
+        for group in kinds_in_turns(some):
+            times = {}
+            for traffic in group:
+                mine = [one for one in slices if one.traffic == traffic.label]
+                found, times[traffic.label] = await asyncio.to_thread(
+                    _write_points, folder, plan, traffic, mine, target, through, judgments, seed
+                )
+                points += found
+            ratios.extend(await asyncio.to_thread(_ratios, group, times, seed))
         return points
 
     before = await calibrate()
@@ -152,77 +127,9 @@ def multiples_of(found: FoundCapacity) -> list[tuple[float, Traffic]]:
 def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[str]:
     if points and is_this_machine(target.url):
         cores = points[0].conditions[0].cores
-        yield f"the generators share the {cores} cores of this machine with the system under test"
+        loader = " and the loading evaluator" if any(point.loading for point in points) else ""
+        yield f"the generators{loader} share the {cores} cores of this machine with the system under test"
     yield from cache_remarks(target.caches, {point.pipeline: point.cached for point in points})
-
-
-def planned_traffic(plan: LoadPlan, target: LoadTarget, pipelines: Sequence[str]) -> list[Traffic]:
-    """Returns the kinds of traffic of a plan, in their order."""
-    kinds = [Traffic(f"{rate:g}", rate=rate) for rate in plan.rates]
-    if plan.steps:
-        kinds.append(Traffic("steps", steps=plan.steps))
-    if plan.trace is not None:
-        kinds.append(Traffic("trace", trace=tuple(read_trace(Path(plan.trace), target.queries, pipelines))))
-    kinds += [Traffic(f"inflight{number}", in_flight=number) for number in plan.in_flight]
-    return kinds
-
-
-async def _driven(
-    traffic: Traffic,
-    plan: LoadPlan,
-    target: LoadTarget,
-    arms: Sequence[Arm],
-    seed: int,
-    repeat: int,
-    measured: Pids,
-    watch: ProcessWatch,
-) -> list[TimeSlice]:
-    """Returns the drives of one kind of traffic: a trace as a whole, else the pipelines in balanced turns of slices."""
-    if traffic.trace:
-        mean = len(traffic.trace) / max(1.0, traffic.trace[-1].at_s)
-        whole = drive(target, traffic.trace, plan, mean, measured=measured)
-        return [TimeSlice(await watch.costed(whole), 0, repeat)]
-    slices = []
-    count = slice_count(traffic, plan, len(arms))
-    for number, turn in zip(range(count), balanced_turns(len(arms), seed), strict=False):
-        for at in turn:
-            of_slice = slice_seed(seed, traffic.label, repeat, number)
-            warmup_s = plan.warmup_seconds if number == 0 else 0.0
-            part = _drive_slice(traffic, plan, target, arms[at].name, count, of_slice, warmup_s, measured)
-            slices.append(TimeSlice(await watch.costed(part), number, repeat))
-    return slices
-
-
-async def _drive_slice(
-    traffic: Traffic,
-    plan: LoadPlan,
-    target: LoadTarget,
-    pipeline: str,
-    count: int,
-    seed: str,
-    warmup_s: float,
-    measured: Pids,
-) -> LoadedPoint:
-    seconds = plan.seconds / count
-    if traffic.rate is not None:
-        return await run_point(
-            target, pipeline, traffic.rate, seconds, plan, seed=seed, warmup_seconds=warmup_s, measured=measured
-        )
-    if traffic.in_flight is not None:
-        return await run_closed(
-            target, pipeline, traffic.in_flight, seconds, plan, seed=seed, warmup_seconds=warmup_s, measured=measured
-        )
-    steps = traffic.steps
-    if warmup_s:
-        steps = (TrafficStep(rate=steps[0].rate, seconds=warmup_s), *steps)
-    highest = max(max(step.rate, step.to or 0.0) for step in steps)
-    requests = open_requests(target, pipeline, steps, plan, seed)
-    return await drive(target, requests, plan, highest, warmup_seconds=warmup_s, measured=measured)
-
-
-def slice_count(traffic: Traffic, plan: LoadPlan, arms: int) -> int:
-    """Returns into how many slices a point is cut. One pipeline takes no turns, and steps are not cut."""
-    return 1 if arms == 1 or traffic.steps else max(1, round(plan.seconds / plan.slice_seconds))
 
 
 def _write_points(
@@ -234,7 +141,8 @@ def _write_points(
     arms: Sequence[Arm],
     judgments: Grades,
     seed: int,
-) -> tuple[list[LoadPointReport], tuple[PercentileRatio, ...]]:
+) -> tuple[list[LoadPointReport], dict[str, list[float]]]:
+    """Returns the points of one kind of traffic, and the counted milliseconds of the measured requests by pipeline."""
     points, measured = [], {}
     for arm in arms:
         mine = [one for one in slices if any(sample.pipeline == arm.name for sample in one.loaded.samples)]
@@ -272,8 +180,21 @@ def _write_points(
                 files={name: path.relative_to(folder.path).as_posix() for name, path in paths.items()},
             )
         )
-    paired = traffic.loop == "open" and not traffic.trace
-    return points, percentile_ratios(traffic.label, measured, seed) if paired else ()
+    return points, measured
+
+
+def _ratios(
+    group: Sequence[Traffic], times_ms: Mapping[str, Mapping[str, Sequence[float]]], seed: int
+) -> list[PercentileRatio]:
+    """Compares pipelines within a kind of traffic, then each pipeline while loading and idle. `times_ms`: by label."""
+    found: list[PercentileRatio] = []
+    for traffic in group:
+        if traffic.loop == "open" and not traffic.trace:
+            found += percentile_ratios(traffic.label, times_ms[traffic.label], seed)
+    if len(group) == 2:
+        idle, loading = (times_ms[traffic.label] for traffic in group)
+        found += loading_ratios(group[0].label, idle, loading, seed)
+    return found
 
 
 def _planned_seconds(traffic: Traffic, plan: LoadPlan) -> float:

@@ -54,6 +54,16 @@ def render_ratios(report: LoadReport) -> str:
     return aligned([["rate", "pipelines", "of", "ratio", "from", "to"], *rows])
 
 
+def render_loading(report: LoadReport) -> str:
+    """Renders what was loaded while searches were timed, a row a point; empty where nothing was."""
+    rows = [
+        [point.pipeline, point.said, str(one.documents), f"{one.seconds:.0f}", f"{one.documents_a_second:.1f}"]
+        for point in report.points
+        if (one := point.loading) is not None
+    ]
+    return aligned([["pipeline", "rate", "documents loaded", "within s", "documents/s"], *rows]) if rows else ""
+
+
 def render_load_repeats(report: LoadReport) -> str:
     """Renders the median of each figure over the repeats, a row each; empty where nothing was repeated."""
     rows = [

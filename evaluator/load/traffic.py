@@ -49,13 +49,13 @@ def load_target(
     for arm in arms:
         for query in queries:
             try:
-                request = search_request(arm, dataset, query, plan.top)
+                request = search_request(arm, dataset, query, experiment.timed_top)
             except ValidationError as error:
                 raise EvaluationError(f"query {query} cannot be sent: {error.errors()[0]['msg']}") from error
             bodies[arm.name, query] = request.model_dump_json(exclude_unset=True).encode()
     return LoadTarget(
         url=f"{gateway}/v1/collections/{experiment.target}/search",
-        top=plan.top,
+        top=experiment.timed_top,
         deadline_ms=plan.deadline_ms,
         queries=tuple(queries),
         words={query: len(dataset.queries[query].split()) for query in queries},
@@ -69,9 +69,12 @@ def load_target(
     )
 
 
-def slice_seed(seed: int, label: str, repeat: int, number: int) -> str:
-    """Returns the seed of a slice of traffic: the same times and queries for every pipeline, here and exported."""
-    return f"{seed} {label} {repeat} {number}"
+def slice_seed(seed: int, name: str, repeat: int, number: int) -> str:
+    """Returns the seed of a slice of traffic: the same times and queries for every pipeline, here and exported.
+
+    Also for an idle slice and one while loading, which have one `name`.
+    """
+    return f"{seed} {name} {repeat} {number}"
 
 
 def open_requests(

@@ -134,6 +134,11 @@ async def test_repeats_run_a_command_between_them_and_pipelines_take_turns_of_sl
         (["--find-capacity"], "--find-capacity needs --p99, the bound in milliseconds"),
         (["--rate", "10", "--p99", "500"], "--p99 and --point-seconds are options of --find-capacity"),
         ([], "load: name at least one of rates, steps, trace, in_flight and capacity"),
+        (["--rate", "10", "--in-flight", "2", "--while-loading"], "while_loading compares at steady rates: name rates"),
+        (["--find-capacity", "--p99", "500", "--while-loading"], "while_loading compares at steady rates"),
+        (["--trace", "t.csv", "--while-loading"], "while_loading compares at steady rates"),
+        (["--rate", "10", "--while-loading", "--export", "k6", "x"], "--while-loading cannot be combined with"),
+        (["--rate", "10", "--while-loading", "--against", "http://h:1"], "--while-loading cannot be combined with"),
         (["--run", "."], "name either an experiment or, with --run, the folder of a run"),
     ],
 )

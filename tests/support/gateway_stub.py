@@ -91,7 +91,9 @@ class GatewayStub:
     without_lexical: bool = False
     stamp: dict[str, str] = field(default_factory=lambda: {"schema": "1"})
     search_delay_s: float = 0.0  # delay of each answer to a search
+    load_delay_s: float = 0.0  # delay of each answer to a batch
     batches: list[int] = field(default_factory=list)
+    others: dict[str, "GatewayStub"] = field(default_factory=dict)  # collections beside this one, by name
     searches: list[SearchRequest] = field(default_factory=list)
 
     @property
@@ -107,6 +109,24 @@ class GatewayStub:
     async def _readiness(self) -> tuple[Check, ...]:
         self.ready_after -= 1
         return (Check(name="lexical", ok=self.ready_after < 0, detail="still starting"),)
+
+    def _named(self, name: str) -> "GatewayStub":
+        return self.others.get(name, self)
+
+    def _begin(self, name: str, body: BeginCollection) -> CollectionBegun:
+        created = self.declaration is None
+        self.build = body.build
+        self.declaration = CollectionDeclaration(presets=body.presets, metadata=body.metadata)
+        return CollectionBegun(collection=name, generation="shop@1", created=created, live=self.live, build=body.build)
+
+    def _publish(self, name: str, body: PublishRequest) -> Published:
+        if body.expected_documents not in (None, len(self.documents)):
+            raise Conflict(f"There are {len(self.documents)} documents, not {body.expected_documents}.")
+        if body.build != self.build:
+            raise BuildConflict("Another build.")
+        self.live = "shop@1"
+        count = len(self.documents) - self.reports_one_less
+        return Published(collection=name, generation="shop@1", documents=count)
 
     def _view(self) -> CollectionView:
         state = CollectionState(
@@ -201,22 +221,26 @@ class GatewayStub:
 
         @routes.put("/v1/collections/{name}")
         async def begin(name: str, body: BeginCollection) -> CollectionBegun:
-            created = self.declaration is None
-            self.build = body.build
-            self.declaration = CollectionDeclaration(presets=body.presets, metadata=body.metadata)
-            return CollectionBegun(
-                collection=name, generation="shop@1", created=created, live=self.live, build=body.build
-            )
+            return self._named(name)._begin(name, body)
+
+        @routes.delete("/v1/collections/{name}", status_code=204)
+        async def remove(name: str) -> None:
+            held = self._named(name)
+            held.declaration = held.live = held.build = None
+            held.documents = {}
 
         @routes.get("/v1/collections/{name}")
         async def view(name: str) -> CollectionView:
-            if self.declaration is None:
+            held = self._named(name)
+            if held.declaration is None:
                 raise UnknownCollection(f"{name} is not here.")
-            return self._view()
+            return held._view()
 
         @routes.post("/v1/collections/{name}/documents")
         async def load(name: str, body: DocumentsRequest) -> FanOutReport:
-            return self._load(body)
+            held = self._named(name)
+            await asyncio.sleep(held.load_delay_s)
+            return held._load(body)
 
         @routes.post("/v1/collections/{name}/documents/get")
         async def get(name: str, body: IdsRequest) -> DocumentsAnswer:
@@ -228,13 +252,7 @@ class GatewayStub:
 
         @routes.post("/v1/collections/{name}/publish")
         async def publish(name: str, body: PublishRequest) -> Published:
-            if body.expected_documents not in (None, len(self.documents)):
-                raise Conflict(f"There are {len(self.documents)} documents, not {body.expected_documents}.")
-            if body.build != self.build:
-                raise BuildConflict("Another build.")
-            self.live = "shop@1"
-            count = len(self.documents) - self.reports_one_less
-            return Published(collection=name, generation="shop@1", documents=count)
+            return self._named(name)._publish(name, body)
 
         @routes.post("/v1/collections/{name}/search")
         async def search(name: str, body: SearchRequest) -> SearchAnswer:

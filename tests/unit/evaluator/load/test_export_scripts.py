@@ -14,7 +14,7 @@ from evaluator.load_plan import LoadPlan
 
 # Quotes of all kinds, a line separator that JavaScript minds, and text beyond ASCII.
 TEXTS = {"q1": 'oil the "chain"', "q2": "it's \u2028 grün ${x} {y}", "q3": "plain"}
-PLAN = LoadPlan(rates=(12.5,), seconds=8, deadline_ms=1_500, top=7, most_in_flight=300)
+PLAN = LoadPlan(rates=(12.5,), seconds=8, deadline_ms=1_500, most_in_flight=300)
 
 
 def target(caches: bool = False) -> LoadTarget:

@@ -1,6 +1,6 @@
 import pytest
 
-from evaluator.load.step import Traffic, slice_count
+from evaluator.load.kinds import Traffic, slice_count
 from evaluator.load_plan import LoadPlan, TrafficStep
 from evaluator.measured_processes import is_this_machine
 

@@ -1,0 +1,57 @@
+"""Defines the kinds of traffic of a plan, and which of them take turns, slice by slice. Sends nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from evaluator.load.report import LoopKind
+from evaluator.load.trace import read_trace
+from evaluator.load.traffic import LoadTarget, PlannedRequest
+from evaluator.load_plan import LoadPlan, TrafficStep
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """One kind of traffic, through each pipeline in turn or, as a trace, through several at once."""
+
+    name: str  # `20`, `1.5x`, `inflight8`, `steps`, `trace`; of one name there are the same requests
+    rate: float | None = None
+    in_flight: int | None = None
+    steps: tuple[TrafficStep, ...] = ()
+    trace: tuple[PlannedRequest, ...] = ()
+    while_loading: bool = False  # the corpus is loaded meanwhile, as another collection
+
+    @property
+    def label(self) -> str:
+        """The name as in the names of the files: `20`, `20-loading`."""
+        return f"{self.name}-loading" if self.while_loading else self.name
+
+    @property
+    def loop(self) -> LoopKind:
+        """Whether requests are sent at planned times or after answers."""
+        return "open" if self.in_flight is None else "closed"
+
+
+def planned_traffic(plan: LoadPlan, target: LoadTarget, pipelines: Sequence[str]) -> list[Traffic]:
+    """Returns the kinds of traffic of a plan, in their order."""
+    loading = (False, True) if plan.while_loading else (False,)
+    kinds = [Traffic(f"{rate:g}", rate=rate, while_loading=one) for rate in plan.rates for one in loading]
+    if plan.steps:
+        kinds.append(Traffic("steps", steps=plan.steps))
+    if plan.trace is not None:
+        kinds.append(Traffic("trace", trace=tuple(read_trace(Path(plan.trace), target.queries, pipelines))))
+    kinds += [Traffic(f"inflight{number}", in_flight=number) for number in plan.in_flight]
+    return kinds
+
+
+def kinds_in_turns(kinds: Sequence[Traffic]) -> list[list[Traffic]]:
+    """Returns the kinds that take turns: those of one name, which are idle and loading at one rate."""
+    return [list(group) for _, group in groupby(kinds, key=lambda one: one.name)]
+
+
+def slice_count(traffic: Traffic, plan: LoadPlan, arms: int) -> int:
+    """Returns into how many slices a point is cut. What takes no turns is not cut; nor are steps."""
+    if traffic.steps or (arms == 1 and not plan.while_loading):
+        return 1
+    return max(2 if plan.while_loading else 1, round(plan.seconds / plan.slice_seconds))

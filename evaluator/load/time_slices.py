@@ -1,0 +1,89 @@
+"""Drives kinds of traffic slice by slice, the pipelines in turn; where the plan says so, beside loading. No files."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from evaluator.arms import Arm
+from evaluator.load.corpus_loader import CorpusLoader
+from evaluator.load.kinds import Traffic, slice_count
+from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
+from evaluator.load.process_watch import ProcessWatch
+from evaluator.load.traffic import LoadTarget, open_requests, slice_seed
+from evaluator.load_plan import LoadPlan, TrafficStep
+from evaluator.turn_orders import balanced_turns
+
+Pids = tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSlice:
+    """A drive and its place in the run."""
+
+    traffic: str  # its label
+    loaded: LoadedPoint
+    number: int
+    repeat: int
+
+
+async def driven_slices(
+    group: Sequence[Traffic],
+    plan: LoadPlan,
+    target: LoadTarget,
+    arms: Sequence[Arm],
+    seed: int,
+    repeat: int,
+    measured: Pids,
+    watch: ProcessWatch,
+    loader: CorpusLoader | None,
+) -> list[TimeSlice]:
+    """Returns the drives of kinds of traffic that take turns: a trace as a whole, else slices.
+
+    The pipelines of a slice are in balanced turns. Two kinds take turns as idle, loading, loading, idle.
+    """
+    first = group[0]
+    if first.trace:
+        mean = len(first.trace) / max(1.0, first.trace[-1].at_s)
+        whole = drive(target, first.trace, plan, mean, measured=measured)
+        return [TimeSlice(first.label, await watch.costed(whole), 0, repeat)]
+    slices: list[TimeSlice] = []
+    count = slice_count(first, plan, len(arms))
+    for number, turn in zip(range(count), balanced_turns(len(arms), seed), strict=False):
+        warmup_s = plan.warmup_seconds if number == 0 else 0.0
+        for traffic in group if number % 2 == 0 else reversed(group):
+            meanwhile = loader if traffic.while_loading else None
+            async with nullcontext() if meanwhile is None else meanwhile.loading():
+                for at in turn:
+                    of_slice = slice_seed(seed, traffic.name, repeat, number)
+                    part = _drive_slice(traffic, plan, target, arms[at].name, count, of_slice, warmup_s, measured)
+                    # What a request costs cannot be told from what loading costs.
+                    loaded = await (watch.costed(part) if meanwhile is None else meanwhile.counted(part))
+                    slices.append(TimeSlice(traffic.label, loaded, number, repeat))
+    return slices
+
+
+async def _drive_slice(
+    traffic: Traffic,
+    plan: LoadPlan,
+    target: LoadTarget,
+    pipeline: str,
+    count: int,
+    seed: str,
+    warmup_s: float,
+    measured: Pids,
+) -> LoadedPoint:
+    seconds = plan.seconds / count
+    if traffic.rate is not None:
+        return await run_point(
+            target, pipeline, traffic.rate, seconds, plan, seed=seed, warmup_seconds=warmup_s, measured=measured
+        )
+    if traffic.in_flight is not None:
+        return await run_closed(
+            target, pipeline, traffic.in_flight, seconds, plan, seed=seed, warmup_seconds=warmup_s, measured=measured
+        )
+    steps = traffic.steps
+    if warmup_s:
+        steps = (TrafficStep(rate=steps[0].rate, seconds=warmup_s), *steps)
+    highest = max(max(step.rate, step.to or 0.0) for step in steps)
+    requests = open_requests(target, pipeline, steps, plan, seed)
+    return await drive(target, requests, plan, highest, warmup_seconds=warmup_s, measured=measured)

@@ -1,0 +1,13 @@
+"""The evaluator's README names every field of an experiment's `load`."""
+
+import re
+from pathlib import Path
+
+from evaluator.load_plan import LoadPlan
+
+README = Path(__file__).resolve().parents[2] / "evaluator" / "README.md"
+
+
+def test_every_field_of_a_load_has_a_row_with_its_option() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (?:`--[a-z-]+`|–) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(rows) == sorted(LoadPlan.model_fields)
