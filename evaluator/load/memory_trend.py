@@ -54,7 +54,7 @@ def _trend(name: str, readings: Sequence[MemoryReading]) -> MemoryTrend:
     if any(name in one.started_anew for one in readings):
         reason = STARTED_ANEW
     elif len(later) < BLOCKS:
-        reason = f"{len(later)} readings in the later half, {BLOCKS} are needed: send for longer"
+        reason = f"a slope needs {BLOCKS} readings in the later half of the load; there were {len(later)}"
     else:
         slope = memory_slope(later)
     return MemoryTrend(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from evaluator.load.best_under import render_best
+from evaluator.load.point_cost import missing_cpu
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.markdown_table import aligned
 
@@ -32,6 +33,8 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
             yield f"{name}: {point.counts.failed} requests failed ({kinds})"
         if point.cost_reason is not None:
             yield f"{name}: no cost: {point.cost_reason}"
+        if point.cost is not None and point.cost.cpu_ms is None:
+            yield f"{name}: no CPU time in total: {missing_cpu(point.cost)}"
         for backend, use in point.cached.items():
             yield f"{name}: {backend} had {use.rate:.1%} of {use.of} results in its cache"
     yield from report.remarks

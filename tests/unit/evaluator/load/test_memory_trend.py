@@ -54,7 +54,7 @@ def test_a_process_that_was_started_anew_has_no_slope() -> None:
 def test_a_load_too_short_for_a_slope_says_so() -> None:
     trend = memory_trends(readings([100.0, 101.0, 102.0, 103.0]))["dense"]
     assert trend.mib_an_hour is None
-    assert trend.reason == f"2 readings in the later half, {BLOCKS} are needed: send for longer"
+    assert trend.reason == f"a slope needs {BLOCKS} readings in the later half of the load; there were 2"
     assert trend.last_bytes == 103 * MIB
 
 

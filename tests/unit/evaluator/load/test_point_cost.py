@@ -13,6 +13,7 @@ from evaluator.load.point import LoadedPoint
 from evaluator.load.point_cost import SEVERAL, point_cost
 from evaluator.load.report import LoadPointReport, gated_point
 from evaluator.load.samples import DROPPED
+from evaluator.load.table import load_warnings
 from evaluator.machine_conditions import MachineConditions
 from evaluator.process_costs import MIB, STARTED_ANEW, ProcessCost
 from tests.support.load_points import CLEAN, load_point, load_report
@@ -77,6 +78,12 @@ def test_the_cpu_gate_names_the_process_that_was_started_anew() -> None:
     anew = ProcessCost(cpu_ms=None, memory_bytes=1, reason=STARTED_ANEW)
     outcome = judged_cpu(costed({"gateway": GATEWAY, "dense": anew}), beside=15.0)
     assert (outcome.value, outcome.held, outcome.reason) == (None, False, f"dense: {STARTED_ANEW}")
+
+
+def test_a_process_that_was_started_anew_is_named_beside_the_table() -> None:
+    anew = ProcessCost(cpu_ms=None, memory_bytes=1, reason=STARTED_ANEW)
+    told = load_warnings(load_report(costed({"gateway": GATEWAY, "dense": anew})))
+    assert f"hybrid at 20/s: no CPU time in total: dense: {STARTED_ANEW}" in told
 
 
 def test_the_page_shows_cpu_by_process_and_how_the_memory_went() -> None:
