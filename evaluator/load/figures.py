@@ -61,7 +61,8 @@ def load_percentiles(values_ms: Sequence[float]) -> LoadPercentiles:
         percents["p99"] = 99.0
     if n >= MIN_SAMPLES_FOR_P99_9:
         percents["p99_9"] = 99.9
-    found = {name: percentile_ms(histogram, percent) for name, percent in percents.items()}
+    # The histogram rounds up: no percentile is longer than the longest time.
+    found = {name: min(percentile_ms(histogram, percent), ordered[-1]) for name, percent in percents.items()}
     return LoadPercentiles(
         p50=found["p50"],
         p90=found["p90"],

@@ -52,6 +52,11 @@ def test_a_tail_is_told_only_from_enough_samples(count: int, p99: bool, p99_9: b
     assert found.without_tail().p50 == found.p50
 
 
+def test_no_percentile_is_longer_than_the_longest_time() -> None:
+    figures = load_percentiles([10_000.0] * 700)
+    assert figures.p99 == figures.max == 10_000.0
+
+
 def test_the_interval_of_a_percentile_holds_it_in_95_of_100_draws() -> None:
     dice = random.Random(7)
     inside = 0
