@@ -69,6 +69,11 @@ class FoundCapacity(Wire):
     reasons: tuple[str, ...]
     measured: tuple[MeasuredRate, ...]
 
+    @property
+    def verified(self) -> int:
+        """How often the rate was carried after the measurement that found it."""
+        return 0 if self.rate is None else _times_carried(self.measured, self.rate) - 1
+
 
 async def find_capacity(
     plan: CapacityPlan,

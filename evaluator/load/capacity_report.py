@@ -31,6 +31,7 @@ class CapacityMultiple(Wire):
     goodput: FiniteFloat  # answers in time a second
     ndcg_a_second: FiniteFloat  # nDCG@10 summed over the requests of a second; late and lost ones add 0
     p95_ms: FiniteFloat | None
+    p99_ms: FiniteFloat | None = None  # null below 662 requests, and where the times are not valid
     timing_valid: bool
 
 
@@ -40,7 +41,7 @@ class CapacityReport(Wire):
     pipeline: str
     found: FoundCapacity
     multiples: tuple[CapacityMultiple, ...]  # none unless `found`
-    knee: FiniteFloat | None  # the swept rate with the most goodput per p95 (power, Kleinrock 1979)
+    knee: FiniteFloat | None  # a swept rate; null: no p95 was measured
     sentence: str
 
 
@@ -68,29 +69,44 @@ def capacity_report(
 
 
 def knee(multiples: Sequence[CapacityMultiple]) -> float | None:
-    """Returns the swept rate at which goodput divided by p95 is greatest; None without figures."""
+    """Returns the swept rate at which goodput divided by p95 is greatest; None without figures.
+
+    This is the power of a queue: below its greatest value a higher rate costs little latency, above it much latency
+    for little goodput (Kleinrock 1979, Power and deterministic rules of thumb, ICC). p95 stands for the mean latency,
+    because the tail is what a bound is about, and because it exists where p99 does not.
+    """
     powers = [(one.goodput / one.p95_ms, one.rate) for one in multiples if one.multiple in SWEEP and one.p95_ms]
     return max(powers, default=(0.0, None))[1]
 
 
 def render_capacity(report: CapacityReport) -> str:
     """Renders the sentence, the measured rates in order, and the figures at multiples of the capacity."""
+    parts = [report.sentence, measured_table(report)]
+    if report.multiples:
+        parts.append(multiples_table(report))
+    return "\n\n".join(parts)
+
+
+def measured_table(report: CapacityReport) -> str:
+    """Renders every measurement of the search, in order."""
     measured = [("rate", "seconds", "requests", "over", "lost or degraded", "p99 ms", "outcome")]
     measured += [
         (f"{one.rate:g}/s", f"{one.seconds:.0f}", str(one.requests), str(one.over), str(one.lost),
          _figure(one.p99_ms), one.outcome)
         for one in report.found.measured
     ]  # fmt: skip
-    parts = [report.sentence, aligned(measured)]
-    if report.multiples:
-        figures = [("load", "rate", "in time/s", "nDCG@10 a second", "p95 ms", "timing")]
-        figures += [
-            (f"{one.multiple:g}x", f"{one.rate:g}/s", f"{one.goodput:.1f}", f"{one.ndcg_a_second:.1f}",
-             _figure(one.p95_ms), "valid" if one.timing_valid else "NOT VALID")
-            for one in report.multiples
-        ]  # fmt: skip
-        parts.append(aligned(figures))
-    return "\n\n".join(parts)
+    return aligned(measured)
+
+
+def multiples_table(report: CapacityReport) -> str:
+    """Renders the figures at multiples of the capacity."""
+    figures = [("load", "rate", "in time/s", "nDCG@10 a second", "p95 ms", "p99 ms", "timing")]
+    figures += [
+        (f"{one.multiple:g}x", f"{one.rate:g}/s", f"{one.goodput:.1f}", f"{one.ndcg_a_second:.1f}",
+         _figure(one.p95_ms), _figure(one.p99_ms), "valid" if one.timing_valid else "NOT VALID")
+        for one in report.multiples
+    ]  # fmt: skip
+    return aligned(figures)
 
 
 def _at_multiple(multiple: float, point: LoadPointReport) -> CapacityMultiple:
@@ -100,6 +116,7 @@ def _at_multiple(multiple: float, point: LoadPointReport) -> CapacityMultiple:
         goodput=point.goodput,
         ndcg_a_second=(point.quality.ndcg_at_10 or 0.0) * point.offered,
         p95_ms=point.latency_ms.p95,
+        p99_ms=point.latency_ms.p99,
         timing_valid=point.timing_valid,
     )
 
@@ -110,7 +127,7 @@ def _sentence(report: CapacityReport) -> str:
     match found.outcome:
         case "found":
             told = "" if report.knee is None else f"; the knee is at {report.knee:g}/s"
-            verified = f"in {VERIFICATIONS} of {VERIFICATIONS} verifications"
+            verified = f"in {found.verified} of {VERIFICATIONS} verifications"
             return f"{report.pipeline} carries {found.rate:g}/s {bound} {verified}{told}."
         case "none":
             return f"{report.pipeline} carries no rate {bound}: {reasons}."

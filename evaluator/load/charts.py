@@ -56,7 +56,7 @@ def spectrum_chart(traffic: str, points: Sequence[LoadPointReport], spectra: Map
     )
     values = [ms for spectrum in spectra.values() for _, ms in spectrum]
     x = Scale(0.0, max(_nines(share) for spectrum in spectra.values() for share, _ in spectrum), LEFT, RIGHT)
-    y = _logarithmic(values, bottom, top)
+    y = latency_scale(values, bottom, top)
     drawing.vertical_axis(y, LEFT, RIGHT, [(value, chart_number(value)) for value in y.ticks()])
     labels = []
     for number, point in enumerate(points):
@@ -116,7 +116,7 @@ def _tail_panel(
         drawing.text((LEFT + RIGHT) / 2, top + PANEL / 2, "no p99 to draw", "soft", "middle")
         return
     bounds = [bound for point in points if _p99(point) is not None for bound in _interval(point)]
-    y = _logarithmic([*tails, *bounds], top + PANEL, top)
+    y = latency_scale([*tails, *bounds], top + PANEL, top)
     drawing.vertical_axis(y, LEFT, RIGHT, [(value, chart_number(value)) for value in y.ticks()])
     labels = []
     for name, number in numbers.items():
@@ -185,10 +185,10 @@ def _rate_scale(rates: Sequence[float]) -> Scale:
     return Scale(0.0, high * 1.08, LEFT, RIGHT)
 
 
-def _logarithmic(values: Sequence[float], bottom: float, top: float) -> Scale:
+def latency_scale(values: Sequence[float], bottom: float, top: float) -> Scale:
+    """Returns a logarithmic scale of milliseconds, at least wide enough for two labelled ticks."""
     positive = [value for value in values if value > 0] or [1.0]
     low, high = min(positive) / 1.25, max(positive) * 1.25
-    # Wide enough for two labelled ticks.
     middle = math.sqrt(low * high)
     return Scale(min(low, middle / 3), max(high, middle * 3), bottom, top, logarithmic=True)
 

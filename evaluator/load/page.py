@@ -7,6 +7,8 @@ from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships
 
 from evaluator.breakdown import SlowAnswer
 from evaluator.load.best_by_bound import best_rows
+from evaluator.load.capacity_page import capacity_charts, capacity_section
+from evaluator.load.capacity_report import CapacityReport
 from evaluator.load.charts import Spectrum, drawn_share, rates_chart, spectrum_chart
 from evaluator.load.cost_table import cost_parts
 from evaluator.load.histograms import percentile_ms, read_hlog
@@ -22,6 +24,7 @@ PAGE = "load.md"
 SPECTRUM_POINTS = 160
 # load.json lists the slowest 1 % of every point; a page of hundreds would not be read.
 SLOWEST_SHOWN = 5
+CHARTS_SHOWN = 4
 COUNTED = (
     "Times count from the planned send time to the last byte; a request without an answer counts with at least its "
     "deadline. nDCG@10 is the mean over requests: late, failed and dropped ones count as empty rankings."
@@ -33,17 +36,19 @@ STAGES = (
 Chart = tuple[str, str, str]  # name of the file in load/, what it shows, content
 
 
-def write_page(folder: RunFolder, report: LoadReport) -> None:
+def write_page(folder: RunFolder, report: LoadReport, capacities: Sequence[CapacityReport]) -> None:
     """Writes the page and its charts; charts of an earlier load are removed."""
-    charts = list(_charts(folder.path, report))
+    charts = [*_charts(folder.path, report), *capacity_charts(capacities)]
     for old in (folder.path / "load").glob("*.svg"):
         old.unlink()
     for name, _, content in charts:
         writable(folder.path / "load" / name).write_text(content, encoding="utf-8")
-    folder.write_text(PAGE, render_load_page(folder.experiment.name, report, charts))
+    folder.write_text(PAGE, render_load_page(folder.experiment.name, report, charts, capacities))
 
 
-def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) -> str:
+def render_load_page(
+    title: str, report: LoadReport, charts: Sequence[Chart], capacities: Sequence[CapacityReport] = ()
+) -> str:
     """Renders load.md."""
     shown = {name: f"![{alt}](load/{name})" for name, alt, _ in charts}
     warnings = list(load_warnings(report))
@@ -52,16 +57,21 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
     parts = [
         f"# Load: {title}",
         *(["\n".join(f"- {line}" for line in warnings)] if warnings else []),
-        render_load(report),
-        COUNTED,
-        *(table for table in (render_loading(report), render_ratios(report), render_load_repeats(report)) if table),
-        *(shown[name] for name in shown if name == "rates.svg"),
-        *best,
-        "## Percentiles (ms)",
-        f"p99 needs 662 requests, p99.9 needs 7,000; neither is given where times are not valid ({DOUBTFUL}).",
-        aligned(_percentiles(report)),
-        *(shown[name] for name in shown if name.startswith("spectrum-")),
+        *capacity_section(capacities, report.plan.arrivals, shown),
     ]
+    if report.points:
+        parts += [
+            *(["## All points"] if capacities else []),
+            render_load(report),
+            COUNTED,
+            *(table for table in (render_loading(report), render_ratios(report), render_load_repeats(report)) if table),
+            *(shown[name] for name in shown if name == "rates.svg"),
+            *best,
+            "## Percentiles (ms)",
+            f"p99 needs 662 requests, p99.9 needs 7,000; neither is given where times are not valid ({DOUBTFUL}).",
+            aligned(_percentiles(report)),
+            *_folded([shown[name] for name in shown if name.startswith("spectrum-")], "Latency by percentile"),
+        ]
     if len(stages := _stages(report)) > 1:
         parts += ["## Where the time goes (ms)", *(shown[name] for name in shown if name == "stages.svg")]
         parts += [STAGES, "<details><summary>All stages</summary>", aligned(stages), "</details>"]
@@ -84,11 +94,18 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
         ]
     parts += [
         "## How it was measured",
-        aligned(_measured(report)),
-        f"Seed {report.seed}. Plan: `{report.plan.model_dump_json(exclude_unset=True)}`. Machine, versions and commit: "
+        *([aligned(_measured(report))] if report.points else []),
+        f"Seed {report.seed}. Plan: `{report.plan.model_dump_json(exclude_defaults=True)}`. Machine, versions, commit: "
         "[manifest.json](manifest.json). Every request: `load/*.jsonl`; all figures: [load.json](load.json).",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _folded(parts: Sequence[str], summary: str) -> list[str]:
+    """Returns the parts, behind a summary where they would fill several screens."""
+    if len(parts) <= CHARTS_SHOWN:
+        return list(parts)
+    return [f"<details><summary>{summary}</summary>", *parts, "</details>"]
 
 
 def _charts(folder: Path, report: LoadReport) -> Iterator[Chart]:

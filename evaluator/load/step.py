@@ -115,7 +115,7 @@ async def run_load(
     folder.write(LOAD, report)
     if capacities:
         folder.write(CAPACITY, CapacityFile(made_from=folder.hashes(LOAD), capacities=tuple(capacities)))
-    await asyncio.to_thread(write_page, folder, report)
+    await asyncio.to_thread(write_page, folder, report, capacities)
     return report
 
 

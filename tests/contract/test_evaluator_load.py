@@ -14,6 +14,7 @@ from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiment import Experiment
 from evaluator.jobs import Jobs
 from evaluator.load.against_report import AgainstReport
+from evaluator.load.capacity_report import CAPACITY, CapacityFile
 from evaluator.load.histograms import read_hlog
 from evaluator.load.live import LiveFigures
 from evaluator.load.report import LoadReport
@@ -122,6 +123,46 @@ async def test_repeats_run_a_command_between_them_and_pipelines_take_turns_of_sl
     assert len(point.repeats["p50"].values) == 2
     assert point.counts.requests == len(samples) == pytest.approx(200, rel=0.3)
     assert {(one.first, one.second, one.n) for one in report.ratios} == {("bm25", "hybrid", len(samples))}
+
+
+# Bounds so long that a busy machine is no fault of the times.
+SEARCH = {"p99_ms": 9_000, "point_seconds": 1.5, "warmup_seconds": 0.1}
+
+
+async def test_a_pipeline_that_refuses_every_request_carries_no_rate(
+    gateway: str, stub: GatewayStub, tmp_path: Path
+) -> None:
+    stub.most_searches_a_second = 10.0
+    experiment = planned(tmp_path, pipelines=["bm25"], load={"capacity": SEARCH})
+    report, folder = await loaded(gateway, experiment, tmp_path / "runs")
+    (capacity,) = folder.read(CAPACITY, CapacityFile).capacities
+    assert capacity.sentence.startswith("bm25 carries no rate with p99 <= 9000 ms: lower than")
+    assert (report.points, capacity.multiples, capacity.knee) == ((), (), None)
+    page = (folder.path / "load.md").read_text()
+    assert capacity.sentence in page
+    assert "## Percentiles" not in page
+
+
+@pytest.mark.integration
+async def test_the_limit_of_a_gateway_is_found_and_shown_with_what_lies_beyond(
+    gateway: str, stub: GatewayStub, tmp_path: Path
+) -> None:
+    stub.most_searches_a_second = 300.0
+    search = {"capacity": SEARCH | {"point_seconds": 2.4}, "arrivals": "constant"}
+    traffic = search | {"seconds": 1, "warmup_seconds": 0, "deadline_ms": 2_000}
+    report, folder = await loaded(gateway, planned(tmp_path, pipelines=["bm25"], load=traffic), tmp_path / "runs")
+    (capacity,) = folder.read(CAPACITY, CapacityFile).capacities
+    assert capacity.found.rate == pytest.approx(300, rel=0.1), capacity.sentence
+    assert capacity.found.verified == 5
+    assert [point.traffic for point in report.points] == [f"{one.multiple:g}x" for one in capacity.multiples]
+    # What the limit leaves of four times the rate: while the stub is behind, it counts a longer second.
+    goodput = {one.multiple: one.goodput for one in capacity.multiples}
+    assert goodput[0.45] == pytest.approx(0.45 * capacity.found.rate, rel=0.02)
+    assert goodput[0.45] < goodput[4.0] < 2 * capacity.found.rate
+    page = (folder.path / "load.md").read_text()
+    assert capacity.sentence in page
+    assert "(load/capacity-bm25.svg)" in page
+    assert f"capacity {capacity.found.rate:g}/s" in (folder.path / "load" / "capacity-bm25.svg").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Owns a gateway for the evaluator's tests: follows the gateway's wire over a dictionary, with faults on request."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from services.chassis.errors import (
     BadInput,
     BuildConflict,
     Conflict,
+    Overloaded,
     ProblemError,
     Unavailable,
     UnknownCollection,
@@ -62,6 +64,8 @@ PIPELINES = {
     }.items()
 }
 
+BURST = 20.0  # searches
+
 
 @dataclass
 class GatewayStub:
@@ -92,9 +96,12 @@ class GatewayStub:
     stamp: dict[str, str] = field(default_factory=lambda: {"schema": "1"})
     search_delay_s: float = 0.0  # delay of each answer to a search
     load_delay_s: float = 0.0  # delay of each answer to a batch
+    most_searches_a_second: float | None = None  # refuses what comes faster, but for BURST of them
     batches: list[int] = field(default_factory=list)
     others: dict[str, "GatewayStub"] = field(default_factory=dict)  # collections beside this one, by name
     searches: list[SearchRequest] = field(default_factory=list)
+    _free: float = BURST  # searches that it may take at once
+    _counted_at: float = 0.0
 
     @property
     def app(self) -> FastAPI:
@@ -177,8 +184,19 @@ class GatewayStub:
         declared = self.declaration.metadata if self.declaration else {}
         return tuple(sorted({name for item in request.documents for name in item.metadata} - declared.keys()))
 
+    def _expect_free(self) -> None:
+        if self.most_searches_a_second is None:
+            return
+        now = time.monotonic()
+        self._free = min(BURST, self._free + (now - self._counted_at) * self.most_searches_a_second)
+        self._counted_at = now
+        if self._free < 1:
+            raise Overloaded("Too many searches.")
+        self._free -= 1
+
     def _search(self, request: SearchRequest) -> SearchAnswer:
         self.searches.append(request)
+        self._expect_free()
         if request.query in self.failing_queries:
             raise self.failing_queries[request.query]
         if self.fails_from_top is not None and request.top >= self.fails_from_top:

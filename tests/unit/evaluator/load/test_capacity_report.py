@@ -2,11 +2,12 @@
 
 import pytest
 
-from evaluator.load.capacity import FoundCapacity
+from evaluator.load.capacity import FoundCapacity, MeasuredRate
 from evaluator.load.capacity_report import CapacityMultiple, capacity_report, knee, multiple_rates, render_capacity
 from tests.support.load_points import load_point
 
-FOUND = FoundCapacity(bound_ms=500, outcome="found", rate=80, reasons=(), measured=())
+CARRIED = MeasuredRate(rate=80, seconds=10, requests=320, over=0, lost=0, p99_ms=None, outcome="carried", reasons=())
+FOUND = FoundCapacity(bound_ms=500, outcome="found", rate=80, reasons=(), measured=(CARRIED,) * 6)
 
 
 def at(multiple: float, goodput: float, p95_ms: float | None) -> CapacityMultiple:

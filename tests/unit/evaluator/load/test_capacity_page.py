@@ -1,0 +1,98 @@
+"""The capacity's section of load.md and its chart show what capacity.json holds, and say what it does not hold."""
+
+from xml.etree import ElementTree
+
+from evaluator.load.capacity import FoundCapacity, MeasuredRate
+from evaluator.load.capacity_chart import capacity_chart
+from evaluator.load.capacity_page import capacity_charts, capacity_section
+from evaluator.load.capacity_report import CapacityReport, capacity_report
+from evaluator.load.page import render_load_page
+from tests.support.load_points import load_point, load_report
+
+BOUND = 500.0
+
+
+def measured(rate: float, p99_ms: float | None) -> MeasuredRate:
+    outcome = "carried" if p99_ms is not None and p99_ms <= BOUND else "not carried"
+    return MeasuredRate.model_validate(
+        {"rate": rate, "seconds": 20, "requests": 1_000, "over": 0, "lost": 0, "p99_ms": p99_ms, "outcome": outcome,
+         "reasons": ()}
+    )  # fmt: skip
+
+
+def found(points: bool = True) -> CapacityReport:
+    """Returns the report of a pipeline that carries 80/s. Beyond it a share of the requests has no answer."""
+    rates = [measured(160, 900), *[measured(80, 90)] * 6]
+    capacity = FoundCapacity(bound_ms=BOUND, outcome="found", rate=80, reasons=(), measured=tuple(rates))
+    swept = [
+        (0.1, load_point("bm25", 8, 20.0, n=300)),
+        (0.8, load_point("bm25", 64, 30.0)),
+        (1.0, load_point("bm25", 80, 40.0)),
+        (1.5, load_point("bm25", 120, 90.0, foreign=0.4)),
+        (2.0, load_point("bm25", 160, 90.0, lost=350)),
+        (4.0, load_point("bm25", 320, 90.0, lost=500)),
+    ]
+    return capacity_report("bm25", capacity, swept if points else [])
+
+
+def unknown() -> CapacityReport:
+    capacity = FoundCapacity(bound_ms=BOUND, outcome="cannot tell", rate=None, reasons=("at 10/s: steal",), measured=())
+    return capacity_report("dense", capacity, [])
+
+
+def texts(svg: str | None) -> list[str]:
+    assert svg is not None
+    assert "script" not in svg
+    return [one.text or "" for one in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def elements(svg: str | None, look: str) -> int:
+    return sum(one.get("class") == look for one in ElementTree.fromstring(svg or "").iter())
+
+
+def test_capacity_and_knee_are_marked_in_the_chart() -> None:
+    report = found()
+    shown = texts(capacity_chart(report))
+    assert {"capacity 80/s", f"knee {report.knee:g}/s", "in time", "nDCG@10", "p95", "p99"} <= set(shown)
+
+
+def test_the_tail_is_drawn_where_it_was_measured_and_a_time_that_is_not_valid_is_a_cross() -> None:
+    svg = capacity_chart(found())
+    assert elements(svg, "hollow c3") == 7  # every measurement of the search
+    assert "Hollow: p99 of a measurement of the search." in texts(svg)
+    assert any(text.startswith("Cross: times not valid") for text in texts(svg))
+    assert "p99 needs 662 requests and valid times." in texts(svg)
+
+
+def test_a_search_without_a_capacity_has_no_chart_and_its_sentence_stands_in_the_section() -> None:
+    assert list(capacity_charts([unknown()])) == []
+    section = "\n".join(capacity_section([unknown()], "poisson", {}))
+    assert "This machine cannot tell which rate dense carries with p99 <= 500 ms: at 10/s: steal." in section
+    assert [cell.strip() for cell in section.splitlines()[3].split("|")[2:]][1] == "cannot tell"
+
+
+def test_the_section_has_a_row_a_pipeline_with_what_is_answered_at_multiples() -> None:
+    report = found()
+    lines = "\n".join(capacity_section([report, unknown()], "poisson", {})).splitlines()
+    header, row = ([cell.strip() for cell in line.split("|")[1:-1]] for line in (lines[1], lines[3]))
+    shown = dict(zip(header, row, strict=True))
+    assert (shown["capacity"], shown["verified"]) == ("80/s", "5 of 5")
+    # At twice the capacity half of the requests were lost, so that half of the nDCG@10 is left.
+    assert (shown["1x"], shown["2x"]) == ("80.0 (80.0)", "80.0 (80.0)")
+    assert shown["1.5x"] == "120.0 (120.0)"
+
+
+def test_the_page_of_a_search_that_found_nothing_has_no_empty_tables() -> None:
+    report = load_report(load_point()).model_copy(update={"points": ()})
+    page = render_load_page("shop", report, [], [unknown()])
+    assert "## Capacity" in page
+    assert "## Percentiles" not in page
+    assert "send lag" not in page
+
+
+def test_the_page_shows_the_chart_of_each_capacity_before_the_points() -> None:
+    report = found()
+    charts = list(capacity_charts([report]))
+    page = render_load_page("shop", load_report(load_point("bm25", 80)), charts, [report])
+    assert "(load/capacity-bm25.svg)" in page
+    assert page.index(report.sentence) < page.index("## All points")
