@@ -28,14 +28,17 @@ async def load_step(
     folder: RunFolder,
     between: Callable[[], Awaitable[None]] | None = None,
     processes: Mapping[str, str] = NO_PROCESSES,
+    check: Callable[[], None] = lambda: None,
 ) -> LoadReport:
     """Drives the traffic of the experiment's `load`; writes `load/`, load.json and, unless there, manifest.json.
 
     `between`: called before every repeat but the first. `processes`: URLs by name, whose CPU time and memory are
-    measured at every point.
+    measured at every point. `check`: called before the first request, when manifest.json is there; it raises
+    EvaluationError where nothing should be sent.
     """
     with folder.locked():
         ready = await prepare_load(client, folder)
+        check()
         measured = partial(measured_processes, folder.runs, client.url)
         costs = {name: cost.cpu_ms for name, cost in costs_of(folder).pipelines.items()}
         loader = CorpusLoader(client, folder.experiment, ready.dataset) if ready.plan.while_loading else None

@@ -41,6 +41,7 @@ WRITTEN_BY = {
     "load.json": "load",
     "capacity.json": "load",
     "against.json": "load",
+    "compared.json": "load",
     "deadlines.json": "deadlines",
     SUITE: "ingest",
     "summary.json": "report",

@@ -30,6 +30,7 @@ from evaluator.commands.options import (
     with_options,
 )
 from evaluator.commands.steps import INVALID_RUN, end_status, print_load
+from evaluator.compared_load import compare_step
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import wait_until_ready
 from evaluator.junit import write_junit
@@ -37,7 +38,10 @@ from evaluator.load.against import MARGIN
 from evaluator.load.against_report import AgainstReport
 from evaluator.load.against_step import AGAINST, SLICE_SECONDS
 from evaluator.load.against_table import render_against
+from evaluator.load.compared_report import COMPARED, ComparedReport
+from evaluator.load.compared_table import render_compared
 from evaluator.load.export_scripts import ExportTool
+from evaluator.load.report import LoadReport
 from evaluator.load.step import LOAD
 from evaluator.load_export import planned_export, write_export
 from evaluator.load_plan import LoadPlan
@@ -94,9 +98,15 @@ def load(
     against: Annotated[
         str | None, typer.Option(help="URL of a gateway to compare with, slice by slice, in the same run.")
     ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(metavar="OLD", help="Folder of an earlier run with this load, or its report.json: is it slower?"),
+    ] = None,
     margin: Annotated[
         float,
-        typer.Option(min=0.0, help="--against: exit status 4 where a percentile is slower by more than this share."),
+        typer.Option(
+            min=0.0, help="--against, --compare: exit status 4 where a percentile is slower by more than this share."
+        ),
     ] = MARGIN,
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
@@ -107,7 +117,7 @@ def load(
     """Sends traffic to a loaded collection and prints latency and quality of the same answers, by pipeline and rate.
 
     Options replace those of the experiment's `load`; with --run it is sent again as it stands in that run. Exit status
-    3 where the times are not valid, 4 where --against finds the gateway slower.
+    3 where the times are not valid or --compare cannot tell, 4 where --against or --compare finds the gateway slower.
     """
     with reporting_errors():
         options = {
@@ -131,6 +141,11 @@ def load(
         known = parse_processes(processes)
         if known and (against is not None or export is not None):
             raise EvaluationError("--processes: neither --against nor --export measures a process; leave it out")
+        earlier = None if compare is None else compare if compare.exists() else runs / compare
+        if compare is not None and (against is not None or export is not None):
+            raise EvaluationError(
+                "--compare sends the load and compares it with an earlier run: leave --against and --export out"
+            )
         if against is not None:
             given.setdefault("slice_seconds", SLICE_SECONDS)
         if (experiment is None) == (run is None):
@@ -152,17 +167,28 @@ def load(
             folder = RunFolder.create(runs, planned) if run is None else RunFolder.open(run)
             lock.name(folder.name)
             if against is not None:
-                _compare(folder, gateway, against, margin, wait, junit)
+                _take_turns(folder, gateway, against, margin, wait, junit)
                 return
-            report = with_gateway(
-                gateway, wait, lambda client: load_step(client, folder, _before(between, client, wait), known)
-            )
+
+            async def work(client: GatewayClient) -> tuple[LoadReport, ComparedReport | None]:
+                restart = _before(between, client, wait)
+                if earlier is not None:
+                    return await compare_step(client, folder, earlier, margin, restart, known)
+                return await load_step(client, folder, restart, known), None
+
+            report, compared = with_gateway(gateway, wait, work)
         print_load(folder, report)
         print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")
-        end_status(planned.name, [report.timing_valid], report.gates, junit)
+        if compared is None:
+            end_status(planned.name, [report.timing_valid], report.gates, junit)
+            return
+        print(f"\nAgainst {compare}:\n\n{render_compared(compared)}\n\nFigures: {folder.path / COMPARED}")
+        # A slower point is a finding, whatever the times of another point are.
+        sound = compared.slower or (report.timing_valid and compared.told)
+        end_status(planned.name, [sound], report.gates, junit, compared.cases)
 
 
-def _compare(folder: RunFolder, gateway: str, against: str, margin: float, wait: float, junit: Path | None) -> None:
+def _take_turns(folder: RunFolder, gateway: str, against: str, margin: float, wait: float, junit: Path | None) -> None:
     """Compares two gateways. Raises Exit with status 3 or 4."""
 
     async def work(client: GatewayClient) -> AgainstReport:

@@ -205,21 +205,28 @@ def print_outcome(folder: RunFolder, outcome: Report) -> None:
     _end_reports([outcome])
 
 
-def end_status(name: str, valid: Sequence[bool], gates: Sequence[GateOutcome], junit: Path | None = None) -> None:
-    """Prints a line for each gate, and writes them to `junit`.
+def end_status(
+    name: str,
+    valid: Sequence[bool],
+    gates: Sequence[GateOutcome],
+    junit: Path | None = None,
+    compared: Sequence[GateCase] = (),
+) -> None:
+    """Prints a line for each gate, and writes them and the gates of a comparison to `junit`.
 
     Raises Exit with status 3 when something is not valid, with 4 when a gate does not hold, EvaluationError when there
     is none to write.
     """
     if gates:
         print("\nGates:\n" + "\n".join(f"  {one.sentence}" for one in gates))
+    cases = [*(GateCase(one.what, one.held, one.sentence) for one in gates), *compared]
     if junit is not None:
-        if not gates:
+        if not cases:
             raise EvaluationError(f"--junit {junit}: the experiment {name} has no `gates`")
-        write_junit(junit, name, [GateCase(one.what, one.held, one.sentence) for one in gates])
+        write_junit(junit, name, cases)
     if not all(valid):
         raise typer.Exit(INVALID_RUN)
-    if not all(one.held for one in gates):
+    if not all(one.held for one in cases):
         raise typer.Exit(MISSED_GATE)
 
 

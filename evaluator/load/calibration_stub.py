@@ -7,9 +7,10 @@ when its standard input does.
 import asyncio
 import hashlib
 import sys
+from typing import TYPE_CHECKING
 
-import uvloop
-from aiohttp import web
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # PBKDF2 (RFC 8018) is fixed work by definition, in one call of OpenSSL: 2 ms on an x86-64 core with SHA instructions.
 ALGORITHM = "sha256"
@@ -17,14 +18,18 @@ ITERATIONS = 8_000
 WORK = f"pbkdf2-{ALGORITHM} x {ITERATIONS}"
 
 
-async def answer(request: web.Request) -> web.Response:
+async def answer(request: "web.Request") -> "web.Response":
     """Works on the event loop, one request after another."""
+    from aiohttp import web
+
     await request.read()
     return web.Response(body=hashlib.pbkdf2_hmac(ALGORITHM, b"calibration", b"stub", ITERATIONS))
 
 
 async def serve() -> None:
     """Answers every POST until the process that started it closes standard input or ends."""
+    from aiohttp import web
+
     app = web.Application()
     app.router.add_post("/", answer)
     runner = web.AppRunner(app, access_log=None)
@@ -37,5 +42,8 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
+    # Here, because the command line imports this module for WORK.
+    import uvloop
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as main:
         main.run(serve())
