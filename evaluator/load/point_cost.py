@@ -7,6 +7,7 @@ from evaluator.load.samples import DROPPED
 from evaluator.process_costs import PipelineCost, mean_cost, summed_costs
 
 SEVERAL = "several pipelines were asked at once, whose CPU time cannot be told apart"
+LOADING = "the corpus was loaded meanwhile, and its CPU time cannot be told from that of the requests"
 
 
 def point_cost(slices: Sequence[LoadedPoint]) -> tuple[PipelineCost | None, str | None]:
@@ -17,6 +18,8 @@ def point_cost(slices: Sequence[LoadedPoint]) -> tuple[PipelineCost | None, str 
     """
     if not all(one.costs for one in slices):
         return None, None
+    if any(one.loading is not None for one in slices):
+        return None, LOADING
     samples = [sample for one in slices for sample in one.samples]
     if any(len({sample.pipeline for sample in one.samples}) > 1 for one in slices):
         return None, SEVERAL

@@ -60,7 +60,7 @@ class LoadPointReport(Wire):
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
     slowest: tuple[SlowAnswer, ...] = ()
     by_words: tuple[LengthSlice, ...] = ()  # by the length of the query
-    cost: PipelineCost | None = None  # of one request (point_cost.py); null: no process was named, or while loading
+    cost: PipelineCost | None = None  # of one request (point_cost.py); null: no process was named
     cost_reason: str | None = None  # why there is none although processes were named
     loading: LoadingFigures | None = None  # null: the corpus was not loaded meanwhile
     timing_valid: bool

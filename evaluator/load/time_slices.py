@@ -56,8 +56,7 @@ async def driven_slices(
                 for at in turn:
                     of_slice = slice_seed(seed, traffic.name, repeat, number)
                     part = _drive_slice(traffic, plan, target, arms[at].name, count, of_slice, warmup_s, measured)
-                    # What a request costs cannot be told from what loading costs.
-                    loaded = await (watch.costed(part) if meanwhile is None else meanwhile.counted(part))
+                    loaded = await watch.costed(part if meanwhile is None else meanwhile.counted(part))
                     slices.append(TimeSlice(traffic.label, loaded, number, repeat))
     return slices
 

@@ -6,6 +6,7 @@ import pytest
 
 from evaluator.load.best_by_bound import best_rows
 from evaluator.load.charts import drawn_share, rates_chart, spectrum_chart
+from evaluator.load.loading_figures import LoadingFigures
 from evaluator.load.page import render_load_page
 from evaluator.load.report import LoadPointReport
 from evaluator.load.slices import first_counted_ms, length_slices
@@ -47,6 +48,14 @@ def test_a_load_whose_times_are_not_valid_still_shows_its_quality() -> None:
 
 def test_a_closed_loop_is_in_no_chart_of_rates() -> None:
     assert rates_chart(load_report(closed(load_point()))) is None
+
+
+def test_a_chart_of_rates_shows_the_idle_points_alone() -> None:
+    loading = LoadingFigures(documents=64, seconds=10.0, documents_a_second=6.4)
+    idle = load_point()
+    assert rates_chart(load_report(idle, idle.model_copy(update={"loading": loading}))) == rates_chart(
+        load_report(idle)
+    )
 
 
 def test_a_percentile_is_drawn_only_with_seven_requests_beyond_it() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from evaluator.gates import GateOutcome, Gates, judge_gates
 from evaluator.load.cost_table import cost_parts
+from evaluator.load.loading_figures import SliceLoading
 from evaluator.load.memory_trend import MemoryTrend
 from evaluator.load.point import LoadedPoint
-from evaluator.load.point_cost import SEVERAL, point_cost
+from evaluator.load.point_cost import LOADING, SEVERAL, point_cost
 from evaluator.load.report import LoadPointReport, gated_point
 from evaluator.load.samples import DROPPED
 from evaluator.load.table import load_warnings
@@ -96,3 +97,9 @@ def test_the_page_shows_cpu_by_process_and_how_the_memory_went() -> None:
     ]  # fmt: skip
     assert page.splitlines()[-1].replace(" ", "") == "|gateway|100.0|120.0|121.0|0.5|-0.2|1.3|361|60.0||"
     assert list(cost_parts(load_report(load_point()))) == []
+
+
+def test_a_point_while_the_corpus_was_loaded_has_a_reason_and_no_cost() -> None:
+    meanwhile = replace(driven({"gateway": GATEWAY}), loading=SliceLoading(64, 5.0, None))
+    assert point_cost([meanwhile]) == (None, LOADING)
+    assert point_cost([replace(meanwhile, costs={})]) == (None, None)  # no process was named
