@@ -9,7 +9,7 @@ from evaluator.answers import AnswerOutcome, drop_torn_line, read_outcomes
 from evaluator.errors import EvaluationError
 from evaluator.manifest import Manifest, MeasuringEnvironment
 from evaluator.progress import say
-from evaluator.run_folder import RunFolder
+from evaluator.run_folder import BESIDE_RANKING, LOAD_PAGE, RunFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ def continue_or_begin(folder: RunFolder, fresh: Manifest) -> Manifest:
     """Writes manifest.json: the interrupted run's, with the present environment added, or `fresh`.
 
     `rank.json` is the last file of the step: where it stands, the step ended and begins anew. So it does where no
-    query was answered, and where dataset, collection or pipelines are no longer those of the answers.
+    query was answered, and where dataset, collection or pipelines are no longer those of the answers. What was
+    measured beside the earlier ranking then no longer fits (its `made_from` names the manifest).
     """
     interrupted = _interrupted(folder)
     changed = [] if interrupted is None else _changes(interrupted, fresh)
@@ -64,8 +65,19 @@ def continue_or_begin(folder: RunFolder, fresh: Manifest) -> Manifest:
             say(f"{folder.path}: rank was interrupted, and begins anew because of another {' and '.join(changed)}")
         manifest = fresh
         folder.forget_answers()
+        _part_with_earlier_measurements(folder)
     folder.write("manifest.json", manifest)
     return manifest
+
+
+def _part_with_earlier_measurements(folder: RunFolder) -> None:
+    """Removes the page that links the manifest of before, and names the files whose reading is refused from now on.
+
+    The files stay: an hour of load is not to be had again for nothing.
+    """
+    (folder.path / LOAD_PAGE).unlink(missing_ok=True)
+    if found := [name for name in BESIDE_RANKING if folder.has(name)]:
+        say(f"{folder.path}: measured beside an earlier ranking, and not read any more: {', '.join(found)}")
 
 
 def _interrupted(folder: RunFolder) -> Manifest | None:

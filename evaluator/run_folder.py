@@ -46,6 +46,9 @@ WRITTEN_BY = {
     SUITE: "ingest",
     "summary.json": "report",
 }
+# A run is whole without them. They were measured beside the ranking, with its manifest.
+BESIDE_RANKING = ("load.json", "capacity.json", "against.json", "deadlines.json")
+LOAD_PAGE = "load.md"
 
 
 class StepFile(Wire):
@@ -171,8 +174,10 @@ class RunFolder:
             except OSError as error:
                 raise EvaluationError(f"{self.path / source}: {error.strerror}") from error
             if changed:
+                otherwise = f", or remove {name}" if name in BESIDE_RANKING else ""
                 raise EvaluationError(
-                    f"{self.path}: {source} is not the one that {name} was made from; run `{self._step(name)}` again"
+                    f"{self.path}: {source} is not the one that {name} was made from; "
+                    f"run `{self._step(name)}` again{otherwise}"
                 )
 
     def _step(self, name: str) -> str:

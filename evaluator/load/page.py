@@ -17,10 +17,9 @@ from evaluator.load.slices import FIRST
 from evaluator.load.stages_chart import stages_chart
 from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_loading, render_ratios
 from evaluator.markdown_table import aligned
-from evaluator.run_folder import RunFolder, writable
+from evaluator.run_folder import LOAD_PAGE, RunFolder, writable
 from evaluator.svg_chart import DOUBTFUL
 
-PAGE = "load.md"
 SPECTRUM_POINTS = 160
 # load.json lists the slowest 1 % of every point; a page of hundreds would not be read.
 SLOWEST_SHOWN = 5
@@ -43,7 +42,7 @@ def write_page(folder: RunFolder, report: LoadReport, capacities: Sequence[Capac
         old.unlink()
     for name, _, content in charts:
         writable(folder.path / "load" / name).write_text(content, encoding="utf-8")
-    folder.write_text(PAGE, render_load_page(folder.experiment.name, report, charts, capacities))
+    folder.write_text(LOAD_PAGE, render_load_page(folder.experiment.name, report, charts, capacities))
 
 
 def render_load_page(

@@ -114,7 +114,9 @@ async def run_load(
     )
     folder.write(LOAD, report)
     if capacities:
-        folder.write(CAPACITY, CapacityFile(made_from=folder.hashes(LOAD), capacities=tuple(capacities)))
+        folder.write(
+            CAPACITY, CapacityFile(made_from=folder.hashes("manifest.json", LOAD), capacities=tuple(capacities))
+        )
     await asyncio.to_thread(write_page, folder, report, capacities)
     return report
 

@@ -135,7 +135,9 @@ async def test_a_pipeline_that_refuses_every_request_carries_no_rate(
     stub.most_searches_a_second = 10.0
     experiment = planned(tmp_path, pipelines=["bm25"], load={"capacity": SEARCH})
     report, folder = await loaded(gateway, experiment, tmp_path / "runs")
-    (capacity,) = folder.read(CAPACITY, CapacityFile).capacities
+    found = folder.read(CAPACITY, CapacityFile)
+    assert found.made_from.keys() == {"manifest.json", "load.json"}
+    (capacity,) = found.capacities
     assert capacity.sentence.startswith("bm25 carries no rate with p99 <= 9000 ms: lower than")
     assert (report.points, capacity.multiples, capacity.knee) == ((), (), None)
     page = (folder.path / "load.md").read_text()

@@ -8,6 +8,7 @@ import pytest
 
 from evaluator.answers import read_answers
 from evaluator.corpus_check import expect_same_corpus, sampled_documents
+from evaluator.deadlines_step import deadlines_step
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step, quality_step, rank_step, report_step
 from evaluator.experiment import Experiment
@@ -17,6 +18,7 @@ from evaluator.run_folder import RunFolder
 from services.chassis.errors import DeadlineExceeded, Unavailable
 from services.contracts.documents import Document
 from tests.support.gateway_stub import GatewayStub
+from tests.support.load_points import load_point, load_report
 from tests.support.small_runs import evaluated, planned, reached
 
 MEASURED = {"red bell", "oil chain", "steel", "saddle springs squeak"}
@@ -117,6 +119,32 @@ async def test_a_report_of_other_figures_is_not_read(stub: GatewayStub, experime
     await rank_alone(stub, folder)
     with pytest.raises(EvaluationError, match=r"rank\.json is not the one that report\.json was made from"):
         folder.read("report.json", Report)
+
+
+async def test_what_was_measured_beside_an_earlier_ranking_is_not_shown_with_a_new_one(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, folder = await evaluated(stub, experiment, tmp_path)
+    async with reached(stub) as client:
+        await deadlines_step(client, folder, [30_000])
+    of_this = folder.hashes("experiment.json", "manifest.json")
+    folder.write("load.json", load_report(load_point(n=5)).model_copy(update={"made_from": of_this}))
+    (folder.path / "load.md").write_text("links manifest.json")
+    report = report_of(folder)
+    assert (report.load is None, report.deadlines is None) == (False, False)
+
+    stub.stamp = {"schema": "2"}
+    await rank_alone(stub, folder)
+    said = "measured beside an earlier ranking, and not read any more: load.json, deadlines.json"
+    assert said in capsys.readouterr().err.replace("\n", " ")
+    assert not (folder.path / "load.md").exists()
+    for name in ("load.json", "deadlines.json"):
+        refusal = rf"manifest\.json is not the one that {name} was made from; run `.*` again, or remove {name}"
+        with pytest.raises(EvaluationError, match=refusal):
+            report_of(folder)
+        (folder.path / name).unlink()
+    report = report_of(folder)
+    assert (report.load, report.deadlines) == (None, None)
 
 
 async def test_a_corpus_that_changed_since_it_was_loaded_is_refused(stub: GatewayStub, ingested: RunFolder) -> None:
