@@ -163,7 +163,8 @@ def next_rate(measured: Sequence[MeasuredRate], plan: CapacityPlan) -> float | N
         assert low is not None  # something was measured, and nothing was too much
         return _three_digits(2 * low)
     if low is None:
-        return _three_digits(high / 2) if high / 2 >= least_rate(plan) else None
+        lowest = _three_digits(least_rate(plan) * 1.005)  # so that rounding leaves the time for a look
+        return max(_three_digits(high / 2), lowest) if high > lowest else None
     if high / low > RESOLUTION:
         return _three_digits(math.sqrt(low * high))
     return low if _times_carried(measured, low) <= VERIFICATIONS else None

@@ -11,6 +11,7 @@ from evaluator.load.capacity import (
     RateSample,
     find_capacity,
     found_capacity,
+    least_rate,
     measure_rate,
     next_rate,
     next_seconds,
@@ -103,6 +104,17 @@ def test_the_last_look_at_a_rate_takes_all_the_time() -> None:
 def test_a_search_with_little_time_begins_at_a_rate_that_it_can_tell() -> None:
     assert next_rate([], PLAN) == 10
     assert next_rate([], CapacityPlan(p99_ms=500, point_seconds=20)) == 43.7
+
+
+@pytest.mark.parametrize("point_seconds", [2.5, 20.0, 120.0])
+def test_a_search_goes_down_to_the_least_rate_that_it_can_tell(point_seconds: float) -> None:
+    plan = CapacityPlan(p99_ms=500, point_seconds=point_seconds, warmup_seconds=0.1)
+    measured: list[MeasuredRate] = []
+    while (rate := next_rate(measured, plan)) is not None:
+        assert next_seconds(rate, 0, 0.0, plan) is not None
+        measured.append(rate_of(rate, "not carried"))
+    assert measured[-1].rate == pytest.approx(least_rate(plan), rel=0.02)
+    assert found_capacity(measured, plan).outcome == "none"
 
 
 def test_a_verification_that_fails_lowers_the_bracket() -> None:
