@@ -1,13 +1,12 @@
 """The capacity's section of load.md and its chart show what capacity.json holds, and say what it does not hold."""
 
-from xml.etree import ElementTree
-
 from evaluator.load.capacity import FoundCapacity, MeasuredRate
 from evaluator.load.capacity_chart import capacity_chart
 from evaluator.load.capacity_page import capacity_charts, capacity_section
 from evaluator.load.capacity_report import CapacityReport, capacity_report
 from evaluator.load.page import render_load_page
 from tests.support.load_points import load_point, load_report
+from tests.support.svg_reading import elements, texts
 
 BOUND = 500.0
 
@@ -38,16 +37,6 @@ def found(points: bool = True) -> CapacityReport:
 def unknown() -> CapacityReport:
     capacity = FoundCapacity(bound_ms=BOUND, outcome="cannot tell", rate=None, reasons=("at 10/s: steal",), measured=())
     return capacity_report("dense", capacity, [])
-
-
-def texts(svg: str | None) -> list[str]:
-    assert svg is not None
-    assert "script" not in svg
-    return [one.text or "" for one in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
-
-
-def elements(svg: str | None, look: str) -> int:
-    return sum(one.get("class") == look for one in ElementTree.fromstring(svg or "").iter())
 
 
 def test_capacity_and_knee_are_marked_in_the_chart() -> None:

@@ -1,7 +1,5 @@
 """The charts of a load show what load.json holds, and say what it does not hold."""
 
-from xml.etree import ElementTree
-
 import pytest
 
 from evaluator.load.best_by_bound import best_rows
@@ -14,16 +12,7 @@ from evaluator.load.stages_chart import stages_chart
 from evaluator.svg_chart import Scale, spread
 from tests.support.load_points import load_point, load_report
 from tests.support.load_samples import load_sample
-
-
-def texts(svg: str | None) -> list[str]:
-    assert svg is not None
-    assert "script" not in svg
-    return [found.text or "" for found in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
-
-
-def elements(svg: str | None, look: str) -> int:
-    return sum(one.get("class") == look for one in ElementTree.fromstring(svg or "").iter())
+from tests.support.svg_reading import elements, texts
 
 
 def closed(point: LoadPointReport) -> LoadPointReport:
