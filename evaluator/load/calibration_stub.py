@@ -23,7 +23,9 @@ async def answer(request: "web.Request") -> "web.Response":
     from aiohttp import web
 
     await request.read()
-    return web.Response(body=hashlib.pbkdf2_hmac(ALGORITHM, b"calibration", b"stub", ITERATIONS))
+    hashlib.pbkdf2_hmac(ALGORITHM, b"calibration", b"stub", ITERATIONS)
+    # The generators tell meanwhile how many answers do not say this (live.py).
+    return web.Response(body=b'{"degraded":[]}')
 
 
 async def serve() -> None:

@@ -27,6 +27,7 @@ SOAKS = (
     "agreement",
     "against",
     "against_live",
+    "compared",
 )
 
 

@@ -29,11 +29,13 @@ class SimulatedLoad:
     calibration: Calibration
 
 
-def simulated_load(seed: int, run: str, service: float = 1.0, machine: float = 1.0) -> SimulatedLoad:
+def simulated_load(
+    seed: int, run: str, service: float = 1.0, machine: float = 1.0, requests: int = REQUESTS
+) -> SimulatedLoad:
     """Returns a run of the requests of a seed: 20 ms at the median, times what the service and the machine take."""
     asked, dice = random.Random(f"{seed} queries"), random.Random(f"{seed} {run}")
     neighbours, samples = 0.0, []
-    for number in range(REQUESTS):
+    for number in range(requests):
         query_ms = asked.lognormvariate(3.0, QUERIES)
         neighbours = NEIGHBOUR_CORRELATION * neighbours + dice.gauss(
             0, NEIGHBOURS * math.sqrt(1 - NEIGHBOUR_CORRELATION**2)

@@ -7,6 +7,7 @@ import pytest
 from evaluator.errors import EvaluationError
 from evaluator.load.calibration import WARMUP_S, calibrating, calibration_of, service_times_ms
 from evaluator.load.calibration_stub import WORK
+from evaluator.load.live import LiveFigures, listening
 from evaluator.load.load_loop import Reply, SendRecord
 
 
@@ -17,9 +18,13 @@ def children() -> set[str]:
 
 async def test_the_same_stub_is_timed_before_and_after_and_is_gone_at_the_end() -> None:
     earlier = children()
-    async with calibrating(0.4, lambda: ()) as calibrate:
-        before, after = await calibrate(), await calibrate()
+    told: list[LiveFigures] = []
+    async with calibrating(0.6, lambda: ()) as calibrate:
+        with listening(told.append):
+            before = await calibrate()
+        after = await calibrate()
     assert children() <= earlier
+    assert {(one.traffic, one.degraded, one.lost) for one in told} == {("calibration", 0, 0)}
     found = calibration_of(before, after)
     assert found is not None
     assert found.work == WORK
