@@ -5,7 +5,7 @@ from itertools import groupby
 
 from evaluator.load.capacity_report import CapacityMultiple, CapacityReport
 from evaluator.load.charts import LEFT, PANEL, RIGHT, WIDTH, latency_scale
-from evaluator.svg_chart import Drawing, Scale, chart_number, colour, text_width
+from evaluator.svg_chart import Drawing, Scale, chart_number, colour
 
 GOODPUT, QUALITY = 0, 1  # numbers of the series, of colour and mark
 P99, P95, SEARCHED = 0, 1, 3
@@ -92,8 +92,7 @@ def _mark_rates(drawing: Drawing, capacity: float, knee: float | None, x: Scale)
         at = x.at(rate)
         for top, bottom in ((UPPER - 18, UPPER + PANEL), (LOWER, BOTTOM)):
             drawing.line([(at, top), (at, bottom)], "axis dashed")
-        place = max(at - 4, LEFT + text_width(label)) if anchor == "end" else at + 4
-        drawing.text(place, UPPER - 8, label, "", anchor)
+        drawing.text(at - 4 if anchor == "end" else at + 4, UPPER - 8, label, "", anchor)
 
 
 def _notes(report: CapacityReport) -> list[str]:

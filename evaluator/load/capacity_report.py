@@ -1,8 +1,9 @@
 """Defines capacity.json, what load.json says at multiples of the capacity, and renders it. Pure.
 
-sentence := pipeline " carries " rate "/s with p99 <= " bound " ms in 5 of 5 verifications; the knee is at " rate "/s."
+sentence := pipeline " carries " rate "/s with p99 <= " bound " ms in 5 of 5 verifications; " knee "."
           | pipeline " carries no rate with p99 <= " bound " ms: " reasons "."
           | "This machine cannot tell which rate " pipeline " carries with p99 <= " bound " ms: " reasons "."
+knee     := "the knee is at " rate "/s" | "the knee cannot be told, because times below the capacity are not valid"
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +42,7 @@ class CapacityReport(Wire):
     pipeline: str
     found: FoundCapacity
     multiples: tuple[CapacityMultiple, ...]  # none unless `found`
-    knee: FiniteFloat | None  # a swept rate; null: no p95 was measured
+    knee: FiniteFloat | None  # a swept rate; null: times below the capacity are not valid
     sentence: str
 
 
@@ -69,12 +70,16 @@ def capacity_report(
 
 
 def knee(multiples: Sequence[CapacityMultiple]) -> float | None:
-    """Returns the swept rate at which goodput divided by p95 is greatest; None without figures.
+    """Returns the swept rate at which goodput divided by p95 is greatest; None without valid times.
+
+    Beyond the capacity times are expected not to be valid, because the queue grows; below it they have to be.
 
     This is the power of a queue: below its greatest value a higher rate costs little latency, above it much latency
     for little goodput (Kleinrock 1979, Power and deterministic rules of thumb, ICC). p95 stands for the mean latency,
     because the tail is what a bound is about, and because it exists where p99 does not.
     """
+    if not all(one.timing_valid for one in multiples if one.multiple in SWEEP and one.multiple <= 1):
+        return None
     powers = [(one.goodput / one.p95_ms, one.rate) for one in multiples if one.multiple in SWEEP and one.p95_ms]
     return max(powers, default=(0.0, None))[1]
 
@@ -127,6 +132,8 @@ def _sentence(report: CapacityReport) -> str:
     match found.outcome:
         case "found":
             told = "" if report.knee is None else f"; the knee is at {report.knee:g}/s"
+            if report.multiples and report.knee is None:
+                told = "; the knee cannot be told, because times below the capacity are not valid"
             verified = f"in {found.verified} of {VERIFICATIONS} verifications"
             return f"{report.pipeline} carries {found.rate:g}/s {bound} {verified}{told}."
         case "none":

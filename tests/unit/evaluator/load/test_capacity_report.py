@@ -27,6 +27,15 @@ def test_the_knee_has_the_most_goodput_for_its_p95() -> None:
     assert knee([]) is None
 
 
+def test_the_knee_is_not_told_where_times_below_the_capacity_are_not_valid() -> None:
+    swept = [at(0.1, 8, 10), at(0.8, 64, 339).model_copy(update={"timing_valid": False}), at(1.5, 60, 900)]
+    assert knee(swept) is None
+    beyond = [swept[0], at(0.8, 64, 30), swept[2].model_copy(update={"timing_valid": False})]
+    assert knee(beyond) == 64
+    busy = load_point("bm25", 64, foreign=0.4)
+    assert "the knee cannot be told" in capacity_report("bm25", FOUND, [(0.8, busy)]).sentence
+
+
 def test_quality_a_second_counts_late_and_lost_requests_as_nothing() -> None:
     # 40 requests a second, half of them answered in time with an nDCG@10 of 1.
     point = load_point("bm25", rate=40, n=800, lost=400)
