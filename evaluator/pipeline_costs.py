@@ -89,7 +89,8 @@ async def _cost_of(
             break
         sent += 1
         try:
-            await client.search(experiment.target, search_request(arm, dataset, query, experiment.timed_top))
+            request = search_request(arm, dataset, query, experiment.timed_top)
+            await client.search(experiment.target, request, caches=experiment.caches)
         except (GatewayError, ValidationError):
             lost += 1
     seconds = time.monotonic() - started

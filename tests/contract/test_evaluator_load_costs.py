@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
+from starlette.middleware.base import RequestResponseEndpoint
 from typer.testing import CliRunner
 
 from evaluator.cli import app
@@ -15,6 +16,8 @@ from evaluator.load.memory_trend import MemoryReading, memory_trends
 from evaluator.load.point_cost import SEVERAL
 from evaluator.load.process_watch import MEMORY, watching
 from evaluator.load_step import load_step
+from evaluator.pipeline_costs import pipeline_costs
+from evaluator.prepared_run import prepare_run
 from evaluator.process_costs import STARTED_ANEW
 from evaluator.run_folder import RunFolder, writable
 from tests.support.gateway_stub import GatewayStub
@@ -45,6 +48,29 @@ async def test_a_point_has_its_cost_by_process_and_its_gate_is_judged_by_it(tmp_
     page = (folder.path / "load.md").read_text(encoding="utf-8")
     assert "## Cost" in page
     assert "## Memory over time" in page
+
+
+@pytest.mark.parametrize(("caches", "sent"), [(False, {"no-store"}), (True, {None})])
+async def test_the_cost_of_a_pipeline_is_measured_with_caches_where_its_times_are(
+    tmp_path: Path, caches: bool, sent: set[str | None]
+) -> None:
+    service, asked = GatewayStub().app, set[str | None]()
+
+    @service.middleware("http")
+    async def keep_cache_control(request: Request, answer: RequestResponseEndpoint) -> Response:
+        if request.url.path.endswith("/search"):
+            asked.add(request.headers.get("cache-control"))
+        return await answer(request)
+
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, caches=caches))
+    with served(service) as url:
+        async with connected(url) as client:
+            await ingest_step(client, folder)
+            ready = await prepare_run(client, folder)
+            asked.clear()
+            experiment, queries = folder.experiment, ready.queries.measured
+            await pipeline_costs(client, experiment, ready.dataset, queries[:2], ready.arms[:1], {"gateway": url})
+    assert asked == sent
 
 
 async def test_a_trace_of_several_pipelines_says_why_it_has_no_cost(tmp_path: Path) -> None:
