@@ -1,12 +1,14 @@
 """Measures the cost of shorter deadlines: sends every query at every deadline, and reports quality and share in time.
 
-A late or missing answer counts as an empty ranking, as it is for a caller with that deadline. One query is out at a
-time: traffic is the matter of evaluator/load.
+Requests ask for the experiment's `top`, as those of `rank` and `load` do. A late or missing answer counts as an empty
+ranking, as it is for a caller with that deadline. One query is out at a time: traffic is the matter of evaluator/load.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import FiniteFloat
 
@@ -30,11 +32,20 @@ from services.contracts.query import SearchAnswer
 DEADLINES = "deadlines.json"
 METRIC = "nDCG@10"
 
-Outcome = TimedAnswer | GatewayError
+
+@dataclass(frozen=True, slots=True)
+class LostQuery:
+    """A query without a usable answer: why, and after how many milliseconds that was known."""
+
+    error: GatewayError
+    elapsed_ms: float
+
+
+Outcome = TimedAnswer | LostQuery
 
 
 class AtDeadline(Wire):
-    """Figures of one deadline. Times in milliseconds; a query without an answer counts with the deadline."""
+    """Figures of one deadline. Times in milliseconds; a query without an answer counts with at least the deadline."""
 
     deadline_ms: Count
     queries: Count
@@ -66,6 +77,7 @@ class DeadlinesFile(StepFile):
     """deadlines.json: a report a pipeline, and whether its times hold."""
 
     made_from: dict[str, str]
+    timed_top: Count | None = None  # hits that a request asked for; null: the experiment's depth (an earlier release)
     pipelines: tuple[DeadlineReport, ...]
     conditions: MachineConditions
     timing_valid: bool
@@ -97,10 +109,15 @@ async def sweep(
             outcomes[number][query] = await _outcome(client, experiment, arm, dataset, query, deadline_ms)
             done(1)
     conditions = conditions_between(before, read_conditions(measured))
-    reports = await asyncio.to_thread(_reports, arms, dataset, deadlines_ms, outcomes, experiment.depth)
+    reports = await asyncio.to_thread(_reports, arms, dataset, deadlines_ms, outcomes, experiment.timed_top)
     faults = tuple(condition_faults(conditions))
     return DeadlinesFile(
-        made_from={}, pipelines=reports, conditions=conditions, timing_valid=not faults, timing_reasons=faults
+        made_from={},
+        timed_top=experiment.timed_top,
+        pipelines=reports,
+        conditions=conditions,
+        timing_valid=not faults,
+        timing_reasons=faults,
     )
 
 
@@ -108,10 +125,11 @@ async def _warm_up(
     client: GatewayClient, experiment: Experiment, arm: Arm, dataset: Dataset, queries: Sequence[str], deadline_ms: int
 ) -> None:
     found = [await _outcome(client, experiment, arm, dataset, query, deadline_ms) for query in queries]
-    if found and all(isinstance(one, GatewayError) for one in found):
+    lost = [one for one in found if isinstance(one, LostQuery)]
+    if found and len(lost) == len(found):
         raise EvaluationError(
             f"pipeline {arm.name}: no warm-up query was answered within {deadline_ms} ms, so there is nothing to "
-            f"compare: {found[-1]}"
+            f"compare: {lost[-1].error}"
         )
 
 
@@ -119,13 +137,14 @@ async def _outcome(
     client: GatewayClient, experiment: Experiment, arm: Arm, dataset: Dataset, query: str, deadline_ms: int
 ) -> Outcome:
     """Returns the answer, or why there is none. Raises EvaluationError for a request that the gateway refuses."""
-    request = search_request(arm, dataset, query, experiment.depth)
+    request = search_request(arm, dataset, query, experiment.timed_top)
+    started = time.perf_counter()
     try:
         return await client.search(experiment.target, request, deadline_ms)
     except GatewayError as error:
         if 400 <= error.status < 500 and error.status != 429:
             raise EvaluationError(f"pipeline {arm.name}: {error}") from error
-        return error
+        return LostQuery(error, (time.perf_counter() - started) * 1000)
 
 
 def _reports(
@@ -160,10 +179,11 @@ def at_deadline(
 ) -> AtDeadline:
     """Computes the figures of one deadline. `outcomes`: of every query; `asked`: hits a request."""
     given = {query: one for query, one in outcomes.items() if isinstance(one, TimedAnswer)}
-    lost = [one for one in outcomes.values() if isinstance(one, GatewayError)]
+    lost = [one for one in outcomes.values() if isinstance(one, LostQuery)]
     in_time = {query: timed.answer for query, timed in given.items() if timed.latency_ms <= deadline_ms}
     rankings = {query: tuple(hit.id for hit in answer.hits) for query, answer in in_time.items()}
-    counted = sorted([timed.latency_ms for timed in given.values()] + [float(deadline_ms)] * len(lost))
+    waited = [max(one.elapsed_ms, float(deadline_ms)) for one in lost]
+    counted = sorted([timed.latency_ms for timed in given.values()] + waited)
     reranks = {item.id: item.stage.top for item in arm.pipeline.identified if isinstance(item.stage, Rerank)}
     numbers = [scored(answer, reranks, asked) for answer in in_time.values()] if reranks else []
     shares = [scored_share(answer, reranks) for answer in in_time.values()] if reranks else []
@@ -173,7 +193,7 @@ def at_deadline(
         in_time=len(in_time) / len(outcomes),
         late=len(given) - len(in_time),
         lost=len(lost),
-        errors_by_kind=dict(Counter(error.kind for error in lost)),
+        errors_by_kind=dict(Counter(one.error.kind for one in lost)),
         ndcg_at_10=means(measure(dataset.judgments, rankings, list(outcomes), (METRIC,)))[METRIC] or 0.0,
         degraded=sum(bool(answer.degraded) for answer in in_time.values()),
         scored=_mean([one for one in numbers if one is not None]) if None not in numbers else None,
