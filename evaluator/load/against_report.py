@@ -12,7 +12,7 @@ from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percenti
 from evaluator.load.point import LoadedPoint
 from evaluator.load.quality import METRIC, request_values
 from evaluator.load.samples import LoadSample
-from evaluator.load.validity import GeneratorFigures, generator_faults, generator_figures
+from evaluator.load.validity import GeneratorFigures, cpu_shares, generator_faults, generator_figures
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions, condition_faults
 from evaluator.quality import Grades
@@ -165,7 +165,7 @@ def _figures(
         latency_ms=load_percentiles([sample.counted_ms for sample in samples]),
         ndcg_at_10=sum(values) / len(values),
         generators=generator_figures(
-            [share for part in driven for share in part.generator_cpu],
+            cpu_shares([part.generators for part in driven]),
             lags,
             real_time=all(part.real_time for part in driven),
         ),

@@ -78,6 +78,7 @@ async def calibrating(seconds: float, measured: Callable[[], Collection[int] | N
 
 async def _reading(url: str, seconds: float, measured: Collection[int] | None) -> CalibrationReading:
     task = GeneratorTask(
+        loop="closed",
         url=url,
         headers={},
         bodies=(b"",),

@@ -6,7 +6,7 @@ from evaluator.latency import percentile
 from evaluator.load.capacity import FoundCapacity, MeasuredRate, RateSample, find_capacity
 from evaluator.load.point import LoadedPoint, run_point
 from evaluator.load.traffic import LoadTarget
-from evaluator.load.validity import generator_figures, timing_faults
+from evaluator.load.validity import cpu_shares, generator_figures, timing_faults
 from evaluator.load_plan import LoadPlan
 from evaluator.progress import say
 
@@ -44,7 +44,7 @@ def rate_sample(loaded: LoadedPoint, bound_ms: float) -> RateSample:
     counted = [sample.counted_ms for sample in samples]
     lags = [sample.send_lag_ms for sample in samples if sample.send_lag_ms is not None]
     longer = max(bound_ms, percentile(sorted(counted), 0.5)) if counted else bound_ms
-    generators = generator_figures(loaded.generator_cpu, lags, real_time=loaded.real_time)
+    generators = generator_figures(cpu_shares([loaded.generators]), lags, real_time=loaded.real_time)
     return RateSample(
         counted_ms=counted,
         lost=[sample.outcome != "answered" or bool(sample.degraded) for sample in samples],

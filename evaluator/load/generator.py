@@ -28,6 +28,8 @@ from evaluator.load.real_time import take_real_time_priority
 
 async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> GeneratorResult:
     """Sends everything; returns after the last answer. `start_s`: of the monotonic clock; `real_time`: is told."""
+    if task.loop == "open" and not task.planned_s:
+        return GeneratorResult([], 0.0, 0.0, real_time)
     # No limit here: the load loop bounds what is in flight, and a pool that made requests wait would hide their delay.
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0)
     timeout = aiohttp.ClientTimeout(total=task.timeout_s, ceil_threshold=task.timeout_s)
@@ -53,7 +55,7 @@ async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> G
             async with asyncio.TaskGroup() as group:
                 planned = partial(planned_until, task)
                 telling = group.create_task(tell_counts(records, planned, clock, sys.stdout.fileno()))
-                if task.planned_s:
+                if task.loop == "open":
                     await open_loop(task.planned_s, send, clock, task.in_flight, records)
                 else:
                     await closed_loop(task.in_flight, task.seconds, send, clock, records)
@@ -63,7 +65,7 @@ async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> G
 
 def planned_until(task: GeneratorTask, now_s: float, done: int) -> tuple[int, int]:
     """Returns how many requests were planned until a time, and how many are in flight when `done` have ended."""
-    if not task.planned_s:
+    if task.loop == "closed":
         return done, task.in_flight
     planned = bisect_right(task.planned_s, now_s)
     return planned, max(0, planned - done)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from evaluator.load.load_loop import SendRecord
+from evaluator.load.load_loop import LoopKind, SendRecord
 
 READY = b"ready\n"
 # Files of a generator's folder.
@@ -14,11 +14,12 @@ RESULT = "result.pickle"
 class GeneratorTask:
     """What a generator sends. Request n has the body `bodies[picks[n]]`; the closed loop begins again at their end."""
 
+    loop: LoopKind
     url: str
     headers: dict[str, str]
     bodies: tuple[bytes, ...]
     picks: tuple[int, ...]
-    planned_s: tuple[float, ...]  # of each of `picks`; empty: closed loop
+    planned_s: tuple[float, ...]  # open loop: of each of `picks`
     in_flight: int  # open loop: at most; closed loop: exactly
     seconds: float  # closed loop: how long
     timeout_s: float  # from sending to the last byte

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from evaluator.load.report import LoopKind
+from evaluator.load.load_loop import LoopKind
 from evaluator.load.trace import read_trace
 from evaluator.load.traffic import LoadTarget, PlannedRequest
 from evaluator.load_plan import LoadPlan, TrafficStep

@@ -5,7 +5,9 @@ Knows no protocol: what sends, and what keeps time, are given.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
+
+LoopKind = Literal["open", "closed"]
 
 
 class SendClock(Protocol):

@@ -10,6 +10,7 @@ from evaluator.load.generators import generators_for, run_generators
 from evaluator.load.loading_figures import SliceLoading
 from evaluator.load.samples import LoadSample, read_sample
 from evaluator.load.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
+from evaluator.load.validity import GeneratorUse
 from evaluator.load_plan import LoadPlan, TrafficStep
 from evaluator.machine_conditions import MachineConditions, conditions_between, read_conditions
 from evaluator.process_costs import ProcessCost
@@ -24,7 +25,7 @@ class LoadedPoint:
 
     samples: tuple[LoadSample, ...]
     conditions: MachineConditions
-    generator_cpu: tuple[float, ...]  # of a core, by generator
+    generators: tuple[GeneratorUse, ...]
     real_time: bool  # whether every generator ran with real-time priority
     began: datetime
     seconds: float  # from the first planned send time to the last answer
@@ -116,6 +117,7 @@ def generator_task(
     number_of = {key: number for number, key in enumerate(asked)}
     headers = {"content-type": "application/json", "x-deadline-ms": str(target.deadline_ms)}
     return GeneratorTask(
+        loop="open" if closed_seconds is None else "closed",
         url=target.url,
         # no-store: a cached answer would be timed instead of the search.
         headers=headers if target.caches else headers | {"cache-control": "no-store"},
@@ -167,7 +169,7 @@ def _read(
     return LoadedPoint(
         samples=samples,
         conditions=conditions,
-        generator_cpu=tuple(result.cpu_s / result.seconds for result in results),
+        generators=tuple(GeneratorUse(result.cpu_s, result.seconds) for result in results),
         real_time=all(result.real_time for result in results),
         began=began,
         seconds=max((record.done_s for record, _ in sent), default=0.0),

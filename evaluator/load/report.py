@@ -1,8 +1,6 @@
 """Defines load.json and builds its figures from samples. Pure."""
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
-from typing import Literal
 
 from pydantic import FiniteFloat
 
@@ -14,6 +12,7 @@ from evaluator.latency import MIN_SAMPLES_FOR_P99
 from evaluator.load.best_under import BestUnder
 from evaluator.load.calibration import Calibration
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
+from evaluator.load.load_loop import LoopKind
 from evaluator.load.loading_figures import LoadingFigures, loading_faults, loading_figures
 from evaluator.load.memory_trend import MemoryTrend
 from evaluator.load.point import LoadedPoint
@@ -22,7 +21,14 @@ from evaluator.load.quality import AnswerQuality, answer_quality
 from evaluator.load.ratios import PercentileRatio, RepeatedFigure, repeated_figure
 from evaluator.load.samples import LoadSample
 from evaluator.load.slices import LengthSlice, first_counted_ms, length_slices
-from evaluator.load.validity import GeneratorFigures, HalfMedians, generator_figures, half_medians, timing_faults
+from evaluator.load.validity import (
+    GeneratorFigures,
+    HalfMedians,
+    cpu_shares,
+    generator_figures,
+    half_medians,
+    timing_faults,
+)
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
 from evaluator.process_costs import PipelineCost
@@ -30,8 +36,6 @@ from evaluator.quality import Grades
 from evaluator.run_folder import StepFile
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
-
-LoopKind = Literal["open", "closed"]
 
 
 class LoadPointReport(Wire):
@@ -149,9 +153,7 @@ def point_report(
     latency = load_percentiles([sample.counted_ms for sample in measured])
     service = load_percentiles([sample.service_ms for sample in measured if sample.service_ms is not None])
     lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
-    # A slice starts generators of its own, a short one fewer: of each place among them, the one that used most.
-    places = zip_longest(*(part.generator_cpu for part in slices), fillvalue=0.0)
-    shares = [max(of_place) for of_place in places]
+    shares = cpu_shares([part.generators for part in slices])
     generators = generator_figures(shares, lags, real_time=all(part.real_time for part in slices))
     steady = rate is not None or in_flight is not None
     halves = half_medians([sample.counted_ms for sample in measured]) if steady else None

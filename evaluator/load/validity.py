@@ -4,6 +4,8 @@ Leaves lost and degraded answers to the figures: they are results, not faults of
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
 
 from pydantic import FiniteFloat
 
@@ -19,6 +21,13 @@ MOST_GENERATOR_CPU = 0.5  # of a core: above it the generator delays what it mea
 MOST_DRIFT = 0.10
 
 
+class GeneratorUse(NamedTuple):
+    """CPU seconds that a generator used, and the seconds in which it sent: 0 where nothing was planned."""
+
+    cpu_s: float
+    seconds: float
+
+
 class GeneratorFigures(Wire):
     """How well the generators kept the plan."""
 
@@ -28,6 +37,19 @@ class GeneratorFigures(Wire):
     send_lag_p50_ms: FiniteFloat | None  # null: nothing was sent
     send_lag_p99_ms: FiniteFloat | None
     send_lag_max_ms: FiniteFloat | None
+
+
+def cpu_shares(slices: Iterable[Sequence[GeneratorUse]]) -> list[float]:
+    """Returns the share of a core of each generator over all slices.
+
+    A slice starts generators of its own, a short one fewer: those at one place among them count as one. A slice of few
+    requests ends early, so that its own share would be that of a start.
+    """
+    places = zip_longest(*slices, fillvalue=GeneratorUse(0.0, 0.0))
+    return [
+        sum(one.cpu_s for one in place) / seconds if (seconds := sum(one.seconds for one in place)) else 0.0
+        for place in places
+    ]
 
 
 def generator_figures(cpu_shares: Sequence[float], lags_ms: Sequence[float], *, real_time: bool) -> GeneratorFigures:

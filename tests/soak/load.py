@@ -12,7 +12,7 @@ from evaluator.latency import percentile
 from evaluator.load.arrivals import arrival_times
 from evaluator.load.generator_task import GeneratorTask
 from evaluator.load.generators import generators_for, run_generators
-from evaluator.load.load_loop import SendRecord
+from evaluator.load.load_loop import LoopKind, SendRecord
 from evaluator.load_plan import TrafficStep
 from tests.soak.outcome import Bar, Outcome
 from tests.support.processes import ROOT
@@ -50,7 +50,8 @@ async def sent(url: str, times: Sequence[float], rate: float) -> list[SendRecord
 
 def task(url: str, times: Sequence[float], in_flight: int = 5_000, seconds: float = 0.0) -> GeneratorTask:
     """Returns the task of one generator; without times a closed loop."""
-    return GeneratorTask(url, {}, (b"{}",), (0,) * max(1, len(times)), tuple(times), in_flight, seconds, 60.0)
+    loop: LoopKind = "open" if times else "closed"
+    return GeneratorTask(loop, url, {}, (b"{}",), (0,) * max(1, len(times)), tuple(times), in_flight, seconds, 60.0)
 
 
 def lindley(planned: Sequence[float], service_s: float) -> list[float]:

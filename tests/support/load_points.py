@@ -6,6 +6,7 @@ from typing import Any
 
 from evaluator.load.point import LoadedPoint
 from evaluator.load.report import LoadPointReport, LoadReport, point_report
+from evaluator.load.validity import GeneratorUse
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
 from services.contracts.pipelines import Pipeline
@@ -40,7 +41,9 @@ def load_point(
         else:
             samples.append(load_sample(number, latency_ms=ms, pipeline=name, **given))
     conditions = MachineConditions.model_validate(CLEAN | {"foreign": foreign})
-    loaded = LoadedPoint(tuple(samples), conditions, (0.1,), True, datetime(2026, 1, 1, tzinfo=UTC), n / rate)
+    loaded = LoadedPoint(
+        tuple(samples), conditions, (GeneratorUse(0.1, 1.0),), True, datetime(2026, 1, 1, tzinfo=UTC), n / rate
+    )
     return point_report(
         name, two_input_pipeline(name), f"{rate:g}", [loaded], samples, {"q": {"good": 1}}, {"rerank": 10}, {"q": 3},
         loop="open", rate=rate, in_flight=None, seconds=n / rate, files={}, caches=False, seed=1,

@@ -8,6 +8,7 @@ import pytest
 from evaluator.load.against import LEAST_PAIRS, SlicePair, judge_speed
 from evaluator.load.against_report import AgainstReport, ComparedStacks, DrivenPair, against_point
 from evaluator.load.point import LoadedPoint
+from evaluator.load.validity import GeneratorUse
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
 from tests.support.load_samples import load_sample
@@ -62,7 +63,7 @@ def driven(number: int, latency_ms: float, foreign: float = 0.0, lag_ms: float =
         load_sample(at, f"q{at % 12}", latency_ms + (at * 7 + number) % 5, ids=(hit,), send_lag_ms=lag_ms)
         for at in range(40)
     ]
-    return LoadedPoint(tuple(samples), conditions, (0.1,), True, datetime.now(UTC), 3.0)
+    return LoadedPoint(tuple(samples), conditions, (GeneratorUse(0.1, 1.0),), True, datetime.now(UTC), 3.0)
 
 
 JUDGMENTS = {f"q{number}": {"d1": 1} for number in range(12)}

@@ -15,6 +15,7 @@ from evaluator.load.point_cost import LOADING, SEVERAL, point_cost
 from evaluator.load.report import LoadPointReport, gated_point
 from evaluator.load.samples import DROPPED
 from evaluator.load.table import load_warnings
+from evaluator.load.validity import GeneratorUse
 from evaluator.machine_conditions import MachineConditions
 from evaluator.process_costs import MIB, STARTED_ANEW, ProcessCost
 from tests.support.load_points import CLEAN, load_point, load_report
@@ -30,7 +31,13 @@ def driven(costs: Mapping[str, ProcessCost], sent: int = 10, pipeline: str = "bm
     dropped = load_sample(1, latency_ms=None, pipeline=pipeline, error=DROPPED)
     samples = [load_sample(number, pipeline=pipeline) for number in range(2, sent + 1)]
     return LoadedPoint(
-        (failed, dropped, *samples), CONDITIONS, (0.1,), True, datetime(2026, 1, 1, tzinfo=UTC), 5.0, costs
+        (failed, dropped, *samples),
+        CONDITIONS,
+        (GeneratorUse(0.1, 1.0),),
+        True,
+        datetime(2026, 1, 1, tzinfo=UTC),
+        5.0,
+        costs,
     )
 
 

@@ -1,0 +1,29 @@
+"""A generator sends what its task says, and its CPU is told over all slices."""
+
+import time
+
+import pytest
+
+from evaluator.load.generator import generate, planned_until
+from evaluator.load.generator_task import GeneratorTask
+from evaluator.load.validity import GeneratorUse, cpu_shares
+
+# Nothing listens there.
+EMPTY = GeneratorTask("open", "http://127.0.0.1:9/", {}, (), (), (), 2_000, 0.0, 1.0)
+
+
+async def test_an_open_loop_without_requests_starts_no_callers_and_uses_no_cpu() -> None:
+    result = await generate(EMPTY, time.monotonic(), real_time=False)
+    assert (result.records, result.cpu_s, result.seconds) == ([], 0.0, 0.0)
+    assert planned_until(EMPTY, 1.0, 0) == (0, 0)
+
+
+def test_the_cpu_of_a_generator_counts_over_all_slices_so_that_a_short_one_says_little() -> None:
+    # The second slice had one request right at its start; the third had none.
+    slices = [
+        [GeneratorUse(0.2, 3.0), GeneratorUse(0.1, 3.0)],
+        [GeneratorUse(0.01, 0.01)],
+        [GeneratorUse(0.0, 0.0)],
+    ]
+    assert cpu_shares(slices) == pytest.approx([0.21 / 3.01, 0.1 / 3.0])
+    assert cpu_shares(slices[2:]) == [0.0]
