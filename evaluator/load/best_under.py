@@ -15,7 +15,8 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.load.figures import Interval, LoadPercentiles
+from evaluator.load.figures import LoadPercentiles
+from evaluator.load.intervals import Interval
 from evaluator.markdown_table import aligned
 from services.contracts.base import Wire
 

@@ -16,7 +16,8 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from evaluator.load.calibration import Calibration
-from evaluator.load.figures import Interval, LoadPercentiles
+from evaluator.load.figures import LoadPercentiles
+from evaluator.load.intervals import Interval
 from evaluator.load.ratios import SHARES, PercentileName, percentile_ratios
 from evaluator.load.samples import LoadSample
 from evaluator.machine_conditions import condition_faults

@@ -5,20 +5,17 @@ from collections.abc import Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.latency import MIN_SAMPLES_FOR_P99
-from evaluator.load.histograms import histogram_of, percentile_ms
+from evaluator.latency import MIN_SAMPLES_FOR_P99, percentile
+from evaluator.load.intervals import Interval, percentile_interval
 from evaluator.load.samples import LoadSample
 from services.contracts.base import Count, Wire
 
 # The same rule a nine further (about 7,000 samples).
 MIN_SAMPLES_FOR_P99_9 = 7_000
-CONFIDENCE = 0.95
-
-Interval = tuple[FiniteFloat, FiniteFloat]
 
 
 class LoadPercentiles(Wire):
-    """Percentiles in milliseconds, from an HDR histogram of three digits."""
+    """Percentiles in milliseconds, by nearest rank: observed values (evaluator/latency.py)."""
 
     p50: FiniteFloat | None
     p90: FiniteFloat | None
@@ -55,14 +52,14 @@ def load_percentiles(values_ms: Sequence[float]) -> LoadPercentiles:
     n = len(values_ms)
     if not n:
         return LoadPercentiles(p50=None, p90=None, p95=None, p99=None, p99_9=None, max=None, n=0, intervals={})
-    histogram, ordered = histogram_of(values_ms), sorted(values_ms)
-    percents = {"p50": 50.0, "p90": 90.0, "p95": 95.0}
+    ordered = sorted(values_ms)
+    shares = {"p50": 0.5, "p90": 0.9, "p95": 0.95}
     if n >= MIN_SAMPLES_FOR_P99:
-        percents["p99"] = 99.0
+        shares["p99"] = 0.99
     if n >= MIN_SAMPLES_FOR_P99_9:
-        percents["p99_9"] = 99.9
-    # The histogram rounds up: no percentile is longer than the longest time.
-    found = {name: min(percentile_ms(histogram, percent), ordered[-1]) for name, percent in percents.items()}
+        shares["p99_9"] = 0.999
+    # Not from the histogram: hdrh rounds the rank, so that more than 1 in 100 could exceed p99.
+    found = {name: percentile(ordered, share) for name, share in shares.items()}
     return LoadPercentiles(
         p50=found["p50"],
         p90=found["p90"],
@@ -71,21 +68,8 @@ def load_percentiles(values_ms: Sequence[float]) -> LoadPercentiles:
         p99_9=found.get("p99_9"),
         max=ordered[-1],
         n=n,
-        intervals={name: percentile_interval(ordered, percent / 100) for name, percent in percents.items()},
+        intervals={name: percentile_interval(ordered, share) for name, share in shares.items()},
     )
-
-
-def percentile_interval(ordered: Sequence[float], share: float) -> Interval | None:
-    """Returns two of the ascending values between which the percentile lies with 95 % confidence, or None.
-
-    The number of values below the percentile is binomial; the values are taken as independent (Conover 1999, 3.2).
-    """
-    from scipy.stats import binom  # type: ignore[import-untyped]  # ships no types
-
-    n = len(ordered)
-    low = int(binom.ppf((1 - CONFIDENCE) / 2, n, share))
-    high = int(binom.ppf((1 + CONFIDENCE) / 2, n, share)) + 1
-    return (ordered[low - 1], ordered[high - 1]) if low >= 1 and high <= n else None
 
 
 def request_counts(samples: Sequence[LoadSample]) -> RequestCounts:

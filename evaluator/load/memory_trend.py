@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from pydantic import FiniteFloat
 
+from evaluator.load.intervals import CONFIDENCE, Interval
 from evaluator.process_costs import MIB, STARTED_ANEW
 from services.contracts.base import Count, Wire
 
 # Memory moves in steps, so readings near one another are alike: means of blocks are compared, not readings.
 BLOCKS = 10
-CONFIDENCE = 0.95
 
 
 class MemoryReading(Wire):
@@ -33,7 +33,7 @@ class MemoryTrend(Wire):
     middle_bytes: Count | None  # the first reading of the later half
     last_bytes: Count | None
     mib_an_hour: FiniteFloat | None
-    interval: tuple[FiniteFloat, FiniteFloat] | None  # 95 %
+    interval: Interval | None  # 95 %
     reason: str | None = None  # why there is no slope
 
 

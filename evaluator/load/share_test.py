@@ -11,8 +11,9 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+from evaluator.load.intervals import CONFIDENCE
+
 MOST_SHARE = 0.01
-CONFIDENCE = 0.95
 # So few requests, none of them a miss, are `within`: 299.
 FEWEST_REQUESTS = math.ceil(math.log(1 - CONFIDENCE) / math.log(1 - MOST_SHARE))
 # `above` ends the search in this direction, so that it has to be surer.

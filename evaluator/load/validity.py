@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pydantic import FiniteFloat
 
 from evaluator.latency import percentile
-from evaluator.load.figures import percentile_interval
+from evaluator.load.intervals import percentile_interval
 from evaluator.machine_conditions import MachineConditions, condition_faults
 from services.contracts.base import Count, Wire
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from evaluator.latency import percentile
-from evaluator.load.figures import load_percentiles, percentile_interval
+from evaluator.load.figures import load_percentiles
 from evaluator.load.histograms import histogram_of, percentile_ms, read_hlog, write_hlog
+from evaluator.load.intervals import percentile_interval
 
 BEGAN = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -50,6 +51,12 @@ def test_a_tail_is_told_only_from_enough_samples(count: int, p99: bool, p99_9: b
     assert found.n == count
     assert found.without_tail().p99 is None
     assert found.without_tail().p50 == found.p50
+
+
+def test_at_most_one_request_in_a_hundred_exceeds_p99() -> None:
+    values = [float(number) for number in range(1, 663)]
+    assert load_percentiles(values).p99 == 656.0
+    assert sum(value > 656 for value in values) / 662 <= 0.01
 
 
 def test_no_percentile_is_longer_than_the_longest_time() -> None:
