@@ -3,17 +3,17 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from statistics import median
 from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.load.figures import Interval
+from evaluator.load.intervals import CONFIDENCE, Interval, median_interval
 from services.contracts.base import Count, Wire
 
 PercentileName = Literal["p50", "p95"]
 SHARES: dict[PercentileName, float] = {"p50": 0.5, "p95": 0.95}
 RESAMPLES = 1_999
-CONFIDENCE = 0.95
 # Fewer make blocks of one or two, and the interval then ignores that neighbours in time are alike.
 LEAST_REQUESTS = 20
 
@@ -36,7 +36,8 @@ class RepeatedFigure(Wire):
 
     values: tuple[FiniteFloat, ...]
     median: FiniteFloat
-    interval: Interval  # 95 %, bootstrap of the median over the repeats
+    interval: Interval  # of the median, from order statistics; of fewer than 6 repeats the least and the greatest value
+    confidence: FiniteFloat = CONFIDENCE  # of the interval: 0.5, 0.75, 0.875, 0.9375 of 2 to 5 repeats
 
 
 def percentile_ratios(traffic: str, times_ms: Mapping[str, Sequence[float]], seed: int) -> tuple[PercentileRatio, ...]:
@@ -82,14 +83,10 @@ def loading_ratios(
         yield from percentile_ratios(traffic, pair, seed)
 
 
-def repeated_figure(values: Sequence[float], seed: int) -> RepeatedFigure:
+def repeated_figure(values: Sequence[float]) -> RepeatedFigure:
     """Returns the median of a figure over at least two repeats, with its interval."""
-    import numpy as np
-
-    drawn = np.random.default_rng(seed).choice(np.array(values), size=(RESAMPLES, len(values)))
-    return RepeatedFigure(
-        values=tuple(values), median=float(np.median(values)), interval=_interval(np.median(drawn, axis=1).tolist())
-    )
+    interval, confidence = median_interval(sorted(values))
+    return RepeatedFigure(values=tuple(values), median=median(values), interval=interval, confidence=confidence)
 
 
 def _block(n: int) -> int:

@@ -144,7 +144,6 @@ def point_report(
     seconds: float,
     files: Mapping[str, str],
     caches: bool,
-    seed: int,
 ) -> LoadPointReport:
     """Computes the figures of a point. `samples`: of this pipeline, of all its slices, warm-up among them."""
     measured = [sample for sample in samples if sample.phase == "measured"]
@@ -195,7 +194,7 @@ def point_report(
         loading=loading_figures(loading),
         timing_valid=not faults,
         timing_faults=faults,
-        repeats=_repeats(measured, judgments, seconds, tail=tail, seed=seed),
+        repeats=_repeats(measured, judgments, seconds, tail=tail),
         warmup=len(samples) - len(measured),
         first_ms=first_counted_ms(samples),
         files=dict(files),
@@ -203,7 +202,7 @@ def point_report(
 
 
 def _repeats(
-    measured: Sequence[LoadSample], judgments: Grades, seconds: float, *, tail: bool, seed: int
+    measured: Sequence[LoadSample], judgments: Grades, seconds: float, *, tail: bool
 ) -> dict[str, RepeatedFigure]:
     """Returns each figure over the repeats. `seconds`: of all of them together; `tail`: whether a p99 is told."""
     runs: dict[int, list[LoadSample]] = {}
@@ -220,4 +219,4 @@ def _repeats(
         values["nDCG@10"].append(answer_quality(judgments, run, {}).ndcg_at_10)
         values["goodput"].append(request_counts(run).answered / (seconds / len(runs)))
     told = {name: [value for value in found if value is not None] for name, found in values.items()}
-    return {name: repeated_figure(found, seed) for name, found in told.items() if len(found) == len(runs)}
+    return {name: repeated_figure(found) for name, found in told.items() if len(found) == len(runs)}

@@ -74,7 +74,7 @@ async def run_load(
             for traffic in group:
                 mine = [one for one in slices if one.traffic == traffic.label]
                 found, times[traffic.label] = await asyncio.to_thread(
-                    _write_points, folder, plan, traffic, mine, target, through, judgments, seed
+                    _write_points, folder, plan, traffic, mine, target, through, judgments
                 )
                 points += found
             ratios.extend(await asyncio.to_thread(_ratios, group, times, seed))
@@ -142,7 +142,6 @@ def _write_points(
     target: LoadTarget,
     arms: Sequence[Arm],
     judgments: Grades,
-    seed: int,
 ) -> tuple[list[LoadPointReport], dict[str, list[float]]]:
     """Returns the points of one kind of traffic, and the counted milliseconds of the measured requests by pipeline."""
     points, measured = [], {}
@@ -178,7 +177,6 @@ def _write_points(
                 in_flight=traffic.in_flight,
                 seconds=_planned_seconds(traffic, plan) * plan.repeat,
                 caches=target.caches,
-                seed=seed,
                 files={name: path.relative_to(folder.path).as_posix() for name, path in paths.items()},
             )
         )

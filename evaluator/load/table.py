@@ -76,12 +76,17 @@ def render_load_repeats(report: LoadReport) -> str:
             name,
             f"{one.median:.4g}",
             *(f"{at:.4g}" for at in one.interval),
+            f"{one.confidence:.1%}",
             str(len(one.values)),
         ]
         for point in report.points
         for name, one in point.repeats.items()
     ]
-    return aligned([["pipeline", "rate", "figure", "median", "from", "to", "repeats"], *rows]) if rows else ""
+    return (
+        aligned([["pipeline", "rate", "figure", "median", "from", "to", "confidence", "repeats"], *rows])
+        if rows
+        else ""
+    )
 
 
 def _row(point: LoadPointReport) -> list[str]:

@@ -1,3 +1,4 @@
+import math
 import random
 
 import pytest
@@ -33,7 +34,20 @@ def test_every_two_pipelines_with_the_same_requests_are_compared() -> None:
     assert percentile_ratios("20", {"a": requests(2, count=19), "b": requests(3, count=19)}, seed=1) == ()
 
 
-def test_a_repeated_figure_has_its_median_and_an_interval_within_its_values() -> None:
-    found = repeated_figure([10.0, 12.0, 11.0, 30.0, 10.5], seed=1)
-    assert found.median == 11.0
-    assert 10.0 <= found.interval[0] <= 11.0 <= found.interval[1] <= 30.0
+@pytest.mark.parametrize(("repeats", "confidence"), [(2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375)])
+def test_few_repeats_show_their_least_and_greatest_value_with_its_confidence(repeats: int, confidence: float) -> None:
+    values = [10.0, 12.0, 11.0, 30.0, 10.5][:repeats]
+    found = repeated_figure(values)
+    assert found.interval == (min(values), max(values))
+    assert found.confidence == confidence
+
+
+@pytest.mark.parametrize("repeats", [6, 9, 15, 40])
+def test_the_interval_of_a_repeated_figure_holds_the_true_median_in_95_of_100_runs(repeats: int) -> None:
+    dice = random.Random(repeats)
+    inside = 0
+    for _ in range(400):
+        found = repeated_figure([dice.expovariate(1.0) for _ in range(repeats)])
+        inside += found.interval[0] <= math.log(2) <= found.interval[1]
+    assert found.confidence >= 0.95
+    assert inside / 400 >= 0.93
