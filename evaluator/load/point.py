@@ -142,7 +142,8 @@ async def _loaded(
     before, began = read_conditions(measured), datetime.now(UTC)
     results = await run_generators(tasks, label)
     conditions = conditions_between(before, read_conditions(measured))
-    return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds)
+    closed_until_s = tasks[0].seconds if tasks[0].loop == "closed" else None
+    return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds, closed_until_s)
 
 
 def _read(
@@ -152,6 +153,7 @@ def _read(
     conditions: MachineConditions,
     began: datetime,
     warmup_seconds: float,
+    closed_until_s: float | None,
 ) -> LoadedPoint:
     """Reads all answers, after the run: parsing them earlier would take time from the generators and the gateway."""
     sent = sorted(
@@ -163,7 +165,14 @@ def _read(
         key=lambda pair: pair[0].planned_s,
     )
     samples = tuple(
-        read_sample(target, request, record, number, "warmup" if record.planned_s < warmup_seconds else "measured")
+        read_sample(
+            target,
+            request,
+            record,
+            number,
+            "warmup" if record.planned_s < warmup_seconds else "measured",
+            None if closed_until_s is None else warmup_seconds <= record.done_s < closed_until_s,
+        )
         for number, (record, request) in enumerate(sent)
     )
     return LoadedPoint(

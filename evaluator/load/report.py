@@ -50,7 +50,7 @@ class LoadPointReport(Wire):
     seconds: FiniteFloat  # of planned sending, without the warm-up
     counts: RequestCounts
     offered: FiniteFloat  # requests a second
-    goodput: FiniteFloat  # answers in time a second
+    goodput: FiniteFloat  # answers in time a second; of a closed loop those that ended within its seconds
     latency_ms: LoadPercentiles  # from the planned send time to the last byte
     service_ms: LoadPercentiles  # from sending to the last byte, of answered requests
     quality: AnswerQuality
@@ -176,7 +176,7 @@ def point_report(
         seconds=seconds,
         counts=counts,
         offered=counts.requests / seconds,
-        goodput=counts.answered / seconds,
+        goodput=_goodput(samples, seconds),
         latency_ms=latency if tail else latency.without_tail(),
         service_ms=service if tail else service.without_tail(),
         quality=answer_quality(judgments, measured, reranks),
@@ -194,29 +194,34 @@ def point_report(
         loading=loading_figures(loading),
         timing_valid=not faults,
         timing_faults=faults,
-        repeats=_repeats(measured, judgments, seconds, tail=tail),
+        repeats=_repeats(samples, judgments, seconds, tail=tail),
         warmup=len(samples) - len(measured),
         first_ms=first_counted_ms(samples),
         files=dict(files),
     )
 
 
+def _goodput(samples: Sequence[LoadSample], seconds: float) -> float:
+    return sum(sample.in_goodput for sample in samples) / seconds
+
+
 def _repeats(
-    measured: Sequence[LoadSample], judgments: Grades, seconds: float, *, tail: bool
+    samples: Sequence[LoadSample], judgments: Grades, seconds: float, *, tail: bool
 ) -> dict[str, RepeatedFigure]:
     """Returns each figure over the repeats. `seconds`: of all of them together; `tail`: whether a p99 is told."""
     runs: dict[int, list[LoadSample]] = {}
-    for sample in measured:
+    for sample in samples:
         runs.setdefault(sample.repeat, []).append(sample)
     if len(runs) < 2:
         return {}
     values: dict[str, list[float | None]] = {"p50": [], "p95": [], "p99": [], "nDCG@10": [], "goodput": []}
-    for run in runs.values():
+    for sent in runs.values():
+        run = [sample for sample in sent if sample.phase == "measured"]
         latency = load_percentiles([sample.counted_ms for sample in run])
         values["p50"].append(latency.p50)
         values["p95"].append(latency.p95)
         values["p99"].append(latency.p99 if tail else None)
         values["nDCG@10"].append(answer_quality(judgments, run, {}).ndcg_at_10)
-        values["goodput"].append(request_counts(run).answered / (seconds / len(runs)))
+        values["goodput"].append(_goodput(sent, seconds / len(runs)))
     told = {name: [value for value in found if value is not None] for name, found in values.items()}
     return {name: repeated_figure(found) for name, found in told.items() if len(found) == len(runs)}

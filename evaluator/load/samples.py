@@ -31,6 +31,7 @@ class LoadSample(AnswerRecord):
     service_ms: FiniteFloat | None = None  # from sending to the last byte; null without an answer
     counted_ms: FiniteFloat  # what figures count: the latency, or without an answer at least the deadline
     late: bool = False  # answered after the deadline
+    ended_within: bool | None = None  # closed loop: within the seconds that count; null: the loop is open
 
     @property
     def outcome(self) -> SampleOutcome:
@@ -39,9 +40,24 @@ class LoadSample(AnswerRecord):
             return "late" if self.late else "answered"
         return "dropped" if self.error == DROPPED else "failed"
 
+    @property
+    def in_goodput(self) -> bool:
+        """Whether the goodput counts it: answered in time and, in an open loop, planned after the warm-up.
+
+        A closed loop sends as it gets answers. What ends within its seconds counts; all that is sent within them would
+        be more than the system answered, by as many as are in flight.
+        """
+        counted = self.phase == "measured" if self.ended_within is None else self.ended_within
+        return counted and self.outcome == "answered"
+
 
 def read_sample(
-    target: LoadTarget, request: PlannedRequest, record: SendRecord, number: int, phase: Literal["warmup", "measured"]
+    target: LoadTarget,
+    request: PlannedRequest,
+    record: SendRecord,
+    number: int,
+    phase: Literal["warmup", "measured"],
+    ended_within: bool | None,
 ) -> LoadSample:
     """Reads the reply to a request."""
     elapsed_ms = (record.done_s - record.planned_s) * 1000
@@ -54,6 +70,7 @@ def read_sample(
         planned_s=record.planned_s,
         send_lag_ms=None if record.sent_s is None else (record.sent_s - record.planned_s) * 1000,
         counted_ms=max(elapsed_ms, target.deadline_ms),
+        ended_within=ended_within,
     )
     reply = record.reply
     if reply is None or record.sent_s is None:
