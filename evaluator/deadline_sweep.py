@@ -23,11 +23,11 @@ from evaluator.markdown_table import aligned
 from evaluator.progress import progress
 from evaluator.quality import means, measure
 from evaluator.rank import ChosenQueries
+from evaluator.reranked_candidates import candidates_scored, mean_scored, share_scored
 from evaluator.run_folder import StepFile
 from evaluator.turn_orders import query_turns
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Rerank
-from services.contracts.query import SearchAnswer
 
 DEADLINES = "deadlines.json"
 METRIC = "nDCG@10"
@@ -185,8 +185,8 @@ def at_deadline(
     waited = [max(one.elapsed_ms, float(deadline_ms)) for one in lost]
     counted = sorted([timed.latency_ms for timed in given.values()] + waited)
     reranks = {item.id: item.stage.top for item in arm.pipeline.identified if isinstance(item.stage, Rerank)}
-    numbers = [scored(answer, reranks, asked) for answer in in_time.values()] if reranks else []
-    shares = [scored_share(answer, reranks) for answer in in_time.values()] if reranks else []
+    reranked = list(in_time.values()) if reranks else []
+    shares = [share_scored(answer.degraded, reranks) for answer in reranked]
     return AtDeadline(
         deadline_ms=deadline_ms,
         queries=len(outcomes),
@@ -196,36 +196,12 @@ def at_deadline(
         errors_by_kind=dict(Counter(one.error.kind for one in lost)),
         ndcg_at_10=means(measure(dataset.judgments, rankings, list(outcomes), (METRIC,)))[METRIC] or 0.0,
         degraded=sum(bool(answer.degraded) for answer in in_time.values()),
-        scored=_mean([one for one in numbers if one is not None]) if None not in numbers else None,
+        scored=mean_scored([candidates_scored(one.degraded, len(one.hits), reranks, asked) for one in reranked]),
         scored_share=_mean(shares),
         p50_ms=percentile(counted, 0.50),
         p95_ms=percentile(counted, 0.95),
         slowest_ms=max((timed.latency_ms for timed in given.values()), default=None),
     )
-
-
-def scored(answer: SearchAnswer, reranks: Mapping[str, int], asked: int) -> int | None:
-    """Counts the candidates that all rerank stages scored; None where the answer does not tell.
-
-    A degradation names the number. Otherwise every candidate was scored, `reranks` of them at most: the answer shows
-    them all where it has fewer hits than were asked for, or where no more were re-ranked.
-    """
-    flagged = {one.stage: one.done for one in answer.degraded}
-    total = 0
-    for stage, top in reranks.items():
-        if stage in flagged:
-            total += flagged[stage]
-        elif top <= len(answer.hits) or len(answer.hits) < asked:
-            total += min(top, len(answer.hits))
-        else:
-            return None
-    return total
-
-
-def scored_share(answer: SearchAnswer, reranks: Mapping[str, int]) -> float:
-    """Returns the share of their candidates that the rerank stages scored, as a mean over the stages."""
-    shares = {one.stage: one.done / one.of if one.of else 1.0 for one in answer.degraded}
-    return sum(shares.get(stage, 1.0) for stage in reranks) / len(reranks)
 
 
 def _mean(values: Sequence[float]) -> float | None:

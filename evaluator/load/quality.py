@@ -7,6 +7,7 @@ from pydantic import FiniteFloat
 
 from evaluator.load.samples import LoadSample
 from evaluator.quality import Grades, measure
+from evaluator.reranked_candidates import candidates_scored, mean_scored, share_scored
 from services.contracts.base import Wire
 
 METRIC = "nDCG@10"
@@ -17,20 +18,29 @@ class AnswerQuality(Wire):
 
     ndcg_at_10: FiniteFloat | None  # late, failed and dropped requests count as 0; null without requests
     degraded_share: FiniteFloat  # of the answers in time
-    reranked: FiniteFloat | None  # mean number of candidates re-ranked an answer in time; null: nothing re-ranks
+    # Of the candidates re-ranked an answer in time; null: nothing re-ranks, or nothing came in time.
+    reranked: FiniteFloat | None  # mean number; null too where an answer shows fewer hits than may be re-ranked
+    reranked_share: FiniteFloat | None = None  # mean share, which degraded answers tell and all others have at 1
 
 
-def answer_quality(judgments: Grades, samples: Sequence[LoadSample], reranks: Mapping[str, int]) -> AnswerQuality:
-    """Returns the quality. `reranks`: candidates that the pipeline re-ranks, by stage."""
+def answer_quality(
+    judgments: Grades, samples: Sequence[LoadSample], reranks: Mapping[str, int], asked: int
+) -> AnswerQuality:
+    """Returns the quality. `reranks`: candidates that the pipeline re-ranks, by stage; `asked`: hits a request."""
     in_time = [sample for sample in samples if sample.outcome == "answered"]
+    reranked = in_time if reranks else []
     return AnswerQuality(
-        ndcg_at_10=_mean_over_requests(judgments, samples),
+        ndcg_at_10=mean_ndcg(judgments, samples),
         degraded_share=sum(bool(sample.degraded) for sample in in_time) / max(1, len(in_time)),
-        reranked=_mean_reranked(in_time, reranks),
+        reranked=mean_scored([candidates_scored(one.degraded, one.hits, reranks, asked) for one in reranked]),
+        reranked_share=math.fsum(share_scored(one.degraded, reranks) for one in reranked) / len(reranked)
+        if reranked
+        else None,
     )
 
 
-def _mean_over_requests(judgments: Grades, samples: Sequence[LoadSample]) -> float | None:
+def mean_ndcg(judgments: Grades, samples: Sequence[LoadSample]) -> float | None:
+    """Returns the mean nDCG@10 over requests; None without any."""
     return math.fsum(request_values(judgments, samples)) / len(samples) if samples else None
 
 
@@ -46,13 +56,3 @@ def request_values(judgments: Grades, samples: Sequence[LoadSample]) -> list[flo
         (METRIC,),
     )[METRIC]
     return [values[names[key]] or 0.0 for key in shown]
-
-
-def _mean_reranked(in_time: Sequence[LoadSample], reranks: Mapping[str, int]) -> float | None:
-    if not reranks or not in_time:
-        return None
-    done = 0
-    for sample in in_time:
-        flagged = {one.stage: one.done for one in sample.degraded}
-        done += sum(flagged.get(stage, top) for stage, top in reranks.items())
-    return done / len(in_time)

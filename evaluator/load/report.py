@@ -17,7 +17,7 @@ from evaluator.load.loading_figures import LoadingFigures, loading_faults, loadi
 from evaluator.load.memory_trend import MemoryTrend
 from evaluator.load.point import LoadedPoint
 from evaluator.load.point_cost import missing_cpu, point_cost
-from evaluator.load.quality import AnswerQuality, answer_quality
+from evaluator.load.quality import AnswerQuality, answer_quality, mean_ndcg
 from evaluator.load.ratios import PercentileRatio, RepeatedFigure, repeated_figure
 from evaluator.load.samples import LoadSample
 from evaluator.load.slices import LengthSlice, first_counted_ms, length_slices
@@ -142,10 +142,14 @@ def point_report(
     rate: float | None,
     in_flight: int | None,
     seconds: float,
+    top: int,
     files: Mapping[str, str],
     caches: bool,
 ) -> LoadPointReport:
-    """Computes the figures of a point. `samples`: of this pipeline, of all its slices, warm-up among them."""
+    """Computes the figures of a point. `samples`: of this pipeline, of all its slices, warm-up among them.
+
+    `top`: hits that a request asks for.
+    """
     measured = [sample for sample in samples if sample.phase == "measured"]
     answers = [sample for sample in measured if sample.error is None]
     counts = request_counts(measured)
@@ -179,7 +183,7 @@ def point_report(
         goodput=_goodput(samples, seconds),
         latency_ms=latency if tail else latency.without_tail(),
         service_ms=service if tail else service.without_tail(),
-        quality=answer_quality(judgments, measured, reranks),
+        quality=answer_quality(judgments, measured, reranks, top),
         generators=generators,
         halves=halves,
         conditions=conditions,
@@ -221,7 +225,7 @@ def _repeats(
         values["p50"].append(latency.p50)
         values["p95"].append(latency.p95)
         values["p99"].append(latency.p99 if tail else None)
-        values["nDCG@10"].append(answer_quality(judgments, run, {}).ndcg_at_10)
+        values["nDCG@10"].append(mean_ndcg(judgments, run))
         values["goodput"].append(_goodput(sent, seconds / len(runs)))
     told = {name: [value for value in found if value is not None] for name, found in values.items()}
     return {name: repeated_figure(found) for name, found in told.items() if len(found) == len(runs)}

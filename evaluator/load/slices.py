@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import FiniteFloat
 
 from evaluator.load.figures import load_percentiles
-from evaluator.load.quality import answer_quality
+from evaluator.load.quality import mean_ndcg
 from evaluator.load.samples import LoadSample
 from evaluator.quality import Grades
 from services.contracts.base import Count, Wire
@@ -46,7 +46,7 @@ def length_slices(
                     requests=len(members),
                     p50_ms=times.p50,
                     p95_ms=times.p95,
-                    ndcg_at_10=answer_quality(judgments, members, {}).ndcg_at_10,
+                    ndcg_at_10=mean_ndcg(judgments, members),
                 )
             )
     return tuple(found)

@@ -176,6 +176,7 @@ def _write_points(
                 rate=traffic.rate,
                 in_flight=traffic.in_flight,
                 seconds=_planned_seconds(traffic, plan) * plan.repeat,
+                top=target.top,
                 caches=target.caches,
                 files={name: path.relative_to(folder.path).as_posix() for name, path in paths.items()},
             )
