@@ -180,11 +180,12 @@ def found_capacity(measured: Sequence[MeasuredRate], plan: CapacityPlan) -> Foun
         reasons = tuple(f"at {measured[-1].rate:.3g}/s: {reason}" for reason in measured[-1].reasons)
     elif low is not None and high is not None and _times_carried(measured, low) > VERIFICATIONS:
         outcome, rate = "found", low
-    elif low is None and all(one.outcome == "not carried" for one in measured):
-        outcome = "none"
-        reasons = (f"lower than {least_rate(plan):.3g}/s cannot be told in {plan.point_seconds:g} s",)
-    elif low is None:
-        reasons = measured[-1].reasons
+    elif low is None and len(measured) < MOST_POINTS:
+        # The search went down to the lowest rate; its last outcome decides, whatever was open or disturbed above it.
+        lowest = list(_told(measured))[-1]
+        outcome = "none" if lowest.outcome == "not carried" else "cannot tell"
+        too_low = f"lower than {least_rate(plan):.3g}/s cannot be told in {plan.point_seconds:g} s"
+        reasons = (too_low,) if outcome == "none" else lowest.reasons
     else:
         reasons = (f"no rate was carried {VERIFICATIONS + 1} times in {len(measured)} measurements",)
     return FoundCapacity(bound_ms=plan.p99_ms, outcome=outcome, rate=rate, reasons=reasons, measured=tuple(measured))

@@ -136,3 +136,14 @@ def test_a_search_that_never_settles_ends_without_a_number() -> None:
     assert next_rate(measured, PLAN) is None
     found = found_capacity(measured, PLAN)
     assert (found.outcome, found.rate) == ("cannot tell", None)
+
+
+@pytest.mark.parametrize("above", ["cannot tell", "open", "not carried"])
+def test_a_rate_that_was_disturbed_or_open_leaves_none_as_the_answer_where_lower_ones_are_not_carried(
+    above: str,
+) -> None:
+    measured = [rate_of(10, above), *(rate_of(rate, "not carried") for rate in (10, 5, 2.86))]
+    assert next_rate(measured, PLAN) is None
+    found = found_capacity(measured, PLAN)
+    assert found.outcome == "none"
+    assert found.reasons == ("lower than 2.85/s cannot be told in 120 s",)
