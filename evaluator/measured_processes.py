@@ -1,10 +1,13 @@
 """Knows which processes stand behind a gateway of this machine, so that their CPU time does not count as foreign.
 
-Whoever starts a stack records its supervisor in the folder of runs; every measurement looks there. Of a gateway that
-nobody recorded (containers, another machine) nothing is known, and no CPU time is called foreign.
+Whoever starts a stack records its supervisor in the folder of runs; every measurement looks there. A gateway on another
+machine leaves all CPU time here foreign but the evaluator's own. Of a gateway of this machine that nobody recorded, and
+of one that may be in a container beside the evaluator's, nothing is known, and no CPU time is called foreign.
 """
 
-from ipaddress import ip_address
+import socket
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +17,12 @@ from services.contracts.base import Count, Wire
 
 STACKS = ".stacks"
 PROC = Path("/proc")
+# A container has addresses of its own: another address may be another container of this machine.
+CONTAINER_MARKS = (
+    Path("/.dockerenv"),
+    Path("/run/.containerenv"),
+    Path("/var/run/secrets/kubernetes.io"),
+)
 
 
 class StackRecord(Wire):
@@ -32,30 +41,52 @@ def record_stack(runs: Path, gateway: str, supervisor: int) -> None:
         file.write_text(StackRecord(supervisor=supervisor, started=started).model_dump_json() + "\n", encoding="utf-8")
 
 
-def measured_processes(runs: Path, gateway: str) -> tuple[int, ...] | None:
-    """Returns the processes whose descendants answer for a gateway; None: nobody recorded them, or they have ended."""
+def measured_processes(
+    runs: Path, gateway: str, container_marks: Sequence[Path] = CONTAINER_MARKS
+) -> tuple[int, ...] | None:
+    """Returns the processes of this machine whose descendants answer for a gateway; () where it is on another machine.
+
+    None: nobody recorded them, or they have ended.
+    """
     try:
         record = StackRecord.model_validate_json(_file(runs, gateway).read_bytes())
     except (OSError, ValidationError):
-        return None
+        elsewhere = _is_local(_host(gateway)) is False and not any(mark.exists() for mark in container_marks)
+        return () if elsewhere else None
     return (record.supervisor,) if _started(record.supervisor) == record.started else None
 
 
 def is_this_machine(url: str) -> bool:
-    """Returns whether a URL's host is a loopback address."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
+    """Returns whether a URL's host is an address of this machine, or a name of one."""
+    return _is_local(_host(url)) is True
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
+
+
+@cache
+def _is_local(host: str) -> bool | None:
+    """Returns whether a host has an address to which a socket of this machine can be bound; None: no known name."""
     try:
-        return ip_address(host).is_loopback
-    except ValueError:  # a name
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):
+        return None
+    return any(_can_bind(family, address) for family, *_, address in found)
+
+
+def _can_bind(family: int, address: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind(address)
+    except OSError:
         return False
+    return True
 
 
 def _file(runs: Path, gateway: str) -> Path:
-    parts = urlsplit(gateway)
-    host = "127.0.0.1" if parts.hostname in ("localhost", "::1") else parts.hostname
-    return runs / STACKS / f"{host}-{parts.port}.json"
+    host = "127.0.0.1" if is_this_machine(gateway) else _host(gateway)
+    return runs / STACKS / f"{host}-{urlsplit(gateway).port}.json"
 
 
 def _started(process: int) -> int | None:
