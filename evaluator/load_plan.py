@@ -64,6 +64,17 @@ class LoadPlan(Wire):
     seed: Count | None = None  # of arrivals and queries; without it the experiment's
 
     @model_validator(mode="after")
+    def _once_each(self) -> Self:
+        # The files of a point have the rate in their names, as it is written here.
+        for field, names in (
+            ("rates", [f"{rate:g}" for rate in self.rates]),
+            ("in_flight", [*map(str, self.in_flight)]),
+        ):
+            if again := [name for number, name in enumerate(names) if name in names[:number]]:
+                raise ValueError(f"{field}: {again[0]} is there twice; `repeat` sends everything several times")
+        return self
+
+    @model_validator(mode="after")
     def _has_traffic(self) -> Self:
         if not (self.rates or self.steps or self.trace or self.in_flight or self.capacity):
             raise ValueError("name at least one of rates, steps, trace, in_flight and capacity")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 from evaluator.load.load_loop import LoopKind
@@ -15,7 +14,7 @@ from evaluator.load_plan import LoadPlan, TrafficStep
 class Traffic:
     """One kind of traffic, through each pipeline in turn or, as a trace, through several at once."""
 
-    name: str  # `20`, `1.5x`, `inflight8`, `steps`, `trace`; of one name there are the same requests
+    name: str  # `20`, `1.5x`, `inflight8`, `steps`, `trace`; idle and loading have one, and the same requests
     rate: float | None = None
     in_flight: int | None = None
     steps: tuple[TrafficStep, ...] = ()
@@ -33,21 +32,16 @@ class Traffic:
         return "open" if self.in_flight is None else "closed"
 
 
-def planned_traffic(plan: LoadPlan, target: LoadTarget, pipelines: Sequence[str]) -> list[Traffic]:
-    """Returns the kinds of traffic of a plan, in their order."""
+def planned_traffic(plan: LoadPlan, target: LoadTarget, pipelines: Sequence[str]) -> list[list[Traffic]]:
+    """Returns the kinds of traffic of a plan in their order; those together that take turns: idle and loading."""
     loading = (False, True) if plan.while_loading else (False,)
-    kinds = [Traffic(f"{rate:g}", rate=rate, while_loading=one) for rate in plan.rates for one in loading]
+    groups = [[Traffic(f"{rate:g}", rate=rate, while_loading=one) for one in loading] for rate in plan.rates]
     if plan.steps:
-        kinds.append(Traffic("steps", steps=plan.steps))
+        groups.append([Traffic("steps", steps=plan.steps)])
     if plan.trace is not None:
-        kinds.append(Traffic("trace", trace=tuple(read_trace(Path(plan.trace), target.queries, pipelines))))
-    kinds += [Traffic(f"inflight{number}", in_flight=number) for number in plan.in_flight]
-    return kinds
-
-
-def kinds_in_turns(kinds: Sequence[Traffic]) -> list[list[Traffic]]:
-    """Returns the kinds that take turns: those of one name, which are idle and loading at one rate."""
-    return [list(group) for _, group in groupby(kinds, key=lambda one: one.name)]
+        groups.append([Traffic("trace", trace=tuple(read_trace(Path(plan.trace), target.queries, pipelines)))])
+    groups += [[Traffic(f"inflight{number}", in_flight=number)] for number in plan.in_flight]
+    return groups
 
 
 def slice_count(traffic: Traffic, plan: LoadPlan, arms: int) -> int:

@@ -17,7 +17,7 @@ from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_repo
 from evaluator.load.capacity_step import searched_capacity
 from evaluator.load.corpus_loader import CorpusLoader
 from evaluator.load.histograms import write_hlog
-from evaluator.load.kinds import Traffic, kinds_in_turns, planned_traffic
+from evaluator.load.kinds import Traffic, planned_traffic
 from evaluator.load.memory_trend import memory_trends
 from evaluator.load.page import write_page
 from evaluator.load.process_watch import MEMORY, ProcessWatch
@@ -31,6 +31,7 @@ from evaluator.measured_processes import is_this_machine
 from evaluator.progress import progress
 from evaluator.quality import Grades
 from evaluator.run_folder import RunFolder, writable
+from evaluator.turn_orders import balanced_turns
 
 LOAD = "load.json"
 
@@ -55,21 +56,25 @@ async def run_load(
     `costs`: CPU milliseconds a query, by pipeline, for the gates of points that `watch` does not measure.
     `calibrate` is called before and after the traffic. `loader`: for a plan that searches while loading.
     """
-    kinds = planned_traffic(plan, target, [arm.name for arm in arms])
+    groups = planned_traffic(plan, target, [arm.name for arm in arms])
 
     ratios: list[PercentileRatio] = []
 
-    async def driven(some: Sequence[Traffic], through: Sequence[Arm]) -> list[LoadPointReport]:
+    async def driven(some: Sequence[Sequence[Traffic]], through: Sequence[Arm]) -> list[LoadPointReport]:
         slices: list[TimeSlice] = []
-        with progress("Load", len(some) * plan.repeat, "kinds of traffic") as advance:
+        # One order for everything: begun anew, each pipeline would follow the same one at every rate and repeat.
+        turns = balanced_turns(len(through), seed)
+        with progress("Load", sum(map(len, some)) * plan.repeat, "kinds of traffic") as advance:
             for repeat in range(plan.repeat):
                 if repeat and between is not None:
                     await between()
-                for group in kinds_in_turns(some):
-                    slices += await driven_slices(group, plan, target, through, seed, repeat, measured(), watch, loader)
+                for group in some:
+                    slices += await driven_slices(
+                        group, plan, target, through, turns, seed, repeat, measured(), watch, loader
+                    )
                     advance(len(group))
         points = []
-        for group in kinds_in_turns(some):
+        for group in some:
             times = {}
             for traffic in group:
                 mine = [one for one in slices if one.traffic == traffic.label]
@@ -81,13 +86,13 @@ async def run_load(
         return points
 
     before = await calibrate()
-    points = await driven(kinds, arms) if kinds else []
+    points = await driven(groups, arms) if groups else []
     timing_valid = all(point.timing_valid for point in points)
     gated = [gated_point(point, costs.get(point.pipeline)) for point in points]
     capacities = []
     for arm in arms if plan.capacity is not None else ():
         found = await searched_capacity(target, arm.name, plan, seed, measured())
-        swept = [(multiple, await driven([traffic], [arm])) for multiple, traffic in multiples_of(found)]
+        swept = [(multiple, await driven([[traffic]], [arm])) for multiple, traffic in multiples_of(found)]
         points += [point for _, through in swept for point in through]
         # Beyond the capacity the queue grows while it is measured, so that the later half takes longer in any case.
         timing_valid &= all(point.timing_valid for multiple, through in swept if multiple <= 1 for point in through)

@@ -1,6 +1,6 @@
 """Drives kinds of traffic slice by slice, the pipelines in turn; where the plan says so, beside loading. No files."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -11,7 +11,6 @@ from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
 from evaluator.load.process_watch import ProcessWatch
 from evaluator.load.traffic import LoadTarget, open_requests, slice_seed
 from evaluator.load_plan import LoadPlan, TrafficStep
-from evaluator.turn_orders import balanced_turns
 
 Pids = tuple[int, ...] | None
 
@@ -31,6 +30,7 @@ async def driven_slices(
     plan: LoadPlan,
     target: LoadTarget,
     arms: Sequence[Arm],
+    turns: Iterator[Sequence[int]],
     seed: int,
     repeat: int,
     measured: Pids,
@@ -39,7 +39,8 @@ async def driven_slices(
 ) -> list[TimeSlice]:
     """Returns the drives of kinds of traffic that take turns: a trace as a whole, else slices.
 
-    The pipelines of a slice are in balanced turns. Two kinds take turns as idle, loading, loading, idle.
+    The pipelines of a slice are in the next of `turns`, which are those of the whole plan. Two kinds take turns as
+    idle, loading, loading, idle.
     """
     first = group[0]
     if first.trace:
@@ -48,7 +49,7 @@ async def driven_slices(
         return [TimeSlice(first.label, await watch.costed(whole), 0, repeat)]
     slices: list[TimeSlice] = []
     count = slice_count(first, plan, len(arms))
-    for number, turn in zip(range(count), balanced_turns(len(arms), seed), strict=False):
+    for number, turn in zip(range(count), turns, strict=False):
         warmup_s = plan.warmup_seconds if number == 0 else 0.0
         for traffic in group if number % 2 == 0 else reversed(group):
             meanwhile = loader if traffic.while_loading else None

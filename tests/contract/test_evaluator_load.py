@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,18 @@ async def test_repeats_run_a_command_between_them_and_pipelines_take_turns_of_sl
     assert {(one.first, one.second, one.n) for one in report.ratios} == {("bm25", "hybrid", len(samples))}
 
 
+@pytest.mark.integration
+async def test_every_pipeline_follows_every_other_one_over_the_repeats(
+    gateway: str, stub: GatewayStub, tmp_path: Path
+) -> None:
+    traffic = {"rates": [50], "seconds": 0.3, "warmup_seconds": 0, "repeat": 4}
+    await loaded(gateway, planned(tmp_path, load=traffic, pipelines=["bm25", "dense", "hybrid"]), tmp_path / "runs")
+    asked = [str(one.pipeline) for one in stub.searches if one.query != "can this pipeline run"]
+    turns = [name for name, before in zip(asked, ["", *asked], strict=False) if name != before]
+    assert len(turns) == 12
+    assert len(set(pairwise(turns))) == 6
+
+
 # Bounds so long that a busy machine is no fault of the times.
 SEARCH = {"p99_ms": 9_000, "point_seconds": 1.5, "warmup_seconds": 0.1}
 
@@ -184,6 +197,8 @@ async def test_the_limit_of_a_gateway_is_found_and_shown_with_what_lies_beyond(
         (["--trace", "t.csv", "--while-loading"], "while_loading compares at steady rates"),
         (["--rate", "10", "--while-loading", "--export", "k6", "x"], "--while-loading cannot be combined with"),
         (["--rate", "10", "--while-loading", "--against", "http://h:1"], "--while-loading cannot be combined with"),
+        (["--rate", "10,20,10.0"], "load: rates: 10 is there twice"),
+        (["--in-flight", "2,2"], "load: in_flight: 2 is there twice"),
         (["--run", "."], "name either an experiment or, with --run, the folder of a run"),
     ],
 )

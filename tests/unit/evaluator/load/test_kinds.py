@@ -1,6 +1,6 @@
 """Kinds of traffic of a plan, and which of them take turns."""
 
-from evaluator.load.kinds import kinds_in_turns, planned_traffic, slice_count
+from evaluator.load.kinds import planned_traffic, slice_count
 from evaluator.load.loading_figures import SliceLoading, loading_faults, loading_figures
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan
@@ -10,19 +10,19 @@ TARGET = LoadTarget("", 10, 10_000, (), {}, {}, frozenset(), {}, caches=False)
 
 def test_each_rate_takes_turns_with_itself_while_loading() -> None:
     plan = LoadPlan(rates=(10, 20), while_loading=True)
-    groups = kinds_in_turns(planned_traffic(plan, TARGET, ["bm25"]))
+    groups = planned_traffic(plan, TARGET, ["bm25"])
     assert [[one.label for one in group] for group in groups] == [["10", "10-loading"], ["20", "20-loading"]]
 
 
 def test_other_kinds_take_no_turns_with_each_other() -> None:
     plan = LoadPlan(rates=(10, 20), in_flight=(4,))
-    groups = kinds_in_turns(planned_traffic(plan, TARGET, ["bm25"]))
+    groups = planned_traffic(plan, TARGET, ["bm25"])
     assert [[one.label for one in group] for group in groups] == [["10"], ["20"], ["inflight4"]]
 
 
 def test_a_rate_while_loading_is_cut_into_slices_also_of_one_pipeline() -> None:
     plan = LoadPlan(rates=(20,), seconds=60, slice_seconds=15, while_loading=True)
-    (traffic, _) = planned_traffic(plan, TARGET, ["bm25"])
+    ((traffic, _),) = planned_traffic(plan, TARGET, ["bm25"])
     assert slice_count(traffic, plan, 1) == 4
     assert slice_count(traffic, plan.model_copy(update={"slice_seconds": 60.0}), 1) == 2
 
