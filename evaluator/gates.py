@@ -67,10 +67,11 @@ class GatedFigures:
     errors: float | None
     cpu_ms: float | None
     missing: dict[GateName, str]
+    unfit: frozenset[GateName] = frozenset()  # gates of figures that this traffic cannot have; they are not judged
 
 
 def judge_gates(gates: Gates | None, figures: Iterable[GatedFigures]) -> Iterator[GateOutcome]:
-    """Yields the outcome of every gate for every pipeline; none without gates."""
+    """Yields the outcome of every gate that fits the figures, for every pipeline; none without gates."""
     if gates is None:
         return
     for one in figures:
@@ -81,7 +82,7 @@ def judge_gates(gates: Gates | None, figures: Iterable[GatedFigures]) -> Iterato
             "cpu_ms": (one.cpu_ms, gates.cpu_ms),
         }
         for gate, (value, bound) in values.items():
-            if bound is not None:
+            if bound is not None and gate not in one.unfit:
                 held = value is not None and (value >= bound if gate == "ndcg_at_10" else value <= bound)
                 yield GateOutcome(
                     pipeline=one.pipeline,

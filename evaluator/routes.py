@@ -48,6 +48,8 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
 
     @routes.post("/v1/experiments", status_code=202)
     async def start(experiment: Experiment) -> JobState:
+        if experiment.gates is not None and experiment.gates.cpu_ms is not None:
+            raise BadInput("gates.cpu_ms: the service measures no CPU time; `run` does, with --processes.")
         try:
             await jobs.expect_startable(experiment)
             return jobs.start(experiment)

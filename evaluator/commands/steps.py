@@ -222,7 +222,9 @@ def end_status(
     cases = [*(GateCase(one.what, one.held, one.sentence) for one in gates), *compared]
     if junit is not None:
         if not cases:
-            raise EvaluationError(f"--junit {junit}: the experiment {name} has no `gates`")
+            raise EvaluationError(
+                f"--junit {junit}: no gate was judged: the experiment {name} has none that its traffic fits"
+            )
         write_junit(junit, name, cases)
     if not all(valid):
         raise typer.Exit(INVALID_RUN)

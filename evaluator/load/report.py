@@ -1,13 +1,13 @@
 """Defines load.json and builds its figures from samples. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import FiniteFloat
 
 from evaluator.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers, stage_times
 from evaluator.cached_results import CacheUse, cache_faults, sum_cached_results
 from evaluator.critical_path import mean_path
-from evaluator.gates import GatedFigures, GateOutcome
+from evaluator.gates import GatedFigures, GateOutcome, Gates
 from evaluator.latency import MIN_SAMPLES_FOR_P99
 from evaluator.load.best_under import BestUnder
 from evaluator.load.calibration import Calibration
@@ -102,13 +102,23 @@ def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
         errors=lost / point.counts.requests if point.counts.requests else None,
         cpu_ms=cpu_ms,
         missing={
-            "p99_ms": "the times are not valid, the loop is closed, "
-            f"or there were fewer than {MIN_SAMPLES_FOR_P99} requests",
+            "p99_ms": f"the times are not valid, or there were fewer than {MIN_SAMPLES_FOR_P99} requests",
             "ndcg_at_10": "no request was sent",
             "errors": "no request was sent",
             "cpu_ms": untold,
         },
+        unfit=frozenset({"p99_ms"}) if point.loop == "closed" else frozenset(),
     )
+
+
+def unjudged_gates(gates: Gates | None, plan: LoadPlan) -> Iterator[str]:
+    """Yields a sentence for each gate that a plan's traffic cannot be judged by."""
+    if gates is None:
+        return
+    if plan.capacity is not None:
+        yield "gates are judged at the planned rates, not at the points of the search for the capacity"
+    if plan.in_flight and gates.p99_ms is not None:
+        yield "the gate p99_ms is not judged of a closed loop, which gives no p99"
 
 
 class LoadReport(StepFile):

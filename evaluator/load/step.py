@@ -22,7 +22,7 @@ from evaluator.load.memory_trend import memory_trends
 from evaluator.load.page import write_page
 from evaluator.load.process_watch import MEMORY, ProcessWatch
 from evaluator.load.ratios import PercentileRatio, loading_ratios, percentile_ratios
-from evaluator.load.report import LoadPointReport, LoadReport, gated_point, point_report
+from evaluator.load.report import LoadPointReport, LoadReport, gated_point, point_report, unjudged_gates
 from evaluator.load.samples import write_samples
 from evaluator.load.time_slices import Pids, TimeSlice, driven_slices
 from evaluator.load.traffic import LoadTarget
@@ -115,7 +115,7 @@ async def run_load(
         memory=memory_trends(readings),
         calibration=calibration,
         timing_valid=timing_valid,
-        remarks=tuple(_remarks(target, points)),
+        remarks=(*_remarks(target, points), *unjudged_gates(folder.experiment.gates, plan)),
     )
     folder.write(LOAD, report)
     if capacities:

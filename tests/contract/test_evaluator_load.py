@@ -148,8 +148,10 @@ async def test_a_pipeline_that_refuses_every_request_carries_no_rate(
     gateway: str, stub: GatewayStub, tmp_path: Path
 ) -> None:
     stub.most_searches_a_second = 10.0
-    experiment = planned(tmp_path, pipelines=["bm25"], load={"capacity": SEARCH})
+    experiment = planned(tmp_path, pipelines=["bm25"], load={"capacity": SEARCH}, gates={"errors": 0})
     report, folder = await loaded(gateway, experiment, tmp_path / "runs")
+    assert report.gates == ()
+    assert "gates are judged at the planned rates, not at the points of the search for the capacity" in report.remarks
     found = folder.read(CAPACITY, CapacityFile)
     assert found.made_from.keys() == {"manifest.json", "load.json"}
     (capacity,) = found.capacities

@@ -136,6 +136,7 @@ async def test_all_experiments_are_listed_the_newest_first(body: dict[str, objec
         ({"dataset": "nowhere"}, 422, "dataset: nowhere: no corpus.jsonl there"),
         ({"dataset": "a" * 5_000}, 422, "File name too long"),
         ({"split": "dev"}, 422, "no such file; splits there: test"),
+        ({"gates": {"cpu_ms": 40}}, 422, "gates.cpu_ms: the service measures no CPU time"),
     ],
 )
 async def test_what_cannot_run_is_refused_before_anything_is_written(

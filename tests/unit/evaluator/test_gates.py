@@ -8,6 +8,9 @@ from pydantic import ValidationError
 
 from evaluator.gates import GatedFigures, Gates, judge_gates
 from evaluator.junit import GateCase, write_junit
+from evaluator.load.report import gated_point, unjudged_gates
+from evaluator.load_plan import LoadPlan
+from tests.support.load_points import load_point
 
 BOUNDS = Gates(p99_ms=500, ndcg_at_10=0.7, errors=0.01, cpu_ms=40)
 WHY = {"p99_ms": "no p99", "ndcg_at_10": "no nDCG", "errors": "no query", "cpu_ms": "no CPU"}
@@ -36,6 +39,19 @@ def test_only_named_gates_are_judged_and_an_empty_block_is_refused() -> None:
     assert list(judge_gates(None, [figures()])) == []
     with pytest.raises(ValidationError, match="name at least one of p99_ms"):
         Gates()
+
+
+def test_a_closed_loop_is_not_judged_by_the_p99_that_it_cannot_have() -> None:
+    open_point = load_point()
+    closed = open_point.model_copy(update={"loop": "closed", "rate": None, "in_flight": 2})
+    bounds = Gates(p99_ms=500, errors=0.01)
+    judged = list(judge_gates(bounds, [gated_point(open_point, None), gated_point(closed, None)]))
+    assert [(one.traffic, one.gate) for one in judged] == [
+        ("20/s", "p99_ms"), ("20/s", "errors"), ("2 in flight", "errors")
+    ]  # fmt: skip
+    said = "the gate p99_ms is not judged of a closed loop, which gives no p99"
+    assert list(unjudged_gates(bounds, LoadPlan(in_flight=(2,)))) == [said]
+    assert list(unjudged_gates(bounds, LoadPlan(rates=(2,)))) == []
 
 
 def test_the_sentence_has_value_bound_and_outcome() -> None:
