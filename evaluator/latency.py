@@ -9,6 +9,8 @@ from services.contracts.base import Count, Wire
 
 # With fewer samples a 99th percentile is mostly chance, so none is reported (MLPerf's early stopping needs 662).
 MIN_SAMPLES_FOR_P99 = 662
+# By so much the later half's median may differ from the earlier half's, besides what chance explains.
+DRIFT_LIMIT = 0.10
 
 
 class Latency(Wire):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evaluator.answers import AnswerOutcome, drop_torn_line
 from evaluator.interruptions import LatencySource, warmup_remarks
-from evaluator.latency import summarise
+from evaluator.latency import DRIFT_LIMIT, summarise
 from evaluator.machine_conditions import (
     MachineConditions,
     MachineCounters,
@@ -20,9 +20,7 @@ from evaluator.machine_conditions import (
 from evaluator.run_folder import CONDITIONS
 from services.contracts.base import Count, Wire
 
-# The later half's median may differ from the earlier half's by so much, and by what chance explains: in few queries
-# one half often holds more slow ones than the other. CHANCE: of an alarm of any pipeline, while nothing drifts.
-DRIFT_LIMIT = 0.10
+# Of an alarm of any pipeline while nothing drifts: in few queries one half often holds more slow ones than the other.
 CHANCE = 0.01
 # A reading takes milliseconds; a killed run loses what happened after the last one.
 READ_EVERY_S = 10.0
@@ -92,14 +90,18 @@ def timing_faults(
     for arm, samples in samples_ms.items():
         drift = summarise(samples).drift
         if drift is not None and abs(drift - 1) > DRIFT_LIMIT and _halves_differ(samples, CHANCE / len(samples_ms)):
-            yield f"{arm}: the later half took {drift:.2f} times as long as the earlier one (drift, limit 10%)"
+            took = f"the later half took {drift:.2f} times as long as the earlier one"
+            yield f"{arm}: {took} (drift, limit {DRIFT_LIMIT:.0%})"
     if conditions is not None:
         yield from condition_faults(conditions)
     yield from warmup_remarks(records, source)
 
 
 def _halves_differ(samples: Sequence[float], chance: float) -> bool:
-    """Compares the halves by ranks (Mann and Whitney 1947): times have long tails."""
+    """Compares the halves by ranks (Mann and Whitney 1947): times have long tails.
+
+    One query is out at a time, so that none waits for another, as those of a load do (load/stationarity.py).
+    """
     from scipy.stats import mannwhitneyu  # type: ignore[import-untyped]  # inside: takes a second to import
 
     half = len(samples) // 2

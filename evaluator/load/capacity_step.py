@@ -6,7 +6,7 @@ from evaluator.latency import percentile
 from evaluator.load.capacity import FoundCapacity, MeasuredRate, RateSample, find_capacity
 from evaluator.load.point import LoadedPoint, run_point
 from evaluator.load.traffic import LoadTarget
-from evaluator.load.validity import cpu_shares, generator_figures, timing_faults
+from evaluator.load.validity import cpu_shares, generator_figures, load_faults
 from evaluator.load_plan import LoadPlan
 from evaluator.progress import say
 
@@ -48,5 +48,5 @@ def rate_sample(loaded: LoadedPoint, bound_ms: float) -> RateSample:
     return RateSample(
         counted_ms=counted,
         lost=[sample.outcome != "answered" or bool(sample.degraded) for sample in samples],
-        faults=tuple(timing_faults(generators, longer, None, [loaded.conditions], dropped=0)),
+        faults=tuple(load_faults(generators, longer, None, [loaded.conditions], dropped=0)),
     )

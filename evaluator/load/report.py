@@ -19,16 +19,10 @@ from evaluator.load.point import LoadedPoint
 from evaluator.load.point_cost import missing_cpu, point_cost
 from evaluator.load.quality import AnswerQuality, answer_quality, mean_ndcg
 from evaluator.load.ratios import PercentileRatio, RepeatedFigure, repeated_figure
-from evaluator.load.samples import LoadSample
+from evaluator.load.samples import LoadSample, counted_slices
 from evaluator.load.slices import LengthSlice, first_counted_ms, length_slices
-from evaluator.load.validity import (
-    GeneratorFigures,
-    HalfMedians,
-    cpu_shares,
-    generator_figures,
-    half_medians,
-    timing_faults,
-)
+from evaluator.load.stationarity import HalfMedians, half_medians
+from evaluator.load.validity import GeneratorFigures, cpu_shares, generator_figures, load_faults
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
 from evaluator.process_costs import PipelineCost
@@ -169,12 +163,12 @@ def point_report(
     shares = cpu_shares([part.generators for part in slices])
     generators = generator_figures(shares, lags, real_time=all(part.real_time for part in slices))
     steady = rate is not None or in_flight is not None
-    halves = half_medians([sample.counted_ms for sample in measured]) if steady else None
+    halves = half_medians(counted_slices(measured)) if steady else None
     conditions = tuple(part.conditions for part in slices)
     cached = sum_cached_results(sample.cached for sample in measured)
     loading = [part.loading for part in slices if part.loading is not None]
     faults = (
-        *timing_faults(generators, latency.p50, halves, conditions, counts.dropped),
+        *load_faults(generators, latency.p50, halves, conditions, counts.dropped),
         *cache_faults(caches, {name: cached}),
         *loading_faults(loading),
     )

@@ -102,6 +102,14 @@ def read_sample(
     )
 
 
+def counted_slices(samples: Iterable[LoadSample]) -> list[list[float]]:
+    """Returns the counted milliseconds slice by slice, in the order of the samples."""
+    slices: dict[tuple[int, int], list[float]] = {}
+    for sample in samples:
+        slices.setdefault((sample.repeat, sample.slice), []).append(sample.counted_ms)
+    return list(slices.values())
+
+
 def write_samples(path: Path, samples: Iterable[LoadSample]) -> None:
     """Writes the file of a point."""
     with path.open("w", encoding="utf-8") as file:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from pydantic import FiniteFloat
 
-from evaluator.latency import percentile
-from evaluator.load.intervals import percentile_interval
+from evaluator.latency import DRIFT_LIMIT, percentile
+from evaluator.load.stationarity import HalfMedians
 from evaluator.machine_conditions import MachineConditions, condition_faults
 from services.contracts.base import Count, Wire
 
@@ -18,7 +18,6 @@ from services.contracts.base import Count, Wire
 MOST_LAG_MS = 1.0
 MOST_LAG_SHARE = 0.01  # of p50, where that is more
 MOST_GENERATOR_CPU = 0.5  # of a core: above it the generator delays what it measures
-MOST_DRIFT = 0.10
 
 
 class GeneratorUse(NamedTuple):
@@ -65,10 +64,10 @@ def generator_figures(cpu_shares: Sequence[float], lags_ms: Sequence[float], *, 
     )
 
 
-def timing_faults(
+def load_faults(
     generators: GeneratorFigures,
     p50_ms: float | None,
-    halves: "HalfMedians | None",
+    halves: HalfMedians | None,
     conditions: Iterable[MachineConditions],
     dropped: int,
 ) -> Iterator[str]:
@@ -77,9 +76,19 @@ def timing_faults(
     `halves`: None where the rate changes by plan. `conditions`: of each slice.
     """
     yield from generator_faults(generators, p50_ms, dropped)
-    if halves is not None and halves.apart and abs(halves.ratio - 1) > MOST_DRIFT:
-        yield f"the later half took {halves.ratio:.2f} times as long as the earlier half (limit {MOST_DRIFT:.0%})"
+    if halves is not None:
+        yield from _drift_faults(halves)
     yield from dict.fromkeys(fault for one in conditions for fault in condition_faults(one))
+
+
+def _drift_faults(halves: HalfMedians) -> Iterator[str]:
+    compared = (
+        (halves.ratio, halves.apart, "the later half took", "half"),
+        (halves.slices_ratio, halves.slices_apart, "the later slices took", "slices"),
+    )
+    for ratio, apart, later, earlier in compared:
+        if ratio is not None and apart and abs(ratio - 1) > DRIFT_LIMIT:
+            yield f"{later} {ratio:.2f} times as long as the earlier {earlier} (limit {DRIFT_LIMIT:.0%})"
 
 
 def generator_faults(generators: GeneratorFigures, p50_ms: float | None, dropped: int) -> Iterator[str]:
@@ -95,23 +104,3 @@ def generator_faults(generators: GeneratorFigures, p50_ms: float | None, dropped
         yield f"a generator used {generators.cpu:.0%} of a core (limit {MOST_GENERATOR_CPU:.0%})"
     if dropped:
         yield f"{dropped} requests were dropped, so that the system met less load than planned"
-
-
-class HalfMedians(Wire):
-    """The later half of the requests against the earlier one, by planned time."""
-
-    ratio: FiniteFloat  # of the medians, later over earlier
-    apart: bool  # the 95 % intervals of the two medians do not touch
-
-
-def half_medians(values_ms: Sequence[float]) -> HalfMedians | None:
-    """Compares the halves of values in planned order; None where there are too few for an interval."""
-    half = len(values_ms) // 2
-    earlier, later = sorted(values_ms[:half]), sorted(values_ms[half:])
-    intervals = [percentile_interval(part, 0.5) if part else None for part in (earlier, later)]
-    if intervals[0] is None or intervals[1] is None or percentile(earlier, 0.5) <= 0:
-        return None
-    first, second = intervals[0], intervals[1]
-    return HalfMedians(
-        ratio=percentile(later, 0.5) / percentile(earlier, 0.5), apart=first[1] < second[0] or second[1] < first[0]
-    )

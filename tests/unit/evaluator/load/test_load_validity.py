@@ -4,12 +4,14 @@ import random
 
 import pytest
 
-from evaluator.load.validity import GeneratorFigures, HalfMedians, generator_figures, half_medians, timing_faults
+from evaluator.load.stationarity import HalfMedians, half_medians
+from evaluator.load.validity import GeneratorFigures, generator_figures, load_faults
 from evaluator.machine_conditions import MachineConditions
 from tests.support.load_points import load_point
 
 CLEAN = {"seconds": 60.0, "cores": 2, "foreign": 0.02, "steal": 0.0, "throttled": 0.0, "pressure": 0.3, "frequency": 1}
 SEEDS = range(20)
+SERVICE_S = 0.01
 
 
 def conditions(**given: float) -> MachineConditions:
@@ -28,7 +30,7 @@ def faults(
     halves: HalfMedians | None = None,
     dropped: int = 0,
 ) -> list[str]:
-    return list(timing_faults(generators, p50_ms, halves, [found, found], dropped))
+    return list(load_faults(generators, p50_ms, halves, [found, found], dropped))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -38,7 +40,7 @@ def test_clean_counters_leave_the_timing_valid(seed: int) -> None:
     clean = conditions(foreign=dice.uniform(0, 0.08), steal=dice.uniform(0, 0.008), pressure=dice.random())
     assert (
         faults(
-            generator_figures([dice.uniform(0, 0.45)], lags(seed), real_time=True), clean, halves=half_medians(values)
+            generator_figures([dice.uniform(0, 0.45)], lags(seed), real_time=True), clean, halves=half_medians([values])
         )
         == []
     )
@@ -68,8 +70,45 @@ def test_a_busy_machine_makes_the_timing_invalid(counter: str, seed: int) -> Non
 def test_a_slower_second_half_makes_the_timing_invalid(seed: int) -> None:
     dice = random.Random(seed)
     values = [dice.lognormvariate(3, 0.5) * (1.0 if number < 600 else 1.3) for number in range(1_200)]
-    found = faults(generator_figures([0.1], lags(seed), real_time=True), conditions(), halves=half_medians(values))
+    found = faults(generator_figures([0.1], lags(seed), real_time=True), conditions(), halves=half_medians([values]))
     assert "the later half took" in found[0]
+
+
+def queue_times(dice: random.Random, load: float, seconds: float) -> list[float]:
+    """Milliseconds in an M/D/1 queue of 10 ms service that begins empty (Lindley's recursion)."""
+    times, wait_s = [], 0.0
+    for number in range(round(load * seconds / SERVICE_S)):
+        wait_s = max(0.0, wait_s + SERVICE_S - dice.expovariate(load / SERVICE_S)) if number else 0.0
+        times.append(1_000 * (wait_s + SERVICE_S))
+    return times
+
+
+def calls_drift(slices: list[list[float]]) -> bool:
+    found = half_medians(slices)
+    assert found is not None
+    return bool(faults(generator_figures([0.1], [0.1], real_time=True), conditions(), halves=found))
+
+
+@pytest.mark.parametrize(("slices", "seconds"), [(1, 60.0), (4, 15.0)])
+@pytest.mark.parametrize("load", [0.8, 0.9])
+def test_a_stationary_queue_near_saturation_leaves_the_timing_valid(load: float, slices: int, seconds: float) -> None:
+    dice = random.Random(f"{load} {slices}")
+    called = sum(calls_drift([queue_times(dice, load, seconds) for _ in range(slices)]) for _ in range(100))
+    assert called <= 5
+
+
+@pytest.mark.parametrize(("slices", "seconds"), [(1, 60.0), (2, 15.0), (4, 15.0), (8, 15.0)])
+@pytest.mark.parametrize("load", [1.1, 1.3, 1.6])
+def test_a_queue_that_grows_makes_the_timing_invalid_in_slices_too(load: float, slices: int, seconds: float) -> None:
+    dice = random.Random(f"{load} {slices}")
+    assert all(calls_drift([queue_times(dice, load, seconds) for _ in range(slices)]) for _ in range(5))
+
+
+def test_slices_that_become_slower_make_the_timing_invalid() -> None:
+    dice = random.Random(1)
+    slower = [[dice.lognormvariate(3, 0.5) * factor for _ in range(300)] for factor in (1.0, 1.1, 1.2, 1.3, 1.4, 1.5)]
+    found = faults(generator_figures([0.1], lags(1), real_time=True), conditions(), halves=half_medians(slower))
+    assert "the later slices took" in found[0]
 
 
 def test_a_lag_below_a_hundredth_of_p50_is_no_fault() -> None:
@@ -90,7 +129,7 @@ def test_a_dropped_request_makes_the_timing_invalid() -> None:
 
 
 def test_too_few_requests_have_no_halves() -> None:
-    assert half_medians([1.0, 2.0, 3.0]) is None
+    assert half_medians([[1.0, 2.0, 3.0]]) is None
 
 
 def test_without_valid_times_no_tail_is_told() -> None:
