@@ -6,6 +6,7 @@ from evaluator.load.against_report import AgainstReport
 from evaluator.load.against_step import expect_rates, run_against
 from evaluator.load_step import prepare_load
 from evaluator.measured_processes import measured_processes
+from evaluator.prepared_run import keep_manifest
 from evaluator.run_folder import RunFolder
 
 
@@ -17,6 +18,8 @@ async def against_step(
         raise EvaluationError(f"--against {baseline.url} is the gateway itself; give the URL of another one")
     with folder.locked():
         ready = await prepare_load(judged, folder)
+        # Of the gateway that is judged; what the other one serves is what is compared.
+        keep_manifest(folder, ready.manifest)
         expect_rates(ready.plan)
         other = await prepare_load(baseline, folder)
         stacks = [measured_processes(folder.runs, client.url) for client in (baseline, judged)]

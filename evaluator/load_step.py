@@ -15,6 +15,7 @@ from evaluator.load.report import LoadReport
 from evaluator.load.step import run_load
 from evaluator.load.traffic import LoadTarget, load_target
 from evaluator.load_plan import LoadPlan
+from evaluator.manifest import Manifest
 from evaluator.measured_processes import measured_processes
 from evaluator.pipeline_costs import costs_of
 from evaluator.prepared_run import keep_manifest, prepare_run
@@ -38,6 +39,7 @@ async def load_step(
     """
     with folder.locked():
         ready = await prepare_load(client, folder)
+        keep_manifest(folder, ready.manifest)
         check()
         measured = partial(measured_processes, folder.runs, client.url)
         costs = {name: cost.cpu_ms for name, cost in costs_of(folder).pipelines.items()}
@@ -73,16 +75,18 @@ class PreparedLoad(NamedTuple):
     target: LoadTarget
     judgments: Grades
     dataset: Dataset
+    manifest: Manifest
 
 
 async def prepare_load(client: GatewayClient, folder: RunFolder) -> PreparedLoad:
-    """Checks that the gateway has corpus and pipelines; writes manifest.json unless it is there."""
+    """Checks that the gateway has corpus and pipelines."""
     experiment = folder.experiment
     if experiment.load is None:
         raise EvaluationError(f"{folder.path}: the experiment has no `load`; give one, or --rate")
     ready = await prepare_run(client, folder)
-    keep_manifest(folder, ready.manifest)
     queries = ready.queries.measured
     target = load_target(client.url, experiment, ready.arms, ready.dataset, queries, experiment.load)
     seed = experiment.load.seed_or(experiment.seed)
-    return PreparedLoad(experiment.load, seed, ready.arms, target, ready.dataset.judgments, ready.dataset)
+    return PreparedLoad(
+        experiment.load, seed, ready.arms, target, ready.dataset.judgments, ready.dataset, ready.manifest
+    )

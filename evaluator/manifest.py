@@ -42,6 +42,29 @@ class Manifest(MeasuringEnvironment):
     pipelines: dict[str, str]  # name → fingerprint of what was sent
     continued: tuple[MeasuringEnvironment, ...] = ()  # where and when an interrupted `rank` went on, in order
 
+    @property
+    def answer_identity(self) -> dict[str, object]:
+        """Everything that decides an answer, by what a message calls it."""
+        return {
+            "experiment": self.experiment,
+            "dataset": self.dataset_sha256,
+            "generation": self.generation,
+            "engine or model": {name: (state.engine, state.stamp) for name, state in self.backends.items()},
+            "number of documents": {name: state.documents for name, state in self.backends.items()},
+            "pipeline": self.pipelines,
+        }
+
+    @property
+    def time_identity(self) -> dict[str, object]:
+        """Everything that decides a time: the answers, and where the last part of the ranking was measured."""
+        last = self.continued[-1] if self.continued else self
+        machine = last.machine
+        return self.answer_identity | {
+            "machine": (machine.host, machine.system, machine.cpu, machine.cores),
+            "commit": (last.git_commit, last.git_dirty),
+            "version of Python or a package": (last.python, last.packages),
+        }
+
 
 def build_manifest(
     experiment: Experiment,

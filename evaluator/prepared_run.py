@@ -50,9 +50,19 @@ async def prepare_run(client: GatewayClient, folder: RunFolder) -> PreparedRun:
 
 
 def keep_manifest(folder: RunFolder, manifest: Manifest) -> None:
-    """Writes manifest.json unless `rank` has written one."""
+    """Writes manifest.json unless an earlier step has written one.
+
+    Raises EvaluationError where that one is of something else: it would stand beside figures that are not of it.
+    """
     if not folder.has("manifest.json"):
         folder.write("manifest.json", manifest)
+        return
+    before, now = folder.read("manifest.json", Manifest).time_identity, manifest.time_identity
+    if changed := [what for what, value in before.items() if value != now[what]]:
+        raise EvaluationError(
+            f"{folder.path}: since its manifest.json was written there is another {' and another '.join(changed)}; "
+            "measure in a new run (name the experiment instead of --run)"
+        )
 
 
 def expect_own_run(folder: RunFolder) -> None:

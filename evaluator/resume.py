@@ -1,6 +1,5 @@
 """Decides whether `rank` goes on where an interrupted one stood, and with which queries. Sends nothing."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -92,16 +91,4 @@ def _interrupted(folder: RunFolder) -> Manifest | None:
 
 
 def _changes(before: Manifest, now: Manifest) -> list[str]:
-    return [what for what, value in _identity(before).items() if value != _identity(now)[what]]
-
-
-def _identity(manifest: Manifest) -> Mapping[str, object]:
-    """Returns everything that decides an answer, by what a message calls it."""
-    return {
-        "experiment": manifest.experiment,
-        "dataset": manifest.dataset_sha256,
-        "generation": manifest.generation,
-        "engine or model": {name: (state.engine, state.stamp) for name, state in manifest.backends.items()},
-        "number of documents": {name: state.documents for name, state in manifest.backends.items()},
-        "pipeline": manifest.pipelines,
-    }
+    return [what for what, value in before.answer_identity.items() if value != now.answer_identity[what]]

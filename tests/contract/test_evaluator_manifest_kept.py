@@ -1,0 +1,45 @@
+"""A run's manifest.json is of all its figures: what is measured beside an earlier step is of the same things."""
+
+from pathlib import Path
+
+import pytest
+
+from evaluator.client import GatewayClient
+from evaluator.deadlines_step import deadlines_step
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import ingest_step
+from evaluator.load_step import load_step
+from evaluator.manifest import Manifest
+from evaluator.run_folder import RunFolder
+from tests.support.gateway_stub import GatewayStub
+from tests.support.small_runs import planned, reached
+
+
+async def refused(client: GatewayClient, folder: RunFolder) -> list[str]:
+    """Returns why a load and a deadline sweep do not begin."""
+    with pytest.raises(EvaluationError) as of_load:
+        await load_step(client, folder)
+    with pytest.raises(EvaluationError) as of_sweep:
+        await deadlines_step(client, folder, [30_000])
+    return [str(of_load.value), str(of_sweep.value)]
+
+
+async def test_another_model_or_commit_than_that_of_the_manifest_is_named_and_nothing_is_measured(
+    tmp_path: Path,
+) -> None:
+    stub = GatewayStub()
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load={"rates": [20]}))
+    async with reached(stub) as client:
+        await ingest_step(client, folder)
+        await deadlines_step(client, folder, [30_000])
+        before = folder.read("manifest.json", Manifest)
+        stub.stamp = {"model": "another"}
+        for said in await refused(client, folder):
+            assert "there is another engine or model; measure in a new run" in said
+        stub.stamp = {"schema": "1"}
+        elsewhere = before.machine.model_copy(update={"host": "elsewhere"})
+        folder.write("manifest.json", before.model_copy(update={"git_commit": "0" * 40, "machine": elsewhere}))
+        for said in await refused(client, folder):
+            assert "there is another machine and another commit; measure in a new run" in said
+        folder.write("manifest.json", before)
+        await deadlines_step(client, folder, [30_000])
