@@ -3,7 +3,7 @@
 from evaluator.client import GatewayClient
 from evaluator.errors import EvaluationError
 from evaluator.load.against_report import AgainstReport
-from evaluator.load.against_step import expect_rates, run_against
+from evaluator.load.against_step import run_against
 from evaluator.load_step import prepare_load
 from evaluator.measured_processes import measured_processes
 from evaluator.prepared_run import keep_manifest
@@ -20,7 +20,6 @@ async def against_step(
         ready = await prepare_load(judged, folder)
         # Of the gateway that is judged; what the other one serves is what is compared.
         keep_manifest(folder, ready.manifest)
-        expect_rates(ready.plan)
         other = await prepare_load(baseline, folder)
         stacks = [measured_processes(folder.runs, client.url) for client in (baseline, judged)]
         # With one unknown stack on this machine, its CPU time would count as foreign.

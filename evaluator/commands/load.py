@@ -2,16 +2,16 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Unpack
 
 import typer
-from pydantic import ValidationError
 
 from evaluator.against import against_step
 from evaluator.client import GatewayClient, connected
 from evaluator.commands.comparison import WORSE
+from evaluator.commands.load_plan_options import overridden_load, parse_capacity, parse_numbers, parse_step
 from evaluator.commands.options import (
     GATEWAY,
     RUNS,
@@ -36,7 +36,7 @@ from evaluator.evaluation import wait_until_ready
 from evaluator.junit import write_junit
 from evaluator.load.against import MARGIN
 from evaluator.load.against_report import AgainstReport
-from evaluator.load.against_step import AGAINST, SLICE_SECONDS
+from evaluator.load.against_step import AGAINST, SLICE_SECONDS, expect_slices
 from evaluator.load.against_table import render_against
 from evaluator.load.compared_report import COMPARED, ComparedReport
 from evaluator.load.compared_table import render_compared
@@ -44,16 +44,13 @@ from evaluator.load.export_scripts import ExportTool
 from evaluator.load.report import LoadReport
 from evaluator.load.step import LOAD
 from evaluator.load_export import planned_export, write_export
-from evaluator.load_plan import LoadPlan
 from evaluator.load_step import load_step
 from evaluator.measurement_lock import measuring
 from evaluator.process_costs import parse_processes
 from evaluator.run_folder import RunFolder
 
-# What traffic is: one of them on the command line replaces those of the experiment's file.
-TRAFFIC = ("rates", "steps", "trace", "in_flight", "capacity")
 # Options that are no matter of the run's experiment.
-WITH_RUN = ("run", "between", "export", "junit", "gateway", "runs", "wait")
+WITH_RUN = ("run", "between", "export", "junit", "gateway", "runs", "wait", "processes")
 
 
 @with_options(AllExperimentOverrides)
@@ -103,11 +100,12 @@ def load(
         typer.Option(metavar="OLD", help="Folder of an earlier run with this load, or its report.json: is it slower?"),
     ] = None,
     margin: Annotated[
-        float,
+        float | None,
         typer.Option(
-            min=0.0, help="--against, --compare: exit status 4 where a percentile is slower by more than this share."
+            min=0.0,
+            help=f"--against, --compare: exit status 4 where a percentile is slower by more than this ({MARGIN}).",
         ),
-    ] = MARGIN,
+    ] = None,
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
@@ -121,11 +119,11 @@ def load(
     """
     with reporting_errors():
         options = {
-            "rates": rate and _numbers("--rate", rate),
-            "in_flight": in_flight and _numbers("--in-flight", in_flight),
-            "steps": steps and [_step(part) for part in split_list(steps)],
+            "rates": rate and parse_numbers("--rate", rate),
+            "in_flight": in_flight and parse_numbers("--in-flight", in_flight),
+            "steps": steps and [parse_step(part) for part in split_list(steps)],
             "trace": trace,
-            "capacity": _capacity(find_capacity, p99, point_seconds),
+            "capacity": parse_capacity(find_capacity, p99, point_seconds),
             "best_under_ms": best_under,
             "while_loading": while_loading or None,
             "seconds": seconds,
@@ -146,8 +144,12 @@ def load(
             raise EvaluationError(
                 "--compare sends the load and compares it with an earlier run: leave --against and --export out"
             )
-        if against is not None:
-            given.setdefault("slice_seconds", SLICE_SECONDS)
+        if margin is not None and against is None and compare is None:
+            raise EvaluationError("--margin is an option of --against and --compare; give one of them")
+        if against is not None and (between is not None or best_under is not None):
+            raise EvaluationError(
+                "--against sends every slice once and names no best pipeline: leave out --between and --best-under"
+            )
         if (experiment is None) == (run is None):
             raise EvaluationError("name either an experiment or, with --run, the folder of a run")
         if run is not None:
@@ -155,25 +157,32 @@ def load(
             planned = RunFolder.open(run).experiment
         else:
             chosen = overridden_experiment(str(experiment), **overrides)
-            planned = chosen.model_copy(update={"load": overridden_load(chosen.load, given)})
+            defaults = {} if against is None else {"slice_seconds": SLICE_SECONDS}
+            planned = chosen.model_copy(update={"load": overridden_load(chosen.load, given, defaults)})
         if planned.load is not None and planned.load.while_loading and (against is not None or export is not None):
             raise EvaluationError("--while-loading cannot be combined with --against or --export")
+        if planned.load is not None:
+            if between is not None and planned.load.repeat == 1:
+                raise EvaluationError("--between runs before each repeat but the first: give --repeat, 2 or more")
+            if against is not None:
+                expect_slices(planned.load)
         if export is not None:
             tool, directory = export
             exported = with_gateway(gateway, wait, lambda client: planned_export(client, planned))
             print("\n".join([f"Run in {directory.resolve()}:", *write_export(directory, tool, exported)]))
             return
+        judged_margin = MARGIN if margin is None else margin
         with measuring(runs if run is None else RunFolder.open(run).runs) as lock:
             folder = RunFolder.create(runs, planned) if run is None else RunFolder.open(run)
             lock.name(folder.name)
             if against is not None:
-                _take_turns(folder, gateway, against, margin, wait, junit)
+                _take_turns(folder, gateway, against, judged_margin, wait, junit)
                 return
 
             async def work(client: GatewayClient) -> tuple[LoadReport, ComparedReport | None]:
                 restart = _before(between, client, wait)
                 if earlier is not None:
-                    return await compare_step(client, folder, earlier, margin, restart, known)
+                    return await compare_step(client, folder, earlier, judged_margin, restart, known)
                 return await load_step(client, folder, restart, known), None
 
             report, compared = with_gateway(gateway, wait, work)
@@ -218,44 +227,3 @@ def _before(command: str | None, client: GatewayClient, wait: float) -> Callable
         await wait_until_ready(client, wait)
 
     return restart
-
-
-def overridden_load(plan: LoadPlan | None, given: Mapping[str, object]) -> LoadPlan:
-    """Returns the plan with the given fields. Raises EvaluationError that names the option at fault."""
-    content = {} if plan is None else plan.model_dump(exclude_unset=True)
-    if any(name in given for name in TRAFFIC):
-        content = {key: value for key, value in content.items() if key not in TRAFFIC}
-    try:
-        return LoadPlan.model_validate({**content, **given})
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = ".".join(map(str, first["loc"])).replace("_", "-") or "load"
-        raise EvaluationError(f"{option}: {first['msg'].removeprefix('Value error, ')}") from error
-
-
-def _capacity(asked: bool, p99: float | None, point_seconds: float | None) -> dict[str, float] | None:
-    if not asked:
-        if p99 is not None or point_seconds is not None:
-            raise EvaluationError("--p99 and --point-seconds are options of --find-capacity")
-        return None
-    if p99 is None:
-        raise EvaluationError("--find-capacity needs --p99, the bound in milliseconds")
-    return {"p99_ms": p99} | ({} if point_seconds is None else {"point_seconds": point_seconds})
-
-
-def _numbers(option: str, text: str) -> list[float]:
-    try:
-        found = [float(part) for part in split_list(text)]
-    except ValueError as error:
-        raise EvaluationError(f"{option} {text}: give numbers, for example 10,20,40") from error
-    return [int(number) if number.is_integer() else number for number in found]
-
-
-def _step(text: str) -> dict[str, float]:
-    rates, _, seconds = text.partition(":")
-    first, _, last = rates.partition("..")
-    try:
-        step = {"rate": float(first), "seconds": float(seconds)}
-        return step | ({"to": float(last)} if last else {})
-    except ValueError as error:
-        raise EvaluationError(f"--steps {text}: give RATE:SECONDS or FROM..TO:SECONDS, for example 10:30") from error

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from evaluator.arms import Arm
 from evaluator.errors import EvaluationError
+from evaluator.load.against import LEAST_PAIRS
 from evaluator.load.against_report import AgainstPoint, AgainstReport, ComparedStacks, DrivenPair, against_point
 from evaluator.load.point import LoadedPoint, run_point
 from evaluator.load.samples import write_samples
@@ -22,10 +23,21 @@ SLICE_SECONDS = 3.0
 SIDES = ("baseline", "judged")
 
 
-def expect_rates(plan: LoadPlan) -> None:
-    """Raises EvaluationError for traffic that cannot be cut into slices of one rate."""
+def expect_slices(plan: LoadPlan) -> None:
+    """Raises EvaluationError for traffic that cannot be cut into enough slices of one rate."""
     if not plan.rates or plan.steps or plan.trace or plan.in_flight or plan.capacity:
         raise EvaluationError("--against compares at steady rates: give --rate, and no other traffic")
+    if plan.repeat > 1:
+        raise EvaluationError("--against sends every slice once: give --repeat 1, and more --seconds instead")
+    if (pairs := _pair_count(plan)) < LEAST_PAIRS:
+        raise EvaluationError(
+            f"--against needs {LEAST_PAIRS} pairs of slices or more, and --seconds {plan.seconds:g} in slices of "
+            f"{plan.slice_seconds:g} s are {pairs}: send for {LEAST_PAIRS * plan.slice_seconds:g} s or longer"
+        )
+
+
+def _pair_count(plan: LoadPlan) -> int:
+    return max(1, round(plan.seconds / plan.slice_seconds))
 
 
 async def run_against(
@@ -70,7 +82,7 @@ async def driven_pairs(
 ) -> list[DrivenPair]:
     """Sends each slice to both stacks, with the same times and queries."""
     pairs = []
-    count = max(1, round(plan.seconds / plan.slice_seconds))
+    count = _pair_count(plan)
     for number, turn in zip(range(count), balanced_turns(2, seed), strict=False):
         found: dict[int, LoadedPoint] = {}
         for at in turn:

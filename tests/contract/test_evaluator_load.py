@@ -184,6 +184,10 @@ async def test_the_limit_of_a_gateway_is_found_and_shown_with_what_lies_beyond(
     assert f"capacity {capacity.found.rate:g}/s" in (folder.path / "load" / "capacity-bm25.svg").read_text()
 
 
+AGAINST = ["--against", "http://h:1"]
+NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -201,6 +205,12 @@ async def test_the_limit_of_a_gateway_is_found_and_shown_with_what_lies_beyond(
         (["--rate", "10", "--while-loading", "--against", "http://h:1"], "--while-loading cannot be combined with"),
         (["--rate", "10,20,10.0"], "load: rates: 10 is there twice"),
         (["--in-flight", "2,2"], "load: in_flight: 2 is there twice"),
+        (["--rate", "10", "--margin", "0.1"], "--margin is an option of --against and --compare"),
+        (["--rate", "10", "--between", "true"], "--between runs before each repeat but the first: give --repeat"),
+        (["--rate", "10", "--repeat", "2", *AGAINST], "--against sends every slice once: give --repeat 1"),
+        (["--rate", "10", "--repeat", "2", "--between", "true", *AGAINST], "leave out --between and --best-under"),
+        (["--rate", "10", "--best-under", "9", *AGAINST], "leave out --between and --best-under"),
+        (["--rate", "10", "--seconds", "20", *AGAINST], "--against needs 8 pairs of slices or more, and --seconds 20"),
         (["--run", "."], "name either an experiment or, with --run, the folder of a run"),
     ],
 )
@@ -218,6 +228,7 @@ def test_an_option_at_fault_is_named_before_anything_is_sent(words: list[str], s
     [
         (["--seconds", "3", "--dataset", "."], "leave out --seconds, --dataset"),
         (["--gateway", "http://127.0.0.1:9", "--wait", "0"], "the gateway at http://127.0.0.1:9 was not ready"),
+        (["--processes", "dense=http://h:1", *NOWHERE], "the gateway at http://127.0.0.1:9 was not ready"),
     ],
 )
 def test_options_of_a_run_stand_on_the_command_line_not_in_the_environment(

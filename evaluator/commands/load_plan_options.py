@@ -1,0 +1,63 @@
+"""Turns the options of `load` into a load plan, over that of the experiment's file. Sends nothing."""
+
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from evaluator.commands.options import split_list
+from evaluator.errors import EvaluationError
+from evaluator.load_plan import LoadPlan
+
+# What traffic is: one of them on the command line replaces those of the experiment's file.
+TRAFFIC = ("rates", "steps", "trace", "in_flight", "capacity")
+# Fields that only rates can have.
+OF_RATES = ("best_under_ms", "while_loading")
+
+
+def overridden_load(plan: LoadPlan | None, given: Mapping[str, object], defaults: Mapping[str, object]) -> LoadPlan:
+    """Returns the plan with the given fields. Raises EvaluationError that names the option at fault.
+
+    `defaults` count where neither the plan's file nor `given` has the field. Other traffic leaves out what the file
+    says of its own traffic alone.
+    """
+    content = {} if plan is None else plan.model_dump(exclude_unset=True)
+    if any(name in given for name in TRAFFIC):
+        replaced = TRAFFIC if "rates" in given else (*TRAFFIC, *OF_RATES)
+        content = {key: value for key, value in content.items() if key not in replaced}
+    try:
+        return LoadPlan.model_validate({**defaults, **content, **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = ".".join(map(str, first["loc"])).replace("_", "-") or "load"
+        raise EvaluationError(f"{option}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+def parse_capacity(asked: bool, p99: float | None, point_seconds: float | None) -> dict[str, float] | None:
+    """Returns the fields of a search for the capacity; None where none is asked for."""
+    if not asked:
+        if p99 is not None or point_seconds is not None:
+            raise EvaluationError("--p99 and --point-seconds are options of --find-capacity")
+        return None
+    if p99 is None:
+        raise EvaluationError("--find-capacity needs --p99, the bound in milliseconds")
+    return {"p99_ms": p99} | ({} if point_seconds is None else {"point_seconds": point_seconds})
+
+
+def parse_numbers(option: str, text: str) -> list[float]:
+    """Reads `10,20,40`."""
+    try:
+        found = [float(part) for part in split_list(text)]
+    except ValueError as error:
+        raise EvaluationError(f"{option} {text}: give numbers, for example 10,20,40") from error
+    return [int(number) if number.is_integer() else number for number in found]
+
+
+def parse_step(text: str) -> dict[str, float]:
+    """Reads `10:30`, a rate and its seconds, or `10..50:60`, a ramp."""
+    rates, _, seconds = text.partition(":")
+    first, _, last = rates.partition("..")
+    try:
+        step = {"rate": float(first), "seconds": float(seconds)}
+        return step | ({"to": float(last)} if last else {})
+    except ValueError as error:
+        raise EvaluationError(f"--steps {text}: give RATE:SECONDS or FROM..TO:SECONDS, for example 10:30") from error
