@@ -1,6 +1,8 @@
 """Owns the lock of a folder of runs: two measurements at once would slow each other, and neither would show it.
 
-The operating system releases it when its process ends, however it ends. Loading a collection alone takes no lock.
+Whatever sends load to the services takes it, `ingest` and `parity` too: their work would count as CPU time of the
+measured services, so that no rule sees it. The loader of `load --while-loading` works under the lock of its load. The
+operating system releases the lock when its process ends, however it ends.
 """
 
 import fcntl
@@ -14,7 +16,7 @@ LOCK = ".measurement.lock"
 
 
 class MeasurementRunning(EvaluationError):
-    """Another measurement runs; the message names it."""
+    """Another measurement or load of a collection runs; the message names it."""
 
 
 class MeasurementLock:
@@ -34,7 +36,7 @@ class MeasurementLock:
             holder = self._file.read() or "a measurement that has just begun"
             self._file.close()
             raise MeasurementRunning(
-                f"{holder} is running in {self._runs}, and two measurements would slow each other; wait for its end"
+                f"{holder} is running in {self._runs}, and two at once would slow each other; wait for its end"
             ) from error
         self.name("")
 

@@ -12,6 +12,7 @@ from evaluator.datasets.corpus import CORPUS
 from evaluator.datasets.reader import corpus_file
 from evaluator.datasets.text_files import find_one
 from evaluator.errors import EvaluationError
+from evaluator.measurement_lock import measuring
 from evaluator.parity.comparison import parity as compare_with_published
 from evaluator.parity.comparison import parity_experiment
 from evaluator.parity.published import PublishedFigures, given_figure, published_figures
@@ -43,11 +44,12 @@ def parity(
         directory, name = _directory_and_name(dataset)
         reference = _reference(preset, name, split, metric, published)
         experiment = parity_experiment(directory, split=split, collection=collection)
-        report = with_gateway(
-            gateway, wait, lambda client: compare_with_published(client, experiment, preset, reference)
-        )
-        runs.mkdir(parents=True, exist_ok=True)
-        (runs / "parity.json").write_text(report.model_dump_json(indent=1), encoding="utf-8")
+        with measuring(runs) as lock:
+            lock.name(f"parity of {dataset}")
+            report = with_gateway(
+                gateway, wait, lambda client: compare_with_published(client, experiment, preset, reference)
+            )
+            (runs / "parity.json").write_text(report.model_dump_json(indent=1), encoding="utf-8")
         show(render_parity(report))
         if not report.equal:
             raise typer.Exit(OFF)

@@ -106,9 +106,12 @@ def ingest(
 ) -> None:
     """Opens a run folder and loads the collection. Can be repeated: it completes an interrupted load."""
     with reporting_errors():
-        path = create_runs(runs, overridden_plan(experiment, **overrides))
-        for folder in runs_of(path):
-            with_gateway(gateway, wait, partial(ingest_step, folder=folder))
+        plan = overridden_plan(experiment, **overrides)
+        with measuring(runs) as lock:
+            path = create_runs(runs, plan)
+            lock.name(f"ingest of {path.name}")
+            for folder in runs_of(path):
+                with_gateway(gateway, wait, partial(ingest_step, folder=folder))
         _print_next_step("rank", path, gateway)
 
 

@@ -39,15 +39,25 @@ def test_a_second_measurement_is_refused_by_the_name_of_the_first_until_its_proc
 
 @pytest.mark.parametrize(
     "words",
-    [["run"], ["run", "--repeat", "2"], ["deadlines"], ["load", "--rate", "5"]],
-    ids=["run", "repeat", "deadlines", "load"],
+    [["run"], ["run", "--repeat", "2"], ["deadlines"], ["load", "--rate", "5"], ["ingest"]],
+    ids=["run", "repeat", "deadlines", "load", "ingest"],
 )
-def test_commands_that_measure_are_refused_and_say_which_run_is_at_work(tmp_path: Path, words: list[str]) -> None:
+def test_commands_that_send_load_are_refused_and_say_which_run_is_at_work(tmp_path: Path, words: list[str]) -> None:
     experiment = tmp_path / "small.json"
     experiment.write_text(planned(tmp_path).model_dump_json())
     with measuring(tmp_path / "runs") as lock:
         lock.name("20260101T000000000Z-first")
         done = CliRunner().invoke(app, [words[0], str(experiment), *words[1:], "--runs", str(tmp_path / "runs")])
+    assert done.exit_code == 1
+    assert SAID in done.output
+
+
+def test_parity_is_refused_too(tmp_path: Path) -> None:
+    directory = planned(tmp_path).dataset
+    words = ["parity", "beir", directory, "--published", "0.500", "--runs", str(tmp_path / "runs"), "--wait", "0"]
+    with measuring(tmp_path / "runs") as lock:
+        lock.name("20260101T000000000Z-first")
+        done = CliRunner().invoke(app, words)
     assert done.exit_code == 1
     assert SAID in done.output
 
