@@ -10,7 +10,7 @@ from evaluator.junit import GateCase
 from evaluator.load.against import LEAST_PAIRS, SlicePair, SpeedVerdict, judge_speed
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.point import LoadedPoint
-from evaluator.load.quality import METRIC, request_values
+from evaluator.load.quality import METRIC, query_means, request_values
 from evaluator.load.samples import LoadSample
 from evaluator.load.validity import GeneratorFigures, cpu_shares, generator_faults, generator_figures
 from evaluator.load_plan import LoadPlan
@@ -188,12 +188,7 @@ def _faults(pairs: int, quiet: int, figures: Sequence[StackFigures | None]) -> l
 def _quality(
     stacks: ComparedStacks, sides: Sequence[Sequence[LoadSample]], judgments: Grades
 ) -> PairedComparison | None:
-    means = []
-    for samples in sides:
-        values: dict[str, list[float]] = {}
-        for sample, value in zip(samples, request_values(judgments, samples) if samples else [], strict=True):
-            values.setdefault(sample.query, []).append(value)
-        means.append({query: sum(found) / len(found) for query, found in values.items()})
+    means = [query_means(judgments, samples) for samples in sides]
     # Both were asked the same queries.
     queries = sorted(means[0])
     if not queries:

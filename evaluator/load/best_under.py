@@ -1,16 +1,19 @@
 """Says which pipeline has the best nDCG@10 under a bound of p99 at a rate, in a table and a sentence. Pure.
 
-    sentence := pipeline " has the highest nDCG@10 with " bound ": " ndcg ", p99 " ms " ms."
+    sentence := pipeline [close] " has the highest nDCG@10 with " bound ": " ndcg ", p99 " ms " ms."
               | "No pipeline keeps " bound "."
               | "This run cannot tell the best pipeline with " bound ": " pipelines " might keep it."
+    close    := ", not told apart from " pipelines ","
     bound    := "p99 <= " ms " ms at " rate "/s"
 
 nDCG@10 is that of the timed answers, late and lost ones as 0. A pipeline keeps the bound where the 95 % interval of its
-p99 lies at or below it, exceeds it where the interval lies above, and otherwise cannot be told.
+p99 lies at or below it, exceeds it where the interval lies above, and otherwise cannot be told. Not told apart from the
+best are those that keep the bound too and whose difference of nDCG@10 has an interval that holds 0.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import takewhile
 from typing import Literal
 
 from pydantic import FiniteFloat
@@ -42,6 +45,7 @@ class BestUnder(Wire):
     pipelines: tuple[PipelineUnderBound, ...]
     outcome: BestOutcome
     best: str | None  # null unless `best`
+    not_told_apart: tuple[str, ...] = ()  # others that keep the bound, and may be as good as the best or better
     sentence: str
 
 
@@ -59,18 +63,26 @@ def under_bound(
     )
 
 
-def best_under(pipelines: Sequence[PipelineUnderBound], rate: float, bound_ms: float) -> BestUnder:
-    """Names the best pipeline. Of equal nDCG@10, the one with the lower p99 is better."""
+def best_under(
+    pipelines: Sequence[PipelineUnderBound], rate: float, bound_ms: float, apart: Collection[frozenset[str]]
+) -> BestUnder:
+    """Names the best pipeline. Of equal nDCG@10, the one with the lower p99 is better.
+
+    `apart`: the pairs of pipelines whose nDCG@10 is told apart.
+    """
     ordered = sorted(pipelines, key=lambda one: (-one.ndcg_at_10, one.p99_ms or math.inf, one.pipeline))
-    # The first one that does not exceed the bound decides: those after it cannot be better.
+    # The first one that does not exceed the bound decides: those after it have a lower figure.
     first = next((one for one in ordered if one.outcome != "exceeded"), None)
     outcome: BestOutcome = "none" if first is None else "best" if first.outcome == "kept" else "cannot tell"
+    best = first.pipeline if first is not None and outcome == "best" else None
+    kept = [one.pipeline for one in ordered if one.outcome == "kept" and one.pipeline != best]
     found = BestUnder(
         rate=rate,
         bound_ms=bound_ms,
         pipelines=tuple(ordered),
         outcome=outcome,
-        best=first.pipeline if first is not None and outcome == "best" else None,
+        best=best,
+        not_told_apart=() if best is None else tuple(name for name in kept if frozenset({best, name}) not in apart),
         sentence="",
     )
     return found.model_copy(update={"sentence": _sentence(found)})
@@ -100,9 +112,12 @@ def _sentence(found: BestUnder) -> str:
         case "best":
             best = next(one for one in found.pipelines if one.pipeline == found.best)
             figures = f"{best.ndcg_at_10:.4f}, p99 {best.p99_ms:.1f} ms"
-            return f"{best.pipeline} has the highest nDCG@10 with {bound}: {figures}."
+            close = f", not told apart from {', '.join(found.not_told_apart)}," if found.not_told_apart else ""
+            return f"{best.pipeline}{close} has the highest nDCG@10 with {bound}: {figures}."
         case "none":
             return f"No pipeline keeps {bound}."
         case "cannot tell":
-            unknown = ", ".join(one.pipeline for one in found.pipelines if one.outcome == "cannot tell")
+            # Those after the first one that keeps the bound cannot change the answer.
+            better = takewhile(lambda one: one.outcome != "kept", found.pipelines)
+            unknown = ", ".join(one.pipeline for one in better if one.outcome == "cannot tell")
             return f"This run cannot tell the best pipeline with {bound}: {unknown} might keep it."

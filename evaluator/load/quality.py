@@ -44,6 +44,14 @@ def mean_ndcg(judgments: Grades, samples: Sequence[LoadSample]) -> float | None:
     return math.fsum(request_values(judgments, samples)) / len(samples) if samples else None
 
 
+def query_means(judgments: Grades, samples: Sequence[LoadSample]) -> dict[str, float]:
+    """Returns the mean nDCG@10 of the requests of each query."""
+    values: dict[str, list[float]] = {}
+    for sample, value in zip(samples, request_values(judgments, samples) if samples else [], strict=True):
+        values.setdefault(sample.query, []).append(value)
+    return {query: math.fsum(found) / len(found) for query, found in values.items()}
+
+
 def request_values(judgments: Grades, samples: Sequence[LoadSample]) -> list[float]:
     """Returns nDCG@10 of each request. Equal rankings of one query are measured once."""
     shown = [(sample.query, sample.ids if sample.outcome == "answered" else ()) for sample in samples]

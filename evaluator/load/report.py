@@ -18,6 +18,7 @@ from evaluator.load.memory_trend import MemoryTrend
 from evaluator.load.point import LoadedPoint
 from evaluator.load.point_cost import missing_cpu, point_cost
 from evaluator.load.quality import AnswerQuality, answer_quality, mean_ndcg
+from evaluator.load.quality_differences import QualityDifference
 from evaluator.load.ratios import PercentileRatio, RepeatedFigure, repeated_figure
 from evaluator.load.samples import LoadSample, counted_slices
 from evaluator.load.slices import LengthSlice, first_counted_ms, length_slices
@@ -125,6 +126,7 @@ class LoadReport(StepFile):
     points: tuple[LoadPointReport, ...]
     ratios: tuple[PercentileRatio, ...] = ()  # of pipelines that had the same planned requests
     gates: tuple[GateOutcome, ...] = ()  # of the points of the plan, not of a search for the capacity
+    quality_differences: tuple[QualityDifference, ...] = ()  # of pipelines at the rates of the plan
     best_under: tuple[BestUnder, ...] = ()  # by rate; none without a bound in the plan
     memory: dict[str, MemoryTrend] = {}  # by process, over the whole load; empty: no process was named
     calibration: Calibration | None = None  # null: not measured, and no other run is compared with this one

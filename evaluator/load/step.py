@@ -21,9 +21,10 @@ from evaluator.load.kinds import Traffic, planned_traffic
 from evaluator.load.memory_trend import memory_trends
 from evaluator.load.page import write_page
 from evaluator.load.process_watch import MEMORY, ProcessWatch
+from evaluator.load.quality_differences import QualityDifference, quality_differences
 from evaluator.load.ratios import PercentileRatio, loading_ratios, percentile_ratios
 from evaluator.load.report import LoadPointReport, LoadReport, gated_point, point_report, unjudged_gates
-from evaluator.load.samples import write_samples
+from evaluator.load.samples import read_samples, write_samples
 from evaluator.load.time_slices import Pids, TimeSlice, driven_slices
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan
@@ -100,6 +101,7 @@ async def run_load(
         capacities.append(capacity_report(arm.name, found, [(multiple, one) for multiple, (one,) in swept]))
     readings = await watch.ended()
     calibration = calibration_of(before, await calibrate())
+    differences = await asyncio.to_thread(_quality_differences, folder, plan, points, judgments, seed)
     files = [Path(name) for point in points for name in point.files.values()] + [MEMORY] * bool(readings)
     report = LoadReport(
         made_from=folder.hashes("experiment.json", "manifest.json", *files),
@@ -109,9 +111,10 @@ async def run_load(
         points=tuple(points),
         ratios=tuple(ratios),
         gates=tuple(judge_gates(folder.experiment.gates, gated)),
+        quality_differences=differences,
         best_under=()
         if plan.best_under_ms is None
-        else tuple(best_at(points, rate, plan.best_under_ms) for rate in plan.rates),
+        else tuple(best_at(points, differences, rate, plan.best_under_ms) for rate in plan.rates),
         memory=memory_trends(readings),
         calibration=calibration,
         timing_valid=timing_valid,
@@ -201,6 +204,22 @@ def _ratios(
         idle, loading = (times_ms[traffic.label] for traffic in group)
         found += loading_ratios(group[0].label, idle, loading, seed)
     return found
+
+
+def _quality_differences(
+    folder: RunFolder, plan: LoadPlan, points: Sequence[LoadPointReport], judgments: Grades, seed: int
+) -> tuple[QualityDifference, ...]:
+    found: list[QualityDifference] = []
+    for rate in (f"{rate:g}" for rate in plan.rates):
+        samples = {
+            point.pipeline: [
+                one for one in read_samples(folder.path / point.files["samples"]) if one.phase == "measured"
+            ]
+            for point in points
+            if point.traffic == rate
+        }
+        found += quality_differences(rate, samples, judgments, seed)
+    return tuple(found)
 
 
 def _planned_seconds(traffic: Traffic, plan: LoadPlan) -> float:

@@ -1,9 +1,13 @@
 """Which pipeline is best under a bound of p99."""
 
+from itertools import combinations
+
 import pytest
 
 from evaluator.load.best_under import BestUnder, PipelineUnderBound, best_under, render_best, under_bound
 from evaluator.load.figures import LoadPercentiles
+from evaluator.load.quality_differences import quality_differences, told_apart
+from tests.support.load_samples import load_sample
 
 BOUND = 250.0
 
@@ -17,7 +21,9 @@ def judged(pipeline: str, ndcg: float, p99_ms: float | None, spread: float = 0.1
 
 
 def found(*pipelines: PipelineUnderBound) -> BestUnder:
-    return best_under(pipelines, 10, BOUND)
+    """Judges pipelines whose nDCG@10 is told apart."""
+    names = [one.pipeline for one in pipelines]
+    return best_under(pipelines, 10, BOUND, [frozenset(pair) for pair in combinations(names, 2)])
 
 
 def test_the_pipeline_with_the_highest_quality_among_those_in_time_is_the_best() -> None:
@@ -40,6 +46,51 @@ def test_a_better_pipeline_of_which_p99_is_not_known_well_leaves_the_best_open(p
 
 def test_a_worse_pipeline_of_which_p99_is_not_known_changes_nothing() -> None:
     assert found(judged("bm25", 0.5, None), judged("hybrid", 0.7, 90)).best == "hybrid"
+
+
+def test_a_worse_pipeline_of_which_p99_is_not_known_is_not_named_among_those_that_leave_the_best_open() -> None:
+    best = found(judged("bm25", 0.5, None), judged("dense", 0.6, 90), judged("hybrid", 0.7, None))
+    assert best.sentence == "This run cannot tell the best pipeline with p99 <= 250 ms at 10/s: hybrid might keep it."
+
+
+def test_pipelines_in_time_that_may_be_as_good_are_named_beside_the_best() -> None:
+    several = [
+        judged("bm25", 0.5, 20),
+        judged("dense", 0.6999, 90),
+        judged("hybrid", 0.7, 90),
+        judged("slow", 0.69, 900),
+    ]
+    best = best_under(several, 10, BOUND, [frozenset({"hybrid", "bm25"})])
+    assert (best.best, best.not_told_apart) == ("hybrid", ("dense",))
+    assert best.sentence.startswith("hybrid, not told apart from dense, has the highest nDCG@10 with p99 <= 250 ms")
+
+
+def test_a_difference_is_told_where_its_interval_over_queries_excludes_0() -> None:
+    queries = [f"q{number}" for number in range(40)]
+    judgments = {query: {"good": 1} for query in queries}
+    rankings = {"a": ("good",), "b": ("bad", "good")}
+    samples = {
+        name: [load_sample(number, query, ids=ids) for number, query in enumerate(queries * 2)]
+        for name, ids in rankings.items()
+    }
+    # Each is lost on other queries.
+    samples["c"] = [
+        one.model_copy(update={"error": "timeout"}) if number % 10 == 0 else one
+        for number, one in enumerate(samples["a"])
+    ]
+    samples["a"] = [
+        one.model_copy(update={"error": "timeout"}) if number % 10 == 5 else one
+        for number, one in enumerate(samples["a"])
+    ]
+    differing = list(quality_differences("20", samples, judgments, 1))
+    assert [(one.first, one.second, one.queries) for one in differing] == [
+        ("a", "b", 40),
+        ("a", "c", 40),
+        ("b", "c", 40),
+    ]
+    assert differing[1].difference == 0
+    assert told_apart(differing, "20") == {frozenset("ab"), frozenset("bc")}
+    assert told_apart(differing, "10") == frozenset()
 
 
 def test_of_equal_quality_the_faster_pipeline_is_best() -> None:

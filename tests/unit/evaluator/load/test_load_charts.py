@@ -6,6 +6,7 @@ from evaluator.load.best_by_bound import best_rows
 from evaluator.load.charts import drawn_share, rates_chart, spectrum_chart
 from evaluator.load.loading_figures import LoadingFigures
 from evaluator.load.page import render_load_page
+from evaluator.load.quality_differences import QualityDifference
 from evaluator.load.report import LoadPointReport
 from evaluator.load.slices import first_counted_ms, length_slices
 from evaluator.load.stages_chart import stages_chart
@@ -90,12 +91,14 @@ def test_a_logarithmic_axis_over_many_decades_shows_powers_of_ten() -> None:
 def test_the_best_pipeline_under_each_bound_is_listed_for_every_rate() -> None:
     fast, good = load_point("bm25", 10, 8.0, lost=0), load_point("hybrid", 10, 90.0)
     worse = fast.model_copy(update={"quality": fast.quality.model_copy(update={"ndcg_at_10": 0.5})})
-    assert best_rows(load_report(worse, good))[1] == [
-        "10/s",
-        *["bm25 (0.5000)"] * 2,
-        "cannot tell",
-        *["hybrid (1.0000)"] * 2,
-    ]
+    differing = QualityDifference(
+        traffic="10", first="bm25", second="hybrid", difference=0.5, interval=(0.4, 0.6), queries=50
+    )
+    told = load_report(worse, good).model_copy(update={"quality_differences": (differing,)})
+    row = ["10/s", *["bm25 (0.5000)"] * 2, "cannot tell", *["hybrid (1.0000)"] * 2]
+    assert best_rows(told)[1] == row
+    row[-2:] = ["hybrid (1.0000), not told apart from bm25"] * 2
+    assert best_rows(load_report(worse, good))[1] == row
 
 
 def test_a_rate_at_which_every_pipeline_is_too_slow_has_no_best_one() -> None:
