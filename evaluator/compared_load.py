@@ -76,7 +76,9 @@ def write_compared(folder: RunFolder, report: LoadReport, kept: KeptLoad, old: P
     def compared(point: LoadPointReport) -> ComparedPoint:
         first = earlier.get((point.pipeline, point.traffic))
         if first is None:
-            raise EvaluationError(f"{kept.name} has no {point.pipeline} at {point.said}: its trace was another one")
+            raise EvaluationError(
+                f"{kept.name} has no {point.pipeline} at {point.traffic_in_words}: its trace was another one"
+            )
         samples = None if before is None else (_measured(before, first), _measured(folder, point))
         return compared_point(first, point, samples, (earlier_speed, speed), margin, report.seed)
 

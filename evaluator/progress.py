@@ -34,17 +34,17 @@ def show(result: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there
 
 
-def now_and_then(every_s: float) -> Callable[[str], None]:
+def print_at_intervals(every_s: float) -> Callable[[str], None]:
     """Returns a function that prints a line unless it has printed one less than `every_s` seconds ago."""
     last = -every_s
 
-    def speak(message: str) -> None:
+    def print_line(message: str) -> None:
         nonlocal last
         if time.monotonic() - last >= every_s:
             last = time.monotonic()
             say(message)
 
-    return speak
+    return print_line
 
 
 @contextmanager

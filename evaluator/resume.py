@@ -64,12 +64,12 @@ def continue_or_begin(folder: RunFolder, fresh: Manifest) -> Manifest:
             say(f"{folder.path}: rank was interrupted, and begins anew because of another {' and '.join(changed)}")
         manifest = fresh
         folder.forget_answers()
-        _part_with_earlier_measurements(folder)
+        _invalidate_earlier_measurements(folder)
     folder.write("manifest.json", manifest)
     return manifest
 
 
-def _part_with_earlier_measurements(folder: RunFolder) -> None:
+def _invalidate_earlier_measurements(folder: RunFolder) -> None:
     """Removes the page that links the manifest of before, and names the files whose reading is refused from now on.
 
     The files stay: an hour of load is not to be had again for nothing.

@@ -20,7 +20,7 @@ from evaluator.evaluation import wait_until_ready
 from evaluator.experiment import Experiment, experiment_path, selected_pipelines
 from evaluator.load.live import Listener, listening
 from evaluator.metric_table import parse_metric
-from evaluator.progress import PLAIN_EVERY_S, console, now_and_then, say
+from evaluator.progress import PLAIN_EVERY_S, console, print_at_intervals, say
 from evaluator.suite import Suite, experiments_of, read_plan
 
 TERMINAL_EVERY_S = 2.0  # how often a terminal shows how a load is doing
@@ -149,16 +149,16 @@ def with_gateway(gateway: str, wait: float, work: Callable[[GatewayClient], Awai
     async def main() -> T:
         async with connected(gateway) as client:
             await wait_until_ready(client, wait)
-            with listening(spoken_now_and_then()):
+            with listening(load_printer()):
                 return await work(client)
 
     return asyncio.run(main())
 
 
-def spoken_now_and_then() -> Listener:
+def load_printer() -> Listener:
     """Returns a listener that prints how a load is doing, as often as progress is printed."""
-    speak = now_and_then(TERMINAL_EVERY_S if console.is_terminal else PLAIN_EVERY_S)
-    return lambda figures: speak(figures.line)
+    print_line = print_at_intervals(TERMINAL_EVERY_S if console.is_terminal else PLAIN_EVERY_S)
+    return lambda figures: print_line(figures.line)
 
 
 @contextmanager

@@ -107,14 +107,14 @@ async def measure_rate(rate: float, plan: CapacityPlan, seed: str, measure: Meas
         lost += sample.lost
         spent_s, look, reasons = spent_s + plan.warmup_seconds + seconds, look + 1, sample.faults
         outcome = "cannot tell" if reasons else rate_outcome(counted, lost, plan.p99_ms)
-    told = outcome != "cannot tell" and len(counted) >= MIN_SAMPLES_FOR_P99
+    has_p99 = outcome != "cannot tell" and len(counted) >= MIN_SAMPLES_FOR_P99
     return MeasuredRate(
         rate=rate,
         seconds=spent_s,
         requests=len(counted),
         over=sum(value > plan.p99_ms for value in counted),
         lost=sum(lost),
-        p99_ms=percentile(sorted(counted), 0.99) if told else None,
+        p99_ms=percentile(sorted(counted), 0.99) if has_p99 else None,
         outcome=outcome,
         reasons=reasons,
     )

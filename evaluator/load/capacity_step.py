@@ -28,10 +28,10 @@ async def searched_capacity(
         )
         return rate_sample(loaded, capacity.p99_ms)
 
-    def told(one: MeasuredRate) -> None:
+    def report_rate(one: MeasuredRate) -> None:
         say(f"{pipeline} at {one.rate:g}/s: {one.outcome} ({one.over} of {one.requests} requests over the bound)")
 
-    return await find_capacity(capacity, f"{seed} capacity", measure, told)
+    return await find_capacity(capacity, f"{seed} capacity", measure, report_rate)
 
 
 def rate_sample(loaded: LoadedPoint, bound_ms: float) -> RateSample:

@@ -127,7 +127,7 @@ def compared_point(
             faults.append("there were too few requests")
     return ComparedPoint(
         pipeline=new.pipeline,
-        traffic=new.said,
+        traffic=new.traffic_in_words,
         old=RunFigures.of(old),
         new=RunFigures.of(new),
         intervals_from="binomial" if paired is None else "samples",

@@ -34,7 +34,7 @@ def render_costs(report: LoadReport) -> str:
     if not names:
         return ""
     head = ["pipeline", "rate", "CPU ms a request", *names, "requests", "lost"]
-    rows = [[point.pipeline, point.said, *cpu_cells(point.cost, names)] for point in report.points]
+    rows = [[point.pipeline, point.traffic_in_words, *cpu_cells(point.cost, names)] for point in report.points]
     return aligned([head, *rows])
 
 

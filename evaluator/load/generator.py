@@ -20,7 +20,7 @@ import uvloop
 
 from evaluator.cached_results import CACHED_HEADER
 from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
-from evaluator.load.live import tell_counts
+from evaluator.load.live import write_counts
 from evaluator.load.load_loop import Reply, SendRecord, closed_loop, open_loop
 from evaluator.load.precise_clock import PreciseClock
 from evaluator.load.real_time import take_real_time_priority
@@ -54,7 +54,7 @@ async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> G
             records: list[SendRecord] = []
             async with asyncio.TaskGroup() as group:
                 planned = partial(planned_until, task)
-                telling = group.create_task(tell_counts(records, planned, clock, sys.stdout.fileno()))
+                telling = group.create_task(write_counts(records, planned, clock, sys.stdout.fileno()))
                 if task.loop == "open":
                     await open_loop(task.planned_s, send, clock, task.in_flight, records)
                 else:

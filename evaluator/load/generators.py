@@ -72,7 +72,7 @@ async def _hear(process: Process, number: int, live: LiveLoad) -> None:
     assert process.stdout is not None  # PIPE
     async for line in process.stdout:
         if line.endswith(b"\n"):  # else its process has ended within it
-            live.hear(number, read_counts(line))
+            live.add_counts(number, read_counts(line))
 
 
 def _result(folder: Path) -> GeneratorResult:

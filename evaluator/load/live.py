@@ -96,7 +96,7 @@ def read_counts(line: bytes) -> GeneratorCounts:
 Planned = Callable[[float, int], tuple[int, int]]
 
 
-async def tell_counts(records: Sequence[SendRecord], planned: Planned, clock: SendClock, output: int) -> None:
+async def write_counts(records: Sequence[SendRecord], planned: Planned, clock: SendClock, output: int) -> None:
     """Writes a line a second to a pipe until it is cancelled. `records`: grows meanwhile.
 
     A line that the pipe does not take is left out: nothing waits for it.
@@ -140,7 +140,7 @@ class LiveLoad:
         self._told = [0] * generators
         self._listener = _listener.get()
 
-    def hear(self, generator: int, counts: GeneratorCounts) -> None:
+    def add_counts(self, generator: int, counts: GeneratorCounts) -> None:
         """Takes a line; after one of the last generator, tells the listener."""
         self._lines[generator].append(counts)
         self._told[generator] += 1

@@ -115,7 +115,7 @@ def _charts(folder: Path, report: LoadReport) -> Iterator[Chart]:
         points = [point for point in report.points if point.traffic == traffic and drawn_share(point) > 0]
         if points:
             spectra = {point.pipeline: _spectrum(folder, point) for point in points}
-            names = {point.said for point in points}
+            names = {point.traffic_in_words for point in points}
             name = names.pop() if len(names) == 1 else traffic  # a multiple of each pipeline's own capacity
             yield f"spectrum-{traffic}.svg", f"Latency by percentile: {name}", spectrum_chart(name, points, spectra)
     stages = stages_chart(report)
@@ -141,7 +141,7 @@ def _percentiles(report: LoadReport) -> list[list[str]]:
             value, interval = getattr(figures, name), figures.intervals.get(name)
             within = "" if value is None or interval is None else f" ({interval[0]:.1f} to {interval[1]:.1f})"
             cells.append(f"{_time(value, point)}{within}")
-        rows.append([point.pipeline, point.said, *cells, _time(figures.max, point), str(figures.n)])
+        rows.append([point.pipeline, point.traffic_in_words, *cells, _time(figures.max, point), str(figures.n)])
     return rows
 
 
@@ -152,7 +152,7 @@ def _stages(report: LoadReport) -> list[list[str]]:
         for stage, time in (*point.stages_ms.items(), *gap.items()):
             share = "–" if time.share is None else f"{time.share:.1%}"
             figures = [_time(time.p50, point, 2), _time(time.p95, point, 2), share, str(time.n)]
-            rows.append([point.pipeline, point.said, stage, *figures])
+            rows.append([point.pipeline, point.traffic_in_words, stage, *figures])
     return rows
 
 
@@ -163,7 +163,7 @@ def _lengths(report: LoadReport) -> list[list[str]]:
             ndcg = "–" if one.ndcg_at_10 is None else f"{one.ndcg_at_10:.4f}"
             counts = [one.words, str(one.queries), str(one.requests)]
             times = [_time(one.p50_ms, point), _time(one.p95_ms, point)]
-            rows.append([point.pipeline, point.said, *counts, *times, ndcg])
+            rows.append([point.pipeline, point.traffic_in_words, *counts, *times, ndcg])
     return rows
 
 
@@ -176,7 +176,7 @@ def _first(report: LoadReport) -> list[list[str]]:
             seen.add(point.pipeline)
             times = [f"{ms:.1f}" for ms in point.first_ms]
             times += ["–"] * (FIRST - len(times))
-            rows.append([point.pipeline, point.said, *times, _time(point.latency_ms.p50, point)])
+            rows.append([point.pipeline, point.traffic_in_words, *times, _time(point.latency_ms.p50, point)])
     return rows
 
 
@@ -184,7 +184,7 @@ def _slowest(report: LoadReport) -> list[list[str]]:
     rows = [["pipeline", "traffic", "query", "ms", "stages", "request_id"]]
     for point in report.points:
         for one in point.slowest[:SLOWEST_SHOWN]:
-            rows.append([point.pipeline, point.said, one.query, _time(one.latency_ms, point),
+            rows.append([point.pipeline, point.traffic_in_words, one.query, _time(one.latency_ms, point),
                          _stage_words(one), one.request_id or "–"])  # fmt: skip
     return rows
 
@@ -216,7 +216,7 @@ def _measured(report: LoadReport) -> list[list[str]]:
         rows.append(
             [
                 point.pipeline,
-                point.said,
+                point.traffic_in_words,
                 "valid" if point.timing_valid else "NOT VALID",
                 "–" if lag is None else f"{lag:.2f}",
                 f"{point.generators.cpu:.1%}",

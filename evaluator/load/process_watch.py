@@ -31,7 +31,7 @@ class ProcessWatch:
         self._last: dict[str, ProcessReading] = {}
         self._task = asyncio.create_task(self._follow())
 
-    async def costed(self, drive: Awaitable[LoadedPoint]) -> LoadedPoint:
+    async def with_costs(self, drive: Awaitable[LoadedPoint]) -> LoadedPoint:
         """Awaits a drive and adds what it cost each process, from its start to its last answer."""
         before = await self._read()
         loaded = await drive

@@ -71,7 +71,7 @@ class LoadPointReport(Wire):
     files: dict[str, str]  # `samples` and `histogram`, relative to the run's folder
 
     @property
-    def said(self) -> str:
+    def traffic_in_words(self) -> str:
         """The traffic in words."""
         if self.in_flight is not None:
             return f"{self.in_flight} in flight"
@@ -86,12 +86,12 @@ def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
     `cpu_ms`: a query of its pipeline, measured beside the load; it counts where the point has no cost of its own.
     """
     lost = point.counts.failed + point.counts.late + point.counts.dropped
-    untold = point.cost_reason or "the CPU time of the processes was not measured"
+    cpu_missing_reason = point.cost_reason or "the CPU time of the processes was not measured"
     if point.cost is not None:
-        cpu_ms, untold = point.cost.cpu_ms, missing_cpu(point.cost)
+        cpu_ms, cpu_missing_reason = point.cost.cpu_ms, missing_cpu(point.cost)
     return GatedFigures(
         pipeline=point.pipeline,
-        traffic=point.said,
+        traffic=point.traffic_in_words,
         p99_ms=point.latency_ms.p99,
         ndcg_at_10=point.quality.ndcg_at_10,
         errors=lost / point.counts.requests if point.counts.requests else None,
@@ -100,7 +100,7 @@ def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
             "p99_ms": f"the times are not valid, or there were fewer than {MIN_SAMPLES_FOR_P99} requests",
             "ndcg_at_10": "no request was sent",
             "errors": "no request was sent",
-            "cpu_ms": untold,
+            "cpu_ms": cpu_missing_reason,
         },
         unfit=frozenset({"p99_ms"}) if point.loop == "closed" else frozenset(),
     )
@@ -233,5 +233,5 @@ def _repeats(
         values["p99"].append(latency.p99 if tail else None)
         values["nDCG@10"].append(mean_ndcg(judgments, run))
         values["goodput"].append(_goodput(sent, seconds / len(runs)))
-    told = {name: [value for value in found if value is not None] for name, found in values.items()}
-    return {name: repeated_figure(found) for name, found in told.items() if len(found) == len(runs)}
+    known_values = {name: [value for value in found if value is not None] for name, found in values.items()}
+    return {name: repeated_figure(found) for name, found in known_values.items() if len(found) == len(runs)}

@@ -27,7 +27,7 @@ def stages_chart(report: LoadReport) -> str | None:
         WIDTH,
         height,
         "Where the time goes: shares of the mean latency",
-        "; ".join(f"{point.pipeline} at {point.said}: {_path_words(point)}" for point in rows),
+        "; ".join(f"{point.pipeline} at {point.traffic_in_words}: {_path_words(point)}" for point in rows),
     )
     fills = _fills(keys)
     x = Scale(0.0, 1.0, 110.0, WIDTH - 130)
@@ -60,7 +60,7 @@ def _stage_row(
     fills: Mapping[str, tuple[str, float]],
 ) -> None:
     whole_ms, done = sum(point.path_ms.values()), 0.0
-    drawing.text(x.start - 8, y + height - 5, point.said, "soft", "end")
+    drawing.text(x.start - 8, y + height - 5, point.traffic_in_words, "soft", "end")
     for key, ms in point.path_ms.items():
         start, end = x.at(done / whole_ms), x.at((done + ms) / whole_ms)
         done += ms

@@ -25,7 +25,7 @@ def render_load(report: LoadReport) -> str:
 def load_warnings(report: LoadReport) -> Iterator[str]:
     """Yields a sentence for each reason why times are not valid, and what the requests met."""
     for point in report.points:
-        name = f"{point.pipeline} at {point.said}"
+        name = f"{point.pipeline} at {point.traffic_in_words}"
         for fault in point.timing_faults:
             yield f"{name}: TIMING NOT VALID: {fault}"
         if point.counts.failed:
@@ -60,7 +60,13 @@ def render_ratios(report: LoadReport) -> str:
 def render_loading(report: LoadReport) -> str:
     """Renders what was loaded while searches were timed, a row a point; empty where nothing was."""
     rows = [
-        [point.pipeline, point.said, str(one.documents), f"{one.seconds:.0f}", f"{one.documents_a_second:.1f}"]
+        [
+            point.pipeline,
+            point.traffic_in_words,
+            str(one.documents),
+            f"{one.seconds:.0f}",
+            f"{one.documents_a_second:.1f}",
+        ]
         for point in report.points
         if (one := point.loading) is not None
     ]
@@ -72,7 +78,7 @@ def render_load_repeats(report: LoadReport) -> str:
     rows = [
         [
             point.pipeline,
-            point.said,
+            point.traffic_in_words,
             name,
             f"{one.median:.4g}",
             *(f"{at:.4g}" for at in one.interval),
@@ -93,7 +99,7 @@ def _row(point: LoadPointReport) -> list[str]:
     ndcg, latency = point.quality.ndcg_at_10, point.latency_ms
     return [
         point.pipeline,
-        point.said,
+        point.traffic_in_words,
         f"{point.goodput:.1f}",
         *(_milliseconds(value) for value in (latency.p50, latency.p95, latency.p99, latency.max)),
         "–" if ndcg is None else f"{ndcg:.4f}",

@@ -46,7 +46,7 @@ async def driven_slices(
     if first.trace:
         mean = len(first.trace) / max(1.0, first.trace[-1].at_s)
         whole = drive(target, first.trace, plan, mean, measured=measured)
-        return [TimeSlice(first.label, await watch.costed(whole), 0, repeat)]
+        return [TimeSlice(first.label, await watch.with_costs(whole), 0, repeat)]
     slices: list[TimeSlice] = []
     count = slice_count(first, plan, len(arms))
     for number, turn in zip(range(count), turns, strict=False):
@@ -57,7 +57,7 @@ async def driven_slices(
                 for at in turn:
                     of_slice = slice_seed(seed, traffic.name, repeat, number)
                     part = _drive_slice(traffic, plan, target, arms[at].name, count, of_slice, warmup_s, measured)
-                    loaded = await watch.costed(part if meanwhile is None else meanwhile.counted(part))
+                    loaded = await watch.with_costs(part if meanwhile is None else meanwhile.counted(part))
                     slices.append(TimeSlice(traffic.label, loaded, number, repeat))
     return slices
 

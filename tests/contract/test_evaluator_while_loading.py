@@ -55,7 +55,7 @@ async def test_a_rate_is_measured_idle_and_while_loading_with_the_same_requests(
             report = await load_step(client, folder)
     assert report == folder.read("load.json", LoadReport)
     idle, loading = report.points
-    assert [(one.traffic, one.said) for one in (idle, loading)] == [
+    assert [(one.traffic, one.traffic_in_words) for one in (idle, loading)] == [
         ("100", "100/s"),
         ("100-loading", "100/s while loading"),
     ]

@@ -16,7 +16,7 @@ from evaluator.load.live import (
     latency_class,
     listening,
     read_counts,
-    tell_counts,
+    write_counts,
 )
 from evaluator.load.load_loop import Reply, SendRecord
 from services.contracts.query import Degradation, PipelineRef, SearchAnswer
@@ -46,8 +46,8 @@ def test_the_last_ten_seconds_of_all_generators_are_summed_up() -> None:
     with listening(heard.append):
         live = LiveLoad("bm25 at 40/s", 2)
         for second in range(15):
-            live.hear(0, counts(ms=10.0, lost=second == 0))
-            live.hear(1, counts(ms=1_000.0, degraded=2))
+            live.add_counts(0, counts(ms=10.0, lost=second == 0))
+            live.add_counts(1, counts(ms=1_000.0, degraded=2))
     assert len(heard) == 15
     assert heard[0].lost == 1
     last = heard[-1]
@@ -58,7 +58,7 @@ def test_the_last_ten_seconds_of_all_generators_are_summed_up() -> None:
 
 
 def test_a_load_that_nobody_listens_to_tells_nobody() -> None:
-    LiveLoad("bm25", 1).hear(0, counts())
+    LiveLoad("bm25", 1).add_counts(0, counts())
 
 
 @pytest.mark.parametrize("ms", [0.0, LEAST_MS, 1.0, 250.0, 12_000.0])
@@ -83,7 +83,7 @@ def test_a_generator_tells_degraded_and_lost_answers_each_second() -> None:
     read, write = os.pipe()
 
     async def telling() -> None:
-        task = asyncio.create_task(tell_counts(records, lambda now_s, done: (7, 7 - done), VirtualClock(), write))
+        task = asyncio.create_task(write_counts(records, lambda now_s, done: (7, 7 - done), VirtualClock(), write))
         await asyncio.sleep(1.5)
         task.cancel()
 
@@ -98,7 +98,7 @@ def test_a_pipe_that_nobody_reads_delays_nothing() -> None:
 
     async def telling() -> float:
         clock = VirtualClock()
-        task = asyncio.create_task(tell_counts([], lambda now_s, done: (0, 0), clock, write))
+        task = asyncio.create_task(write_counts([], lambda now_s, done: (0, 0), clock, write))
         await asyncio.sleep(5_000.5)
         task.cancel()
         return clock.now()
