@@ -54,7 +54,7 @@ class LoadPlan(Wire):
     zipf_exponent: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = 1.0
     deadline_ms: Annotated[int, Field(strict=True, ge=1, le=120_000)] = 10_000  # the app's
     warmup_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 5.0
-    slice_seconds: Seconds = 15.0  # after so long it is the next pipeline's turn
+    slice_seconds: Seconds = 15.0  # length of a slice; then the next pipeline is driven
     # Above it, requests are dropped. The gateway takes 2,048 connections (services/chassis/connections.py).
     most_in_flight: AtLeastOne = 2_000
     generators: AtLeastOne | None = None  # processes; without it as many as the rate needs

@@ -80,9 +80,11 @@ def load(
     draw: Annotated[str | None, typer.Option(help="How queries are drawn: uniform or zipf.")] = None,
     deadline_ms: Annotated[int | None, typer.Option(help="The deadline of each request.")] = None,
     warmup_seconds: Annotated[float | None, typer.Option(help="Of the same traffic, before the figures.")] = None,
-    slice_seconds: Annotated[float | None, typer.Option(help="After so long it is the next pipeline's turn.")] = None,
+    slice_seconds: Annotated[
+        float | None, typer.Option(help="Length of a slice; then the next pipeline is driven.")
+    ] = None,
     generators: Annotated[int | None, typer.Option(help="Processes that send.")] = None,
-    repeat: Annotated[int | None, typer.Option(help="How often everything is sent.")] = None,
+    repeat: Annotated[int | None, typer.Option(help="How often the whole plan is sent.")] = None,
     between: Annotated[
         str | None, typer.Option(help="A command before each repeat but the first, as a restart of the services.")
     ] = None,

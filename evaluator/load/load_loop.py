@@ -1,4 +1,4 @@
-"""Sends requests at planned times (open loop) or so many at once (closed loop), and records when each was answered.
+"""Sends requests at planned times (open loop) or keeps N in flight (closed loop), and records when each was answered.
 
 Knows no protocol: what sends, and what keeps time, are given.
 """

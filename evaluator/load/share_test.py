@@ -1,9 +1,11 @@
 """Tests while requests arrive whether at most 1 % of all requests are misses. Pure: requests in, an outcome out.
 
-`within` is the exact binomial test at 95 %, `above` a t test over blocks, because slow answers come in bursts. Each
-further look is another chance to err. A share of exactly 1 %, of independent requests, is called `within` in 1 of 20
-single looks and in some 1 of 7 series of up to five looks; six series in a row, as evaluator/load/capacity.py asks for,
-are all `within` less than once in 10,000 times.
+`within` is the exact binomial test, `above` a t test over blocks, because slow answers come in bursts. Each further
+look is another chance to err. Chance of `within` at a share of exactly 1 %, of independent requests:
+
+    one look                                            1 in 20
+    a series of up to five looks                        1 in 7
+    six series in a row (evaluator/load/capacity.py)    below 1 in 10,000
 """
 
 import itertools
