@@ -9,38 +9,21 @@ Ratios are B's percentile over A's. All intervals of a sentence hold together wi
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import FiniteFloat
 
 from evaluator.latency import MIN_SAMPLES_FOR_P99
+from evaluator.load.slice_pairs import LEAST_PAIRS, SlicePair, log_ratios
 from services.contracts.base import Count, Wire
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 SpeedOutcome = Literal["slower", "faster", "no slower", "cannot tell"]
 
 MARGIN = 0.05
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
-# Fewer pairs of slices say too little of how much slices differ.
-LEAST_PAIRS = 8
 # Of the values beyond a percentile: as many as p99 has from its least number of samples.
 LEAST_BEYOND = MIN_SAMPLES_FOR_P99 * (1 - PERCENTILES["p99"])
 ALPHA = 0.05
-RESAMPLES = 999
-# Elements that a batch of resamples holds: 16 MB of floats.
-BATCH = 2_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class SlicePair:
-    """Milliseconds of the same planned requests at two stacks, one slice right after the other."""
-
-    first_ms: Sequence[float]
-    second_ms: Sequence[float]
 
 
 class SpeedRatio(Wire):
@@ -76,7 +59,8 @@ def judge_speed(first: str, second: str, pairs: Sequence[SlicePair], margin: flo
         return SpeedVerdict(
             first=first, second=second, margin=margin, pairs=len(pairs), ratios=(), slower=False, sentence=said
         )
-    found = _log_ratios(pairs, [PERCENTILES[name] for name in chosen], seed)
+    shares = [PERCENTILES[name] for name in chosen]
+    found = log_ratios(pairs, shares, 1 - ALPHA / len(shares), seed)
     ratios = tuple(_judged(name, *logs, margin) for name, logs in zip(chosen, found, strict=True))
     level = 100 * (1 - ALPHA / len(ratios))
     return SpeedVerdict(
@@ -120,58 +104,3 @@ def _clause(one: SpeedRatio, margin: float, level: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _log_ratios(pairs: Sequence[SlicePair], shares: Sequence[float], seed: int) -> list[tuple[float, float]]:
-    """Returns the logarithm of each ratio and half the width of its interval.
-
-    Pairs of slices are drawn, not requests: neighbours in time are alike, and a pair met the same machine (block
-    bootstrap, Künsch 1989). Student's t, because there are few pairs.
-    """
-    import numpy as np
-    from scipy import stats  # type: ignore[import-untyped]  # ships no types
-
-    n = len(pairs)
-    first = _Slices([pair.first_ms for pair in pairs])
-    second = _Slices([pair.second_ms for pair in pairs])
-    everything = np.arange(n)
-    t = float(stats.t.ppf(1 - ALPHA / len(shares) / 2, n - 1))
-    found = []
-    for share in shares:
-
-        def log_ratio(drawn: "NDArray[np.int64]", axis: int = -1, share: float = share) -> "NDArray[np.float64]":
-            # How often each pair was drawn, by resample.
-            times = (drawn[..., None, :] == everything[:, None]).sum(axis=axis)
-            return np.asarray(np.log(second.percentile(times, share) / first.percentile(times, share)))
-
-        drawn = stats.bootstrap(
-            (everything,),
-            log_ratio,
-            vectorized=True,
-            method="percentile",
-            n_resamples=RESAMPLES,
-            batch=max(1, BATCH // max(n * n, len(first.values), len(second.values))),
-            rng=np.random.default_rng(seed),
-        )
-        found.append((float(log_ratio(everything)), t * float(drawn.standard_error)))
-    return found
-
-
-class _Slices:
-    """Values of all slices in ascending order, with the slice of each."""
-
-    def __init__(self, slices: Sequence[Sequence[float]]) -> None:
-        import numpy as np
-
-        values = np.concatenate([np.asarray(part, dtype=np.float64) for part in slices])
-        order = np.argsort(values, kind="stable")
-        self.values: NDArray[np.float64] = values[order]
-        self._of = np.repeat(np.arange(len(slices)), [len(part) for part in slices])[order]
-
-    def percentile(self, times: "NDArray[np.int64]", share: float) -> "NDArray[np.float64]":
-        """Returns the nearest-rank percentile where slice n counts `times[..., n]` times."""
-        import numpy as np
-
-        reached = np.cumsum(times[..., self._of], axis=-1)
-        least = np.ceil(share * reached[..., -1:])
-        return np.asarray(self.values[np.argmax(reached >= least, axis=-1)])

@@ -7,11 +7,12 @@ from pydantic import FiniteFloat
 
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.junit import GateCase
-from evaluator.load.against import LEAST_PAIRS, SlicePair, SpeedVerdict, judge_speed
+from evaluator.load.against import SpeedVerdict, judge_speed
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.point import LoadedPoint
 from evaluator.load.quality import METRIC, query_means, request_values
 from evaluator.load.samples import LoadSample
+from evaluator.load.slice_pairs import LEAST_PAIRS, SlicePair
 from evaluator.load.validity import GeneratorFigures, cpu_shares, generator_faults, generator_figures
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions, condition_faults

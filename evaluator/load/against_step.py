@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from evaluator.arms import Arm
 from evaluator.errors import EvaluationError
-from evaluator.load.against import LEAST_PAIRS
 from evaluator.load.against_report import AgainstPoint, AgainstReport, ComparedStacks, DrivenPair, against_point
 from evaluator.load.point import LoadedPoint, run_point
 from evaluator.load.samples import write_samples
+from evaluator.load.slice_pairs import LEAST_PAIRS
 from evaluator.load.time_slices import Pids
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan

@@ -18,8 +18,9 @@ from pydantic import FiniteFloat
 from evaluator.load.calibration import Calibration
 from evaluator.load.figures import LoadPercentiles
 from evaluator.load.intervals import Interval
-from evaluator.load.ratios import SHARES, PercentileName, percentile_ratios
-from evaluator.load.samples import LoadSample
+from evaluator.load.ratios import SHARES, PercentileName, Slices, percentile_ratios, request_blocks
+from evaluator.load.samples import LoadSample, counted_slices
+from evaluator.load.slice_pairs import LEAST_PAIRS
 from evaluator.machine_conditions import condition_faults
 from services.contracts.base import Wire
 
@@ -100,10 +101,15 @@ def calibration_faults(calibration: Calibration, margin: float) -> Iterator[str]
 def sampled_ratios(
     old: Sequence[LoadSample], new: Sequence[LoadSample], seed: int
 ) -> dict[PercentileName, LogEstimate]:
-    """Returns the measured ratios of the same planned requests in two runs (block bootstrap, ratios.py)."""
-    times = {name: [one.counted_ms for one in run] for name, run in (("old", old), ("new", new))}
-    found = percentile_ratios("", times, seed)
-    return {one.percentile: log_estimate(one.ratio, one.interval) for one in found}
+    """Returns the measured ratios of the same planned requests in two runs.
+
+    Slices are drawn where there are enough of them, else blocks of neighbours (ratios.py).
+    """
+    slices: dict[str, Slices] = {name: counted_slices(run) for name, run in (("old", old), ("new", new))}
+    if len(slices["old"]) < LEAST_PAIRS:
+        slices = {name: request_blocks([ms for part in parts for ms in part]) for name, parts in slices.items()}
+    found = percentile_ratios("", slices, seed)
+    return {one.percentile: log_estimate(one.ratio, one.interval) for one in found if one.interval is not None}
 
 
 def binomial_ratios(old: LoadPercentiles, new: LoadPercentiles) -> dict[PercentileName, LogEstimate]:

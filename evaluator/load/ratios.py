@@ -1,20 +1,22 @@
 """Compares the times of the same planned requests in one run, and repeats of one run, with intervals. Pure."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, combinations, pairwise
 from statistics import median
 from typing import Literal
 
 from pydantic import FiniteFloat
 
+from evaluator.latency import percentile
 from evaluator.load.intervals import CONFIDENCE, Interval, median_interval
+from evaluator.load.slice_pairs import LEAST_PAIRS, SlicePair, log_ratios
 from services.contracts.base import Count, Wire
 
 PercentileName = Literal["p50", "p95"]
+Slices = Sequence[Sequence[float]]  # milliseconds, slice by slice, in planned order
 SHARES: dict[PercentileName, float] = {"p50": 0.5, "p95": 0.95}
-RESAMPLES = 1_999
-# Fewer make blocks of one or two, and the interval then ignores that neighbours in time are alike.
+# Fewer say nothing of a percentile.
 LEAST_REQUESTS = 20
 
 
@@ -26,9 +28,10 @@ class PercentileRatio(Wire):
     second: str  # another one; of a comparison with loading the same, `bm25 while loading`
     percentile: PercentileName
     ratio: FiniteFloat
-    interval: Interval  # 95 %, circular block bootstrap of the same requests
+    interval: Interval | None  # 95 %, from the spread of slices; null: fewer than 8
     n: Count  # requests of each
-    block: Count  # requests that stand together, in planned order
+    block: Count  # requests that stand together: of the longest slice
+    timing_valid: bool = True  # of both
 
 
 class RepeatedFigure(Wire):
@@ -40,47 +43,67 @@ class RepeatedFigure(Wire):
     confidence: FiniteFloat = CONFIDENCE  # of the interval: 0.5, 0.75, 0.875, 0.9375 of 2 to 5 repeats
 
 
-def percentile_ratios(traffic: str, times_ms: Mapping[str, Sequence[float]], seed: int) -> tuple[PercentileRatio, ...]:
-    """Returns the ratios of every two pipelines. `times_ms`: of the same requests by pipeline, in their order.
+def percentile_ratios(
+    traffic: str, slices_ms: Mapping[str, Slices], seed: int, doubtful: Collection[str] = ()
+) -> tuple[PercentileRatio, ...]:
+    """Returns the ratios of every two pipelines. `slices_ms`: of the same requests by pipeline, slice by slice.
 
-    Pipelines with another number of requests, or with fewer than 20, are left out. Neighbours share what the machine
-    did, and a queue, so blocks of n^(1/3) requests are drawn (Politis and Romano 1992), the same of every pipeline.
+    Pipelines with other slices, or with fewer than 20 requests, are left out. Slices are drawn, the same ones of every
+    pipeline: pipelines run in different slices, which differ as a whole (slice_pairs.py). Fewer than 8 slices give no
+    interval. `doubtful`: pipelines whose times are not valid.
     """
-    counts = [len(of_one) for of_one in times_ms.values()]
-    n = max(counts, default=0)
+    n = max((sum(map(len, parts)) for parts in slices_ms.values()), default=0)
     if n < LEAST_REQUESTS:
         return ()
-    names = [name for name, of_one in times_ms.items() if len(of_one) == n]
-    drawn = {name: _resampled(times_ms[name], seed) for name in names}
+    sizes = next(lengths for parts in slices_ms.values() if sum(lengths := [len(part) for part in parts]) == n)
+    names = [name for name, parts in slices_ms.items() if [len(part) for part in parts] == sizes]
+    ordered = {name: sorted(chain.from_iterable(slices_ms[name])) for name in names}
     found = []
     for first, second in combinations(names, 2):
-        for percentile in SHARES:
-            (own, resampled), (other, others) = drawn[first][percentile], drawn[second][percentile]
+        intervals = _intervals(slices_ms[first], slices_ms[second], seed)
+        for name, share in SHARES.items():
             found.append(
                 PercentileRatio(
                     traffic=traffic,
                     first=first,
                     second=second,
-                    percentile=percentile,
-                    ratio=other / own,
-                    interval=_interval([b / a for a, b in zip(resampled, others, strict=True)]),
+                    percentile=name,
+                    ratio=percentile(ordered[second], share) / percentile(ordered[first], share),
+                    interval=intervals.get(name),
                     n=n,
-                    block=_block(n),
+                    block=max(sizes),
+                    timing_valid=first not in doubtful and second not in doubtful,
                 )
             )
     return tuple(found)
 
 
+def request_blocks(times_ms: Sequence[float]) -> list[Sequence[float]]:
+    """Cuts requests that took turns one by one into blocks of n^(1/3) neighbours, which stand for slices.
+
+    Neighbours in time are alike, because they share what the machine did and a queue (Künsch 1989).
+    """
+    n = len(times_ms)
+    size = max(1, min(round(math.cbrt(n)), n // LEAST_PAIRS))
+    cuts = [n * number // (n // size) for number in range(n // size + 1)] if n else []
+    return [times_ms[begin:end] for begin, end in pairwise(cuts)]
+
+
 def loading_ratios(
-    traffic: str, idle: Mapping[str, Sequence[float]], loading: Mapping[str, Sequence[float]], seed: int
+    traffic: str,
+    idle: Mapping[str, Slices],
+    loading: Mapping[str, Slices],
+    seed: int,
+    doubtful: Collection[str] = (),
 ) -> Iterator[PercentileRatio]:
     """Yields for each pipeline how many times as long its requests took while the corpus was loaded.
 
-    `idle`, `loading`: milliseconds of the same requests by pipeline, in their order.
+    `idle`, `loading`: milliseconds of the same requests by pipeline, slice by slice. `doubtful`: pipelines whose times
+    are not valid, idle or while loading.
     """
     for pipeline in idle:
         pair = {pipeline: idle[pipeline], f"{pipeline} while loading": loading[pipeline]}
-        yield from percentile_ratios(traffic, pair, seed)
+        yield from percentile_ratios(traffic, pair, seed, doubtful)
 
 
 def repeated_figure(values: Sequence[float]) -> RepeatedFigure:
@@ -89,31 +112,9 @@ def repeated_figure(values: Sequence[float]) -> RepeatedFigure:
     return RepeatedFigure(values=tuple(values), median=median(values), interval=interval, confidence=confidence)
 
 
-def _block(n: int) -> int:
-    return round(math.cbrt(n))
-
-
-def _resampled(values_ms: Sequence[float], seed: int) -> dict[PercentileName, tuple[float, list[float]]]:
-    """Returns, by percentile, its value and its values in the resamples. Equal seeds draw the same requests."""
-    import numpy as np
-
-    n, block = len(values_ms), _block(len(values_ms))
-    ring = np.array([*values_ms, *values_ms[: block - 1]])
-    ranks = {name: max(0, math.ceil(share * n) - 1) for name, share in SHARES.items()}
-    dice = np.random.default_rng(seed)
-    offsets = np.arange(block)
-    found: dict[PercentileName, list[float]] = {name: [] for name in SHARES}
-    for _ in range(RESAMPLES):
-        starts = dice.integers(0, n, size=math.ceil(n / block))
-        drawn = np.partition(ring[(starts[:, None] + offsets).ravel()[:n]], list(ranks.values()))
-        for name, rank in ranks.items():
-            found[name].append(float(drawn[rank]))
-    ordered = sorted(values_ms)
-    return {name: (ordered[rank], found[name]) for name, rank in ranks.items()}
-
-
-def _interval(values: Sequence[float]) -> Interval:
-    import numpy as np
-
-    low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)
+def _intervals(first: Slices, second: Slices, seed: int) -> dict[PercentileName, Interval]:
+    if len(first) < LEAST_PAIRS:
+        return {}
+    pairs = [SlicePair(*both) for both in zip(first, second, strict=True)]
+    found = log_ratios(pairs, list(SHARES.values()), CONFIDENCE, seed)
+    return {name: (math.exp(log - half), math.exp(log + half)) for name, (log, half) in zip(SHARES, found, strict=True)}

@@ -22,9 +22,9 @@ from evaluator.load.memory_trend import memory_trends
 from evaluator.load.page import write_page
 from evaluator.load.process_watch import MEMORY, ProcessWatch
 from evaluator.load.quality_differences import QualityDifference, quality_differences
-from evaluator.load.ratios import PercentileRatio, loading_ratios, percentile_ratios
+from evaluator.load.ratios import PercentileRatio, Slices, loading_ratios, percentile_ratios
 from evaluator.load.report import LoadPointReport, LoadReport, gated_point, point_report, unjudged_gates
-from evaluator.load.samples import read_samples, write_samples
+from evaluator.load.samples import counted_slices, read_samples, write_samples
 from evaluator.load.time_slices import Pids, TimeSlice, driven_slices
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan
@@ -83,7 +83,7 @@ async def run_load(
                     _write_points, folder, plan, traffic, mine, target, through, judgments
                 )
                 points += found
-            ratios.extend(await asyncio.to_thread(_ratios, group, times, seed))
+            ratios.extend(await asyncio.to_thread(_ratios, group, times, points, seed))
         return points
 
     before = await calibrate()
@@ -150,8 +150,8 @@ def _write_points(
     target: LoadTarget,
     arms: Sequence[Arm],
     judgments: Grades,
-) -> tuple[list[LoadPointReport], dict[str, list[float]]]:
-    """Returns the points of one kind of traffic, and the counted milliseconds of the measured requests by pipeline."""
+) -> tuple[list[LoadPointReport], dict[str, list[list[float]]]]:
+    """Returns the points of one kind of traffic, and the counted milliseconds of requests by pipeline and slice."""
     points, measured = [], {}
     for arm in arms:
         mine = [one for one in slices if any(sample.pipeline == arm.name for sample in one.loaded.samples)]
@@ -167,7 +167,7 @@ def _write_points(
             "samples": folder.path / "load" / f"{arm.name}-{traffic.label}.jsonl",
             "histogram": folder.path / "load" / f"{arm.name}-{traffic.label}.hlog",
         }
-        measured[arm.name] = [sample.counted_ms for sample in samples if sample.phase == "measured"]
+        measured[arm.name] = counted_slices(sample for sample in samples if sample.phase == "measured")
         write_samples(writable(paths["samples"]), samples)
         write_hlog(paths["histogram"], mine[0].loaded.began, _on_one_clock(mine, arm.name))
         points.append(
@@ -193,16 +193,23 @@ def _write_points(
 
 
 def _ratios(
-    group: Sequence[Traffic], times_ms: Mapping[str, Mapping[str, Sequence[float]]], seed: int
+    group: Sequence[Traffic],
+    times_ms: Mapping[str, Mapping[str, Slices]],
+    points: Sequence[LoadPointReport],
+    seed: int,
 ) -> list[PercentileRatio]:
     """Compares pipelines within a kind of traffic, then each pipeline while loading and idle. `times_ms`: by label."""
+    doubtful = {
+        traffic.label: {point.pipeline for point in points if point.traffic == traffic.label and not point.timing_valid}
+        for traffic in group
+    }
     found: list[PercentileRatio] = []
     for traffic in group:
         if traffic.loop == "open" and not traffic.trace:
-            found += percentile_ratios(traffic.label, times_ms[traffic.label], seed)
+            found += percentile_ratios(traffic.label, times_ms[traffic.label], seed, doubtful[traffic.label])
     if len(group) == 2:
         idle, loading = (times_ms[traffic.label] for traffic in group)
-        found += loading_ratios(group[0].label, idle, loading, seed)
+        found += loading_ratios(group[0].label, idle, loading, seed, set().union(*doubtful.values()))
     return found
 
 

@@ -50,7 +50,7 @@ def render_ratios(report: LoadReport) -> str:
             f"{one.second} / {one.first}",
             one.percentile,
             f"{one.ratio:.2f}",
-            *(f"{at:.2f}" for at in one.interval),
+            *(("–", "–") if one.interval is None else (f"{at:.2f}" for at in one.interval)),
         ]
         for one in report.ratios
     ]

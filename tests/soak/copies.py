@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evaluator.client import connected
 from evaluator.datasets.reader import read_dataset
-from evaluator.load.ratios import PercentileName, PercentileRatio, percentile_ratios
+from evaluator.load.ratios import PercentileName, PercentileRatio, percentile_ratios, request_blocks
 from evaluator.turn_orders import query_turns
 from services.contracts.query import SearchRequest
 from tests.soak.outcome import Bar, Outcome
@@ -68,14 +68,20 @@ def neighbours_alone(queries: int, arms: int) -> Iterator[tuple[int, str]]:
 
 
 def compared(times: Mapping[int, Mapping[int, float]], seed: int) -> tuple[PercentileRatio, ...]:
-    """Returns the ratios of every two copies."""
-    return percentile_ratios("", {str(at): [of[number] for number in sorted(of)] for at, of in times.items()}, seed)
+    """Returns the ratios of every two copies, from blocks of queries: they take turns one by one, not in slices."""
+    blocks = {str(at): request_blocks([of[number] for number in sorted(of)]) for at, of in times.items()}
+    return percentile_ratios("", blocks, seed)
 
 
 def beyond(ratio: PercentileRatio) -> bool:
     """Returns whether an interval reaches beyond the bounds of its percentile."""
     low, high = WITHIN[ratio.percentile]
-    return ratio.interval[0] < low or ratio.interval[1] > high
+    return _interval(ratio)[0] < low or _interval(ratio)[1] > high
+
+
+def _interval(ratio: PercentileRatio) -> tuple[float, float]:
+    assert ratio.interval is not None  # there are blocks enough
+    return ratio.interval
 
 
 def judged(seed: int, turns: int, found: Mapping[str, Sequence[PercentileRatio]]) -> Outcome:
@@ -85,7 +91,7 @@ def judged(seed: int, turns: int, found: Mapping[str, Sequence[PercentileRatio]]
         for percentile, (low, high) in WITHIN.items():
             of_one = [one for one in ratios if one.percentile == percentile]
             outside = sum(map(beyond, of_one))
-            lowest, highest = min(one.interval[0] for one in of_one), max(one.interval[1] for one in of_one)
+            lowest, highest = min(_interval(one)[0] for one in of_one), max(_interval(one)[1] for one in of_one)
             between = f"{min(one.ratio for one in of_one):.3f} to {max(one.ratio for one in of_one):.3f}"
             rows.append((order, percentile, str(turns), between, f"{lowest:.3f} to {highest:.3f}", str(outside)))
             if order == BALANCED:

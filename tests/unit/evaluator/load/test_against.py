@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evaluator.load.against import LEAST_PAIRS, SlicePair, judge_speed
+from evaluator.load.against import judge_speed
 from evaluator.load.against_report import AgainstReport, ComparedStacks, DrivenPair, against_point
 from evaluator.load.point import LoadedPoint
+from evaluator.load.slice_pairs import LEAST_PAIRS, SlicePair
 from evaluator.load.validity import GeneratorUse
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
