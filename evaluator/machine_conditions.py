@@ -55,6 +55,8 @@ class MachineConditions(Wire):
     throttled: FiniteFloat | None  # of the periods of the CPU limit: those in which the processes had used it up
     pressure: FiniteFloat | None  # of the time, in which some process waited for a core; our own among them
     frequency: FiniteFloat | None  # of the cores at the end, over the greatest that they have
+    windows: Count = 0  # spans of some seconds into which the time was cut (machine_windows.py); 0: only the whole
+    busy_windows: Count = 0  # of them, those in which foreign CPU, steal or throttling was beyond its limit
 
 
 def read_conditions(
@@ -96,7 +98,10 @@ def conditions_between(before: ConditionsReading, after: ConditionsReading) -> M
 
 
 def condition_faults(conditions: MachineConditions) -> Iterator[str]:
-    """Yields a sentence for each condition under which a time says little. Pressure and frequency are only told."""
+    """Yields a sentence for each condition under which a time says little.
+
+    Pressure and frequency are only told: our own load raises the one, and no frequency is wrong in itself.
+    """
     if conditions.foreign is not None and conditions.foreign > FOREIGN_LIMIT:
         yield f"other processes used {conditions.foreign:.0%} of the CPU (limit {FOREIGN_LIMIT:.0%})"
     if conditions.steal is not None and conditions.steal > STEAL_LIMIT:

@@ -10,20 +10,13 @@ from pathlib import Path
 from evaluator.answers import AnswerOutcome, drop_torn_line
 from evaluator.interruptions import LatencySource, warmup_remarks
 from evaluator.latency import DRIFT_LIMIT, summarise
-from evaluator.machine_conditions import (
-    MachineConditions,
-    MachineCounters,
-    condition_faults,
-    conditions_between,
-    read_conditions,
-)
+from evaluator.machine_conditions import MachineConditions, MachineCounters
+from evaluator.machine_windows import WINDOW_S, ConditionsMeter, window_faults
 from evaluator.run_folder import CONDITIONS
 from services.contracts.base import Count, Wire
 
 # Of an alarm of any pipeline while nothing drifts: in few queries one half often holds more slow ones than the other.
 CHANCE = 0.01
-# A reading takes milliseconds; a killed run loses what happened after the last one.
-READ_EVERY_S = 10.0
 
 
 class SegmentConditions(Wire):
@@ -46,20 +39,17 @@ class ConditionsLog:
         """`measured`: as in `read_conditions`. `counters`: of tests."""
         self._file = folder / CONDITIONS
         self._segment = segment
-        self._measured = measured
-        self._counters = counters or MachineCounters()
-        self._first = read_conditions(measured, self._counters)
+        self._meter = ConditionsMeter(measured, counters)
         self._read_at = time.monotonic()
 
     def note(self) -> None:
-        """Reads and writes if the last time is long ago."""
-        if time.monotonic() - self._read_at >= READ_EVERY_S:
+        """Reads and writes if the last time is long ago; a killed run loses what happened after that."""
+        if time.monotonic() - self._read_at >= WINDOW_S:
             self.write()
 
     def write(self) -> None:
         """Reads and appends a line."""
-        now = read_conditions(self._measured, self._counters)
-        line = SegmentConditions(segment=self._segment, conditions=conditions_between(self._first, now))
+        line = SegmentConditions(segment=self._segment, conditions=self._meter.read())
         if self._file.exists():
             drop_torn_line(self._file)
         with self._file.open("a", encoding="utf-8") as file:
@@ -93,7 +83,7 @@ def timing_faults(
             took = f"the later half took {drift:.2f} times as long as the earlier one"
             yield f"{arm}: {took} (drift, limit {DRIFT_LIMIT:.0%})"
     if conditions is not None:
-        yield from condition_faults(conditions)
+        yield from window_faults(conditions)
     yield from warmup_remarks(records, source)
 
 

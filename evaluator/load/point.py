@@ -12,7 +12,8 @@ from evaluator.load.samples import LoadSample, read_sample
 from evaluator.load.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
 from evaluator.load.validity import GeneratorUse
 from evaluator.load_plan import LoadPlan, TrafficStep
-from evaluator.machine_conditions import MachineConditions, conditions_between, read_conditions
+from evaluator.machine_conditions import MachineConditions
+from evaluator.machine_windows import metered
 from evaluator.process_costs import ProcessCost
 
 # A late answer is still read for so long, so that it is known how late it was.
@@ -138,10 +139,9 @@ async def _loaded(
     warmup_seconds: float,
     measured: Collection[int] | None,
 ) -> LoadedPoint:
-    """Runs the generators, reads the conditions of the machine around them, and then the answers."""
-    before, began = read_conditions(measured), datetime.now(UTC)
-    results = await run_generators(tasks, label)
-    conditions = conditions_between(before, read_conditions(measured))
+    """Runs the generators, reads the conditions of the machine meanwhile, and then the answers."""
+    began = datetime.now(UTC)
+    results, conditions = await metered(run_generators(tasks, label), measured)
     closed_until_s = tasks[0].seconds if tasks[0].loop == "closed" else None
     return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds, closed_until_s)
 

@@ -11,7 +11,8 @@ from pydantic import FiniteFloat
 
 from evaluator.latency import DRIFT_LIMIT, percentile
 from evaluator.load.stationarity import HalfMedians
-from evaluator.machine_conditions import MachineConditions, condition_faults
+from evaluator.machine_conditions import MachineConditions
+from evaluator.machine_windows import joined_conditions, window_faults
 from services.contracts.base import Count, Wire
 
 # Requests that leave later than this are another load than the planned one.
@@ -73,12 +74,13 @@ def load_faults(
 ) -> Iterator[str]:
     """Yields a sentence for each reason not to trust the times.
 
-    `halves`: None where the rate changes by plan. `conditions`: of each slice.
+    `halves`: None where the rate changes by plan. `conditions`: of each slice; they are judged together,
+    so that the limits are as strict however many slices there are.
     """
     yield from generator_faults(generators, p50_ms, dropped)
     if halves is not None:
         yield from _drift_faults(halves)
-    yield from dict.fromkeys(fault for one in conditions for fault in condition_faults(one))
+    yield from window_faults(joined_conditions(conditions))
 
 
 def _drift_faults(halves: HalfMedians) -> Iterator[str]:
