@@ -15,7 +15,15 @@ from evaluator.load.histograms import percentile_ms, read_hlog
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.load.slices import FIRST
 from evaluator.load.stages_chart import stages_chart
-from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_loading, render_ratios
+from evaluator.load.table import (
+    load_warnings,
+    render_load,
+    render_load_repeats,
+    render_loading,
+    render_ratios,
+    time_cell,
+)
+from evaluator.machine_windows import joined_conditions
 from evaluator.markdown_table import aligned
 from evaluator.run_folder import LOAD_PAGE, RunFolder, writable
 from evaluator.svg_chart import DOUBTFUL
@@ -31,6 +39,10 @@ COUNTED = (
 STAGES = (
     "`<stage>.<part>` is what the services report of their own time. Share: of the latency, over all answers; stages "
     "that run at once overlap. The gap is network, HTTP handling and event loops."
+)
+CONDITIONS = (
+    "Pressure: of the time, in which some process waited for a core. Frequency: of the cores, over the greatest that "
+    "they have. Neither has a limit: our own load raises the pressure, and no frequency is wrong in itself."
 )
 Chart = tuple[str, str, str]  # name of the file in load/, what it shows, content
 
@@ -93,7 +105,7 @@ def render_load_page(
         ]
     parts += [
         "## How it was measured",
-        *([aligned(_measured(report))] if report.points else []),
+        *([aligned(_measured(report)), CONDITIONS] if report.points else []),
         f"Seed {report.seed}. Plan: `{report.plan.model_dump_json(exclude_defaults=True)}`. Machine, versions, commit: "
         "[manifest.json](manifest.json). Every request: `load/*.jsonl`; all figures: [load.json](load.json).",
     ]
@@ -140,8 +152,8 @@ def _percentiles(report: LoadReport) -> list[list[str]]:
         for name in names:
             value, interval = getattr(figures, name), figures.intervals.get(name)
             within = "" if value is None or interval is None else f" ({interval[0]:.1f} to {interval[1]:.1f})"
-            cells.append(f"{_time(value, point)}{within}")
-        rows.append([point.pipeline, point.traffic_in_words, *cells, _time(figures.max, point), str(figures.n)])
+            cells.append(f"{time_cell(value, point)}{within}")
+        rows.append([point.pipeline, point.traffic_in_words, *cells, time_cell(figures.max, point), str(figures.n)])
     return rows
 
 
@@ -151,7 +163,7 @@ def _stages(report: LoadReport) -> list[list[str]]:
         gap = {} if point.gap_ms is None else {"(gap)": point.gap_ms}
         for stage, time in (*point.stages_ms.items(), *gap.items()):
             share = "–" if time.share is None else f"{time.share:.1%}"
-            figures = [_time(time.p50, point, 2), _time(time.p95, point, 2), share, str(time.n)]
+            figures = [time_cell(time.p50, point, 2), time_cell(time.p95, point, 2), share, str(time.n)]
             rows.append([point.pipeline, point.traffic_in_words, stage, *figures])
     return rows
 
@@ -162,7 +174,7 @@ def _lengths(report: LoadReport) -> list[list[str]]:
         for one in point.by_words:
             ndcg = "–" if one.ndcg_at_10 is None else f"{one.ndcg_at_10:.4f}"
             counts = [one.words, str(one.queries), str(one.requests)]
-            times = [_time(one.p50_ms, point), _time(one.p95_ms, point)]
+            times = [time_cell(one.p50_ms, point), time_cell(one.p95_ms, point)]
             rows.append([point.pipeline, point.traffic_in_words, *counts, *times, ndcg])
     return rows
 
@@ -174,9 +186,9 @@ def _first(report: LoadReport) -> list[list[str]]:
     for point in report.points:
         if point.first_ms and point.pipeline not in seen:
             seen.add(point.pipeline)
-            times = [f"{ms:.1f}" for ms in point.first_ms]
+            times = [time_cell(ms, point) for ms in point.first_ms]
             times += ["–"] * (FIRST - len(times))
-            rows.append([point.pipeline, point.traffic_in_words, *times, _time(point.latency_ms.p50, point)])
+            rows.append([point.pipeline, point.traffic_in_words, *times, time_cell(point.latency_ms.p50, point)])
     return rows
 
 
@@ -184,7 +196,7 @@ def _slowest(report: LoadReport) -> list[list[str]]:
     rows = [["pipeline", "traffic", "query", "ms", "stages", "request_id"]]
     for point in report.points:
         for one in point.slowest[:SLOWEST_SHOWN]:
-            rows.append([point.pipeline, point.traffic_in_words, one.query, _time(one.latency_ms, point),
+            rows.append([point.pipeline, point.traffic_in_words, one.query, time_cell(one.latency_ms, point),
                          _stage_words(one), one.request_id or "–"])  # fmt: skip
     return rows
 
@@ -204,15 +216,18 @@ def _measured(report: LoadReport) -> list[list[str]]:
             "priority",
             "foreign CPU",
             "steal",
+            "throttling",
+            "pressure",
+            "frequency",
+            "busy windows",
             "late/early half",
+            "late/early slices",
         ]
     ]
     for point in report.points:
         lag, halves = point.generators.send_lag_p99_ms, point.halves
-        worst = [
-            max((value for one in point.conditions if (value := getattr(one, name)) is not None), default=None)
-            for name in ("foreign", "steal")
-        ]
+        machine = joined_conditions(point.conditions)
+        shares = (machine.foreign, machine.steal, machine.throttled, machine.pressure, machine.frequency)
         rows.append(
             [
                 point.pipeline,
@@ -221,12 +236,10 @@ def _measured(report: LoadReport) -> list[list[str]]:
                 "–" if lag is None else f"{lag:.2f}",
                 f"{point.generators.cpu:.1%}",
                 "real-time" if point.generators.real_time else "normal",
-                *("–" if value is None else f"{value:.1%}" for value in worst),
+                *("–" if value is None else f"{value:.1%}" for value in shares),
+                f"{machine.busy_windows} of {machine.windows}",
                 "–" if halves is None else f"{halves.ratio:.2f}",
+                "–" if halves is None or halves.slices_ratio is None else f"{halves.slices_ratio:.2f}",
             ]
         )
     return rows
-
-
-def _time(ms: float | None, point: LoadPointReport, digits: int = 1) -> str:
-    return "–" if ms is None else f"{ms:.{digits}f}{'' if point.timing_valid else DOUBTFUL}"

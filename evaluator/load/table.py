@@ -6,17 +6,20 @@ from evaluator.load.best_under import render_best
 from evaluator.load.point_cost import missing_cpu
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.markdown_table import aligned
+from evaluator.svg_chart import DOUBTFUL
 
 HEADER = (
     "pipeline", "rate", "in time/s", "p50 ms", "p95 ms", "p99 ms", "max ms",
     "nDCG@10", "requests", "late", "failed", "dropped", "degraded", "timing",
 )  # fmt: skip
 
+TIMES = ("p50", "p95", "p99")  # of the figures that are repeated
+
 
 def render_load(report: LoadReport) -> str:
     """Renders a row a point, and the best pipeline at each rate where the plan has a bound.
 
-    A point whose times are not valid is marked, and its p99 is missing.
+    A point whose times are not valid is marked, and so is each of its times; its p99 is missing.
     """
     table = aligned([HEADER, *(_row(point) for point in report.points)])
     return "\n\n".join([table, *map(render_best, report.best_under)])
@@ -49,8 +52,8 @@ def render_ratios(report: LoadReport) -> str:
             one.traffic,
             f"{one.second} / {one.first}",
             one.percentile,
-            f"{one.ratio:.2f}",
-            *(("–", "–") if one.interval is None else (f"{at:.2f}" for at in one.interval)),
+            f"{one.ratio:.2f}{_mark(one.timing_valid)}",
+            *(("–", "–") if one.interval is None else (f"{at:.2f}{_mark(one.timing_valid)}" for at in one.interval)),
         ]
         for one in report.ratios
     ]
@@ -80,8 +83,7 @@ def render_load_repeats(report: LoadReport) -> str:
             point.pipeline,
             point.traffic_in_words,
             name,
-            f"{one.median:.4g}",
-            *(f"{at:.4g}" for at in one.interval),
+            *(f"{value:.4g}{_mark(point.timing_valid or name not in TIMES)}" for value in (one.median, *one.interval)),
             f"{one.confidence:.1%}",
             str(len(one.values)),
         ]
@@ -101,7 +103,7 @@ def _row(point: LoadPointReport) -> list[str]:
         point.pipeline,
         point.traffic_in_words,
         f"{point.goodput:.1f}",
-        *(_milliseconds(value) for value in (latency.p50, latency.p95, latency.p99, latency.max)),
+        *(time_cell(value, point) for value in (latency.p50, latency.p95, latency.p99, latency.max)),
         "–" if ndcg is None else f"{ndcg:.4f}",
         *(str(count) for count in (point.counts.requests, point.counts.late, point.counts.failed)),
         str(point.counts.dropped),
@@ -110,5 +112,10 @@ def _row(point: LoadPointReport) -> list[str]:
     ]
 
 
-def _milliseconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
+def time_cell(ms: float | None, point: LoadPointReport, digits: int = 1) -> str:
+    """Renders milliseconds of a point, marked where its times are not valid."""
+    return "–" if ms is None else f"{ms:.{digits}f}{_mark(point.timing_valid)}"
+
+
+def _mark(valid: bool) -> str:
+    return "" if valid else DOUBTFUL

@@ -1,8 +1,12 @@
 """The sentences beside the table of a load."""
 
+import pytest
+
 from evaluator.cached_results import CacheUse
 from evaluator.load.loading_figures import LoadingFigures
-from evaluator.load.table import load_warnings, render_loading
+from evaluator.load.page import render_load_page
+from evaluator.load.ratios import PercentileRatio, repeated_figure
+from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_loading, render_ratios
 from tests.support.load_points import load_point, load_report
 
 
@@ -23,3 +27,41 @@ def test_documents_that_were_loaded_meanwhile_have_a_table() -> None:
         "hybrid", "20/s while loading", "1280", "64", "20.0",
     ]  # fmt: skip
     assert render_loading(load_report(load_point(n=5))) == ""
+
+
+def cells(table: str) -> list[str]:
+    return [cell.strip() for cell in table.splitlines()[-1].split("|")[1:-1]]
+
+
+@pytest.mark.parametrize(("foreign", "mark"), [(0.0, ""), (0.5, "?")])
+def test_every_time_of_a_point_whose_times_are_not_valid_is_marked(foreign: float, mark: str) -> None:
+    point = load_point(foreign=foreign)
+    times = [cell for cell in cells(render_load(load_report(point)))[3:7] if cell != "–"]
+    assert {cell.endswith("?") for cell in times} == {bool(mark)}
+    repeated = {"nDCG@10": repeated_figure([0.7, 0.7]), "p50": repeated_figure([20.0, 21.0])}
+    rows = render_load_repeats(load_report(point.model_copy(update={"repeats": repeated}))).splitlines()[-2:]
+    assert "?" not in rows[0]
+    assert cells(rows[1])[3:6] == [f"20.5{mark}", f"20{mark}", f"21{mark}"]
+
+
+def test_a_ratio_with_a_point_whose_times_are_not_valid_is_marked() -> None:
+    ratio = PercentileRatio(
+        traffic="20", first="a", second="b", percentile="p50", ratio=1.5, interval=(1.4, 1.6), n=700, block=60,
+        timing_valid=False,
+    )  # fmt: skip
+    report = load_report(load_point(n=5)).model_copy(update={"ratios": (ratio,)})
+    assert cells(render_ratios(report))[3:] == ["1.50?", "1.40?", "1.60?"]
+    without = ratio.model_copy(update={"interval": None, "timing_valid": True})
+    assert cells(render_ratios(report.model_copy(update={"ratios": (without,)})))[3:] == ["1.50", "–", "–"]
+
+
+def test_the_page_tells_throttling_pressure_and_frequency() -> None:
+    page = render_load_page("scifact", load_report(load_point(foreign=0.05)), [])
+    header, _, row = [line for line in page.splitlines() if line.startswith("|")][-3:]
+    told = dict(
+        zip((cell.strip() for cell in header.split("|")), (cell.strip() for cell in row.split("|")), strict=True)
+    )
+    assert (told["foreign CPU"], told["throttling"], told["pressure"], told["frequency"]) == (
+        "5.0%", "0.0%", "30.0%", "100.0%",
+    )  # fmt: skip
+    assert told["busy windows"] == "0 of 1"
