@@ -170,6 +170,7 @@ def point_report(
     cached = sum_cached_results(sample.cached for sample in measured)
     loading = [part.loading for part in slices if part.loading is not None]
     faults = (
+        *([] if measured else [f"no request was {'planned' if loop == 'open' else 'sent'}"]),
         *load_faults(generators, latency.p50, halves, conditions, counts.dropped),
         *cache_faults(caches, {name: cached}),
         *loading_faults(loading),

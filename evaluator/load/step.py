@@ -154,7 +154,7 @@ def _write_points(
     """Returns the points of one kind of traffic, and the counted milliseconds of requests by pipeline and slice."""
     points, measured = [], {}
     for arm in arms:
-        mine = [one for one in slices if any(sample.pipeline == arm.name for sample in one.loaded.samples)]
+        mine = [one for one in slices if arm.name in one.pipelines]
         if not mine:  # a trace that does not ask it
             continue
         samples = [

@@ -20,6 +20,7 @@ class TimeSlice:
     """A drive and its place in the run."""
 
     traffic: str  # its label
+    pipelines: tuple[str, ...]  # that were asked, or would have been if a request had been planned
     loaded: LoadedPoint
     number: int
     repeat: int
@@ -46,7 +47,8 @@ async def driven_slices(
     if first.trace:
         mean = len(first.trace) / max(1.0, first.trace[-1].at_s)
         whole = drive(target, first.trace, plan, mean, measured=measured)
-        return [TimeSlice(first.label, await watch.with_costs(whole), 0, repeat)]
+        asked = tuple(dict.fromkeys(request.pipeline for request in first.trace))
+        return [TimeSlice(first.label, asked, await watch.with_costs(whole), 0, repeat)]
     slices: list[TimeSlice] = []
     count = slice_count(first, plan, len(arms))
     for number, turn in zip(range(count), turns, strict=False):
@@ -58,7 +60,7 @@ async def driven_slices(
                     of_slice = slice_seed(seed, traffic.name, repeat, number)
                     part = _drive_slice(traffic, plan, target, arms[at].name, count, of_slice, warmup_s, measured)
                     loaded = await watch.with_costs(part if meanwhile is None else meanwhile.counted(part))
-                    slices.append(TimeSlice(traffic.label, loaded, number, repeat))
+                    slices.append(TimeSlice(traffic.label, (arms[at].name,), loaded, number, repeat))
     return slices
 
 

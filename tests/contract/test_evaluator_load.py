@@ -103,6 +103,16 @@ async def test_a_trace_asks_several_pipelines_and_a_closed_loop_tells_no_tail(
     assert report.ratios == ()
 
 
+async def test_a_rate_without_a_request_is_a_point_whose_times_are_not_valid(gateway: str, tmp_path: Path) -> None:
+    traffic = {"rates": [0.001], "seconds": 0.5, "warmup_seconds": 0, "best_under_ms": 250}
+    report, folder = await loaded(gateway, planned(tmp_path, load=traffic, pipelines=["bm25"]), tmp_path / "runs")
+    (point,) = report.points
+    assert (point.counts.requests, point.offered, point.goodput) == (0, 0.0, 0.0)
+    assert point.timing_faults[0] == "no request was planned"
+    assert not report.timing_valid
+    assert "no request was planned" in (folder.path / "load.md").read_text()
+
+
 @pytest.mark.integration
 async def test_repeats_run_a_command_between_them_and_pipelines_take_turns_of_slices(
     gateway: str, tmp_path: Path
