@@ -110,9 +110,9 @@ def counted_slices(samples: Iterable[LoadSample]) -> list[list[float]]:
     return list(slices.values())
 
 
-def write_samples(path: Path, samples: Iterable[LoadSample]) -> None:
-    """Writes the file of a point."""
-    with path.open("w", encoding="utf-8") as file:
+def write_samples(path: Path, samples: Iterable[LoadSample], *, append: bool = False) -> None:
+    """Writes the file of a point, or adds to it."""
+    with path.open("a" if append else "w", encoding="utf-8") as file:
         for sample in samples:
             file.write(sample.line)
 

@@ -5,6 +5,7 @@ Where the plan asks for the capacity, capacity.json comes after it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 from evaluator.arms import Arm
@@ -24,14 +25,15 @@ from evaluator.load.process_watch import MEMORY, ProcessWatch
 from evaluator.load.quality_differences import QualityDifference, quality_differences
 from evaluator.load.ratios import PercentileRatio, Slices, loading_ratios, percentile_ratios
 from evaluator.load.report import LoadPointReport, LoadReport, gated_point, point_report, unjudged_gates
-from evaluator.load.samples import counted_slices, read_samples, write_samples
+from evaluator.load.sample_files import SampleFiles
+from evaluator.load.samples import read_samples
 from evaluator.load.time_slices import Pids, TimeSlice, driven_slices
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan
 from evaluator.measured_processes import is_this_machine
 from evaluator.progress import progress
 from evaluator.quality import Grades
-from evaluator.run_folder import RunFolder, writable
+from evaluator.run_folder import RunFolder
 from evaluator.turn_orders import balanced_turns
 
 LOAD = "load.json"
@@ -60,19 +62,23 @@ async def run_load(
     groups = planned_traffic(plan, target, [arm.name for arm in arms])
 
     ratios: list[PercentileRatio] = []
+    files = SampleFiles(folder)
 
     async def driven(some: Sequence[Sequence[Traffic]], through: Sequence[Arm]) -> list[LoadPointReport]:
         slices: list[TimeSlice] = []
         # One order for everything: begun anew, each pipeline would follow the same one at every rate and repeat.
         turns = balanced_turns(len(through), seed)
-        with progress("Load", sum(map(len, some)) * plan.repeat, "kinds of traffic") as advance:
+        total = sum(map(len, some)) * plan.repeat
+        with files.telling(), progress("Load", total, "kinds of traffic") as advance:
             for repeat in range(plan.repeat):
                 if repeat and between is not None:
                     await between()
                 for group in some:
-                    slices += await driven_slices(
-                        group, plan, target, through, turns, seed, repeat, measured(), watch, loader
-                    )
+                    drives = driven_slices(group, plan, target, through, turns, seed, repeat, measured(), watch, loader)
+                    async with aclosing(drives):
+                        async for part in drives:
+                            await asyncio.to_thread(files.keep, part)
+                            slices.append(part)
                     advance(len(group))
         points = []
         for group in some:
@@ -80,7 +86,7 @@ async def run_load(
             for traffic in group:
                 mine = [one for one in slices if one.traffic == traffic.label]
                 found, times[traffic.label] = await asyncio.to_thread(
-                    _write_points, folder, plan, traffic, mine, target, through, judgments
+                    _write_points, folder, files, plan, traffic, mine, target, through, judgments
                 )
                 points += found
             ratios.extend(await asyncio.to_thread(_ratios, group, times, points, seed))
@@ -102,9 +108,9 @@ async def run_load(
     readings = await watch.ended()
     calibration = calibration_of(before, await calibrate())
     differences = await asyncio.to_thread(_quality_differences, folder, plan, points, judgments, seed)
-    files = [Path(name) for point in points for name in point.files.values()] + [MEMORY] * bool(readings)
+    sources = [Path(name) for point in points for name in point.files.values()] + [MEMORY] * bool(readings)
     report = LoadReport(
-        made_from=folder.hashes("experiment.json", "manifest.json", *files),
+        made_from=folder.hashes("experiment.json", "manifest.json", *sources),
         plan=plan,
         seed=seed,
         caches=target.caches,
@@ -144,6 +150,7 @@ def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[
 
 def _write_points(
     folder: RunFolder,
+    files: SampleFiles,
     plan: LoadPlan,
     traffic: Traffic,
     slices: Sequence[TimeSlice],
@@ -157,18 +164,12 @@ def _write_points(
         mine = [one for one in slices if arm.name in one.pipelines]
         if not mine:  # a trace that does not ask it
             continue
-        samples = [
-            sample.model_copy(update={"slice": one.number, "repeat": one.repeat})
-            for one in mine
-            for sample in one.loaded.samples
-            if sample.pipeline == arm.name
-        ]
+        samples = [sample for one in mine for sample in one.loaded.samples if sample.pipeline == arm.name]
         paths = {
-            "samples": folder.path / "load" / f"{arm.name}-{traffic.label}.jsonl",
-            "histogram": folder.path / "load" / f"{arm.name}-{traffic.label}.hlog",
+            "samples": files.path(arm.name, traffic.label),
+            "histogram": files.path(arm.name, traffic.label).with_suffix(".hlog"),
         }
-        measured[arm.name] = counted_slices(sample for sample in samples if sample.phase == "measured")
-        write_samples(writable(paths["samples"]), samples)
+        measured[arm.name] = [sample.counted_ms for sample in samples if sample.phase == "measured"]
         write_hlog(paths["histogram"], mine[0].loaded.began, _on_one_clock(mine, arm.name))
         points.append(
             point_report(

@@ -1,8 +1,8 @@
 """Drives kinds of traffic slice by slice, the pipelines in turn; where the plan says so, beside loading. No files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evaluator.arms import Arm
 from evaluator.load.corpus_loader import CorpusLoader
@@ -25,6 +25,14 @@ class TimeSlice:
     number: int
     repeat: int
 
+    @classmethod
+    def labelled(
+        cls, traffic: Traffic, pipelines: tuple[str, ...], loaded: LoadedPoint, number: int, repeat: int
+    ) -> "TimeSlice":
+        """Returns a slice whose samples tell their place in the run."""
+        samples = tuple(one.model_copy(update={"slice": number, "repeat": repeat}) for one in loaded.samples)
+        return cls(traffic.label, pipelines, replace(loaded, samples=samples), number, repeat)
+
 
 async def driven_slices(
     group: Sequence[Traffic],
@@ -37,8 +45,8 @@ async def driven_slices(
     measured: Pids,
     watch: ProcessWatch,
     loader: CorpusLoader | None,
-) -> list[TimeSlice]:
-    """Returns the drives of kinds of traffic that take turns: a trace as a whole, else slices.
+) -> AsyncGenerator[TimeSlice]:
+    """Yields the drives of kinds of traffic that take turns: a trace as a whole, else slices.
 
     The pipelines of a slice are in the next of `turns`, which are those of the whole plan. Two kinds take turns as
     idle, loading, loading, idle.
@@ -48,8 +56,8 @@ async def driven_slices(
         mean = len(first.trace) / max(1.0, first.trace[-1].at_s)
         whole = drive(target, first.trace, plan, mean, measured=measured)
         asked = tuple(dict.fromkeys(request.pipeline for request in first.trace))
-        return [TimeSlice(first.label, asked, await watch.with_costs(whole), 0, repeat)]
-    slices: list[TimeSlice] = []
+        yield TimeSlice.labelled(first, asked, await watch.with_costs(whole), 0, repeat)
+        return
     count = slice_count(first, plan, len(arms))
     for number, turn in zip(range(count), turns, strict=False):
         warmup_s = plan.warmup_seconds if number == 0 else 0.0
@@ -60,8 +68,7 @@ async def driven_slices(
                     of_slice = slice_seed(seed, traffic.name, repeat, number)
                     part = _drive_slice(traffic, plan, target, arms[at].name, count, of_slice, warmup_s, measured)
                     loaded = await watch.with_costs(part if meanwhile is None else meanwhile.counted(part))
-                    slices.append(TimeSlice(traffic.label, (arms[at].name,), loaded, number, repeat))
-    return slices
+                    yield TimeSlice.labelled(traffic, (arms[at].name,), loaded, number, repeat)
 
 
 async def _drive_slice(

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from evaluator.cli import app
 from evaluator.client import connected
+from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiment import Experiment
 from evaluator.jobs import Jobs
@@ -111,6 +112,26 @@ async def test_a_rate_without_a_request_is_a_point_whose_times_are_not_valid(gat
     assert point.timing_faults[0] == "no request was planned"
     assert not report.timing_valid
     assert "no request was planned" in (folder.path / "load.md").read_text()
+
+
+async def test_an_interrupted_load_leaves_its_requests_and_says_so(
+    gateway: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traffic = {"rates": [50], "seconds": 0.3, "warmup_seconds": 0, "repeat": 2}
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load=traffic, pipelines=["bm25"]))
+
+    async def between() -> None:
+        raise EvaluationError("the services did not start")
+
+    async with connected(gateway) as client:
+        await ingest_step(client, folder)
+        with pytest.raises(EvaluationError, match="the services did not start"):
+            await load_step(client, folder, between)
+    kept = list(read_samples(folder.path / "load" / "bm25-50.jsonl"))
+    assert len(kept) > 3
+    assert {one.repeat for one in kept} == {0}
+    assert "hold what was sent (drives: 1, the last one of bm25 at 50, repeat 1)" in capsys.readouterr().err
+    assert not folder.has("load.json")
 
 
 @pytest.mark.integration
