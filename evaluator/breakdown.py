@@ -1,6 +1,7 @@
-"""Breaks latency down: stages, their services' parts, the gap around them, the slowest answers. Pure."""
+"""Breaks latency down: stages, their services' parts, the gap around them, slowest answers; lists failures. Pure."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import FiniteFloat
@@ -12,6 +13,7 @@ from services.contracts.pipelines import GATEWAY_WAIT
 
 TOTAL = "total"
 SLOWEST_SHARE = 0.01
+FAILED_OF_A_KIND = 5
 
 
 class StageTime(Wire):
@@ -31,6 +33,15 @@ class SlowAnswer(Wire):
     latency_ms: FiniteFloat
     timings_ms: dict[str, FiniteFloat]
     request_id: str | None
+
+
+class FailedRequest(Wire):
+    """One request without a usable answer. The log of every service names its `request_id`."""
+
+    query: str
+    error: str  # the kind
+    detail: str | None
+    request_id: str | None  # null: it was not sent with one
 
 
 def stage_times(answers: Sequence[AnswerOutcome], stage_ids: Collection[str]) -> dict[str, StageTime]:
@@ -65,6 +76,17 @@ def slowest_answers(answers: Sequence[AnswerOutcome]) -> tuple[SlowAnswer, ...]:
         for one in ordered[: math.ceil(len(ordered) * SLOWEST_SHARE)]
         if one.latency_ms is not None
     )
+
+
+def failed_requests(requests: Sequence[AnswerOutcome]) -> tuple[FailedRequest, ...]:
+    """Returns the first requests of each kind of error, in order; they have no latency, so no slowest answer is one."""
+    listed: Counter[str] = Counter()
+    found = []
+    for one in requests:
+        if one.error is not None and listed[one.error] < FAILED_OF_A_KIND:
+            listed[one.error] += 1
+            found.append(FailedRequest(query=one.query, error=one.error, detail=one.detail, request_id=one.request_id))
+    return tuple(found)
 
 
 def _summed_up(ms: Sequence[float], latency_ms: float, part_of: str | None) -> StageTime:

@@ -36,12 +36,15 @@ async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> G
     async with aiohttp.ClientSession(connector=connector, headers=task.headers, timeout=timeout) as session:
 
         async def send(number: int) -> Reply:
+            body = task.bodies[task.picks[number % len(task.picks)]]
             try:
-                async with session.post(task.url, data=task.bodies[task.picks[number % len(task.picks)]]) as response:
-                    body = await response.read()
+                async with session.post(
+                    task.url, data=body, headers={"x-request-id": task.request_id(number)}
+                ) as response:
+                    answer = await response.read()
                     headers = response.headers
                     return Reply(
-                        response.status, body, None, headers.get("retry-after", ""), headers.get(CACHED_HEADER, "")
+                        response.status, answer, None, headers.get("retry-after", ""), headers.get(CACHED_HEADER, "")
                     )
             except TimeoutError:
                 return Reply(0, b"", "timeout")

@@ -1,6 +1,7 @@
 """Defines what a generator process is told and what it tells. Both are pickled, between processes of one program."""
 
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field
 
 from evaluator.load.load_loop import LoopKind, SendRecord
 
@@ -23,6 +24,11 @@ class GeneratorTask:
     in_flight: int  # open loop: at most; closed loop: exactly
     seconds: float  # closed loop: how long
     timeout_s: float  # from sending to the last byte
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)  # begins the X-Request-Id of its requests
+
+    def request_id(self, number: int) -> str:
+        """Returns the X-Request-Id of a request: by it the logs of the services find also those without an answer."""
+        return f"{self.name}-{number}"
 
 
 @dataclass(frozen=True, slots=True)

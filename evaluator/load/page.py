@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 
-from evaluator.breakdown import SlowAnswer
+from evaluator.breakdown import FAILED_OF_A_KIND, SlowAnswer
 from evaluator.load.best_by_bound import best_rows
 from evaluator.load.capacity_page import capacity_charts, capacity_section
 from evaluator.load.capacity_report import CapacityReport
@@ -103,6 +103,13 @@ def render_load_page(
             "names the request_id.",
             aligned(slowest),
         ]
+    if len(failed := _failed(report)) > 1:
+        parts += [
+            "## Failed requests",
+            f"The first {FAILED_OF_A_KIND} of each kind of error and point. The log of every service that such a "
+            "request reached names the request_id.",
+            aligned(failed),
+        ]
     parts += [
         "## How it was measured",
         *([aligned(_measured(report)), CONDITIONS] if report.points else []),
@@ -198,6 +205,13 @@ def _slowest(report: LoadReport) -> list[list[str]]:
         for one in point.slowest[:SLOWEST_SHOWN]:
             rows.append([point.pipeline, point.traffic_in_words, one.query, time_cell(one.latency_ms, point),
                          _stage_words(one), one.request_id or "–"])  # fmt: skip
+    return rows
+
+
+def _failed(report: LoadReport) -> list[list[str]]:
+    rows = [["pipeline", "traffic", "query", "error", "request_id"]]
+    for point in report.points:
+        rows += [[point.pipeline, point.said, one.query, one.error, one.request_id or "–"] for one in point.failed]
     return rows
 
 

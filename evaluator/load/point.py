@@ -139,30 +139,31 @@ async def _loaded(
     warmup_seconds: float,
     measured: Collection[int] | None,
 ) -> LoadedPoint:
-    """Runs the generators, reads the conditions of the machine meanwhile, and then the answers."""
-    began = datetime.now(UTC)
-    results, conditions = await metered(run_generators(tasks, label), measured)
-    closed_until_s = tasks[0].seconds if tasks[0].loop == "closed" else None
-    return await asyncio.to_thread(_read, target, shares, results, conditions, began, warmup_seconds, closed_until_s)
+    """Runs the generators, reads the conditions of the machine around them, and then the answers."""
+    before, began = read_conditions(measured), datetime.now(UTC)
+    results = await run_generators(tasks, label)
+    conditions = conditions_between(before, read_conditions(measured))
+    return await asyncio.to_thread(_read, target, shares, tasks, results, conditions, began, warmup_seconds)
 
 
 def _read(
     target: LoadTarget,
     shares: Sequence[Sequence[PlannedRequest]],
+    tasks: Sequence[GeneratorTask],
     results: Sequence[GeneratorResult],
     conditions: MachineConditions,
     began: datetime,
     warmup_seconds: float,
-    closed_until_s: float | None,
 ) -> LoadedPoint:
     """Reads all answers, after the run: parsing them earlier would take time from the generators and the gateway."""
+    closed_until_s = tasks[0].seconds if tasks[0].loop == "closed" else None
     sent = sorted(
         (
-            (record, share[record.number % len(share)])
-            for share, result in zip(shares, results, strict=True)
+            (record, share[record.number % len(share)], task.request_id(record.number))
+            for share, task, result in zip(shares, tasks, results, strict=True)
             for record in result.records
         ),
-        key=lambda pair: pair[0].planned_s,
+        key=lambda one: one[0].planned_s,
     )
     samples = tuple(
         read_sample(
@@ -172,8 +173,9 @@ def _read(
             number,
             "warmup" if record.planned_s < warmup_seconds else "measured",
             None if closed_until_s is None else warmup_seconds <= record.done_s < closed_until_s,
+            request_id,
         )
-        for number, (record, request) in enumerate(sent)
+        for number, (record, request, request_id) in enumerate(sent)
     )
     return LoadedPoint(
         samples=samples,
@@ -181,5 +183,5 @@ def _read(
         generators=tuple(GeneratorUse(result.cpu_s, result.seconds) for result in results),
         real_time=all(result.real_time for result in results),
         began=began,
-        seconds=max((record.done_s for record, _ in sent), default=0.0),
+        seconds=max((record.done_s for record, _, _ in sent), default=0.0),
     )

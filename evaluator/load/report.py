@@ -4,7 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers, stage_times
+from evaluator.breakdown import (
+    FailedRequest,
+    SlowAnswer,
+    StageTime,
+    failed_requests,
+    gap_time,
+    slowest_answers,
+    stage_times,
+)
 from evaluator.cached_results import CacheUse, cache_faults, sum_cached_results
 from evaluator.critical_path import mean_path
 from evaluator.gates import GatedFigures, GateOutcome, Gates
@@ -58,6 +66,7 @@ class LoadPointReport(Wire):
     gap_ms: StageTime | None = None
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
     slowest: tuple[SlowAnswer, ...] = ()
+    failed: tuple[FailedRequest, ...] = ()  # the first of each kind of error
     by_words: tuple[LengthSlice, ...] = ()  # by the length of the query
     cost: PipelineCost | None = None  # of one request (point_cost.py); null: no process was named
     cost_reason: str | None = None  # why there is none although processes were named
@@ -199,6 +208,7 @@ def point_report(
         gap_ms=gap_time(answers),
         path_ms=mean_path(answers, pipeline.identified),
         slowest=slowest_answers(answers),
+        failed=failed_requests([one for one in measured if one.outcome == "failed"]),
         by_words=length_slices(measured, words, judgments),
         cost=cost,
         cost_reason=cost_reason,

@@ -58,6 +58,7 @@ def read_sample(
     number: int,
     phase: Literal["warmup", "measured"],
     ended_within: bool | None,
+    request_id: str,
 ) -> LoadSample:
     """Reads the reply to a request."""
     elapsed_ms = (record.done_s - record.planned_s) * 1000
@@ -71,6 +72,7 @@ def read_sample(
         send_lag_ms=None if record.sent_s is None else (record.sent_s - record.planned_s) * 1000,
         counted_ms=max(elapsed_ms, target.deadline_ms),
         ended_within=ended_within,
+        request_id=None if record.sent_s is None else request_id,
     )
     reply = record.reply
     if reply is None or record.sent_s is None:

@@ -67,6 +67,11 @@ async def test_latency_and_quality_are_of_the_same_requests_and_lost_ones_count(
     lost = [sample for sample in measured if sample.query == "q1"]
     assert point.counts.failed == len(lost) > 0
     assert point.counts.errors_by_kind == {"unavailable": len(lost)}
+    assert len({sample.request_id for sample in lost} - {None}) == len(lost)
+    assert [(one.error, one.request_id) for one in point.failed] == [
+        ("unavailable", one.request_id) for one in lost[:5]
+    ]
+    assert str(lost[0].request_id) in (folder.path / "load.md").read_text()
     assert all(sample.latency_ms is None and sample.counted_ms >= 2_000 for sample in lost)
     assert point.latency_ms.max is not None
     assert point.latency_ms.max >= 2_000

@@ -3,10 +3,13 @@
 import time
 
 import pytest
+from fastapi import FastAPI, Request, Response
 
 from evaluator.load.generator import generate, planned_until
 from evaluator.load.generator_task import GeneratorTask
 from evaluator.load.validity import GeneratorUse, cpu_shares
+from services.chassis.telemetry import assign_request_id
+from tests.support.served import served
 
 # Nothing listens there.
 EMPTY = GeneratorTask("open", "http://127.0.0.1:9/", {}, (), (), (), 2_000, 0.0, 1.0)
@@ -16,6 +19,22 @@ async def test_an_open_loop_without_requests_starts_no_callers_and_uses_no_cpu()
     result = await generate(EMPTY, time.monotonic(), real_time=False)
     assert (result.records, result.cpu_s, result.seconds) == ([], 0.0, 0.0)
     assert planned_until(EMPTY, 1.0, 0) == (0, 0)
+
+
+async def test_a_request_without_an_answer_has_the_id_that_the_services_log() -> None:
+    service, seen = FastAPI(), list[str]()
+
+    @service.post("/")
+    async def fail(request: Request) -> Response:
+        seen.append(request.headers["x-request-id"])
+        return Response(status_code=503)
+
+    with served(service) as url:
+        task = GeneratorTask("open", f"{url}/", {}, (b"{}",), (0, 0), (0.0, 0.01), 10, 0.0, 5.0)
+        result = await generate(task, time.monotonic(), real_time=False)
+    assert sorted(task.request_id(record.number) for record in result.records) == sorted(seen)
+    assert len(set(seen)) == 2
+    assert assign_request_id(seen[0]) == seen[0]
 
 
 def test_the_cpu_of_a_generator_counts_over_all_slices_so_that_a_short_one_says_little() -> None:
