@@ -11,9 +11,9 @@ from evaluator.load.capacity_page import capacity_charts, capacity_section
 from evaluator.load.capacity_report import CapacityReport
 from evaluator.load.charts import Spectrum, drawn_share, rates_chart, spectrum_chart
 from evaluator.load.cost_table import cost_parts
+from evaluator.load.first_answers import FIRST
 from evaluator.load.histograms import percentile_ms, read_hlog
 from evaluator.load.report import LoadPointReport, LoadReport
-from evaluator.load.slices import FIRST
 from evaluator.load.stages_chart import stages_chart
 from evaluator.load.table import (
     load_warnings,
@@ -91,8 +91,9 @@ def render_load_page(
     if len(first := _first(report)) > 1:
         parts += [
             "## First answers",
-            "Counted times of the first requests of the warm-up, in ms; cold where the services had just started. They "
-            "are in no figure.",
+            "Counted times of the first requests of the warm-up of each repeat, in ms. They are in no figure. Cold are "
+            "those after `--between` alone: before the first repeat each pipeline is asked a query, and the pipeline "
+            "that came first after a restart warmed the services that it shares with the others.",
             aligned(first),
         ]
     parts += cost_parts(report)
@@ -188,14 +189,18 @@ def _lengths(report: LoadReport) -> list[list[str]]:
 
 def _first(report: LoadReport) -> list[list[str]]:
     """Returns the first requests of each pipeline's first traffic."""
-    rows = [["pipeline", "traffic", *(f"{number}." for number in range(1, FIRST + 1)), "p50 after the warm-up"]]
+    numbers = [f"{number}." for number in range(1, FIRST + 1)]
+    rows = [["pipeline", "traffic", "repeat", "services", *numbers, "p50 after the warm-up"]]
     seen: set[str] = set()
     for point in report.points:
-        if point.first_ms and point.pipeline not in seen:
-            seen.add(point.pipeline)
-            times = [time_cell(ms, point) for ms in point.first_ms]
+        if not point.first_answers or point.pipeline in seen:
+            continue
+        seen.add(point.pipeline)
+        for first in point.first_answers:
+            times = [f"{ms:.1f}" for ms in first.ms]
             times += ["–"] * (FIRST - len(times))
-            rows.append([point.pipeline, point.traffic_in_words, *times, time_cell(point.latency_ms.p50, point)])
+            place = [point.pipeline, point.said, f"{first.repeat + 1}", first.said]
+            rows.append([*place, *times, _time(point.latency_ms.p50, point)])
     return rows
 
 

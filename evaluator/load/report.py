@@ -20,6 +20,7 @@ from evaluator.latency import MIN_SAMPLES_FOR_P99
 from evaluator.load.best_under import BestUnder
 from evaluator.load.calibration import Calibration
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
+from evaluator.load.first_answers import FirstAnswers
 from evaluator.load.load_loop import LoopKind
 from evaluator.load.loading_figures import LoadingFigures, loading_faults, loading_figures
 from evaluator.load.memory_trend import MemoryTrend
@@ -29,7 +30,7 @@ from evaluator.load.quality import AnswerQuality, answer_quality, mean_ndcg
 from evaluator.load.quality_differences import QualityDifference
 from evaluator.load.ratios import PercentileRatio, RepeatedFigure, repeated_figure
 from evaluator.load.samples import LoadSample, counted_slices
-from evaluator.load.slices import LengthSlice, first_counted_ms, length_slices
+from evaluator.load.slices import LengthSlice, length_slices
 from evaluator.load.stationarity import HalfMedians, half_medians
 from evaluator.load.validity import GeneratorFigures, cpu_shares, generator_figures, load_faults
 from evaluator.load_plan import LoadPlan
@@ -76,7 +77,7 @@ class LoadPointReport(Wire):
     # By figure (p50, p95, p99, nDCG@10, goodput): its values in the repeats; empty where nothing was repeated.
     repeats: dict[str, RepeatedFigure] = {}
     warmup: Count  # labelled requests, in no figure
-    first_ms: tuple[FiniteFloat, ...] = ()  # counted times of the first of them: cold, if the services had just started
+    first_answers: tuple[FirstAnswers, ...] = ()  # of them, by repeat
     files: dict[str, str]  # `samples` and `histogram`, relative to the run's folder
 
     @property
@@ -160,6 +161,7 @@ def point_report(
     top: int,
     files: Mapping[str, str],
     caches: bool,
+    first: Sequence[FirstAnswers],
 ) -> LoadPointReport:
     """Computes the figures of a point. `samples`: of this pipeline, of all its slices, warm-up among them.
 
@@ -217,7 +219,7 @@ def point_report(
         timing_faults=faults,
         repeats=_repeats(samples, judgments, seconds, tail=tail),
         warmup=len(samples) - len(measured),
-        first_ms=first_counted_ms(samples),
+        first_answers=tuple(first),
         files=dict(files),
     )
 

@@ -1,4 +1,4 @@
-"""Slices the requests of a point by the length of their queries, and picks out its first ones. Pure."""
+"""Slices the requests of a point by the length of their queries. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,6 @@ from services.contracts.base import Count, Wire
 
 # The least number of words of each slice.
 STEPS = (1, 4, 8, 16)
-FIRST = 5
 
 
 class LengthSlice(Wire):
@@ -50,8 +49,3 @@ def length_slices(
                 )
             )
     return tuple(found)
-
-
-def first_counted_ms(samples: Sequence[LoadSample]) -> tuple[float, ...]:
-    """Returns the counted times of the first requests of a warm-up; none without one."""
-    return tuple(one.counted_ms for one in samples if one.phase == "warmup")[:FIRST]

@@ -6,6 +6,7 @@ Where the plan asks for the capacity, capacity.json comes after it.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 from evaluator.arms import Arm
@@ -17,6 +18,7 @@ from evaluator.load.capacity import FoundCapacity
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
 from evaluator.load.capacity_step import searched_capacity
 from evaluator.load.corpus_loader import CorpusLoader
+from evaluator.load.first_answers import first_answers
 from evaluator.load.histograms import write_hlog
 from evaluator.load.kinds import Traffic, planned_traffic
 from evaluator.load.memory_trend import memory_trends
@@ -73,12 +75,14 @@ async def run_load(
             for repeat in range(plan.repeat):
                 if repeat and between is not None:
                     await between()
+                place = 0
                 for group in some:
                     drives = driven_slices(group, plan, target, through, turns, seed, repeat, measured(), watch, loader)
                     async with aclosing(drives):
                         async for part in drives:
                             await asyncio.to_thread(files.keep, part)
-                            slices.append(part)
+                            slices.append(replace(part, place=place))
+                            place += 1
                     advance(len(group))
         points = []
         for group in some:
@@ -86,7 +90,7 @@ async def run_load(
             for traffic in group:
                 mine = [one for one in slices if one.traffic == traffic.label]
                 found, times[traffic.label] = await asyncio.to_thread(
-                    _write_points, folder, files, plan, traffic, mine, target, through, judgments
+                    _write_points, folder, files, plan, traffic, mine, target, through, judgments, between is not None
                 )
                 points += found
             ratios.extend(await asyncio.to_thread(_ratios, group, times, points, seed))
@@ -157,8 +161,9 @@ def _write_points(
     target: LoadTarget,
     arms: Sequence[Arm],
     judgments: Grades,
-) -> tuple[list[LoadPointReport], dict[str, list[list[float]]]]:
-    """Returns the points of one kind of traffic, and the counted milliseconds of requests by pipeline and slice."""
+    restarted: bool,
+) -> tuple[list[LoadPointReport], dict[str, list[float]]]:
+    """Returns the points of one kind of traffic, and the counted milliseconds of the measured requests by pipeline."""
     points, measured = [], {}
     for arm in arms:
         mine = [one for one in slices if arm.name in one.pipelines]
@@ -187,6 +192,7 @@ def _write_points(
                 seconds=_planned_seconds(traffic, plan) * plan.repeat,
                 top=target.top,
                 caches=target.caches,
+                first=first_answers(mine, arm.name, between=restarted),
                 files={name: path.relative_to(folder.path).as_posix() for name, path in paths.items()},
             )
         )

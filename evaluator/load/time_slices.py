@@ -24,6 +24,7 @@ class TimeSlice:
     loaded: LoadedPoint
     number: int
     repeat: int
+    place: int = 0  # drives of the repeat before it
 
     @classmethod
     def labelled(

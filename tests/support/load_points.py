@@ -46,7 +46,7 @@ def load_point(
     )
     return point_report(
         name, two_input_pipeline(name), f"{rate:g}", [loaded], samples, {"q": {"good": 1}}, {"rerank": 10}, {"q": 3},
-        loop="open", rate=rate, in_flight=None, seconds=n / rate, top=10, files={}, caches=False,
+        loop="open", rate=rate, in_flight=None, seconds=n / rate, top=10, files={}, caches=False, first=(),
     )  # fmt: skip
 
 

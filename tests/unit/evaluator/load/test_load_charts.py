@@ -1,17 +1,23 @@
 """The charts of a load show what load.json holds, and say what it does not hold."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from evaluator.load.best_by_bound import best_rows
 from evaluator.load.charts import drawn_share, rates_chart, spectrum_chart
+from evaluator.load.first_answers import first_answers
 from evaluator.load.loading_figures import LoadingFigures
 from evaluator.load.page import render_load_page
+from evaluator.load.point import LoadedPoint
 from evaluator.load.quality_differences import QualityDifference
 from evaluator.load.report import LoadPointReport
-from evaluator.load.slices import first_counted_ms, length_slices
+from evaluator.load.slices import length_slices
 from evaluator.load.stages_chart import stages_chart
+from evaluator.load.time_slices import TimeSlice
+from evaluator.machine_conditions import MachineConditions
 from evaluator.svg_chart import Scale, spread
-from tests.support.load_points import load_point, load_report
+from tests.support.load_points import CLEAN, load_point, load_report
 from tests.support.load_samples import load_sample
 from tests.support.svg_reading import elements, texts
 
@@ -123,9 +129,20 @@ def test_requests_are_sliced_by_the_words_of_their_queries() -> None:
     assert found[1].p50_ms == pytest.approx(40.0, rel=0.001)
 
 
-def test_the_first_answers_of_the_warmup_stand_on_their_own() -> None:
-    cold = [load_sample(number, latency_ms=900.0 - number, phase="warmup") for number in range(8)]
-    assert first_counted_ms([*cold, load_sample(9)]) == (900.0, 899.0, 898.0, 897.0, 896.0)
-    page = render_load_page("shop", load_report(load_point().model_copy(update={"first_ms": (900.0, 20.0)})), [])
+def test_first_answers_are_cold_after_a_restart_alone_and_for_the_pipeline_that_came_first() -> None:
+    def driven(pipeline: str, repeat: int, place: int) -> TimeSlice:
+        cold = [load_sample(at, latency_ms=900.0 - at, phase="warmup", pipeline=pipeline) for at in range(8)]
+        samples = (*cold, load_sample(9, pipeline=pipeline))
+        loaded = LoadedPoint(samples, MachineConditions.model_validate(CLEAN), (), True, datetime.now(UTC), 1.0)
+        return TimeSlice("20", (pipeline,), loaded, 0, repeat, place)
+
+    slices = [driven("bm25", 0, 0), driven("bm25", 1, 0)]
+    found = first_answers(slices, "bm25", between=True)
+    assert [(one.repeat, one.said) for one in found] == [(0, "asked before"), (1, "cold")]
+    assert found[1].ms == (900.0, 899.0, 898.0, 897.0, 896.0)
+    (second,) = first_answers([driven("dense", 1, 1)], "dense", between=True)
+    assert second.said == "partly warmed by those before"
+    assert [one.said for one in first_answers(slices, "bm25", between=False)] == ["asked before"] * 2
+    page = render_load_page("shop", load_report(load_point().model_copy(update={"first_answers": found})), [])
     assert "## First answers" in page
     assert "900.0" in page
