@@ -2,25 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
-from evaluator.arms import Arm
 from evaluator.client import GatewayClient
-from evaluator.datasets.reader import Dataset
-from evaluator.errors import EvaluationError
 from evaluator.load.calibration import calibrating
 from evaluator.load.corpus_loader import CorpusLoader
+from evaluator.load.prepared_load import prepare_load
 from evaluator.load.process_watch import watching
 from evaluator.load.report import LoadReport
 from evaluator.load.step import run_load
-from evaluator.load.traffic import LoadTarget, load_target
-from evaluator.load_plan import LoadPlan
-from evaluator.manifest import Manifest
 from evaluator.measured_processes import measured_processes
 from evaluator.pipeline_costs import costs_of
-from evaluator.prepared_run import keep_manifest, prepare_run
+from evaluator.prepared_run import keep_manifest
 from evaluator.process_costs import NO_PROCESSES
-from evaluator.quality import Grades
 from evaluator.run_folder import RunFolder
 
 
@@ -50,43 +43,4 @@ async def load_step(
             watching(processes, folder.path) as watch,
             calibrating(ready.plan.calibration_seconds, measured) as calibrate,
         ):
-            return await run_load(
-                folder,
-                ready.plan,
-                ready.seed,
-                ready.target,
-                ready.arms,
-                ready.judgments,
-                measured,
-                between,
-                costs,
-                watch,
-                calibrate,
-                loader,
-            )
-
-
-class PreparedLoad(NamedTuple):
-    """What a load needs of the experiment and the gateway."""
-
-    plan: LoadPlan
-    seed: int
-    arms: tuple[Arm, ...]
-    target: LoadTarget
-    judgments: Grades
-    dataset: Dataset
-    manifest: Manifest
-
-
-async def prepare_load(client: GatewayClient, folder: RunFolder) -> PreparedLoad:
-    """Checks that the gateway has corpus and pipelines."""
-    experiment = folder.experiment
-    if experiment.load is None:
-        raise EvaluationError(f"{folder.path}: the experiment has no `load`; give one, or --rate")
-    ready = await prepare_run(client, folder)
-    queries = ready.queries.measured
-    target = load_target(client.url, experiment, ready.arms, ready.dataset, queries, experiment.load)
-    seed = experiment.load.seed_or(experiment.seed)
-    return PreparedLoad(
-        experiment.load, seed, ready.arms, target, ready.dataset.judgments, ready.dataset, ready.manifest
-    )
+            return await run_load(folder, ready, measured, between, costs, watch, calibrate, loader)

@@ -8,7 +8,6 @@ from typing import Annotated, Unpack
 
 import typer
 
-from evaluator.against import against_step
 from evaluator.client import GatewayClient, connected
 from evaluator.commands.comparison import WORSE
 from evaluator.commands.load_plan_options import overridden_load, parse_capacity, parse_numbers, parse_step
@@ -36,7 +35,7 @@ from evaluator.evaluation import wait_until_ready
 from evaluator.junit import write_junit
 from evaluator.load.against import MARGIN
 from evaluator.load.against_report import AgainstReport
-from evaluator.load.against_step import AGAINST, SLICE_SECONDS, expect_slices
+from evaluator.load.against_step import AGAINST, SLICE_SECONDS, against_step, expect_slices
 from evaluator.load.against_table import render_against
 from evaluator.load.compared_report import COMPARED, ComparedReport
 from evaluator.load.compared_table import render_compared

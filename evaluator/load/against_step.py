@@ -3,15 +3,18 @@
 import asyncio
 from collections.abc import Sequence
 
-from evaluator.arms import Arm
+from evaluator.client import GatewayClient
 from evaluator.errors import EvaluationError
 from evaluator.load.against_report import AgainstPoint, AgainstReport, ComparedStacks, DrivenPair, against_point
 from evaluator.load.point import LoadedPoint, run_point
+from evaluator.load.prepared_load import PreparedLoad, prepare_load
 from evaluator.load.samples import write_samples
 from evaluator.load.slice_pairs import LEAST_PAIRS
 from evaluator.load.time_slices import Pids
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan
+from evaluator.measured_processes import measured_processes
+from evaluator.prepared_run import keep_manifest
 from evaluator.progress import progress
 from evaluator.quality import Grades
 from evaluator.run_folder import RunFolder, writable
@@ -40,26 +43,42 @@ def _pair_count(plan: LoadPlan) -> int:
     return max(1, round(plan.seconds / plan.slice_seconds))
 
 
-async def run_against(
+async def against_step(
+    judged: GatewayClient, baseline: GatewayClient, folder: RunFolder, margin: float
+) -> AgainstReport:
+    """Sends the experiment's `load` to both in turn; writes `load/`, against.json and, unless there, manifest.json."""
+    if judged.url == baseline.url:
+        raise EvaluationError(f"--against {baseline.url} is the gateway itself; give the URL of another one")
+    with folder.locked():
+        ready = await prepare_load(judged, folder)
+        # Of the gateway that is judged; what the other one serves is what is compared.
+        keep_manifest(folder, ready.manifest)
+        other = await prepare_load(baseline, folder)
+        stacks = [measured_processes(folder.runs, client.url) for client in (baseline, judged)]
+        # With one unknown stack on this machine, its CPU time would count as foreign.
+        known = None if None in stacks else tuple(pid for pids in stacks for pid in pids or ())
+        return await _run_against(folder, (other, ready), (baseline.url, judged.url), margin, known)
+
+
+async def _run_against(
     folder: RunFolder,
-    plan: LoadPlan,
-    seed: int,
-    targets: tuple[LoadTarget, LoadTarget],
-    arms: tuple[Sequence[Arm], Sequence[Arm]],
+    ready: tuple[PreparedLoad, PreparedLoad],
     urls: tuple[str, str],
     margin: float,
-    judgments: Grades,
     measured: Pids,
 ) -> AgainstReport:
     """Compares every pipeline at every rate. Of each pair the baseline comes first."""
     points: list[AgainstPoint] = []
-    with progress("Against", len(plan.rates) * len(arms[0]), "pipelines and rates") as advance:
+    baseline, judged = ready
+    plan, seed = judged.plan, judged.seed
+    targets = (baseline.target, judged.target)
+    with progress("Against", len(plan.rates) * len(judged.arms), "pipelines and rates") as advance:
         for rate in plan.rates:
-            for mine, other in zip(*arms, strict=True):
+            for mine, other in zip(baseline.arms, judged.arms, strict=True):
                 pairs = await driven_pairs(targets, mine.name, rate, plan, seed, measured)
                 prints = (mine.pipeline.fingerprint, other.pipeline.fingerprint)
                 stacks = ComparedStacks(urls, prints, mine.name, rate, margin, seed)
-                points.append(await asyncio.to_thread(_point, folder, stacks, pairs, judgments))
+                points.append(await asyncio.to_thread(_point, folder, stacks, pairs, judged.judgments))
                 advance(1)
     made_from = folder.hashes(
         "experiment.json", "manifest.json", *(f for point in points for f in point.files.values())

@@ -23,6 +23,7 @@ from evaluator.load.histograms import write_hlog
 from evaluator.load.kinds import Traffic, planned_traffic
 from evaluator.load.memory_trend import memory_trends
 from evaluator.load.page import write_page
+from evaluator.load.prepared_load import PreparedLoad
 from evaluator.load.process_watch import MEMORY, ProcessWatch
 from evaluator.load.quality_differences import QualityDifference, quality_differences
 from evaluator.load.ratios import PercentileRatio, Slices, loading_ratios, percentile_ratios
@@ -43,11 +44,7 @@ LOAD = "load.json"
 
 async def run_load(
     folder: RunFolder,
-    plan: LoadPlan,
-    seed: int,
-    target: LoadTarget,
-    arms: Sequence[Arm],
-    judgments: Grades,
+    ready: PreparedLoad,
     measured: Callable[[], Pids],
     between: Callable[[], Awaitable[None]] | None,
     costs: Mapping[str, float | None],
@@ -61,7 +58,7 @@ async def run_load(
     `costs`: CPU milliseconds a query, by pipeline, for the gates of points that `watch` does not measure.
     `calibrate` is called before and after the traffic. `loader`: for a plan that searches while loading.
     """
-    groups = planned_traffic(plan, target, [arm.name for arm in arms])
+    groups = planned_traffic(ready.plan, ready.target, [arm.name for arm in ready.arms])
 
     ratios: list[PercentileRatio] = []
     files = SampleFiles(folder)
@@ -69,15 +66,15 @@ async def run_load(
     async def driven(some: Sequence[Sequence[Traffic]], through: Sequence[Arm]) -> list[LoadPointReport]:
         slices: list[TimeSlice] = []
         # One order for everything: begun anew, each pipeline would follow the same one at every rate and repeat.
-        turns = balanced_turns(len(through), seed)
-        total = sum(map(len, some)) * plan.repeat
+        turns = balanced_turns(len(through), ready.seed)
+        total = sum(map(len, some)) * ready.plan.repeat
         with files.telling(), progress("Load", total, "kinds of traffic") as advance:
-            for repeat in range(plan.repeat):
+            for repeat in range(ready.plan.repeat):
                 if repeat and between is not None:
                     await between()
                 place = 0
                 for group in some:
-                    drives = driven_slices(group, plan, target, through, turns, seed, repeat, measured(), watch, loader)
+                    drives = driven_slices(group, ready, through, turns, repeat, measured(), watch, loader)
                     async with aclosing(drives):
                         async for part in drives:
                             await asyncio.to_thread(files.keep, part)
@@ -90,19 +87,19 @@ async def run_load(
             for traffic in group:
                 mine = [one for one in slices if one.traffic == traffic.label]
                 found, times[traffic.label] = await asyncio.to_thread(
-                    _write_points, folder, files, plan, traffic, mine, target, through, judgments, between is not None
+                    _write_points, folder, files, ready, traffic, mine, through, between is not None
                 )
                 points += found
-            ratios.extend(await asyncio.to_thread(_ratios, group, times, points, seed))
+            ratios.extend(await asyncio.to_thread(_ratios, group, times, ready.seed))
         return points
 
     before = await calibrate()
-    points = await driven(groups, arms) if groups else []
+    points = await driven(groups, ready.arms) if groups else []
     timing_valid = all(point.timing_valid for point in points)
     gated = [gated_point(point, costs.get(point.pipeline)) for point in points]
     capacities = []
-    for arm in arms if plan.capacity is not None else ():
-        found = await searched_capacity(target, arm.name, plan, seed, measured())
+    for arm in ready.arms if ready.plan.capacity is not None else ():
+        found = await searched_capacity(ready.target, arm.name, ready.plan, ready.seed, measured())
         swept = [(multiple, await driven([[traffic]], [arm])) for multiple, traffic in multiples_of(found)]
         points += [point for _, through in swept for point in through]
         # Beyond the capacity the queue grows while it is measured, so that the later half takes longer in any case.
@@ -111,24 +108,24 @@ async def run_load(
         capacities.append(capacity_report(arm.name, found, [(multiple, one) for multiple, (one,) in swept]))
     readings = await watch.ended()
     calibration = calibration_of(before, await calibrate())
-    differences = await asyncio.to_thread(_quality_differences, folder, plan, points, judgments, seed)
+    differences = await asyncio.to_thread(_quality_differences, folder, ready.plan, points, ready.judgments, ready.seed)
     sources = [Path(name) for point in points for name in point.files.values()] + [MEMORY] * bool(readings)
     report = LoadReport(
         made_from=folder.hashes("experiment.json", "manifest.json", *sources),
-        plan=plan,
-        seed=seed,
-        caches=target.caches,
+        plan=ready.plan,
+        seed=ready.seed,
+        caches=ready.target.caches,
         points=tuple(points),
         ratios=tuple(ratios),
         gates=tuple(judge_gates(folder.experiment.gates, gated)),
         quality_differences=differences,
         best_under=()
-        if plan.best_under_ms is None
-        else tuple(best_at(points, differences, rate, plan.best_under_ms) for rate in plan.rates),
+        if ready.plan.best_under_ms is None
+        else tuple(best_at(points, differences, rate, ready.plan.best_under_ms) for rate in ready.plan.rates),
         memory=memory_trends(readings),
         calibration=calibration,
         timing_valid=timing_valid,
-        remarks=(*_remarks(target, points), *unjudged_gates(folder.experiment.gates, plan)),
+        remarks=(*_remarks(ready.target, points), *unjudged_gates(folder.experiment.gates, ready.plan)),
     )
     folder.write(LOAD, report)
     if capacities:
@@ -155,12 +152,10 @@ def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[
 def _write_points(
     folder: RunFolder,
     files: SampleFiles,
-    plan: LoadPlan,
+    ready: PreparedLoad,
     traffic: Traffic,
     slices: Sequence[TimeSlice],
-    target: LoadTarget,
     arms: Sequence[Arm],
-    judgments: Grades,
     restarted: bool,
 ) -> tuple[list[LoadPointReport], dict[str, list[float]]]:
     """Returns the points of one kind of traffic, and the counted milliseconds of the measured requests by pipeline."""
@@ -183,15 +178,15 @@ def _write_points(
                 traffic.label,
                 [one.loaded for one in mine],
                 samples,
-                judgments,
-                target.reranks[arm.name],
-                target.words,
+                ready.judgments,
+                ready.target.reranks[arm.name],
+                ready.target.words,
                 loop=traffic.loop,
                 rate=traffic.rate,
                 in_flight=traffic.in_flight,
-                seconds=_planned_seconds(traffic, plan) * plan.repeat,
-                top=target.top,
-                caches=target.caches,
+                seconds=_planned_seconds(traffic, ready.plan) * ready.plan.repeat,
+                top=ready.target.top,
+                caches=ready.target.caches,
                 first=first_answers(mine, arm.name, between=restarted),
                 files={name: path.relative_to(folder.path).as_posix() for name, path in paths.items()},
             )

@@ -8,6 +8,7 @@ from evaluator.arms import Arm
 from evaluator.load.corpus_loader import CorpusLoader
 from evaluator.load.kinds import Traffic, slice_count
 from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
+from evaluator.load.prepared_load import PreparedLoad
 from evaluator.load.process_watch import ProcessWatch
 from evaluator.load.traffic import LoadTarget, open_requests, slice_seed
 from evaluator.load_plan import LoadPlan, TrafficStep
@@ -37,11 +38,9 @@ class TimeSlice:
 
 async def driven_slices(
     group: Sequence[Traffic],
-    plan: LoadPlan,
-    target: LoadTarget,
+    ready: PreparedLoad,
     arms: Sequence[Arm],
     turns: Iterator[Sequence[int]],
-    seed: int,
     repeat: int,
     measured: Pids,
     watch: ProcessWatch,
@@ -55,19 +54,21 @@ async def driven_slices(
     first = group[0]
     if first.trace:
         mean = len(first.trace) / max(1.0, first.trace[-1].at_s)
-        whole = drive(target, first.trace, plan, mean, measured=measured)
+        whole = drive(ready.target, first.trace, ready.plan, mean, measured=measured)
         asked = tuple(dict.fromkeys(request.pipeline for request in first.trace))
         yield TimeSlice.labelled(first, asked, await watch.with_costs(whole), 0, repeat)
         return
-    count = slice_count(first, plan, len(arms))
+    count = slice_count(first, ready.plan, len(arms))
     for number, turn in zip(range(count), turns, strict=False):
-        warmup_s = plan.warmup_seconds if number == 0 else 0.0
+        warmup_s = ready.plan.warmup_seconds if number == 0 else 0.0
         for traffic in group if number % 2 == 0 else reversed(group):
             meanwhile = loader if traffic.while_loading else None
             async with nullcontext() if meanwhile is None else meanwhile.loading():
                 for at in turn:
-                    of_slice = slice_seed(seed, traffic.name, repeat, number)
-                    part = _drive_slice(traffic, plan, target, arms[at].name, count, of_slice, warmup_s, measured)
+                    of_slice = slice_seed(ready.seed, traffic.name, repeat, number)
+                    part = _drive_slice(
+                        traffic, ready.plan, ready.target, arms[at].name, count, of_slice, warmup_s, measured
+                    )
                     loaded = await watch.with_costs(part if meanwhile is None else meanwhile.counted(part))
                     yield TimeSlice.labelled(traffic, (arms[at].name,), loaded, number, repeat)
 
