@@ -19,7 +19,7 @@ class FirstAnswers(Wire):
     ms: tuple[FiniteFloat, ...]
 
     @property
-    def said(self) -> str:
+    def state_in_words(self) -> str:
         """What the services had been asked before, in words."""
         if not self.restarted:
             return "asked before"

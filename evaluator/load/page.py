@@ -199,7 +199,7 @@ def _first(report: LoadReport) -> list[list[str]]:
         for first in point.first_answers:
             times = [f"{ms:.1f}" for ms in first.ms]
             times += ["–"] * (FIRST - len(times))
-            place = [point.pipeline, point.said, f"{first.repeat + 1}", first.said]
+            place = [point.pipeline, point.traffic_in_words, f"{first.repeat + 1}", first.state_in_words]
             rows.append([*place, *times, _time(point.latency_ms.p50, point)])
     return rows
 
@@ -216,7 +216,10 @@ def _slowest(report: LoadReport) -> list[list[str]]:
 def _failed(report: LoadReport) -> list[list[str]]:
     rows = [["pipeline", "traffic", "query", "error", "request_id"]]
     for point in report.points:
-        rows += [[point.pipeline, point.said, one.query, one.error, one.request_id or "–"] for one in point.failed]
+        rows += [
+            [point.pipeline, point.traffic_in_words, one.query, one.error, one.request_id or "–"]
+            for one in point.failed
+        ]
     return rows
 
 

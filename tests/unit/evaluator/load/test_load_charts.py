@@ -138,11 +138,11 @@ def test_first_answers_are_cold_after_a_restart_alone_and_for_the_pipeline_that_
 
     slices = [driven("bm25", 0, 0), driven("bm25", 1, 0)]
     found = first_answers(slices, "bm25", between=True)
-    assert [(one.repeat, one.said) for one in found] == [(0, "asked before"), (1, "cold")]
+    assert [(one.repeat, one.state_in_words) for one in found] == [(0, "asked before"), (1, "cold")]
     assert found[1].ms == (900.0, 899.0, 898.0, 897.0, 896.0)
     (second,) = first_answers([driven("dense", 1, 1)], "dense", between=True)
-    assert second.said == "partly warmed by those before"
-    assert [one.said for one in first_answers(slices, "bm25", between=False)] == ["asked before"] * 2
+    assert second.state_in_words == "partly warmed by those before"
+    assert [one.state_in_words for one in first_answers(slices, "bm25", between=False)] == ["asked before"] * 2
     page = render_load_page("shop", load_report(load_point().model_copy(update={"first_answers": found})), [])
     assert "## First answers" in page
     assert "900.0" in page
