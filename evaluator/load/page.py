@@ -197,10 +197,10 @@ def _first(report: LoadReport) -> list[list[str]]:
             continue
         seen.add(point.pipeline)
         for first in point.first_answers:
-            times = [f"{ms:.1f}" for ms in first.ms]
+            times = [time_cell(ms, point) for ms in first.ms]
             times += ["–"] * (FIRST - len(times))
             place = [point.pipeline, point.traffic_in_words, f"{first.repeat + 1}", first.state_in_words]
-            rows.append([*place, *times, _time(point.latency_ms.p50, point)])
+            rows.append([*place, *times, time_cell(point.latency_ms.p50, point)])
     return rows
 
 

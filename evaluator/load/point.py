@@ -139,10 +139,9 @@ async def _loaded(
     warmup_seconds: float,
     measured: Collection[int] | None,
 ) -> LoadedPoint:
-    """Runs the generators, reads the conditions of the machine around them, and then the answers."""
-    before, began = read_conditions(measured), datetime.now(UTC)
-    results = await run_generators(tasks, label)
-    conditions = conditions_between(before, read_conditions(measured))
+    """Runs the generators, reads the conditions of the machine meanwhile, and then the answers."""
+    began = datetime.now(UTC)
+    results, conditions = await metered(run_generators(tasks, label), measured)
     return await asyncio.to_thread(_read, target, shares, tasks, results, conditions, began, warmup_seconds)
 
 

@@ -29,7 +29,7 @@ from evaluator.load.quality_differences import QualityDifference, quality_differ
 from evaluator.load.ratios import PercentileRatio, Slices, loading_ratios, percentile_ratios
 from evaluator.load.report import LoadPointReport, LoadReport, gated_point, point_report, unjudged_gates
 from evaluator.load.sample_files import SampleFiles
-from evaluator.load.samples import read_samples
+from evaluator.load.samples import counted_slices, read_samples
 from evaluator.load.time_slices import Pids, TimeSlice, driven_slices
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan
@@ -90,7 +90,7 @@ async def run_load(
                     _write_points, folder, files, ready, traffic, mine, through, between is not None
                 )
                 points += found
-            ratios.extend(await asyncio.to_thread(_ratios, group, times, ready.seed))
+            ratios.extend(await asyncio.to_thread(_ratios, group, times, points, ready.seed))
         return points
 
     before = await calibrate()
@@ -157,8 +157,8 @@ def _write_points(
     slices: Sequence[TimeSlice],
     arms: Sequence[Arm],
     restarted: bool,
-) -> tuple[list[LoadPointReport], dict[str, list[float]]]:
-    """Returns the points of one kind of traffic, and the counted milliseconds of the measured requests by pipeline."""
+) -> tuple[list[LoadPointReport], dict[str, list[list[float]]]]:
+    """Returns the points of one kind of traffic, and the counted milliseconds of requests by pipeline and slice."""
     points, measured = [], {}
     for arm in arms:
         mine = [one for one in slices if arm.name in one.pipelines]
@@ -169,7 +169,7 @@ def _write_points(
             "samples": files.path(arm.name, traffic.label),
             "histogram": files.path(arm.name, traffic.label).with_suffix(".hlog"),
         }
-        measured[arm.name] = [sample.counted_ms for sample in samples if sample.phase == "measured"]
+        measured[arm.name] = counted_slices(sample for sample in samples if sample.phase == "measured")
         write_hlog(paths["histogram"], mine[0].loaded.began, _on_one_clock(mine, arm.name))
         points.append(
             point_report(
