@@ -1,11 +1,11 @@
-"""The evaluator's README names every field of an experiment's `load`."""
+"""The README of load names every field of an experiment's `load`."""
 
 import re
 from pathlib import Path
 
 from evaluator.load_plan import LoadPlan
 
-README = Path(__file__).resolve().parents[2] / "evaluator" / "README.md"
+README = Path(__file__).resolve().parents[2] / "evaluator" / "load" / "README.md"
 
 
 def test_every_field_of_a_load_has_a_row_with_its_option() -> None:
