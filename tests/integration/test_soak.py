@@ -73,7 +73,7 @@ async def test_a_load_meets_servers_whose_law_of_service_is_known() -> None:
 
 
 async def test_equal_pipelines_take_about_equal_times_among_others() -> None:
-    outcome = await copies.run(SEED, 40, models=False)
+    outcome = await copies.run(SEED, 120, models=False)
     medians = [row for row in outcome.rows if row[1] == "p50"]
     assert len(medians) == 2
     for row in medians:
