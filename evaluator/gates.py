@@ -12,7 +12,7 @@ from pydantic import Field, FiniteFloat, model_validator
 
 from services.contracts.base import Wire
 
-GateName = Literal["p99_ms", "ndcg_at_10", "errors", "cpu_ms"]
+GateName = Literal["p99_ms", "ndcg_at_10", "errors", "degraded", "cpu_ms"]
 Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
@@ -23,12 +23,13 @@ class Gates(Wire):
     p99_ms: Milliseconds | None = None  # at most
     ndcg_at_10: Share | None = None  # at least
     errors: Share | None = None  # at most: queries without an answer; under load, requests without one in time
+    degraded: Share | None = None  # at most: answers of which a stage was skipped or cut, as a share of what was sent
     cpu_ms: Milliseconds | None = None  # at most: a query, over all measured processes
 
     @model_validator(mode="after")
     def _has_a_bound(self) -> Self:
         if not self.model_dump(exclude_none=True):
-            raise ValueError("name at least one of p99_ms, ndcg_at_10, errors and cpu_ms")
+            raise ValueError("name at least one of p99_ms, ndcg_at_10, errors, degraded and cpu_ms")
         return self
 
 
@@ -65,6 +66,7 @@ class GatedFigures:
     p99_ms: float | None
     ndcg_at_10: float | None
     errors: float | None
+    degraded: float | None
     cpu_ms: float | None
     missing: dict[GateName, str]
     unfit: frozenset[GateName] = frozenset()  # gates of figures that this traffic cannot have; they are not judged
@@ -79,6 +81,7 @@ def judge_gates(gates: Gates | None, figures: Iterable[GatedFigures]) -> Iterato
             "p99_ms": (one.p99_ms, gates.p99_ms),
             "ndcg_at_10": (one.ndcg_at_10, gates.ndcg_at_10),
             "errors": (one.errors, gates.errors),
+            "degraded": (one.degraded, gates.degraded),
             "cpu_ms": (one.cpu_ms, gates.cpu_ms),
         }
         for gate, (value, bound) in values.items():

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 RUN_ID = rf"[0-9]{{8}}T[0-9]{{6,9}}Z-[a-z0-9][a-z0-9_-]{{0,63}}-[0-9a-f]{{8}}(/{NAME})?"
 RunId = Annotated[str, Field(pattern=f"^{RUN_ID}$")]
 STATE = "state.json"
+# Last files of commands that need no ranking, and their names.
+MEASURED_ALONE = {"load.json": "load", "against.json": "load", "deadlines.json": "deadlines"}
 
 
 class JobState(Wire):
@@ -118,6 +120,9 @@ class Jobs:
         if folder.has("report.json"):  # made, or gone on with, on the command line
             return JobState(id=run, state="done", step="report")
         if last is None:
+            ended = None if folder.has("rank.json") else next(filter(folder.has, MEASURED_ALONE), None)
+            if ended is not None:
+                return JobState(id=run, state="done", step=MEASURED_ALONE[ended])
             return JobState(id=run, state="interrupted", step="unknown")
         if last.state == "running":
             detail = f"the service ended while it ran{_way_on(folder, last.step)}"

@@ -34,7 +34,7 @@ class CapacityPlan(Wire):
     @model_validator(mode="after")
     def _has_time(self) -> Self:
         if self.warmup_seconds >= self.point_seconds:
-            raise ValueError("warmup_seconds must be less than point_seconds")
+            raise ValueError(f"`point_seconds` must be more than the {self.warmup_seconds:g} s of warm-up")
         return self
 
 
@@ -57,7 +57,8 @@ class LoadPlan(Wire):
     slice_seconds: Seconds = 15.0  # length of a slice; then the next pipeline is driven
     # Above it, requests are dropped. The gateway takes 2,048 connections (services/chassis/connections.py).
     most_in_flight: AtLeastOne = 2_000
-    generators: AtLeastOne | None = None  # processes; without it as many as the rate needs
+    # Processes; without it as many as the rate needs. 64 send 50,000 requests a second (evaluator/load/generators.py).
+    generators: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
     repeat: AtLeastOne = 1  # the whole plan, so many times
     # Of each reading of the machine's speed, before and after the load; 0: none, and no run is compared with this one.
     calibration_seconds: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 3.0
@@ -71,17 +72,19 @@ class LoadPlan(Wire):
             ("in_flight", [*map(str, self.in_flight)]),
         ):
             if again := [name for number, name in enumerate(names) if name in names[:number]]:
-                raise ValueError(f"{field}: {again[0]} is there twice; `repeat` sends everything several times")
+                raise ValueError(
+                    f"`{field}` {','.join(names)}: {again[0]} is there twice; `repeat` sends everything several times"
+                )
         return self
 
     @model_validator(mode="after")
     def _has_traffic(self) -> Self:
         if not (self.rates or self.steps or self.trace or self.in_flight or self.capacity):
-            raise ValueError("name at least one of rates, steps, trace, in_flight and capacity")
+            raise ValueError("name at least one of `rates`, `steps`, `trace`, `in_flight` and `capacity`")
         if self.best_under_ms is not None and not self.rates:
-            raise ValueError("best_under_ms compares pipelines at a rate: name at least one of rates")
+            raise ValueError("`best_under_ms` compares pipelines at a rate: give `rates`")
         if self.while_loading and (not self.rates or self.steps or self.trace or self.in_flight or self.capacity):
-            raise ValueError("while_loading compares at steady rates: name rates, and no other traffic")
+            raise ValueError("`while_loading` compares at steady rates: give `rates`, and no other traffic")
         return self
 
     def seed_or(self, other: int) -> int:

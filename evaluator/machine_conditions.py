@@ -6,7 +6,7 @@ not tell is None. Which limits make a time doubtful is here too; what follows fr
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +95,15 @@ def conditions_between(before: ConditionsReading, after: ConditionsReading) -> M
         pressure=_share(_difference(before.waiting_s, after.waiting_s), seconds),
         frequency=after.frequency,
     )
+
+
+def unchecked_foreign(conditions: Iterable[MachineConditions]) -> Iterator[str]:
+    """Yields a remark where the machine told its CPU time and nobody knew whose it was."""
+    if any(one.foreign is None and one.steal is not None for one in conditions):
+        yield (
+            "foreign CPU unknown: this runs folder does not know the gateway's processes (`make up` records them), "
+            "so other work was not checked"
+        )
 
 
 def condition_faults(conditions: MachineConditions) -> Iterator[str]:

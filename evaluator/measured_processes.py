@@ -61,6 +61,20 @@ def is_this_machine(url: str) -> bool:
     return _is_local(_host(url)) is True
 
 
+def is_same_server(one: str, other: str) -> bool:
+    """Returns whether two URLs lead to one port of one address, as `localhost` and `127.0.0.1` do."""
+    return bool(_addresses(one) & _addresses(other))
+
+
+def _addresses(url: str) -> set[object]:
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        return {address[:2] for *_, address in socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)}
+    except (OSError, UnicodeError):
+        return {(parts.hostname, port)}
+
+
 def _host(url: str) -> str:
     return urlsplit(url).hostname or ""
 

@@ -129,11 +129,15 @@ def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
         p99_ms=outcome.latency_ms.p99,
         ndcg_at_10=outcome.quality.get("nDCG@10"),
         errors=outcome.errors / outcome.queries if outcome.queries else None,
+        degraded=outcome.degraded / outcome.queries if outcome.queries else None,
         cpu_ms=None if outcome.cost is None else outcome.cost.cpu_ms,
         missing={
-            "p99_ms": f"the times are not valid, or fewer than {MIN_SAMPLES_FOR_P99} answers were timed",
+            "p99_ms": f"{outcome.latency_ms.n} of the {MIN_SAMPLES_FOR_P99} answers that a p99 needs"
+            if outcome.latency_ms.n < MIN_SAMPLES_FOR_P99
+            else "the times are not valid",
             "ndcg_at_10": "nDCG@10 is none of the metrics of this run",
             "errors": "no query was sent",
+            "degraded": "no query was sent",
             "cpu_ms": "the CPU time of the processes was not measured",
         },
     )

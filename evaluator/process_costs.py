@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, WrongOption
 from services.contracts.base import Count, Wire
 
 READ_WITHIN_S = 5.0
@@ -56,12 +56,12 @@ class ProcessCost(Wire):
 
 
 def parse_processes(text: str) -> dict[str, str]:
-    """Reads `NAME=URL,NAME=URL`. The name `elasticsearch` means its statistics. Raises EvaluationError."""
+    """Reads `NAME=URL,NAME=URL`. The name `elasticsearch` means its statistics. Raises WrongOption."""
     found: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, url = item.partition("=")
         if not name or name in found or urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
-            raise EvaluationError(f"--processes: {item}: write NAME=URL, as in dense=http://127.0.0.1:8002")
+            raise WrongOption(f"--processes: {item}: write NAME=URL, as in dense=http://127.0.0.1:8002")
         found[name] = url.rstrip("/")
     return found
 
@@ -85,6 +85,18 @@ async def process_reader(processes: Mapping[str, str]) -> AsyncIterator[Reader]:
             return {name: await _read(http, name, url) for name, url in processes.items()}
 
         yield read
+
+
+async def expect_processes(processes: Mapping[str, str]) -> None:
+    """Raises EvaluationError with every process that does not tell its CPU time or memory."""
+    async with process_reader(processes) as read:
+        silent = [
+            f"{name}={processes[name]} ({one.reason})"
+            for name, one in (await read()).items()
+            if one.cpu_s is None and one.memory_bytes is None
+        ]
+    if silent:
+        raise EvaluationError(f"--processes: nothing can be read at {', '.join(silent)}; nothing was sent")
 
 
 def costs_between(before: Readings, after: Readings) -> dict[str, ProcessCost]:

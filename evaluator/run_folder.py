@@ -5,6 +5,7 @@ Leaves what the files hold to the steps.
 
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -69,6 +70,18 @@ class RunFolder:
         folder = cls(new_folder(runs, experiment.name, experiment.fingerprint))
         folder.write("experiment.json", experiment)
         return folder
+
+    @classmethod
+    @contextmanager
+    def created(cls, runs: Path, experiment: Experiment) -> Iterator["RunFolder"]:
+        """Creates a folder, and removes it again where an error ends the block before requests lie in `load/`."""
+        folder = cls.create(runs, experiment)
+        try:
+            yield folder
+        except BaseException:
+            if not any((folder.path / "load").glob("*")):
+                shutil.rmtree(folder.path)
+            raise
 
     def point_latest_here(self) -> None:
         """Points the link `latest` to this folder, or to that of its suite. Called for runs that sent queries."""

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -94,10 +94,18 @@ def up() -> int:
         else:
             start(choices, stack)
             say(f"Ready: {choices.url('gateway')} serves the collection `demo`.")
+            for line in addresses(choices, os.environ):
+                say(line)
         for line in missing_collections(choices, os.environ):
             say(line)
     say(f"Logs: {stack.command('logs')}. End: {stack.command('down')}.")
     return 0
+
+
+def addresses(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yields where the processes of a stack are, and the option by which the evaluator measures their CPU time."""
+    yield f"Addresses: {', '.join(f'{process} {choices.url(process)}' for process in choices.ports)}."
+    yield f"For CPU time and memory, give `run` or `load`: --processes {choices.processes(environment)}"
 
 
 def start(choices: Choices, stack: Stack) -> None:

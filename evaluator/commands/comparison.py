@@ -10,7 +10,7 @@ from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.comparison.comparing import compare as compared
 from evaluator.comparison.comparison_page import render_comparison
 from evaluator.comparison.verdict import MARGIN
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, WrongOption
 from evaluator.junit import GateCase, write_junit
 from evaluator.progress import show
 
@@ -47,7 +47,7 @@ def compare(
             first = error.errors()[0]
             raise EvaluationError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
         if junit is not None and no_worse_than is None:
-            raise EvaluationError("--junit writes the outcome of --no-worse-than; give both")
+            raise WrongOption("--junit writes the outcome of --no-worse-than; give both")
         report = compared(names, runs, settings, collection_directory(dataset) if dataset else None, split)
         show(report.model_dump_json(indent=2) if as_json else render_comparison(report))
         if junit is not None:

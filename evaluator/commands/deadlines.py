@@ -20,7 +20,7 @@ from evaluator.commands.options import (
 )
 from evaluator.deadline_sweep import DEADLINES, render_deadlines
 from evaluator.deadlines_step import deadlines_step
-from evaluator.errors import EvaluationError
+from evaluator.errors import WrongOption
 from evaluator.measurement_lock import measuring
 from evaluator.run_folder import RunFolder
 
@@ -47,9 +47,9 @@ def deadlines(
         try:
             deadlines_ms = [int(part) for part in at.split(",")]
         except ValueError as error:
-            raise EvaluationError(f"--at {at}: give whole milliseconds, for example 50,100,250") from error
+            raise WrongOption(f"--at {at}: give whole milliseconds, for example 50,100,250") from error
         if (experiment is None) == (run is None):
-            raise EvaluationError("name either an experiment or, with --run, the folder of a run")
+            raise WrongOption("name either an experiment or, with --run, the folder of a run")
         if run is not None:
             expect_only(context, WITH_RUN, "--run asks the queries of that run's experiment")
         chosen = overridden_experiment(str(experiment), **overrides) if run is None else RunFolder.open(run).experiment

@@ -3,14 +3,15 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Unpack
 
 import typer
 
 from evaluator.client import GatewayClient, connected
-from evaluator.commands.comparison import WORSE
-from evaluator.commands.load_plan_options import overridden_load, parse_capacity, parse_numbers, parse_step
+from evaluator.commands.exit_status import end_status, expect_gates
+from evaluator.commands.load_plan_options import overridden_load, parse_capacity, parse_numbers, parse_steps
 from evaluator.commands.options import (
     GATEWAY,
     RUNS,
@@ -24,28 +25,27 @@ from evaluator.commands.options import (
     expect_only,
     overridden_experiment,
     reporting_errors,
-    split_list,
     with_gateway,
     with_options,
 )
-from evaluator.commands.steps import INVALID_RUN, end_status, print_load
+from evaluator.commands.steps import print_load
 from evaluator.compared_load import compare_step
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, WrongOption
 from evaluator.evaluation import wait_until_ready
-from evaluator.junit import write_junit
 from evaluator.load.against import MARGIN
 from evaluator.load.against_report import AgainstReport
-from evaluator.load.against_step import AGAINST, SLICE_SECONDS, against_step, expect_slices
+from evaluator.load.against_step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
 from evaluator.load.against_table import render_against
 from evaluator.load.compared_report import COMPARED, ComparedReport
 from evaluator.load.compared_table import render_compared
 from evaluator.load.export_scripts import ExportTool
-from evaluator.load.report import LoadReport
+from evaluator.load.report import LoadReport, judges_a_gate
 from evaluator.load.step import LOAD
 from evaluator.load_export import planned_export, write_export
 from evaluator.load_step import load_step
 from evaluator.measurement_lock import measuring
-from evaluator.process_costs import parse_processes
+from evaluator.process_costs import expect_processes, parse_processes
+from evaluator.progress import say
 from evaluator.run_folder import RunFolder
 
 # Options that are no matter of the run's experiment.
@@ -61,7 +61,9 @@ def load(
     steps: Annotated[
         str | None, typer.Option(help="RATE:SECONDS, one after another; FROM..TO:SECONDS is a ramp: 10:30,10..50:60.")
     ] = None,
-    trace: Annotated[str | None, typer.Option(help="A file with time,query,pipeline.")] = None,
+    trace: Annotated[
+        str | None, typer.Option(help="A file with time,query,pipeline: seconds, id of a query, name: 0.5,k01,bm25.")
+    ] = None,
     find_capacity: Annotated[
         bool, typer.Option("--find-capacity", help="Search the highest rate whose p99 is at most --p99.")
     ] = False,
@@ -115,14 +117,17 @@ def load(
 ) -> None:
     """Sends traffic to a loaded collection and prints latency and quality of the same answers, by pipeline and rate.
 
-    Options replace those of the experiment's `load`; with --run it is sent again as it stands in that run. Exit status
-    3 where the times are not valid or --compare cannot tell, 4 where --against or --compare finds the gateway slower.
+    Options replace those of the experiment's `load`; with --run it is sent again as it stands in that run.
+
+    Exit status 0: measured; lost, late and degraded answers are a result, which gates judge. 2: a wrong option. 4: a
+    gate does not hold, or --against or --compare finds a slowdown. 3: times are not valid, or the capacity, --against
+    or --compare cannot tell. 4 comes before 3; a gate that has no value beside times that are not valid gives 3.
     """
     with reporting_errors():
         options = {
             "rates": rate and parse_numbers("--rate", rate),
             "in_flight": in_flight and parse_numbers("--in-flight", in_flight),
-            "steps": steps and [parse_step(part) for part in split_list(steps)],
+            "steps": steps and parse_steps(steps),
             "trace": trace,
             "capacity": parse_capacity(find_capacity, p99, point_seconds),
             "best_under_ms": best_under,
@@ -139,20 +144,20 @@ def load(
         given = {key: value for key, value in options.items() if value is not None}
         known = parse_processes(processes)
         if known and (against is not None or export is not None):
-            raise EvaluationError("--processes: neither --against nor --export measures a process; leave it out")
+            raise WrongOption("--processes: neither --against nor --export measures a process; leave it out")
         earlier = None if compare is None else compare if compare.exists() else runs / compare
         if compare is not None and (against is not None or export is not None):
-            raise EvaluationError(
+            raise WrongOption(
                 "--compare sends the load and compares it with an earlier run: leave --against and --export out"
             )
         if margin is not None and against is None and compare is None:
-            raise EvaluationError("--margin is an option of --against and --compare; give one of them")
+            raise WrongOption("--margin is an option of --against and --compare; give one of them")
         if against is not None and (between is not None or best_under is not None):
-            raise EvaluationError(
+            raise WrongOption(
                 "--against sends every slice once and names no best pipeline: leave out --between and --best-under"
             )
         if (experiment is None) == (run is None):
-            raise EvaluationError("name either an experiment or, with --run, the folder of a run")
+            raise WrongOption("name either an experiment or, with --run, the folder of a run")
         if run is not None:
             expect_only(context, WITH_RUN, "--run sends the load of that run's experiment")
             planned = RunFolder.open(run).experiment
@@ -161,26 +166,34 @@ def load(
             defaults = {} if against is None else {"slice_seconds": SLICE_SECONDS}
             planned = chosen.model_copy(update={"load": overridden_load(chosen.load, given, defaults)})
         if planned.load is not None and planned.load.while_loading and (against is not None or export is not None):
-            raise EvaluationError("--while-loading cannot be combined with --against or --export")
+            raise WrongOption("--while-loading cannot be combined with --against or --export")
         if planned.load is not None:
             if between is not None and planned.load.repeat == 1:
-                raise EvaluationError("--between runs before each repeat but the first: give --repeat, 2 or more")
+                raise WrongOption("--between runs before each repeat but the first: give --repeat, 2 or more")
             if against is not None:
                 expect_slices(planned.load)
+                expect_another_gateway(gateway, against)
+            compares = against is not None or compare is not None
+            expect_gates(junit, judged=compares or judges_a_gate(planned.gates, planned.load))
         if export is not None:
             tool, directory = export
             exported = with_gateway(gateway, wait, lambda client: planned_export(client, planned))
+            if planned.load is not None and planned.load.arrivals != "constant":
+                say(f"These scripts send at a constant rate; `load` itself plans {planned.load.arrivals} arrivals.")
             print("\n".join([f"Run in {directory.resolve()}:", *write_export(directory, tool, exported)]))
             return
         judged_margin = MARGIN if margin is None else margin
-        with measuring(runs if run is None else RunFolder.open(run).runs) as lock:
-            folder = RunFolder.create(runs, planned) if run is None else RunFolder.open(run)
+        with (
+            measuring(runs if run is None else RunFolder.open(run).runs) as lock,
+            RunFolder.created(runs, planned) if run is None else nullcontext(RunFolder.open(run)) as folder,
+        ):
             lock.name(folder.name)
             if against is not None:
                 _take_turns(folder, gateway, against, judged_margin, wait, junit)
                 return
 
             async def work(client: GatewayClient) -> tuple[LoadReport, ComparedReport | None]:
+                await expect_processes(known)
                 restart = _before(between, client, wait)
                 if earlier is not None:
                     return await compare_step(client, folder, earlier, judged_margin, restart, known)
@@ -189,13 +202,13 @@ def load(
             report, compared = with_gateway(gateway, wait, work)
         print_load(folder, report)
         print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")
+        doubts = [] if report.timing_valid else ["times are not valid"]
         if compared is None:
-            end_status(planned.name, [report.timing_valid], report.gates, junit)
+            end_status(planned.name, doubts, report.gates, junit)
             return
         print(f"\nAgainst {compare}:\n\n{render_compared(compared)}\n\nFigures: {folder.path / COMPARED}")
-        # A slower point is a finding, whatever the times of another point are.
-        sound = compared.slower or (report.timing_valid and compared.told)
-        end_status(planned.name, [sound], report.gates, junit, compared.cases)
+        doubts += [] if compared.told else ["the comparison cannot tell"]
+        end_status(planned.name, doubts, report.gates, junit, compared.cases, slower=compared.slower)
 
 
 def _take_turns(folder: RunFolder, gateway: str, against: str, margin: float, wait: float, junit: Path | None) -> None:
@@ -207,13 +220,10 @@ def _take_turns(folder: RunFolder, gateway: str, against: str, margin: float, wa
             return await against_step(client, baseline, folder, margin)
 
     report = with_gateway(gateway, wait, work)
-    if junit is not None:
-        write_junit(junit, folder.experiment.name, report.cases)
     print(f"\n{render_against(report)}\n\nFigures: {folder.path / AGAINST} (and load/ beside it)")
-    if not report.timing_valid:
-        raise typer.Exit(INVALID_RUN)
-    if report.slower:
-        raise typer.Exit(WORSE)
+    doubts = [] if report.timing_valid else ["times are not valid"]
+    doubts += [] if report.told else ["the comparison cannot tell"]
+    end_status(folder.experiment.name, doubts, (), junit, report.cases, slower=report.slower)
 
 
 def _before(command: str | None, client: GatewayClient, wait: float) -> Callable[[], Awaitable[None]] | None:

@@ -1,21 +1,25 @@
 """Turns the options of `load` into a load plan, over that of the experiment's file. Sends nothing."""
 
+import re
 from collections.abc import Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
-from evaluator.commands.options import split_list
-from evaluator.errors import EvaluationError
+from evaluator.commands.options import option_message, split_list
+from evaluator.errors import WrongOption
 from evaluator.load_plan import LoadPlan
 
 # What traffic is: one of them on the command line replaces those of the experiment's file.
 TRAFFIC = ("rates", "steps", "trace", "in_flight", "capacity")
 # Fields that only rates can have.
 OF_RATES = ("best_under_ms", "while_loading")
+# Fields whose options are not the field's name.
+OPTIONS = {"rates": "--rate", "best_under_ms": "--best-under", "p99_ms": "--p99", "capacity": "--find-capacity"}
 
 
 def overridden_load(plan: LoadPlan | None, given: Mapping[str, object], defaults: Mapping[str, object]) -> LoadPlan:
-    """Returns the plan with the given fields. Raises EvaluationError that names the option at fault.
+    """Returns the plan with the given fields. Raises WrongOption that names the option at fault.
 
     `defaults` count where neither the plan's file nor `given` has the field. Other traffic leaves out what the file
     says of its own traffic alone.
@@ -24,35 +28,58 @@ def overridden_load(plan: LoadPlan | None, given: Mapping[str, object], defaults
     if any(name in given for name in TRAFFIC):
         replaced = TRAFFIC if "rates" in given else (*TRAFFIC, *OF_RATES)
         content = {key: value for key, value in content.items() if key not in replaced}
+    asked = {**defaults, **content, **given}
+    if not any(asked.get(name) for name in TRAFFIC):
+        raise WrongOption("say what to send: --rate, --steps, --trace, --in-flight or --find-capacity")
     try:
-        return LoadPlan.model_validate({**defaults, **content, **given})
+        return LoadPlan.model_validate(asked)
     except ValidationError as error:
-        first = error.errors()[0]
-        option = ".".join(map(str, first["loc"])).replace("_", "-") or "load"
-        raise EvaluationError(f"{option}: {first['msg'].removeprefix('Value error, ')}") from error
+        raise WrongOption(_in_options(error.errors()[0])) from error
+
+
+def _in_options(fault: Mapping[str, Any]) -> str:
+    """Returns the sentence of a fault with options in place of fields."""
+    names = [part for part in fault["loc"] if isinstance(part, str)]
+    message = option_message(fault)
+    if fault["type"] == "value_error":  # a sentence of LoadPlan, which names fields
+        fields = "|".join((*LoadPlan.model_fields, "point_seconds"))
+        return re.sub(rf"`({fields})`", lambda found: _option(found[1]), message)
+    value = f"{fault['input']:g}" if isinstance(fault["input"], float) else fault["input"]
+    if names[0] == "steps":
+        return f"--steps: {' '.join(names[1:])} {value}: {message}"
+    return f"{_option(names[-1])} {value}: {message}"
+
+
+def _option(field: str) -> str:
+    return OPTIONS.get(field, f"--{field.replace('_', '-')}")
 
 
 def parse_capacity(asked: bool, p99: float | None, point_seconds: float | None) -> dict[str, float] | None:
     """Returns the fields of a search for the capacity; None where none is asked for."""
     if not asked:
         if p99 is not None or point_seconds is not None:
-            raise EvaluationError("--p99 and --point-seconds are options of --find-capacity")
+            raise WrongOption("--p99 and --point-seconds are options of --find-capacity")
         return None
     if p99 is None:
-        raise EvaluationError("--find-capacity needs --p99, the bound in milliseconds")
+        raise WrongOption("--find-capacity needs --p99, the bound in milliseconds")
     return {"p99_ms": p99} | ({} if point_seconds is None else {"point_seconds": point_seconds})
 
 
 def parse_numbers(option: str, text: str) -> list[float]:
     """Reads `10,20,40`."""
     try:
-        found = [float(part) for part in split_list(text)]
+        found = [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise EvaluationError(f"{option} {text}: give numbers, for example 10,20,40") from error
+        raise WrongOption(f"{option} {text}: give numbers, for example 10,20,40") from error
     return [int(number) if number.is_integer() else number for number in found]
 
 
-def parse_step(text: str) -> dict[str, float]:
+def parse_steps(text: str) -> list[dict[str, float]]:
+    """Reads `10:30,10..50:60`."""
+    return [_parse_step(part) for part in split_list(text)]
+
+
+def _parse_step(text: str) -> dict[str, float]:
     """Reads `10:30`, a rate and its seconds, or `10..50:60`, a ramp."""
     rates, _, seconds = text.partition(":")
     first, _, last = rates.partition("..")
@@ -60,4 +87,4 @@ def parse_step(text: str) -> dict[str, float]:
         step = {"rate": float(first), "seconds": float(seconds)}
         return step | ({"to": float(last)} if last else {})
     except ValueError as error:
-        raise EvaluationError(f"--steps {text}: give RATE:SECONDS or FROM..TO:SECONDS, for example 10:30") from error
+        raise WrongOption(f"--steps {text}: give RATE:SECONDS or FROM..TO:SECONDS, for example 10:30") from error

@@ -5,23 +5,27 @@ Leaves the work itself to the modules of the steps.
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterator
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypedDict, TypeVar, get_type_hints
+from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from evaluator.client import GatewayClient, connected
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.datasets.reader import expect_files
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, WrongOption
 from evaluator.evaluation import wait_until_ready
 from evaluator.experiment import Experiment, experiment_path, selected_pipelines
 from evaluator.load.live import Listener, listening
 from evaluator.metric_table import parse_metric
 from evaluator.progress import PLAIN_EVERY_S, console, print_at_intervals, say
 from evaluator.suite import Suite, experiments_of, read_plan
+from services.contracts.validation_messages import validation_message
 
 TERMINAL_EVERY_S = 2.0  # how often a terminal shows how a load is doing
 GATEWAY = "http://127.0.0.1:8000"
@@ -92,14 +96,14 @@ def with_options(options: type[ExperimentOverrides]) -> Callable[[Command], Comm
 
 
 def expect_only(context: typer.Context, allowed: Collection[str], why: str) -> None:
-    """Raises EvaluationError, with `why`, where the command line has an option that is not among `allowed`.
+    """Raises WrongOption, with `why`, where the command line has an option that is not among `allowed`.
 
     A variable of the environment is not on the command line: it may be set for other commands.
     """
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
     if unfit := [f"--{name.replace('_', '-')}" for name in given if name not in allowed]:
-        raise EvaluationError(f"{why}: leave out {', '.join(unfit)}")
+        raise WrongOption(f"{why}: leave out {', '.join(unfit)}")
 
 
 def collection_directory(given: str) -> Path:
@@ -116,16 +120,19 @@ def split_list(text: str) -> list[str]:
 
 
 def metric_names(text: str | None) -> tuple[str, ...] | None:
-    """Reads the names of metrics; None without any. Raises EvaluationError for an unknown one."""
+    """Reads the names of metrics; None without any. Raises WrongOption for an unknown one."""
     try:
         return tuple(parse_metric(name).name for name in split_list(text or "")) or None
     except ValueError as error:
-        raise EvaluationError(f"--metrics: {error}") from error
+        raise WrongOption(f"--metrics: {error}") from error
 
 
 def overridden_plan(name: str, **given: object) -> Experiment | Suite:
     """Reads an experiment, over one dataset or several, and applies the given overrides."""
     overrides = {key: value for key, value in given.items() if value not in (None, "")}
+    for key, value in overrides.items():
+        if isinstance(value, int):
+            _expect_value(key, value)
     if "metrics" in overrides:
         overrides["metrics"] = split_list(str(overrides["metrics"]))
     if "pipelines" in overrides:
@@ -137,6 +144,20 @@ def overridden_plan(name: str, **given: object) -> Experiment | Suite:
     return plan
 
 
+def _expect_value(field: str, value: int) -> None:
+    """Raises WrongOption for a number that the experiment's field does not take."""
+    known = Experiment.model_fields[field]
+    try:
+        TypeAdapter(Annotated[known.annotation, *known.metadata]).validate_python(value)
+    except ValidationError as error:
+        raise WrongOption(f"--{field} {value}: {option_message(error.errors()[0])}") from error
+
+
+def option_message(fault: Mapping[str, Any]) -> str:
+    """Returns what is wrong with the value of an option, by one of pydantic's errors."""
+    return validation_message(fault).removeprefix("Input should be ")
+
+
 def overridden_experiment(name: str, **given: object) -> Experiment:
     """Reads an experiment over one dataset and applies the given overrides."""
     plan = overridden_plan(name, **given)
@@ -146,7 +167,12 @@ def overridden_experiment(name: str, **given: object) -> Experiment:
 
 
 def with_gateway(gateway: str, wait: float, work: Callable[[GatewayClient], Awaitable[T]]) -> T:
+    """Waits for the gateway and does the work. SIGTERM cancels it, so that what it began is ended and removed."""
+
     async def main() -> T:
+        task = asyncio.current_task()
+        if task is not None and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with connected(gateway) as client:
             await wait_until_ready(client, wait)
             with listening(load_printer()):
@@ -163,20 +189,24 @@ def load_printer() -> Listener:
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Turns an EvaluationError into its sentence and exit status 1, an interruption into status 130.
+    """Turns an EvaluationError into its sentence and exit status 1, or 2 for an option with a wrong value.
 
-    So is the error of a file or folder that cannot be read or written; it names the path.
+    So is the error of a file or folder that cannot be read or written; it names the path. Ctrl-C ends with 130,
+    SIGTERM while a gateway is asked with 143.
     """
     try:
         yield
     except EvaluationError as error:
         say(f"evaluator: {error}")
-        raise typer.Exit(1) from error
+        raise typer.Exit(2 if isinstance(error, WrongOption) else 1) from error
     except OSError as error:
         if error.filename is None:
             raise
         say(f"evaluator: {error.filename}: {error.strerror}")
         raise typer.Exit(1) from error
-    except KeyboardInterrupt as error:
-        say("evaluator: interrupted; what was written stays; `ingest`, `rank` and `fetch` go on where they stood")
-        raise typer.Exit(130) from error
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:
+        say(
+            "evaluator: interrupted; what was written stays: `ingest`, `rank` and `fetch` go on where they stood, "
+            "`load` and `deadlines` begin anew"
+        )
+        raise typer.Exit(130 if isinstance(error, KeyboardInterrupt) else 143) from error

@@ -1,7 +1,7 @@
 """Commands of the steps of an evaluation: `run` and `demo` do all of them."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Unpack
@@ -9,6 +9,7 @@ from typing import Annotated, Unpack
 import typer
 
 from evaluator.command_line import command_line
+from evaluator.commands.exit_status import INVALID_RUN, end_status, expect_gates
 from evaluator.commands.options import (
     GATEWAY,
     RUNS,
@@ -29,11 +30,9 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, ingest_step, quality_step, rank_step, report_step
 from evaluator.experiment import Experiment
 from evaluator.gates import GateOutcome
-from evaluator.junit import GateCase, write_junit
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.cost_table import render_costs, render_memory
 from evaluator.load.report import LoadReport
@@ -46,14 +45,9 @@ from evaluator.render import render_table, render_timing_reasons, render_verdict
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report import Report
 from evaluator.run_folder import LATEST, RunFolder
-from evaluator.suite import Suite
+from evaluator.suite import Suite, experiments_of
 from evaluator.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
 from evaluator.suite_summary import render_summary_table
-
-# Exit status. 1: a step failed; 2: wrong command line; 3: all files are written, but the run is not valid; 4: it is,
-# and a gate does not hold.
-INVALID_RUN = 3
-MISSED_GATE = 4
 
 
 @with_options(AllExperimentOverrides)
@@ -70,6 +64,8 @@ def run(
     """Runs all steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
     with reporting_errors():
         known = parse_processes(processes)
+        plan = overridden_plan(experiment, **overrides)
+        expect_gates(junit, judged=any(one.gates is not None for one in experiments_of(plan)))
         if repeat > 1:
             chosen = overridden_experiment(experiment, **overrides)
             with measuring(runs) as lock:
@@ -79,7 +75,7 @@ def run(
             _print_repeats(done[-1][0], repeats_step(done))
             _end_reports([report for _, report in done], junit)
             return
-        _run_all(overridden_plan(experiment, **overrides), runs, gateway, wait, known, junit)
+        _run_all(plan, runs, gateway, wait, known, junit)
 
 
 @with_options(ExperimentOverrides)
@@ -208,33 +204,6 @@ def print_outcome(folder: RunFolder, outcome: Report) -> None:
     _end_reports([outcome])
 
 
-def end_status(
-    name: str,
-    valid: Sequence[bool],
-    gates: Sequence[GateOutcome],
-    junit: Path | None = None,
-    compared: Sequence[GateCase] = (),
-) -> None:
-    """Prints a line for each gate, and writes them and the gates of a comparison to `junit`.
-
-    Raises Exit with status 3 when something is not valid, with 4 when a gate does not hold, EvaluationError when there
-    is none to write.
-    """
-    if gates:
-        print("\nGates:\n" + "\n".join(f"  {one.sentence}" for one in gates))
-    cases = [*(GateCase(one.what, one.held, one.sentence) for one in gates), *compared]
-    if junit is not None:
-        if not cases:
-            raise EvaluationError(
-                f"--junit {junit}: no gate was judged: the experiment {name} has none that its traffic fits"
-            )
-        write_junit(junit, name, cases)
-    if not all(valid):
-        raise typer.Exit(INVALID_RUN)
-    if not all(one.held for one in cases):
-        raise typer.Exit(MISSED_GATE)
-
-
 def gates_of(outcome: Report) -> tuple[GateOutcome, ...]:
     """Returns the gates of a run and of its load."""
     return (*outcome.gates, *(outcome.load.gates if outcome.load is not None else ()))
@@ -242,12 +211,14 @@ def gates_of(outcome: Report) -> tuple[GateOutcome, ...]:
 
 def _end_reports(reports: Sequence[Report], junit: Path | None = None) -> None:
     gates = [one for report in reports for one in gates_of(report)]
-    end_status(reports[0].experiment, [holds(report) for report in reports], gates, junit)
+    end_status(reports[0].experiment, [why for report in reports for why in _doubts(report)], gates, junit)
 
 
-def holds(outcome: Report) -> bool:
-    """Returns whether a run is valid, and so are the times of its load if it has one."""
-    return outcome.valid and (outcome.load is None or outcome.load.timing_valid)
+def _doubts(outcome: Report) -> Iterator[str]:
+    if not outcome.valid:
+        yield f"the run of {outcome.dataset} is not valid"
+    if outcome.load is not None and not outcome.load.timing_valid:
+        yield "times of the load are not valid"
 
 
 def print_load(folder: RunFolder, report: LoadReport) -> None:

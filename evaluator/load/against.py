@@ -1,7 +1,7 @@
 """Judges which of two stacks answers slower, from slices of the same traffic that took turns. Pure.
 
-    sentence := B " against " A ": " clause { "; " clause } "."
-    clause   := p " " words " (" k " % interval " low " to " high ")"
+    sentence := B " against " A ": " clause { "; " clause } " (intervals: " k " % each, 95 % together)."
+    clause   := p " " words " (" low " to " high ")"
       words  := "slower by " r [", beyond the margin of " m] | "faster by " r | "no slower than " m | "cannot tell"
 
 Ratios are B's percentile over A's. All intervals of a sentence hold together with 95 % (Bonferroni). Sends nothing.
@@ -47,6 +47,11 @@ class SpeedVerdict(Wire):
     slower: bool
     sentence: str
 
+    @property
+    def told(self) -> bool:
+        """Whether there is a judgment of every percentile."""
+        return bool(self.ratios) and all(one.outcome != "cannot tell" for one in self.ratios)
+
 
 def judge_speed(first: str, second: str, pairs: Sequence[SlicePair], margin: float, seed: int) -> SpeedVerdict:
     """Compares the percentiles for which there are enough samples."""
@@ -70,7 +75,8 @@ def judge_speed(first: str, second: str, pairs: Sequence[SlicePair], margin: flo
         pairs=len(pairs),
         ratios=ratios,
         slower=any(one.beyond for one in ratios),
-        sentence=f"{second} against {first}: {'; '.join(_clause(one, margin, level) for one in ratios)}.",
+        sentence=f"{second} against {first}: {'; '.join(_clause(one, margin) for one in ratios)} "
+        f"(intervals: {level:.1f} % each, {100 * (1 - ALPHA):g} % together).",
     )
 
 
@@ -87,7 +93,7 @@ def _judged(name: str, centre: float, half: float, margin: float) -> SpeedRatio:
     return SpeedRatio(percentile=name, ratio=ratio, interval=(low, high), outcome=outcome, beyond=beyond)
 
 
-def _clause(one: SpeedRatio, margin: float, level: float) -> str:
+def _clause(one: SpeedRatio, margin: float) -> str:
     match one.outcome:
         case "slower":
             words = f"slower by {_percent(one.ratio - 1)}"
@@ -99,7 +105,7 @@ def _clause(one: SpeedRatio, margin: float, level: float) -> str:
         case "cannot tell":
             words = "cannot tell"
     low, high = (f"{100 * (bound - 1):+.1f} %" for bound in one.interval)
-    return f"{one.percentile} {words} ({level:.1f} % interval {low} to {high})"
+    return f"{one.percentile} {words} ({low} to {high})"
 
 
 def _percent(share: float) -> str:

@@ -77,11 +77,11 @@ class AgainstReport(StepFile):
 
     @property
     def cases(self) -> list[GateCase]:
-        """A gate for each pipeline and rate; it does not hold where the machine was too busy to know."""
+        """A gate for each pipeline and rate; it holds where it is shown that none of its percentiles is slower."""
         return [
             GateCase(
                 f"{point.pipeline} at {point.rate:g}/s: not slower by more than {self.margin:g}",
-                point.speed is not None and not point.speed.slower,
+                point.speed is not None and point.speed.told and not point.speed.slower,
                 "; ".join(point.timing_faults) if point.speed is None else point.speed.sentence,
             )
             for point in self.points
@@ -91,6 +91,11 @@ class AgainstReport(StepFile):
     def slower(self) -> bool:
         """Whether a pipeline is slower beyond the margin."""
         return any(point.speed is not None and point.speed.slower for point in self.points)
+
+    @property
+    def told(self) -> bool:
+        """Whether every point has a judgment of every percentile."""
+        return all(point.speed is not None and point.speed.told for point in self.points)
 
     @property
     def timing_valid(self) -> bool:

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 from evaluator.client import GatewayClient
-from evaluator.errors import EvaluationError
+from evaluator.errors import WrongOption
 from evaluator.load.against_report import AgainstPoint, AgainstReport, ComparedStacks, DrivenPair, against_point
+from evaluator.load.planned_work import DRIVE_OVERHEAD_S, duration
 from evaluator.load.point import LoadedPoint, run_point
 from evaluator.load.prepared_load import PreparedLoad, prepare_load
 from evaluator.load.samples import write_samples
@@ -13,9 +14,9 @@ from evaluator.load.slice_pairs import LEAST_PAIRS
 from evaluator.load.time_slices import Pids
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan
-from evaluator.measured_processes import measured_processes
+from evaluator.measured_processes import is_same_server, measured_processes
 from evaluator.prepared_run import keep_manifest
-from evaluator.progress import progress
+from evaluator.progress import progress, say
 from evaluator.quality import Grades
 from evaluator.run_folder import RunFolder, writable
 from evaluator.turn_orders import balanced_turns
@@ -27,16 +28,22 @@ SIDES = ("baseline", "judged")
 
 
 def expect_slices(plan: LoadPlan) -> None:
-    """Raises EvaluationError for traffic that cannot be cut into enough slices of one rate."""
+    """Raises WrongOption for traffic that cannot be cut into enough slices of one rate."""
     if not plan.rates or plan.steps or plan.trace or plan.in_flight or plan.capacity:
-        raise EvaluationError("--against compares at steady rates: give --rate, and no other traffic")
+        raise WrongOption("--against compares at steady rates: give --rate, and no other traffic")
     if plan.repeat > 1:
-        raise EvaluationError("--against sends every slice once: give --repeat 1, and more --seconds instead")
+        raise WrongOption("--against sends every slice once: give --repeat 1, and more --seconds instead")
     if (pairs := _pair_count(plan)) < LEAST_PAIRS:
-        raise EvaluationError(
+        raise WrongOption(
             f"--against needs {LEAST_PAIRS} pairs of slices or more, and --seconds {plan.seconds:g} in slices of "
             f"{plan.slice_seconds:g} s are {pairs}: send for {LEAST_PAIRS * plan.slice_seconds:g} s or longer"
         )
+
+
+def expect_another_gateway(judged: str, baseline: str) -> None:
+    """Raises WrongOption where both URLs lead to one gateway."""
+    if is_same_server(judged, baseline):
+        raise WrongOption(f"--against {baseline} is the gateway itself ({judged}); give the URL of another one")
 
 
 def _pair_count(plan: LoadPlan) -> int:
@@ -47,8 +54,6 @@ async def against_step(
     judged: GatewayClient, baseline: GatewayClient, folder: RunFolder, margin: float
 ) -> AgainstReport:
     """Sends the experiment's `load` to both in turn; writes `load/`, against.json and, unless there, manifest.json."""
-    if judged.url == baseline.url:
-        raise EvaluationError(f"--against {baseline.url} is the gateway itself; give the URL of another one")
     with folder.locked():
         ready = await prepare_load(judged, folder)
         # Of the gateway that is judged; what the other one serves is what is compared.
@@ -72,6 +77,10 @@ async def _run_against(
     baseline, judged = ready
     plan, seed = judged.plan, judged.seed
     targets = (baseline.target, judged.target)
+    drives = 2 * len(plan.rates) * len(judged.arms)
+    seconds = drives * (plan.warmup_seconds + plan.seconds + _pair_count(plan) * DRIVE_OVERHEAD_S)
+    say(f"Against: rates x pipelines x gateways = {drives}, each after {plan.warmup_seconds:g} s of warm-up, "
+        f"{duration(seconds)}")  # fmt: skip
     with progress("Against", len(plan.rates) * len(judged.arms), "pipelines and rates") as advance:
         for rate in plan.rates:
             for mine, other in zip(baseline.arms, judged.arms, strict=True):

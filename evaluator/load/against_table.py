@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from evaluator.load.against_report import AgainstPoint, AgainstReport, StackFigures
+from evaluator.machine_conditions import unchecked_foreign
 from evaluator.markdown_table import aligned
 from evaluator.svg_chart import DOUBTFUL
 
@@ -24,7 +25,10 @@ HEADER = (
 def render_against(report: AgainstReport) -> str:
     """Renders the table and, beneath it, what follows from it."""
     rows = [row for point in report.points for row in _rows(point)]
-    return "\n\n".join([aligned([HEADER, *rows]), *(said for point in report.points for said in _sentences(point))])
+    said = [said for point in report.points for said in _sentences(point)]
+    stacks = [one for point in report.points for one in (point.baseline, point.judged) if one is not None]
+    said += unchecked_foreign(one for stack in stacks for one in stack.conditions)
+    return "\n\n".join([aligned([HEADER, *rows]), *said])
 
 
 def _rows(point: AgainstPoint) -> Iterator[list[str]]:

@@ -89,7 +89,7 @@ async def _reading(url: str, seconds: float, measured: Collection[int] | None) -
         timeout_s=TIMEOUT_S,
     )
     before = read_conditions(measured)
-    (result,) = await run_generators([task], "calibration")
+    (result,) = await run_generators([task], "calibration (stub, not your stack)")
     conditions = conditions_between(before, read_conditions(measured))
     return CalibrationReading(service_ms=load_percentiles(service_times_ms(result.records)), conditions=conditions)
 

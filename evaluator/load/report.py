@@ -105,15 +105,28 @@ def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
         p99_ms=point.latency_ms.p99,
         ndcg_at_10=point.quality.ndcg_at_10,
         errors=lost / point.counts.requests if point.counts.requests else None,
+        degraded=point.counts.degraded / point.counts.requests if point.counts.requests else None,
         cpu_ms=cpu_ms,
         missing={
-            "p99_ms": f"the times are not valid, or there were fewer than {MIN_SAMPLES_FOR_P99} requests",
+            "p99_ms": f"{point.counts.requests} of the {MIN_SAMPLES_FOR_P99} requests that a p99 needs"
+            if point.timing_valid
+            else "the times are not valid",
             "ndcg_at_10": "no request was sent",
             "errors": "no request was sent",
+            "degraded": "no request was sent",
             "cpu_ms": cpu_missing_reason,
         },
         unfit=frozenset({"p99_ms"}) if point.loop == "closed" else frozenset(),
     )
+
+
+def judges_a_gate(gates: Gates | None, plan: LoadPlan | None) -> bool:
+    """Returns whether a plan's traffic has a point that a gate is judged by."""
+    if gates is None or plan is None:
+        return False
+    if plan.rates or plan.steps or plan.trace:
+        return True
+    return bool(plan.in_flight and gates.model_dump(exclude_none=True, exclude={"p99_ms"}))
 
 
 def unjudged_gates(gates: Gates | None, plan: LoadPlan) -> Iterator[str]:

@@ -44,7 +44,7 @@ def stages_chart(report: LoadReport) -> str | None:
         fill, opacity = fills[key]
         drawing.rectangle(column, y + line * 22, 12, 12, fill, opacity)
         drawing.text(column + 18, y + line * 22 + 10, key)
-    note = "Of inputs that ran at once the slowest counts; a stage's own name is its rest. gap: network, event loops."
+    note = "Of parallel inputs only the slowest counts; a stage's own name is its rest. gap: network, event loops."
     if not all(point.timing_valid for point in rows):
         note += f" {DOUBTFUL}: times not valid."
     drawing.text(16, height - 12, note, "soft")

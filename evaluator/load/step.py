@@ -23,6 +23,7 @@ from evaluator.load.histograms import write_hlog
 from evaluator.load.kinds import Traffic, planned_traffic
 from evaluator.load.memory_trend import memory_trends
 from evaluator.load.page import write_page
+from evaluator.load.planned_work import planned_work
 from evaluator.load.prepared_load import PreparedLoad
 from evaluator.load.process_watch import MEMORY, ProcessWatch
 from evaluator.load.quality_differences import QualityDifference, quality_differences
@@ -33,8 +34,9 @@ from evaluator.load.samples import counted_slices, read_samples
 from evaluator.load.time_slices import Pids, TimeSlice, driven_slices
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan
+from evaluator.machine_conditions import unchecked_foreign
 from evaluator.measured_processes import is_this_machine
-from evaluator.progress import progress
+from evaluator.progress import progress, say
 from evaluator.quality import Grades
 from evaluator.run_folder import RunFolder
 from evaluator.turn_orders import balanced_turns
@@ -59,6 +61,7 @@ async def run_load(
     `calibrate` is called before and after the traffic. `loader`: for a plan that searches while loading.
     """
     groups = planned_traffic(ready.plan, ready.target, [arm.name for arm in ready.arms])
+    say(planned_work(ready.plan, groups, len(ready.arms)))
 
     ratios: list[PercentileRatio] = []
     files = SampleFiles(folder)
@@ -68,7 +71,10 @@ async def run_load(
         # One order for everything: begun anew, each pipeline would follow the same one at every rate and repeat.
         turns = balanced_turns(len(through), ready.seed)
         total = sum(map(len, some)) * ready.plan.repeat
-        with files.telling(), progress("Load", total, "kinds of traffic") as advance:
+        with (
+            files.telling(),
+            progress("Load", total, "kind of traffic" if total == 1 else "kinds of traffic") as advance,
+        ):
             for repeat in range(ready.plan.repeat):
                 if repeat and between is not None:
                     await between()
@@ -146,6 +152,7 @@ def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[
         cores = points[0].conditions[0].cores
         loader = " and the loading evaluator" if any(point.loading for point in points) else ""
         yield f"the generators{loader} share the {cores} cores of this machine with the system under test"
+    yield from unchecked_foreign(one for point in points for one in point.conditions)
     yield from cache_remarks(target.caches, {point.pipeline: point.cached for point in points})
 
 

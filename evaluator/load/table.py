@@ -34,6 +34,9 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
         if point.counts.failed:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(point.counts.errors_by_kind.items()))
             yield f"{name}: {point.counts.failed} requests failed ({kinds})"
+        if point.counts.degraded:
+            stages = ", ".join(f"{stage} {count}" for stage, count in sorted(point.counts.degraded_by_stage.items()))
+            yield f"{name}: {point.counts.degraded} answers were degraded ({stages})"
         if point.cost_reason is not None:
             yield f"{name}: no cost: {point.cost_reason}"
         if point.cost is not None and point.cost.cpu_ms is None:

@@ -40,7 +40,7 @@ def _request(
     if not math.isfinite(at_s):
         raise EvaluationError(f"{where}: {time!r} is no number of seconds")
     if query not in queries:
-        raise EvaluationError(f"{where}: {query!r} is no judged query of the dataset")
+        raise EvaluationError(f"{where}: {query!r} is no id of a judged query of the dataset")
     if pipeline not in pipelines:
         raise EvaluationError(f"{where}: the experiment has no pipeline {pipeline!r}; there are {', '.join(pipelines)}")
     return PlannedRequest(at_s, pipeline, query)

@@ -79,7 +79,7 @@ def test_metrics_are_named_for_a_run_or_for_measuring_it_again(evaluator: Evalua
     assert evaluator("quality", METRICS="RBP.95").exit_code == 0
     assert "| pipeline | RBP.95@100 |" in evaluator("report").stdout
     refused = evaluator("quality", "--metrics", "ndcg@3")
-    assert (refused.exit_code, "--metrics: no metric 'ndcg@3'; there are nDCG@k" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "--metrics: no metric 'ndcg@3'; there are nDCG@k" in refused.stderr) == (2, True)
 
 
 @pytest.mark.integration  # takes seconds
@@ -258,7 +258,7 @@ def test_a_sweep_in_which_nothing_can_be_answered_says_why(evaluator: Evaluator,
 
 def test_deadlines_that_are_no_numbers_are_refused(evaluator: Evaluator) -> None:
     done = evaluator("deadlines", "demo", "--at", "soon")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "whole milliseconds" in done.stderr
 
 

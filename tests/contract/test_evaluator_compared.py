@@ -111,5 +111,5 @@ async def test_compare_goes_with_neither_against_nor_export(words: list[str], sa
     experiment = planned(tmp_path, load={"rates": [5]})
     (tmp_path / "small.yaml").write_text(experiment.model_dump_json(exclude_unset=True))
     done = await loaded(tmp_path, "--compare", str(tmp_path / "old"), *words)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert said in done.output.replace("\n", " ")

@@ -25,13 +25,13 @@ async def test_gates_of_an_experiment_decide_the_exit_status_and_stand_in_junit(
         done = await asyncio.to_thread(CliRunner().invoke, app, [*words, "--junit", str(tmp_path / "gates.xml")])
     found = RunFolder(RunFolder.newest(tmp_path / "runs")).read("report.json", Report)
     assert found.load is not None
-    # With a load whose times are not valid, on a busy machine, the run is not valid.
-    assert done.exit_code == (4 if found.load.timing_valid else 3), done.output
+    # nDCG@10 is below its bound, also beside times that are not valid, on a busy machine.
+    assert done.exit_code == 4, done.output
     gates = [*found.gates, *found.load.gates]
     assert [(one.traffic, one.gate, one.held) for one in gates if one.gate != "ndcg_at_10"] == [
         (None, "p99_ms", False), (None, "errors", True), ("40/s", "p99_ms", False), ("40/s", "errors", True)
     ]  # fmt: skip
-    assert "bm25 at 40/s: p99_ms no value (the times are not valid" in done.output
+    assert "bm25 at 40/s: p99_ms no value (" in done.output
     cases = ElementTree.parse(tmp_path / "gates.xml").getroot().findall(".//testcase")
     assert [case.get("name") for case in cases] == [one.what for one in gates]
     assert [bool(case.findall("failure")) for case in cases] == [not one.held for one in gates]

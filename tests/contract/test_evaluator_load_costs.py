@@ -130,5 +130,5 @@ def test_processes_are_refused_where_nothing_measures_them(other: list[str], tmp
     planned(tmp_path)
     words = ["load", "demo", "--dataset", str(tmp_path / "shop"), "--runs", str(tmp_path), "--rate", "5", *other]
     done = CliRunner().invoke(app, [*words, "--processes", "dense=http://127.0.0.1:9"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "--processes: neither --against nor --export measures a process" in done.output.replace("\n", " ")

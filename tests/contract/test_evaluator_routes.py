@@ -11,6 +11,8 @@ import httpx
 import pytest
 
 from evaluator.app import build_app
+from evaluator.experiment import Experiment
+from evaluator.run_folder import RunFolder
 from evaluator.run_import import import_runs
 from evaluator.settings import EvaluatorSettings
 from services.chassis.errors import Overloaded
@@ -114,6 +116,18 @@ async def test_an_experiment_that_the_command_line_has_finished_is_done(
     (tmp_path / "runs" / run / "state.json").write_text(json.dumps({**state, "state": "interrupted"}))
     async with evaluator(GatewayStub(), tmp_path / "runs") as later:
         assert (await later.get(f"/v1/experiments/{run}")).json()["state"] == "done"
+
+
+async def test_a_load_of_the_command_line_is_done_when_its_last_file_is_there(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    folder = RunFolder.create(tmp_path / "runs", Experiment.model_validate(body))
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        found = await client.get(f"/v1/experiments/{folder.name}")
+        assert (found.json()["state"], found.json()["step"]) == ("interrupted", "unknown")
+        folder.write_text("load.json", "{}")
+        found = await client.get(f"/v1/experiments/{folder.name}")
+        assert (found.json()["state"], found.json()["step"]) == ("done", "load")
 
 
 async def test_all_experiments_are_listed_the_newest_first(body: dict[str, object], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import settings_digest
-from deploy.local.__main__ import notices, run_since
+from deploy.local.__main__ import addresses, notices, run_since
 from deploy.local.checks import expect_startable, unknown_settings, unread_variables
 from deploy.local.choices import ROOT, choose
 from deploy.local.ports import DEFAULT_PORTS, record_ports
@@ -347,3 +347,13 @@ def test_the_processes_of_a_stack_are_told_to_the_evaluator_with_their_servers(t
     assert (told["elasticsearch"], told["qdrant"]) == ("http://e:9200", "http://q:6333")
     started = {"LEXICAL": "elasticsearch"}
     assert "elasticsearch" in parse_processes(choose(started, tmp_path, own_ports=True).processes(started))
+
+
+def test_a_started_stack_prints_every_address_and_the_option_that_measures_its_processes(tmp_path: Path) -> None:
+    choices = choose({"GATEWAY_PORT": "8500"}, tmp_path, own_ports=False)
+    where, option = addresses(choices, {})
+    assert where == (
+        "Addresses: gateway http://127.0.0.1:8500, lexical http://127.0.0.1:8001, dense http://127.0.0.1:8002, "
+        "reranker http://127.0.0.1:8003, evaluator http://127.0.0.1:8009."
+    )
+    assert parse_processes(option.rpartition(" ")[2])["dense"] == "http://127.0.0.1:8002"

@@ -18,7 +18,7 @@ from tests.support.simulated_stacks import simulated_pairs
 SEEDS = range(6)  # tests/soak/against.py has 20 of each
 SHARE = r"\d+\.\d %"
 WORDS = rf"slower by {SHARE}(, beyond the margin of {SHARE})?|faster by {SHARE}|no slower than {SHARE}|cannot tell"
-CLAUSE = rf"p\d\d ({WORDS}) \({SHARE} interval [+-]{SHARE} to [+-]{SHARE}\)"
+CLAUSE = rf"p\d\d ({WORDS}) \([+-]{SHARE} to [+-]{SHARE}\)"
 STACKS = ComparedStacks(("http://old", "http://new"), ("a", "a"), "bm25", 20.0, 0.05, 1)
 
 
@@ -37,7 +37,9 @@ def test_a_stack_is_hardly_ever_slower_than_itself() -> None:
 @pytest.mark.parametrize("slowdown", [0.5, 1.0, 1.02, 2.0])
 def test_the_sentence_has_one_grammar(slowdown: float) -> None:
     found = judge_speed("old", "new", simulated_pairs(7, slowdown), 0.05, 7)
-    assert re.fullmatch(rf"new against old: {CLAUSE}(; {CLAUSE})*\.", found.sentence)
+    assert re.fullmatch(
+        rf"new against old: {CLAUSE}(; {CLAUSE})* \(intervals: {SHARE} each, 95 % together\)\.", found.sentence
+    )
 
 
 def test_equal_slices_are_no_slower_and_small_slowdowns_are_within_the_margin() -> None:
@@ -104,4 +106,16 @@ def test_a_comparison_is_a_gate_a_point_and_does_not_hold_where_nothing_was_judg
     assert [case.name for case in report.cases] == ["bm25 at 20/s: not slower by more than 0.05"] * 2
     assert [case.held for case in report.cases] == [True, False]
     assert "the machine was busy in 12 of 12 pairs" in report.cases[1].said
-    assert (report.timing_valid, report.slower) == (False, False)
+    assert (report.timing_valid, report.told, report.slower) == (False, False, False)
+
+
+def test_a_percentile_that_cannot_be_told_leaves_its_gate_unmet_and_the_comparison_untold() -> None:
+    noisy = [driven(at, 10.0 if at % 2 else 30.0) for at in range(12)]
+    pairs = [DrivenPair(driven(at, 20.0), part) for at, part in enumerate(noisy)]
+    point = against_point(STACKS, pairs, JUDGMENTS, {})
+    assert point.speed is not None
+    assert {one.outcome for one in point.speed.ratios} == {"cannot tell"}
+    report = AgainstReport(
+        plan=LoadPlan(rates=(20.0,)), seed=1, baseline="old", judged="new", margin=0.05, points=(point,)
+    )
+    assert (report.told, report.slower, [case.held for case in report.cases]) == (False, False, [False])

@@ -24,7 +24,7 @@ async def test_the_same_stub_is_timed_before_and_after_and_is_gone_at_the_end() 
             before = await calibrate()
         after = await calibrate()
     assert children() <= earlier
-    assert {(one.traffic, one.degraded, one.lost) for one in told} == {("calibration", 0, 0)}
+    assert {(one.traffic, one.degraded, one.lost) for one in told} == {("calibration (stub, not your stack)", 0, 0)}
     found = calibration_of(before, after)
     assert found is not None
     assert found.work == WORK

@@ -20,7 +20,7 @@ def trace(tmp_path: Path, text: str) -> Path:
         ("time,query,pipeline\n1,q1\n", "trace.csv:2: a line of a trace is"),
         ("time,query,pipeline\nsoon,q1,bm25\n", "trace.csv:2: 'soon' is no number of seconds"),
         ("time,query,pipeline\nnan,q1,bm25\n", "trace.csv:2: 'nan' is no number of seconds"),
-        ("time,query,pipeline\n1,q9,bm25\n", "trace.csv:2: 'q9' is no judged query of the dataset"),
+        ("time,query,pipeline\n1,q9,bm25\n", "trace.csv:2: 'q9' is no id of a judged query of the dataset"),
         ("time,query,pipeline\n1,q1,dense\n", "trace.csv:2: the experiment has no pipeline 'dense'; there are bm25"),
     ],
 )

@@ -1,0 +1,58 @@
+"""Says before a load how much is sent and how long that takes. Pure; sends nothing."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from evaluator.load.kinds import Traffic, slice_count
+from evaluator.load_plan import LoadPlan
+
+# Of a drive: its generators start before it and its answers are read after it.
+DRIVE_OVERHEAD_S = 1.0
+
+
+def planned_work(plan: LoadPlan, groups: Sequence[Sequence[Traffic]], pipelines: int) -> str:
+    """Returns kinds of traffic, pipelines, warm-up and duration of a plan in a line."""
+    kinds = [traffic for group in groups for traffic in group]
+    parts = []
+    if kinds:
+        each = f" x {_counted(pipelines, 'pipeline')}" if any(not one.trace for one in kinds) else ""
+        again = f", {plan.repeat} times" if plan.repeat > 1 else ""
+        warmup = f", each after {plan.warmup_seconds:g} s of warm-up" if plan.warmup_seconds and each else ""
+        seconds = plan.repeat * sum(_seconds(one, plan, pipelines) for one in kinds) + 2 * plan.calibration_seconds
+        parts.append(f"{', '.join(_named(kinds))}{each}{again}{warmup}, {duration(seconds)}")
+    if plan.capacity is not None:
+        parts.append(
+            f"a search for the capacity of {_counted(pipelines, 'pipeline')}: measurements of at most "
+            f"{plan.capacity.point_seconds:g} s each until it is found"
+        )
+    return f"Load: {'; '.join(parts)}"
+
+
+def duration(seconds: float) -> str:
+    """Returns about how long something takes, in words."""
+    return f"about {math.ceil(seconds)} s" if seconds < 90 else f"about {math.ceil(seconds / 60)} min"
+
+
+def _named(kinds: Sequence[Traffic]) -> Iterator[str]:
+    rates = [one for one in kinds if one.rate is not None and not one.while_loading]
+    loading = " (idle, and while loading)" if any(one.while_loading for one in kinds) else ""
+    closed = [one for one in kinds if one.in_flight is not None]
+    if rates:
+        yield f"{_counted(len(rates), 'rate')}{loading}"
+    if any(one.steps for one in kinds):
+        yield "1 schedule of steps"
+    if any(one.trace for one in kinds):
+        yield "1 trace"
+    if closed:
+        yield _counted(len(closed), "closed loop")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _seconds(traffic: Traffic, plan: LoadPlan, pipelines: int) -> float:
+    if traffic.trace:
+        return traffic.trace[-1].at_s + DRIVE_OVERHEAD_S
+    sent = sum(step.seconds for step in traffic.steps) or plan.seconds
+    return pipelines * (plan.warmup_seconds + sent + slice_count(traffic, plan, pipelines) * DRIVE_OVERHEAD_S)

@@ -1,0 +1,34 @@
+"""What a load says before it is sent."""
+
+from evaluator.load.kinds import Traffic
+from evaluator.load.planned_work import duration, planned_work
+from evaluator.load.traffic import PlannedRequest
+from evaluator.load_plan import CapacityPlan, LoadPlan, TrafficStep
+
+PLAN = LoadPlan(rates=(10,), calibration_seconds=0, warmup_seconds=5)
+RATE = Traffic("10", rate=10.0)
+
+
+def test_rates_pipelines_warm_up_and_duration_are_told() -> None:
+    said = "Load: 1 rate x 4 pipelines, each after 5 s of warm-up, about 5 min"
+    assert planned_work(PLAN, [[RATE]], 4) == said
+    idle_and_loading = [RATE, Traffic("10", rate=10.0, while_loading=True)]
+    plan = PLAN.model_copy(update={"warmup_seconds": 0.0, "repeat": 2, "while_loading": True})
+    said = "Load: 1 rate (idle, and while loading) x 1 pipeline, 2 times, about 5 min"
+    assert planned_work(plan, [idle_and_loading], 1) == said
+
+
+def test_a_trace_is_sent_once_for_all_pipelines_and_a_search_has_no_known_end() -> None:
+    trace = Traffic("trace", trace=(PlannedRequest(0.0, "bm25", "q"), PlannedRequest(30.0, "dense", "q")))
+    assert planned_work(PLAN, [[trace]], 4) == "Load: 1 trace, about 31 s"
+    search = LoadPlan(capacity=CapacityPlan(p99_ms=500))
+    said = "Load: a search for the capacity of 2 pipelines: measurements of at most 120 s each until it is found"
+    assert planned_work(search, [], 2) == said
+    steps = Traffic("steps", steps=(TrafficStep(rate=1, seconds=10), TrafficStep(rate=2, seconds=20)))
+    said = "Load: 1 schedule of steps, 2 closed loops x 1 pipeline, each after 5 s of warm-up, about 3 min"
+    loops = [[Traffic(f"inflight{number}", in_flight=number)] for number in (1, 2)]
+    assert planned_work(PLAN, [[steps], *loops], 1) == said
+
+
+def test_a_duration_is_rounded_up() -> None:
+    assert [duration(89.0), duration(90.0), duration(121.0)] == ["about 89 s", "about 2 min", "about 3 min"]
