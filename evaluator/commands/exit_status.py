@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -57,6 +58,6 @@ def end_status(
         _end(MISSED_GATE, f"a gate has no value: {missed[0].what}")
 
 
-def _end(status: int, reason: str) -> None:
+def _end(status: int, reason: str) -> NoReturn:
     say(f"Exit status {status}: {reason}.")
     raise typer.Exit(status)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 
 import typer
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from evaluator.client import GatewayClient, connected
 from evaluator.datasets.catalogue import load_catalogue
@@ -130,27 +130,22 @@ def metric_names(text: str | None) -> tuple[str, ...] | None:
 def overridden_plan(name: str, **given: object) -> Experiment | Suite:
     """Reads an experiment, over one dataset or several, and applies the given overrides."""
     overrides = {key: value for key, value in given.items() if value not in (None, "")}
-    for key, value in overrides.items():
-        if isinstance(value, int):
-            _expect_value(key, value)
     if "metrics" in overrides:
         overrides["metrics"] = split_list(str(overrides["metrics"]))
     if "pipelines" in overrides:
         whole = experiments_of(read_plan(experiment_path(name), dataset=overrides.get("dataset")))[0]
         overrides["pipelines"] = selected_pipelines(whole, split_list(str(overrides["pipelines"])))
-    plan = read_plan(experiment_path(name), **overrides)
+    try:
+        plan = read_plan(experiment_path(name), **overrides)
+    except EvaluationError as error:
+        faults = error.__cause__.errors() if isinstance(error.__cause__, ValidationError) else []
+        for fault in faults:
+            if fault["loc"] and (option := fault["loc"][0]) in overrides:
+                raise WrongOption(f"--{option} {fault['input']}: {option_message(fault)}") from error
+        raise
     for experiment in experiments_of(plan):
         expect_files(experiment.directory, experiment.split)  # before the gateway is waited for
     return plan
-
-
-def _expect_value(field: str, value: int) -> None:
-    """Raises WrongOption for a number that the experiment's field does not take."""
-    known = Experiment.model_fields[field]
-    try:
-        TypeAdapter(Annotated[known.annotation, *known.metadata]).validate_python(value)
-    except ValidationError as error:
-        raise WrongOption(f"--{field} {value}: {option_message(error.errors()[0])}") from error
 
 
 def option_message(fault: Mapping[str, Any]) -> str:

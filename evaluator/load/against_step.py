@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from evaluator.client import GatewayClient
 from evaluator.errors import WrongOption
 from evaluator.load.against_report import AgainstPoint, AgainstReport, ComparedStacks, DrivenPair, against_point
-from evaluator.load.planned_work import DRIVE_OVERHEAD_S, duration
+from evaluator.load.planned_work import against_work
 from evaluator.load.point import LoadedPoint, run_point
 from evaluator.load.prepared_load import PreparedLoad, prepare_load
 from evaluator.load.samples import write_samples
@@ -77,10 +77,7 @@ async def _run_against(
     baseline, judged = ready
     plan, seed = judged.plan, judged.seed
     targets = (baseline.target, judged.target)
-    drives = 2 * len(plan.rates) * len(judged.arms)
-    seconds = drives * (plan.warmup_seconds + plan.seconds + _pair_count(plan) * DRIVE_OVERHEAD_S)
-    say(f"Against: rates x pipelines x gateways = {drives}, each after {plan.warmup_seconds:g} s of warm-up, "
-        f"{duration(seconds)}")  # fmt: skip
+    say(against_work(plan, _pair_count(plan), len(judged.arms)))
     with progress("Against", len(plan.rates) * len(judged.arms), "pipelines and rates") as advance:
         for rate in plan.rates:
             for mine, other in zip(baseline.arms, judged.arms, strict=True):

@@ -28,6 +28,14 @@ def planned_work(plan: LoadPlan, groups: Sequence[Sequence[Traffic]], pipelines:
     return f"Load: {'; '.join(parts)}"
 
 
+def against_work(plan: LoadPlan, pairs: int, pipelines: int) -> str:
+    """Returns the same of a comparison of two gateways, which take turns in `pairs` of slices."""
+    drives = 2 * len(plan.rates) * pipelines
+    seconds = drives * (plan.warmup_seconds + plan.seconds + pairs * DRIVE_OVERHEAD_S)
+    what = f"{_counted(len(plan.rates), 'rate')} x {_counted(pipelines, 'pipeline')} x 2 gateways"
+    return f"Against: {what}, each after {plan.warmup_seconds:g} s of warm-up, {duration(seconds)}"
+
+
 def duration(seconds: float) -> str:
     """Returns about how long something takes, in words."""
     return f"about {math.ceil(seconds)} s" if seconds < 90 else f"about {math.ceil(seconds / 60)} min"

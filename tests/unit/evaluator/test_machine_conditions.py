@@ -13,7 +13,9 @@ from evaluator.machine_conditions import (
     condition_faults,
     conditions_between,
     read_conditions,
+    unchecked_foreign,
 )
+from tests.support.load_points import CLEAN
 from tests.support.machine_counters import SERVICE, CountedMachine
 
 
@@ -43,6 +45,14 @@ def test_a_process_that_is_not_named_as_measured_is_foreign(machine: CountedMach
 
 def test_nothing_counts_as_foreign_where_nobody_knows_the_processes_of_the_service(machine: CountedMachine) -> None:
     assert during(machine, measured=None, service=0.5, other=0.4).foreign is None
+
+
+def test_work_of_others_that_nobody_could_check_is_told() -> None:
+    known = MachineConditions.model_validate(CLEAN)
+    assert list(unchecked_foreign([known])) == []
+    (said,) = unchecked_foreign([known, known.model_copy(update={"foreign": None})])
+    assert said.startswith("foreign CPU unknown: this runs folder does not know the gateway's processes")
+    assert list(unchecked_foreign([known.model_copy(update={"foreign": None, "steal": None})])) == []
 
 
 def test_foreign_time_is_not_told_once_a_measured_process_has_ended(machine: CountedMachine) -> None:

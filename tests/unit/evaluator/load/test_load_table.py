@@ -19,6 +19,13 @@ def test_hit_rates_stand_beside_the_table() -> None:
     ]
 
 
+def test_degraded_answers_have_a_line_as_failed_ones_have() -> None:
+    point = load_point(n=5)
+    counts = point.counts.model_copy(update={"degraded": 3, "degraded_by_stage": {"rerank: deadline": 3}})
+    said = list(load_warnings(load_report(point.model_copy(update={"counts": counts, "timing_faults": ()}))))
+    assert said == ["hybrid at 20/s: 3 answers were degraded (rerank: deadline 3)"]
+
+
 def test_documents_that_were_loaded_meanwhile_have_a_table() -> None:
     loading = LoadingFigures(documents=1_280, seconds=64.0, documents_a_second=20.0)
     point = load_point(n=5).model_copy(update={"loading": loading})

@@ -1,7 +1,7 @@
 """What a load says before it is sent."""
 
 from evaluator.load.kinds import Traffic
-from evaluator.load.planned_work import duration, planned_work
+from evaluator.load.planned_work import against_work, duration, planned_work
 from evaluator.load.traffic import PlannedRequest
 from evaluator.load_plan import CapacityPlan, LoadPlan, TrafficStep
 
@@ -28,6 +28,11 @@ def test_a_trace_is_sent_once_for_all_pipelines_and_a_search_has_no_known_end() 
     said = "Load: 1 schedule of steps, 2 closed loops x 1 pipeline, each after 5 s of warm-up, about 3 min"
     loops = [[Traffic(f"inflight{number}", in_flight=number)] for number in (1, 2)]
     assert planned_work(PLAN, [[steps], *loops], 1) == said
+
+
+def test_two_gateways_take_twice_as_long() -> None:
+    said = "Against: 1 rate x 2 pipelines x 2 gateways, each after 5 s of warm-up, about 6 min"
+    assert against_work(PLAN, 20, 2) == said
 
 
 def test_a_duration_is_rounded_up() -> None:
