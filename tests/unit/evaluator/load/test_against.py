@@ -110,8 +110,7 @@ def test_a_comparison_is_a_gate_a_point_and_does_not_hold_where_nothing_was_judg
 
 
 def test_a_percentile_that_cannot_be_told_leaves_its_gate_unmet_and_the_comparison_untold() -> None:
-    noisy = [driven(at, 10.0 if at % 2 else 30.0) for at in range(12)]
-    pairs = [DrivenPair(driven(at, 20.0), part) for at, part in enumerate(noisy)]
+    pairs = [DrivenPair(driven(at, 10.0 + 20 * (at % 2)), driven(at, 30.0 - 20 * (at % 2))) for at in range(12)]
     point = against_point(STACKS, pairs, JUDGMENTS, {})
     assert point.speed is not None
     assert {one.outcome for one in point.speed.ratios} == {"cannot tell"}
