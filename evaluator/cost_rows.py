@@ -34,4 +34,4 @@ def process_rows(costs: Iterable[PipelineCost]) -> list[list[str]]:
 
 def number_cell(value: float | None) -> str:
     """Returns a number with one decimal, or a dash."""
-    return "–" if value is None else f"{value:.1f}"
+    return "–" if value is None else f"{value:z.1f}"

@@ -62,7 +62,7 @@ def _commit(entry: HistoryEntry) -> str:
 def _verdict(entry: HistoryEntry, compared: PairedComparison | None) -> str:
     if not entry.valid:
         return "not valid"
-    return f"{compared.outcome} {compared.difference:+.4f}" if compared else ""
+    return f"{compared.outcome} {compared.difference:+z.4f}" if compared else ""
 
 
 def _figure(value: float | None, digits: int) -> str:

@@ -44,3 +44,8 @@ def summarise(samples_ms: Sequence[float]) -> Latency:
         n=len(ordered),
         drift=percentile(later, 0.5) / percentile(earlier, 0.5) if half and earlier[0] > 0 else None,
     )
+
+
+def drift_in_words(ratio: float) -> str:
+    """Returns how far times are from those before them: `took 12% longer than`, `took 49% less time than`."""
+    return f"took {ratio - 1:.0%} longer than" if ratio > 1 else f"took {1 - ratio:.0%} less time than"

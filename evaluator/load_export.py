@@ -10,7 +10,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.load.export_scripts import ExportedTraffic, ExportTool, export_command, exported_files
 from evaluator.load.point import generator_task
-from evaluator.load.traffic import LoadTarget, load_target, open_requests, slice_seed
+from evaluator.load.traffic import LoadTarget, load_target, open_slices
 from evaluator.load_plan import LoadPlan, TrafficStep
 from evaluator.prepared_run import live_collection, load_dataset
 from evaluator.rank import choose_queries, expect_runnable
@@ -36,9 +36,9 @@ async def planned_export(client: GatewayClient, experiment: Experiment) -> list[
 def exported_traffic(target: LoadTarget, pipeline: str, rate: float, plan: LoadPlan, seed: int) -> ExportedTraffic:
     """Returns a pipeline's traffic at one rate: the queries that `load` draws from this seed, in their order."""
     steps = [TrafficStep(rate=rate, seconds=plan.seconds)]
-    constant = plan.model_copy(update={"arrivals": "constant"})
-    requests = open_requests(target, pipeline, steps, constant, slice_seed(seed, f"{rate:g}", repeat=0, number=0))
-    task = generator_task(target, requests, plan.most_in_flight)
+    constant = plan.model_copy(update={"arrivals": "constant", "warmup_seconds": 0.0})
+    (whole,) = open_slices(target.queries, steps, 1, constant, seed, f"{rate:g}", repeat=0)
+    task = generator_task(target, whole.through(pipeline), plan.most_in_flight)
     return ExportedTraffic(f"{pipeline}-{rate:g}", task, rate, plan.seconds)
 
 

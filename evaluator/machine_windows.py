@@ -15,7 +15,7 @@ from evaluator.machine_conditions import (
     read_conditions,
 )
 
-# A reading takes milliseconds. A slice of 15 s has three windows, as many in a minute as an uncut drive.
+# A reading takes milliseconds. A slice of 7.5 s and the start of its generators have two windows.
 WINDOW_S = 5.0
 # Of a window in the count: clocks tick in 10 ms, and a shorter one is noise.
 LEAST_WINDOW_S = WINDOW_S / 2

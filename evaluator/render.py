@@ -3,7 +3,15 @@
 from evaluator.cost_page import cost_parts
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.deadline_sweep import render_deadlines
-from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_ratios
+from evaluator.load.cost_table import render_costs
+from evaluator.load.table import (
+    load_warnings,
+    render_load,
+    render_load_repeats,
+    render_loading,
+    render_ratios,
+    render_steps,
+)
 from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
 from evaluator.report import Report
@@ -94,7 +102,8 @@ def render_page(report: Report) -> str:
         parts += ["## Caches (results that backends had cached)", aligned(uses)]
     parts += cost_parts(report, _doubt(report))
     if report.load is not None:
-        tables = [render_load(report.load), render_ratios(report.load), render_load_repeats(report.load)]
+        renders = (render_load, render_steps, render_loading, render_ratios, render_load_repeats, render_costs)
+        tables = [render(report.load) for render in renders]
         parts += ["## Load", LOAD, *filter(None, tables), *(f"**{line}**" for line in load_warnings(report.load))]
     if report.deadlines is not None:
         parts += ["## Deadlines", *render_deadlines(report.deadlines)]
@@ -182,7 +191,7 @@ def _stages(report: Report) -> list[list[str]]:
     for name, outcome in report.pipelines.items():
         gap = {} if outcome.gap_ms is None else {"(gap)": outcome.gap_ms}
         for stage, time in (*outcome.stages_ms.items(), *gap.items()):
-            share = "–" if time.share is None else f"{time.share:.1%}"
+            share = "–" if time.share is None else f"{time.share:z.1%}"
             rows.append([name, stage, _time(time.p50, mark, 2), _time(time.p95, mark, 2), share, str(time.n)])
     return rows
 
@@ -241,7 +250,7 @@ def _recalls(report: Report) -> list[list[str]]:
 
 
 def _figure(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+    return "–" if value is None else f"{value:z.{digits}f}"
 
 
 def _what_was_timed(report: Report) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evaluator.answers import AnswerOutcome, drop_torn_line
 from evaluator.interruptions import LatencySource, warmup_remarks
-from evaluator.latency import DRIFT_LIMIT, summarise
+from evaluator.latency import DRIFT_LIMIT, drift_in_words, summarise
 from evaluator.machine_conditions import MachineConditions, MachineCounters
 from evaluator.machine_windows import WINDOW_S, ConditionsMeter, window_faults
 from evaluator.run_folder import CONDITIONS
@@ -80,8 +80,7 @@ def timing_faults(
     for arm, samples in samples_ms.items():
         drift = summarise(samples).drift
         if drift is not None and abs(drift - 1) > DRIFT_LIMIT and _halves_differ(samples, CHANCE / len(samples_ms)):
-            took = f"the later half took {drift:.2f} times as long as the earlier one"
-            yield f"{arm}: {took} (drift, limit {DRIFT_LIMIT:.0%})"
+            yield f"{arm}: the later half {drift_in_words(drift)} the earlier one (drift, limit {DRIFT_LIMIT:.0%})"
     if conditions is not None:
         yield from window_faults(conditions)
     yield from warmup_remarks(records, source)

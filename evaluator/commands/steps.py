@@ -36,7 +36,14 @@ from evaluator.gates import GateOutcome
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.cost_table import render_costs, render_memory
 from evaluator.load.report import LoadReport
-from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_loading, render_ratios
+from evaluator.load.table import (
+    load_warnings,
+    render_load,
+    render_load_repeats,
+    render_loading,
+    render_ratios,
+    render_steps,
+)
 from evaluator.measurement_lock import measuring
 from evaluator.prepared_run import expect_own_run
 from evaluator.process_costs import parse_processes
@@ -227,8 +234,8 @@ def print_load(folder: RunFolder, report: LoadReport) -> None:
         for capacity in folder.read(CAPACITY, CapacityFile).capacities:
             print(f"\n{render_capacity(capacity)}")
     if report.points:
-        tables = (render_load, render_loading, render_ratios, render_load_repeats, render_costs, render_memory)
-        for table in (render(report) for render in tables):
+        figures = (render_load, render_steps, render_loading, render_ratios, render_load_repeats)
+        for table in (render(report) for render in (*figures, render_costs, render_memory)):
             if table:
                 print(f"\n{table}")
     for warning in load_warnings(report):

@@ -41,7 +41,7 @@ def _name(compared: PairedComparison) -> str:
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
-    return "–" if interval is None else f"{interval[0]:+.4f} to {interval[1]:+.4f}"
+    return "–" if interval is None else f"{interval[0]:+z.4f} to {interval[1]:+z.4f}"
 
 
 def _pair_row(pair: PairReport) -> list[str]:
@@ -63,7 +63,7 @@ def _metric_rows(pair: PairReport) -> list[list[str]]:
             name,
             f"{found.first_mean:.4f}",
             f"{found.second_mean:.4f}",
-            f"{found.difference:+.4f}",
+            f"{found.difference:+z.4f}",
             _interval(found.interval),
             str(found.queries),
         ]
@@ -79,7 +79,7 @@ def _slice_rows(slices: Sequence[SliceReport]) -> list[list[str]]:
             str(compared.queries),
             f"{compared.first_mean:.4f}",
             f"{compared.second_mean:.4f}",
-            f"{compared.difference:+.4f}",
+            f"{compared.difference:+z.4f}",
             _interval(compared.interval),
             f"{compared.p_holm:.4f}",
             compared.outcome,

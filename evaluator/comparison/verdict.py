@@ -135,10 +135,10 @@ def _outcome(values: Sequence[float], p: float, p_same: float) -> Outcome:
 def sentence(compared: PairedComparison) -> str:
     """Returns the verdict in the grammar of this module."""
     within = (
-        "no interval" if compared.interval is None else "95 % interval {:+.4f} to {:+.4f}".format(*compared.interval)
+        "no interval" if compared.interval is None else "95 % interval {:+z.4f} to {:+z.4f}".format(*compared.interval)
     )
     test = f"{_p(compared.p_holm)}{f' after Holm over {compared.family}' if compared.family > 1 else ''}"
-    figures = f"{compared.metric} {compared.difference:+.4f} ({within}; {test})"
+    figures = f"{compared.metric} {compared.difference:+z.4f} ({within}; {test})"
     return f"{_words(compared)}: {figures}. {_power(compared)}."
 
 

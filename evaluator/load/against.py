@@ -104,7 +104,7 @@ def _clause(one: SpeedRatio, margin: float) -> str:
             words = f"no slower than {_percent(margin)}"
         case "cannot tell":
             words = "cannot tell"
-    low, high = (f"{100 * (bound - 1):+.1f} %" for bound in one.interval)
+    low, high = (f"{100 * (bound - 1):+z.1f} %" for bound in one.interval)
     return f"{one.percentile} {words} ({low} to {high})"
 
 

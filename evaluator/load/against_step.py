@@ -7,13 +7,13 @@ from evaluator.client import GatewayClient
 from evaluator.errors import WrongOption
 from evaluator.load.against_report import AgainstPoint, AgainstReport, ComparedStacks, DrivenPair, against_point
 from evaluator.load.planned_work import against_work
-from evaluator.load.point import LoadedPoint, run_point
+from evaluator.load.point import LoadedPoint, drive
 from evaluator.load.prepared_load import PreparedLoad, prepare_load
 from evaluator.load.samples import write_samples
 from evaluator.load.slice_pairs import LEAST_PAIRS
 from evaluator.load.time_slices import Pids
-from evaluator.load.traffic import LoadTarget
-from evaluator.load_plan import LoadPlan
+from evaluator.load.traffic import LoadTarget, open_slices
+from evaluator.load_plan import LoadPlan, TrafficStep
 from evaluator.measured_processes import is_same_server, measured_processes
 from evaluator.prepared_run import keep_manifest
 from evaluator.progress import progress, say
@@ -108,17 +108,18 @@ async def driven_pairs(
     """Sends each slice to both stacks, with the same times and queries."""
     pairs = []
     count = _pair_count(plan)
-    for number, turn in zip(range(count), balanced_turns(2, seed), strict=False):
+    steps = [TrafficStep(rate=rate, seconds=plan.seconds / count)]
+    slices = open_slices(targets[0].queries, steps, count, plan, seed, f"{rate:g}", repeat=0)
+    for planned, turn in zip(slices, balanced_turns(2, seed), strict=False):
         found: dict[int, LoadedPoint] = {}
         for at in turn:
-            found[at] = await run_point(
+            found[at] = await drive(
                 targets[at],
-                pipeline,
-                rate,
-                plan.seconds / count,
+                planned.through(pipeline),
                 plan,
-                seed=f"{seed} {rate:g} {number}",
-                warmup_seconds=plan.warmup_seconds if number == 0 else 0.0,
+                f"{pipeline} at {rate:g}/s",
+                rate,
+                warmup_seconds=planned.warmup_s,
                 measured=measured,
             )
         pairs.append(DrivenPair(baseline=found[0], judged=found[1]))

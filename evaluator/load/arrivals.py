@@ -42,13 +42,18 @@ def _inverse(step: TrafficStep, count: float) -> float:
     return 2 * count / (step.rate + math.sqrt(max(0.0, step.rate**2 + 2 * slope * count)))
 
 
-def drawn_queries(queries: Sequence[str], draw: QueryDraw, exponent: float, count: int, seed: str) -> list[str]:
-    """Returns `count` queries drawn with replacement.
+def drawn_queries(queries: Sequence[str], draw: QueryDraw, exponent: float, seed: int, part: str) -> Iterator[str]:
+    """Yields queries without end. `part`: what is drawn, of the things that are drawn from one seed.
 
-    `zipf`: the k-th of a shuffled list is drawn k^-exponent times as often as its first.
+    `uniform`: shuffles of all queries, one after another, so that any number of requests asks each query equally often
+    but for one. `zipf`: with replacement; the k-th of a shuffled list is drawn k^-exponent times as often as its first,
+    and this list is the same for all parts: the popular queries stay popular.
     """
-    dice = random.Random(seed)
-    if draw == "uniform":
-        return dice.choices(queries, k=count)
-    shuffled = dice.sample(queries, len(queries))
-    return dice.choices(shuffled, [rank**-exponent for rank in range(1, len(shuffled) + 1)], k=count)
+    dice = random.Random(f"{seed} {part}")
+    popular = random.Random(f"{seed} popular").sample(queries, len(queries))
+    weights = [rank**-exponent for rank in range(1, len(queries) + 1)]
+    while queries:
+        if draw == "uniform":
+            yield from dice.sample(queries, len(queries))
+        else:
+            yield from dice.choices(popular, weights, k=len(queries))

@@ -14,7 +14,7 @@ def best_at(
 ) -> BestUnder:
     """Names the best pipeline of a rate's points under a bound of p99. `differences`: of their nDCG@10."""
     judged = [
-        under_bound(point.pipeline, point.quality.ndcg_at_10, point.latency_ms, bound_ms)
+        under_bound(point.pipeline, point.quality.ndcg_at_10, point.latency_ms, point.quality.degraded_share, bound_ms)
         for point in points
         if point.traffic == f"{rate:g}"  # not what only this pipeline got, as a multiple of its capacity
     ]

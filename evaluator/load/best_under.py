@@ -1,14 +1,19 @@
 """Says which pipeline has the best nDCG@10 under a bound of p99 at a rate, in a table and a sentence. Pure.
 
-    sentence := pipeline [close] " has the highest nDCG@10 with " bound ": " ndcg ", p99 " ms " ms."
+    sentence := pipeline [close] " has the highest nDCG@10 with " bound ": " ndcg ", p99 " ms " ms." [reduced]
               | "No pipeline keeps " bound "."
-              | "This run cannot tell the best pipeline with " bound ": " pipelines " might keep it."
+              | "This run cannot tell the best pipeline with " bound ": " unknown { ", " unknown } " might keep it."
     close    := ", not told apart from " pipelines ","
+    reduced  := " Of its answers " share " were degraded."
+    unknown  := pipeline " (" reason ")"
     bound    := "p99 <= " ms " ms at " rate "/s"
 
 nDCG@10 is that of the timed answers, late and lost ones as 0. A pipeline keeps the bound where the 95 % interval of its
 p99 lies at or below it, exceeds it where the interval lies above, and otherwise cannot be told. Not told apart from the
-best are those that keep the bound too and whose difference of nDCG@10 has an interval that holds 0.
+best are those that keep the bound too and whose difference of nDCG@10 has an interval that contains 0.
+
+Nothing bounds the share of lost or degraded answers: nDCG@10 and p99 count lost requests, and nDCG@10 is that of the
+degraded answers. A pipeline that re-ranks less under load may so be the best; above 1 %, the sentence says so.
 """
 
 import math
@@ -18,11 +23,14 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
+from evaluator.latency import MIN_SAMPLES_FOR_P99
 from evaluator.load.figures import LoadPercentiles
 from evaluator.load.intervals import Interval
 from evaluator.markdown_table import aligned
 from services.contracts.base import Wire
 
+# As --find-capacity bounds the share of requests lost or degraded (capacity.py).
+MOST_DEGRADED = 0.01
 BoundOutcome = Literal["kept", "exceeded", "cannot tell"]
 BestOutcome = Literal["best", "none", "cannot tell"]
 
@@ -35,6 +43,8 @@ class PipelineUnderBound(Wire):
     p99_ms: FiniteFloat | None  # null: too few requests, or the times are not valid
     p99_interval: Interval | None
     outcome: BoundOutcome
+    reason: str | None = None  # of `cannot tell`
+    degraded_share: FiniteFloat = 0.0  # of the answers in time
 
 
 class BestUnder(Wire):
@@ -50,16 +60,19 @@ class BestUnder(Wire):
 
 
 def under_bound(
-    pipeline: str, ndcg_at_10: float | None, latency: LoadPercentiles, bound_ms: float
+    pipeline: str, ndcg_at_10: float | None, latency: LoadPercentiles, degraded_share: float, bound_ms: float
 ) -> PipelineUnderBound:
     """Judges a pipeline by the figures of its requests."""
     interval = latency.intervals.get("p99")
+    outcome = _outcome(interval, bound_ms)
     return PipelineUnderBound(
         pipeline=pipeline,
         ndcg_at_10=ndcg_at_10 or 0.0,
         p99_ms=latency.p99,
         p99_interval=interval,
-        outcome=_outcome(interval, bound_ms),
+        outcome=outcome,
+        reason=_missing(latency, interval) if outcome == "cannot tell" else None,
+        degraded_share=degraded_share,
     )
 
 
@@ -90,11 +103,11 @@ def best_under(
 
 def render_best(found: BestUnder) -> str:
     """Renders the sentence and a row a pipeline."""
-    rows = [("pipeline", "nDCG@10", "p99 ms", "95 % interval", f"p99 <= {found.bound_ms:g} ms")]
+    rows = [("pipeline", "nDCG@10", "p99 ms", "95 % interval", "degraded", f"p99 <= {found.bound_ms:g} ms")]
     for one in found.pipelines:
         interval = "–" if one.p99_interval is None else "{:.1f} to {:.1f}".format(*one.p99_interval)
         p99 = "–" if one.p99_ms is None else f"{one.p99_ms:.1f}"
-        rows.append((one.pipeline, f"{one.ndcg_at_10:.4f}", p99, interval, one.outcome))
+        rows.append((one.pipeline, f"{one.ndcg_at_10:.4f}", p99, interval, f"{one.degraded_share:.1%}", one.outcome))
     return f"{found.sentence}\n\n{aligned(rows)}"
 
 
@@ -106,6 +119,14 @@ def _outcome(interval: Interval | None, bound_ms: float) -> BoundOutcome:
     return "exceeded" if interval[0] > bound_ms else "cannot tell"
 
 
+def _missing(latency: LoadPercentiles, interval: Interval | None) -> str:
+    if interval is not None:
+        return "the interval of its p99 contains the bound"
+    if latency.n < MIN_SAMPLES_FOR_P99:
+        return f"{latency.n} of the {MIN_SAMPLES_FOR_P99} requests that a p99 needs"
+    return "its times are not valid"
+
+
 def _sentence(found: BestUnder) -> str:
     bound = f"p99 <= {found.bound_ms:g} ms at {found.rate:g}/s"
     match found.outcome:
@@ -113,11 +134,16 @@ def _sentence(found: BestUnder) -> str:
             best = next(one for one in found.pipelines if one.pipeline == found.best)
             figures = f"{best.ndcg_at_10:.4f}, p99 {best.p99_ms:.1f} ms"
             close = f", not told apart from {', '.join(found.not_told_apart)}," if found.not_told_apart else ""
-            return f"{best.pipeline}{close} has the highest nDCG@10 with {bound}: {figures}."
+            reduced = (
+                f" Of its answers {best.degraded_share:.1%} were degraded."
+                if best.degraded_share > MOST_DEGRADED
+                else ""
+            )
+            return f"{best.pipeline}{close} has the highest nDCG@10 with {bound}: {figures}.{reduced}"
         case "none":
             return f"No pipeline keeps {bound}."
         case "cannot tell":
             # Those after the first one that keeps the bound cannot change the answer.
             better = takewhile(lambda one: one.outcome != "kept", found.pipelines)
-            unknown = ", ".join(one.pipeline for one in better if one.outcome == "cannot tell")
+            unknown = ", ".join(f"{one.pipeline} ({one.reason})" for one in better if one.outcome == "cannot tell")
             return f"This run cannot tell the best pipeline with {bound}: {unknown} might keep it."

@@ -15,7 +15,7 @@ async def searched_capacity(
     target: LoadTarget,
     pipeline: str,
     plan: LoadPlan,
-    seed: int,
+    load_seed: int,
     measured: Collection[int] | None,
 ) -> FoundCapacity:
     """Searches the capacity of a pipeline and says each rate that it measured. `plan`, `measured`: as of run_point."""
@@ -24,14 +24,14 @@ async def searched_capacity(
 
     async def measure(rate: float, warmup_s: float, seconds: float, seed: str) -> RateSample:
         loaded = await run_point(
-            target, pipeline, rate, seconds, plan, seed=seed, warmup_seconds=warmup_s, measured=measured
+            target, pipeline, rate, seconds, plan, seed=load_seed, part=seed, warmup_seconds=warmup_s, measured=measured
         )
         return rate_sample(loaded, capacity.p99_ms)
 
     def report_rate(one: MeasuredRate) -> None:
         say(f"{pipeline} at {one.rate:g}/s: {one.outcome} ({one.over} of {one.requests} requests over the bound)")
 
-    return await find_capacity(capacity, f"{seed} capacity", measure, report_rate)
+    return await find_capacity(capacity, "capacity", measure, report_rate)
 
 
 def rate_sample(loaded: LoadedPoint, bound_ms: float) -> RateSample:

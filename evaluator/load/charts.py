@@ -33,7 +33,9 @@ def rates_chart(report: LoadReport) -> str | None:
     rates = sorted({point.rate or 0.0 for point in points})
     x = _rate_scale(rates)
     ticks = [(rate, f"{rate:g}") for rate in rates]
-    drawing.text(LEFT, upper - 12, "nDCG@10 over all requests (late, failed and dropped ones count 0)")
+    drawing.text(
+        LEFT, upper - 12, "nDCG@10 over all requests (late, failed, dropped: 0), of one draw of queries at every rate"
+    )
     _quality_panel(drawing, points, numbers, x, upper)
     drawing.horizontal_axis(x, upper + PANEL, ticks, "")
     drawing.text(LEFT, lower - 12, "p99 in ms, from the planned send time (bars: 95 % intervals)")

@@ -160,7 +160,7 @@ def compared_sentence(outcome: ComparedOutcome, ratios: Sequence[CalibratedRatio
 
 
 def _change(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f} %"
+    return f"{100 * (ratio - 1):+z.1f} %"
 
 
 def _change_range(interval: Interval) -> str:

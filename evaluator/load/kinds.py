@@ -26,6 +26,17 @@ class Traffic:
         """The name as in the names of the files: `20`, `20-loading`."""
         return f"{self.name}-loading" if self.while_loading else self.name
 
+    def asked_through(self, pipelines: Sequence[str]) -> str:
+        """What an open loop sends to these pipelines, in words: `bm25 at 20/s while loading`, `bm25, steps`."""
+        names = ", ".join(pipelines)
+        words = f"{names}, {self.name}" if self.rate is None else f"{names} at {self.rate:g}/s"
+        return f"{words} while loading" if self.while_loading else words
+
+    @property
+    def highest_rate(self) -> float:
+        """Requests a second, at most, of planned times; a trace has its own."""
+        return self.rate or max(max(step.rate, step.to or 0.0) for step in self.steps)
+
     @property
     def loop(self) -> LoopKind:
         """Whether requests are sent at planned times or after answers."""

@@ -21,6 +21,7 @@ from evaluator.load.table import (
     render_load_repeats,
     render_loading,
     render_ratios,
+    render_steps,
     time_cell,
 )
 from evaluator.machine_windows import joined_conditions
@@ -34,7 +35,8 @@ SLOWEST_SHOWN = 5
 CHARTS_SHOWN = 4
 COUNTED = (
     "Times count from the planned send time to the last byte; a request without an answer counts with at least its "
-    "deadline. nDCG@10 is the mean over requests: late, failed and dropped ones count as empty rankings."
+    "deadline. nDCG@10 is the mean over requests: late, failed and dropped ones count as empty rankings. All rates ask "
+    "one draw of queries in its order, so that a higher rate begins with the queries of a lower one."
 )
 STAGES = (
     "`<stage>.<part>` is what the services report of their own time. Share: of the latency, over all answers; stages "
@@ -75,7 +77,8 @@ def render_load_page(
             *(["## All points"] if capacities else []),
             render_load(report),
             COUNTED,
-            *(table for table in (render_loading(report), render_ratios(report), render_load_repeats(report)) if table),
+            *filter(None, (render(report) for render in (render_steps, render_loading, render_ratios))),
+            *filter(None, [render_load_repeats(report)]),
             *(shown[name] for name in shown if name == "rates.svg"),
             *best,
             "## Percentiles (ms)",
@@ -170,7 +173,7 @@ def _stages(report: LoadReport) -> list[list[str]]:
     for point in report.points:
         gap = {} if point.gap_ms is None else {"(gap)": point.gap_ms}
         for stage, time in (*point.stages_ms.items(), *gap.items()):
-            share = "–" if time.share is None else f"{time.share:.1%}"
+            share = "–" if time.share is None else f"{time.share:z.1%}"
             figures = [time_cell(time.p50, point, 2), time_cell(time.p95, point, 2), share, str(time.n)]
             rows.append([point.pipeline, point.traffic_in_words, stage, *figures])
     return rows

@@ -43,37 +43,44 @@ async def run_point(
     seconds: float,
     plan: LoadPlan,
     *,
-    seed: str,
+    seed: int,
+    part: str = "",
     warmup_seconds: float = 0.0,
     measured: Collection[int] | None = (),
 ) -> LoadedPoint:
     """Sends one pipeline's requests at one rate, open loop, and returns them with the conditions of the machine.
 
     The first `warmup_seconds` come before the `seconds`, at the same rate, and their samples are labelled. `plan` gives
-    arrival process, draw, cap and generators. `measured`: processes of the system under test on this machine
-    (evaluator/machine_conditions.py). Raises EvaluationError where a generator ends without a result.
+    arrival process, draw, cap and generators. `part`: of all that is drawn from the seed. `measured`: processes of the
+    system under test on this machine (evaluator/machine_conditions.py). Raises EvaluationError where a generator ends
+    without a result.
     """
     steps = [TrafficStep(rate=rate, seconds=warmup_seconds + seconds)]
-    requests = open_requests(target, pipeline, steps, plan, seed)
-    return await drive(target, requests, plan, rate, warmup_seconds=warmup_seconds, measured=measured)
+    requests = open_requests(target, pipeline, steps, plan, seed, part)
+    label = f"{pipeline} at {rate:g}/s"
+    return await drive(target, requests, plan, label, rate, warmup_seconds=warmup_seconds, measured=measured)
 
 
 async def drive(
     target: LoadTarget,
     requests: Sequence[PlannedRequest],
     plan: LoadPlan,
+    label: str,
     rate: float,
     *,
     warmup_seconds: float = 0.0,
     measured: Collection[int] | None = (),
 ) -> LoadedPoint:
-    """Sends planned requests, open loop. `rate`: the highest, which decides how many generators there are."""
+    """Sends planned requests, open loop.
+
+    `label`: names them while they run. `rate`: the highest, which decides how many generators there are.
+    """
     count = min(plan.generators or generators_for(rate), max(1, len(requests)))
     # Round robin: each generator gets the same rate, and the cap is shared.
     shares = [requests[number::count] for number in range(count)]
     caps = _even_parts(plan.most_in_flight, count)
     tasks = [generator_task(target, share, cap) for share, cap in zip(shares, caps, strict=True)]
-    return await _loaded(target, shares, tasks, f"{_asked(requests)} at {rate:g}/s", warmup_seconds, measured)
+    return await _loaded(target, shares, tasks, label, warmup_seconds, measured)
 
 
 async def run_closed(
@@ -83,7 +90,8 @@ async def run_closed(
     seconds: float,
     plan: LoadPlan,
     *,
-    seed: str,
+    seed: int,
+    part: str = "",
     warmup_seconds: float = 0.0,
     measured: Collection[int] | None = (),
 ) -> LoadedPoint:
@@ -92,7 +100,7 @@ async def run_closed(
     Parameters and errors are those of `run_point`.
     """
     count = min(plan.generators or 1, in_flight)
-    shares = [closed_requests(target, pipeline, plan, f"{seed} {number}") for number in range(count)]
+    shares = [closed_requests(target, pipeline, plan, seed, f"{part} {number}") for number in range(count)]
     tasks = [
         generator_task(target, share, flight, closed_seconds=warmup_seconds + seconds)
         for share, flight in zip(shares, _even_parts(in_flight, count), strict=True)
@@ -103,11 +111,6 @@ async def run_closed(
 def _even_parts(whole: int, count: int) -> list[int]:
     """Returns `count` numbers that add up to `whole` and differ by 1 at most."""
     return [whole // count + (number < whole % count) for number in range(count)]
-
-
-def _asked(requests: Sequence[PlannedRequest]) -> str:
-    """Returns the pipelines that a drive asks."""
-    return ", ".join(dict.fromkeys(request.pipeline for request in requests))
 
 
 def generator_task(

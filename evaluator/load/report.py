@@ -32,6 +32,7 @@ from evaluator.load.ratios import PercentileRatio, RepeatedFigure, repeated_figu
 from evaluator.load.samples import LoadSample, counted_slices
 from evaluator.load.slices import LengthSlice, length_slices
 from evaluator.load.stationarity import HalfMedians, half_medians
+from evaluator.load.step_figures import StepFigures
 from evaluator.load.validity import GeneratorFigures, cpu_shares, generator_figures, load_faults
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
@@ -69,6 +70,7 @@ class LoadPointReport(Wire):
     slowest: tuple[SlowAnswer, ...] = ()
     failed: tuple[FailedRequest, ...] = ()  # the first of each kind of error
     by_words: tuple[LengthSlice, ...] = ()  # by the length of the query
+    by_step: tuple[StepFigures, ...] = ()  # of `steps` alone
     cost: PipelineCost | None = None  # of one request (point_cost.py); null: no process was named
     cost_reason: str | None = None  # why there is none although processes were named
     loading: LoadingFigures | None = None  # null: the corpus was not loaded meanwhile
@@ -175,6 +177,7 @@ def point_report(
     files: Mapping[str, str],
     caches: bool,
     first: Sequence[FirstAnswers],
+    by_step: Sequence[StepFigures] = (),
 ) -> LoadPointReport:
     """Computes the figures of a point. `samples`: of this pipeline, of all its slices, warm-up among them.
 
@@ -225,6 +228,7 @@ def point_report(
         slowest=slowest_answers(answers),
         failed=failed_requests([one for one in measured if one.outcome == "failed"]),
         by_words=length_slices(measured, words, judgments),
+        by_step=tuple(by_step),
         cost=cost,
         cost_reason=cost_reason,
         loading=loading_figures(loading),

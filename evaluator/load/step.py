@@ -18,6 +18,7 @@ from evaluator.load.capacity import FoundCapacity
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
 from evaluator.load.capacity_step import searched_capacity
 from evaluator.load.corpus_loader import CorpusLoader
+from evaluator.load.enough_requests import too_few_requests
 from evaluator.load.first_answers import first_answers
 from evaluator.load.histograms import write_hlog
 from evaluator.load.kinds import Traffic, planned_traffic
@@ -31,6 +32,7 @@ from evaluator.load.ratios import PercentileRatio, Slices, loading_ratios, perce
 from evaluator.load.report import LoadPointReport, LoadReport, gated_point, point_report, unjudged_gates
 from evaluator.load.sample_files import SampleFiles
 from evaluator.load.samples import counted_slices, read_samples
+from evaluator.load.step_figures import step_figures
 from evaluator.load.time_slices import Pids, TimeSlice, driven_slices
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan
@@ -62,7 +64,8 @@ async def run_load(
     """
     groups = planned_traffic(ready.plan, ready.target, [arm.name for arm in ready.arms])
     say(planned_work(ready.plan, groups, len(ready.arms)))
-
+    for sentence in too_few_requests(ready.plan):
+        say(sentence)
     ratios: list[PercentileRatio] = []
     files = SampleFiles(folder)
 
@@ -195,6 +198,9 @@ def _write_points(
                 top=ready.target.top,
                 caches=ready.target.caches,
                 first=first_answers(mine, arm.name, between=restarted),
+                by_step=step_figures(
+                    traffic.steps, ready.plan.warmup_seconds, ready.plan.repeat, samples, ready.judgments
+                ),
                 files={name: path.relative_to(folder.path).as_posix() for name, path in paths.items()},
             )
         )

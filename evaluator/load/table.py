@@ -46,6 +46,27 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
     yield from report.remarks
 
 
+def render_steps(report: LoadReport) -> str:
+    """Renders a row a step of changing rates; empty where nothing was sent in steps."""
+    rows = [
+        [
+            point.pipeline,
+            one.step,
+            f"{one.begin_s:g}",
+            f"{one.goodput:.1f}",
+            time_cell(one.p50_ms, point),
+            time_cell(one.p95_ms, point),
+            "–" if one.ndcg_at_10 is None else f"{one.ndcg_at_10:.4f}",
+            str(one.requests),
+            str(one.degraded),
+        ]
+        for point in report.points
+        for one in point.by_step
+    ]
+    head = ["pipeline", "step", "from s", "in time/s", "p50 ms", "p95 ms", "nDCG@10", "requests", "degraded"]
+    return aligned([head, *rows]) if rows else ""
+
+
 def render_ratios(report: LoadReport) -> str:
     """Renders how many times as long one pipeline takes as another, a row each; empty without a pair."""
     if not report.ratios:
@@ -117,7 +138,7 @@ def _row(point: LoadPointReport) -> list[str]:
 
 def time_cell(ms: float | None, point: LoadPointReport, digits: int = 1) -> str:
     """Renders milliseconds of a point, marked where its times are not valid."""
-    return "–" if ms is None else f"{ms:.{digits}f}{_mark(point.timing_valid)}"
+    return "–" if ms is None else f"{ms:z.{digits}f}{_mark(point.timing_valid)}"
 
 
 def _mark(valid: bool) -> str:

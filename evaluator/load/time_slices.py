@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from evaluator.arms import Arm
 from evaluator.load.corpus_loader import CorpusLoader
 from evaluator.load.kinds import Traffic, slice_count
-from evaluator.load.point import LoadedPoint, drive, run_closed, run_point
+from evaluator.load.point import LoadedPoint, drive, run_closed
 from evaluator.load.prepared_load import PreparedLoad
 from evaluator.load.process_watch import ProcessWatch
-from evaluator.load.traffic import LoadTarget, open_requests, slice_seed
-from evaluator.load_plan import LoadPlan, TrafficStep
+from evaluator.load.traffic import PlannedSlice, open_slices
+from evaluator.load_plan import TrafficStep
 
 Pids = tuple[int, ...] | None
 
@@ -54,47 +54,41 @@ async def driven_slices(
     first = group[0]
     if first.trace:
         mean = len(first.trace) / max(1.0, first.trace[-1].at_s)
-        whole = drive(ready.target, first.trace, ready.plan, mean, measured=measured)
         asked = tuple(dict.fromkeys(request.pipeline for request in first.trace))
+        whole = drive(ready.target, first.trace, ready.plan, first.asked_through(asked), mean, measured=measured)
         yield TimeSlice.labelled(first, asked, await watch.with_costs(whole), 0, repeat)
         return
     count = slice_count(first, ready.plan, len(arms))
-    for number, turn in zip(range(count), turns, strict=False):
-        warmup_s = ready.plan.warmup_seconds if number == 0 else 0.0
+    slices = _planned_slices(first, ready, count, repeat)
+    for number, (planned, turn) in enumerate(zip(slices, turns, strict=False)):
         for traffic in group if number % 2 == 0 else reversed(group):
             meanwhile = loader if traffic.while_loading else None
             async with nullcontext() if meanwhile is None else meanwhile.loading():
                 for at in turn:
-                    of_slice = slice_seed(ready.seed, traffic.name, repeat, number)
-                    part = _drive_slice(
-                        traffic, ready.plan, ready.target, arms[at].name, count, of_slice, warmup_s, measured
-                    )
+                    part = _drive_slice(traffic, ready, arms[at].name, planned, f"{repeat} {number}", count, measured)
                     loaded = await watch.with_costs(part if meanwhile is None else meanwhile.counted(part))
                     yield TimeSlice.labelled(traffic, (arms[at].name,), loaded, number, repeat)
 
 
-async def _drive_slice(
-    traffic: Traffic,
-    plan: LoadPlan,
-    target: LoadTarget,
-    pipeline: str,
-    count: int,
-    seed: str,
-    warmup_s: float,
-    measured: Pids,
-) -> LoadedPoint:
-    seconds = plan.seconds / count
-    if traffic.rate is not None:
-        return await run_point(
-            target, pipeline, traffic.rate, seconds, plan, seed=seed, warmup_seconds=warmup_s, measured=measured
-        )
+def _planned_slices(traffic: Traffic, ready: PreparedLoad, count: int, repeat: int) -> Iterator[PlannedSlice]:
+    """Yields the plan of each slice, the same for all traffic of a group; of a closed loop the warm-up alone."""
+    plan = ready.plan
     if traffic.in_flight is not None:
+        return (PlannedSlice(0.0 if number else plan.warmup_seconds, []) for number in range(count))
+    steps = traffic.steps or (TrafficStep(rate=traffic.rate or 0.0, seconds=plan.seconds / count),)
+    return open_slices(ready.target.queries, steps, count, plan, ready.seed, traffic.name, repeat)
+
+
+async def _drive_slice(
+    traffic: Traffic, ready: PreparedLoad, pipeline: str, planned: PlannedSlice, part: str, count: int, measured: Pids
+) -> LoadedPoint:
+    """Drives one pipeline in one slice. `part`: what a closed loop draws its queries as; its requests have no plan."""
+    target, plan, warmup_s = ready.target, ready.plan, planned.warmup_s
+    if traffic.in_flight is not None:
+        seconds = plan.seconds / count
         return await run_closed(
-            target, pipeline, traffic.in_flight, seconds, plan, seed=seed, warmup_seconds=warmup_s, measured=measured
-        )
-    steps = traffic.steps
-    if warmup_s:
-        steps = (TrafficStep(rate=steps[0].rate, seconds=warmup_s), *steps)
-    highest = max(max(step.rate, step.to or 0.0) for step in steps)
-    requests = open_requests(target, pipeline, steps, plan, seed)
-    return await drive(target, requests, plan, highest, warmup_seconds=warmup_s, measured=measured)
+            target, pipeline, traffic.in_flight, seconds, plan,
+            seed=ready.seed, part=part, warmup_seconds=warmup_s, measured=measured,
+        )  # fmt: skip
+    label, requests = traffic.asked_through([pipeline]), planned.through(pipeline)
+    return await drive(target, requests, plan, label, traffic.highest_rate, warmup_seconds=warmup_s, measured=measured)

@@ -1,7 +1,8 @@
 """Plans the requests of a point: which pipeline is asked for which query, and when. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -69,24 +70,45 @@ def load_target(
     )
 
 
-def slice_seed(seed: int, name: str, repeat: int, number: int) -> str:
-    """Returns the seed of a slice of traffic: the same times and queries for every pipeline, here and exported.
+class PlannedSlice(NamedTuple):
+    """A slice of an open loop: planned seconds and queries, the same for every pipeline, warm-up among them."""
 
-    Also for an idle slice and one while loading, which have one `name`.
+    warmup_s: float
+    asked: list[tuple[float, str]]
+
+    def through(self, pipeline: str) -> list[PlannedRequest]:
+        """Returns the requests of a pipeline."""
+        return [PlannedRequest(at_s, pipeline, query) for at_s, query in self.asked]
+
+
+def open_slices(
+    queries: Sequence[str], steps: Sequence[TrafficStep], count: int, plan: LoadPlan, seed: int, name: str, repeat: int
+) -> Iterator[PlannedSlice]:
+    """Yields `count` slices, each of these steps, the first with the warm-up before them. `name`: of the traffic.
+
+    The times are drawn for each traffic and slice, the queries for the repeat alone: the requests without the warm-up
+    ask one draw in its order, from slice to slice. So a higher rate begins with the queries of a lower one, and an
+    exported script, an idle slice and one while loading ask the same.
     """
-    return f"{seed} {name} {repeat} {number}"
+    measured = drawn_queries(queries, plan.draw, plan.zipf_exponent, seed, f"{repeat} queries")
+    before = drawn_queries(queries, plan.draw, plan.zipf_exponent, seed, f"{repeat} warm-up")
+    for number in range(count):
+        warmup_s = 0.0 if number else plan.warmup_seconds
+        warmup = [TrafficStep(rate=steps[0].rate, seconds=warmup_s)] if warmup_s else []
+        times = arrival_times([*warmup, *steps], plan.arrivals, f"{seed} {name} {repeat} {number} arrivals")
+        yield PlannedSlice(warmup_s, [(at_s, next(before if at_s < warmup_s else measured)) for at_s in times])
 
 
 def open_requests(
-    target: LoadTarget, pipeline: str, steps: Sequence[TrafficStep], plan: LoadPlan, seed: str
+    target: LoadTarget, pipeline: str, steps: Sequence[TrafficStep], plan: LoadPlan, seed: int, part: str
 ) -> list[PlannedRequest]:
-    """Plans an open loop. All pipelines get the same times and queries from one seed."""
-    times = arrival_times(steps, plan.arrivals, f"{seed} arrivals")
-    queries = drawn_queries(target.queries, plan.draw, plan.zipf_exponent, len(times), f"{seed} queries")
-    return [PlannedRequest(at_s, pipeline, query) for at_s, query in zip(times, queries, strict=True)]
+    """Plans an open loop that stands alone. `part`: of all that is drawn from the seed."""
+    times = arrival_times(steps, plan.arrivals, f"{seed} {part} arrivals")
+    queries = drawn_queries(target.queries, plan.draw, plan.zipf_exponent, seed, f"{part} queries")
+    return [PlannedRequest(at_s, pipeline, query) for at_s, query in zip(times, queries, strict=False)]
 
 
-def closed_requests(target: LoadTarget, pipeline: str, plan: LoadPlan, seed: str) -> list[PlannedRequest]:
-    """Draws the queries of a closed loop, which decides itself when they are sent."""
-    queries = drawn_queries(target.queries, plan.draw, plan.zipf_exponent, CLOSED_LOOP_DRAWS, f"{seed} queries")
-    return [PlannedRequest(0.0, pipeline, query) for query in queries]
+def closed_requests(target: LoadTarget, pipeline: str, plan: LoadPlan, seed: int, part: str) -> list[PlannedRequest]:
+    """Draws the queries of a closed loop, which decides itself when they are sent. `part`: as of `open_requests`."""
+    queries = drawn_queries(target.queries, plan.draw, plan.zipf_exponent, seed, f"{part} queries")
+    return [PlannedRequest(0.0, pipeline, query) for query in islice(queries, CLOSED_LOOP_DRAWS)]

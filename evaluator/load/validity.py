@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pydantic import FiniteFloat
 
-from evaluator.latency import DRIFT_LIMIT, percentile
+from evaluator.latency import DRIFT_LIMIT, drift_in_words, percentile
 from evaluator.load.stationarity import HalfMedians
 from evaluator.machine_conditions import MachineConditions
 from evaluator.machine_windows import joined_conditions, window_faults
@@ -85,12 +85,12 @@ def load_faults(
 
 def _drift_faults(halves: HalfMedians) -> Iterator[str]:
     compared = (
-        (halves.ratio, halves.apart, "the later half took", "half"),
-        (halves.slices_ratio, halves.slices_apart, "the later slices took", "slices"),
+        (halves.ratio, halves.apart, "half"),
+        (halves.slices_ratio, halves.slices_apart, "slices"),
     )
-    for ratio, apart, later, earlier in compared:
+    for ratio, apart, what in compared:
         if ratio is not None and apart and abs(ratio - 1) > DRIFT_LIMIT:
-            yield f"{later} {ratio:.2f} times as long as the earlier {earlier} (limit {DRIFT_LIMIT:.0%})"
+            yield f"the later {what} {drift_in_words(ratio)} the earlier {what} (limit {DRIFT_LIMIT:.0%})"
 
 
 def generator_faults(generators: GeneratorFigures, p50_ms: float | None, dropped: int) -> Iterator[str]:

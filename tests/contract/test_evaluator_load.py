@@ -18,7 +18,7 @@ from evaluator.jobs import Jobs
 from evaluator.load.against_report import AgainstReport
 from evaluator.load.capacity_report import CAPACITY, CapacityFile
 from evaluator.load.histograms import read_hlog
-from evaluator.load.live import LiveFigures
+from evaluator.load.live import LiveFigures, listening
 from evaluator.load.report import LoadReport
 from evaluator.load.samples import read_samples
 from evaluator.load_step import load_step
@@ -56,9 +56,9 @@ async def test_latency_and_quality_are_of_the_same_requests_and_lost_ones_count(
     traffic = {"rates": [60], "seconds": 1, "warmup_seconds": 0.2, "deadline_ms": 2_000, "best_under_ms": 250}
     folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load=traffic))
     async with connected(gateway) as client:
-        report = (await evaluate(client, folder)).load
+        report = (await evaluate(client, folder, processes={"gateway": gateway})).load
     assert report == folder.read("load.json", LoadReport)
-    assert "## Load" in (folder.path / "report.md").read_text()
+    assert "| CPU ms a request |" in (folder.path / "report.md").read_text().partition("## Load")[2]
     assert [point.pipeline for point in report.points] == ["bm25", "hybrid"]
     point = report.points[0]
     samples = list(read_samples(folder.path / point.files["samples"]))
@@ -107,6 +107,22 @@ async def test_a_trace_asks_several_pipelines_and_a_closed_loop_tells_no_tail(
     # Two in flight, 150 ms each: no system answers more, though seven pairs are sent within the second.
     assert 0 < closed.goodput <= 2 / 0.15
     assert report.ratios == ()
+
+
+async def test_steps_have_figures_of_their_own_and_are_not_called_by_their_highest_rate(
+    gateway: str, tmp_path: Path
+) -> None:
+    traffic = {"steps": [{"rate": 20, "seconds": 1}, {"rate": 60, "seconds": 0.5}], "warmup_seconds": 0}
+    told: list[LiveFigures] = []
+    with listening(told.append):
+        report, folder = await loaded(gateway, planned(tmp_path, load=traffic, pipelines=["bm25"]), tmp_path / "runs")
+    (point,) = report.points
+    assert {one.traffic for one in told if not one.traffic.startswith("calibration")} == {"bm25, steps"}
+    assert [(one.step, one.begin_s) for one in point.by_step] == [("20/s", 0), ("60/s", 1)]
+    planned_s = [one.planned_s for one in read_samples(folder.path / point.files["samples"])]
+    later = sum(at_s >= 1 for at_s in planned_s)
+    assert [one.requests for one in point.by_step] == [len(planned_s) - later, later]
+    assert "| 60/s |" in (folder.path / "load.md").read_text()
 
 
 async def test_a_rate_without_a_request_is_a_point_whose_times_are_not_valid(gateway: str, tmp_path: Path) -> None:

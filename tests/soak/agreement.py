@@ -104,7 +104,7 @@ def _target(url: str) -> LoadTarget:
 
 async def _ours(target: LoadTarget, plan: LoadPlan, seed: int) -> Percentiles | None:
     """Returns None where foreign load delayed the sends."""
-    point = await run_point(target, "bm25", RATE, plan.seconds, plan, seed=str(seed), measured=None)
+    point = await run_point(target, "bm25", RATE, plan.seconds, plan, seed=seed, measured=None)
     assert all(sample.error is None for sample in point.samples)
     lag = load_percentiles([sample.send_lag_ms for sample in point.samples if sample.send_lag_ms is not None]).p99
     assert lag is not None, "too few requests for a p99"

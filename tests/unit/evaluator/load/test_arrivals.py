@@ -1,10 +1,10 @@
 from collections import Counter
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import pytest
 
 from evaluator.load.arrivals import arrival_times, drawn_queries
-from evaluator.load_plan import TrafficStep
+from evaluator.load_plan import QueryDraw, TrafficStep
 
 
 def test_constant_arrivals_are_evenly_spaced_across_steps() -> None:
@@ -33,10 +33,24 @@ def test_a_ramp_sends_as_many_as_its_mean_rate_and_more_of_them_later(process: s
     assert times == sorted(times)
 
 
-def test_zipf_draws_the_first_twice_as_often_as_the_second_and_uniform_all_alike() -> None:
+def drawn(queries: list[str], draw: QueryDraw, count: int, part: str = "") -> list[str]:
+    return list(islice(drawn_queries(queries, draw, 1.0, 1, part), count))
+
+
+def test_zipf_draws_the_first_twice_as_often_as_the_second_and_the_same_first_in_every_part() -> None:
     queries = [f"q{number}" for number in range(10)]
-    zipf = Counter(drawn_queries(queries, "zipf", 1.0, 20_000, "1")).most_common()
+    zipf = Counter(drawn(queries, "zipf", 20_000)).most_common()
     assert zipf[0][1] / zipf[1][1] == pytest.approx(2, rel=0.1)
     assert zipf[0][1] / zipf[9][1] == pytest.approx(10, rel=0.2)
-    uniform = Counter(drawn_queries(queries, "uniform", 1.0, 20_000, "1"))
-    assert max(uniform.values()) / min(uniform.values()) < 1.15
+    warmup = drawn(queries, "zipf", 2_000, "warm-up")
+    assert warmup != drawn(queries, "zipf", 2_000)
+    assert [name for name, _ in Counter(warmup).most_common(2)] == [name for name, _ in zipf[:2]]
+
+
+@pytest.mark.parametrize("count", [7, 30, 44, 300])
+def test_uniform_asks_each_query_equally_often_but_for_one(count: int) -> None:
+    queries = [f"q{number}" for number in range(30)]
+    asked = Counter(dict.fromkeys(queries, 0))
+    asked.update(drawn(queries, "uniform", count))
+    assert max(asked.values()) - min(asked.values()) <= 1
+    assert drawn(queries, "uniform", 30) != drawn(queries, "uniform", 60)[30:]

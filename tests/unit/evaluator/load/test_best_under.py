@@ -12,12 +12,14 @@ from tests.support.load_samples import load_sample
 BOUND = 250.0
 
 
-def judged(pipeline: str, ndcg: float, p99_ms: float | None, spread: float = 0.1) -> PipelineUnderBound:
+def judged(
+    pipeline: str, ndcg: float, p99_ms: float | None, spread: float = 0.1, n: int = 1_200, degraded: float = 0.0
+) -> PipelineUnderBound:
     interval = None if p99_ms is None else (p99_ms * (1 - spread), p99_ms * (1 + spread))
     latency = LoadPercentiles(
-        p50=10, p90=20, p95=30, p99=p99_ms, p99_9=None, max=2_000, n=1_200, intervals={"p99": interval}
+        p50=10, p90=20, p95=30, p99=p99_ms, p99_9=None, max=2_000, n=n, intervals={"p99": interval}
     )
-    return under_bound(pipeline, ndcg, latency, BOUND)
+    return under_bound(pipeline, ndcg, latency, degraded, BOUND)
 
 
 def found(*pipelines: PipelineUnderBound) -> BestUnder:
@@ -37,11 +39,32 @@ def test_none_is_an_answer() -> None:
     assert found(judged("bm25", 0.5, 400)).sentence == "No pipeline keeps p99 <= 250 ms at 10/s."
 
 
-@pytest.mark.parametrize("p99_ms", [None, 249.0])
-def test_a_better_pipeline_of_which_p99_is_not_known_well_leaves_the_best_open(p99_ms: float | None) -> None:
-    best = found(judged("bm25", 0.5, 20), judged("hybrid", 0.7, p99_ms))
+@pytest.mark.parametrize(
+    ("p99_ms", "n", "reason"),
+    [
+        (None, 564, "564 of the 662 requests that a p99 needs"),
+        (None, 1_200, "its times are not valid"),
+        (249.0, 1_200, "the interval of its p99 contains the bound"),
+    ],
+)
+def test_a_better_pipeline_of_which_p99_is_not_known_well_leaves_the_best_open(
+    p99_ms: float | None, n: int, reason: str
+) -> None:
+    best = found(judged("bm25", 0.5, 20), judged("hybrid", 0.7, p99_ms, n=n))
     assert (best.outcome, best.best) == ("cannot tell", None)
-    assert best.sentence == ("This run cannot tell the best pipeline with p99 <= 250 ms at 10/s: hybrid might keep it.")
+    assert best.sentence == (
+        f"This run cannot tell the best pipeline with p99 <= 250 ms at 10/s: hybrid ({reason}) might keep it."
+    )
+
+
+@pytest.mark.parametrize(("degraded", "said"), [(0.01, ""), (0.996, " Of its answers 99.6% were degraded.")])
+def test_a_pipeline_that_keeps_its_quality_degraded_is_the_best_and_the_sentence_tells_the_share(
+    degraded: float, said: str
+) -> None:
+    best = found(judged("bm25", 0.5, 20), judged("hybrid-rerank", 0.7, 90, degraded=degraded))
+    assert best.best == "hybrid-rerank"
+    assert best.sentence.endswith(f"0.7000, p99 90.0 ms.{said}")
+    assert f"| {degraded:.1%}" in render_best(best).replace("|  ", "| ")
 
 
 def test_a_worse_pipeline_of_which_p99_is_not_known_changes_nothing() -> None:
@@ -50,7 +73,7 @@ def test_a_worse_pipeline_of_which_p99_is_not_known_changes_nothing() -> None:
 
 def test_a_worse_pipeline_of_which_p99_is_not_known_is_not_named_among_those_that_leave_the_best_open() -> None:
     best = found(judged("bm25", 0.5, None), judged("dense", 0.6, 90), judged("hybrid", 0.7, None))
-    assert best.sentence == "This run cannot tell the best pipeline with p99 <= 250 ms at 10/s: hybrid might keep it."
+    assert best.sentence.endswith(" at 10/s: hybrid (its times are not valid) might keep it.")
 
 
 def test_pipelines_in_time_that_may_be_as_good_are_named_beside_the_best() -> None:
@@ -100,4 +123,4 @@ def test_of_equal_quality_the_faster_pipeline_is_best() -> None:
 def test_the_table_begins_with_the_best_quality_and_marks_what_is_not_known() -> None:
     lines = render_best(found(judged("bm25", 0.5, None), judged("hybrid", 0.7, 90))).splitlines()
     assert [line.split("|")[1].strip() for line in lines[4:]] == ["hybrid", "bm25"]
-    assert [cell.strip() for cell in lines[5].split("|")[2:6]] == ["0.5000", "–", "–", "cannot tell"]
+    assert [cell.strip() for cell in lines[5].split("|")[2:7]] == ["0.5000", "–", "–", "0.0%", "cannot tell"]

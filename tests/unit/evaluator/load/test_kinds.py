@@ -1,9 +1,9 @@
 """Kinds of traffic of a plan, and which of them take turns."""
 
-from evaluator.load.kinds import planned_traffic, slice_count
+from evaluator.load.kinds import Traffic, planned_traffic, slice_count
 from evaluator.load.loading_figures import SliceLoading, loading_faults, loading_figures
 from evaluator.load.traffic import LoadTarget
-from evaluator.load_plan import LoadPlan
+from evaluator.load_plan import LoadPlan, TrafficStep
 
 TARGET = LoadTarget("", 10, 10_000, (), {}, {}, frozenset(), {}, caches=False)
 
@@ -25,6 +25,16 @@ def test_a_rate_while_loading_is_cut_into_slices_also_of_one_pipeline() -> None:
     ((traffic, _),) = planned_traffic(plan, TARGET, ["bm25"])
     assert slice_count(traffic, plan, 1) == 4
     assert slice_count(traffic, plan.model_copy(update={"slice_seconds": 60.0}), 1) == 2
+
+
+def test_the_words_of_traffic_name_the_rate_only_where_it_is_steady() -> None:
+    steps = (TrafficStep(rate=5, seconds=3), TrafficStep(rate=30, seconds=3))
+    plan = LoadPlan(rates=(20,), while_loading=True)
+    ((idle, loading),) = planned_traffic(plan, TARGET, ["bm25"])
+    assert [one.asked_through(["bm25"]) for one in (idle, loading, Traffic("steps", steps=steps))] == [
+        "bm25 at 20/s", "bm25 at 20/s while loading", "bm25, steps",
+    ]  # fmt: skip
+    assert Traffic("trace").asked_through(["bm25", "dense"]) == "bm25, dense, trace"
 
 
 def test_a_slice_in_which_nothing_was_loaded_is_a_fault_and_its_seconds_count() -> None:

@@ -1,6 +1,7 @@
 import pytest
 
 from evaluator.load.kinds import Traffic, slice_count
+from evaluator.load.slice_pairs import LEAST_PAIRS
 from evaluator.load_plan import LoadPlan, TrafficStep
 
 
@@ -8,6 +9,10 @@ from evaluator.load_plan import LoadPlan, TrafficStep
 def test_several_pipelines_share_the_time_in_slices(arms: int, slices: int) -> None:
     plan = LoadPlan(rates=(20,), seconds=60, slice_seconds=15)
     assert slice_count(Traffic("20", rate=20), plan, arms) == slices
+
+
+def test_the_defaults_cut_enough_slices_for_the_intervals_of_ratios() -> None:
+    assert slice_count(Traffic("20", rate=20), LoadPlan(rates=(20,)), 2) == LEAST_PAIRS
 
 
 def test_steps_are_not_cut() -> None:

@@ -3,10 +3,18 @@
 import pytest
 
 from evaluator.cached_results import CacheUse
+from evaluator.cost_rows import number_cell
 from evaluator.load.loading_figures import LoadingFigures
 from evaluator.load.page import render_load_page
 from evaluator.load.ratios import PercentileRatio, repeated_figure
-from evaluator.load.table import load_warnings, render_load, render_load_repeats, render_loading, render_ratios
+from evaluator.load.table import (
+    load_warnings,
+    render_load,
+    render_load_repeats,
+    render_loading,
+    render_ratios,
+    time_cell,
+)
 from tests.support.load_points import load_point, load_report
 
 
@@ -60,6 +68,11 @@ def test_a_ratio_with_a_point_whose_times_are_not_valid_is_marked() -> None:
     assert cells(render_ratios(report))[3:] == ["1.50?", "1.40?", "1.60?"]
     without = ratio.model_copy(update={"interval": None, "timing_valid": True})
     assert cells(render_ratios(report.model_copy(update={"ratios": (without,)})))[3:] == ["1.50", "–", "–"]
+
+
+@pytest.mark.parametrize("ms", [-0.0, -0.04])
+def test_what_rounds_to_zero_has_no_sign(ms: float) -> None:
+    assert (time_cell(ms, load_point(n=5)), number_cell(ms)) == ("0.0", "0.0")
 
 
 def test_the_page_tells_throttling_pressure_and_frequency() -> None:
