@@ -306,7 +306,8 @@ async def test_two_gateways_take_turns_with_the_same_traffic_and_the_slower_one_
         samples = [list(read_samples(folder.path / point.files[side])) for side in ("baseline", "judged")]
         sent = [[(one.slice, one.query, one.planned_s) for one in side] for side in samples]
         assert sent[0] == sent[1]
-        assert min(one.counted_ms for one in samples[0]) < 30 <= min(one.counted_ms for one in samples[1])
+        # A sleep of 30 ms may end a little early.
+        assert min(one.counted_ms for one in samples[0]) < 29 <= min(one.counted_ms for one in samples[1])
         assert point.quality is not None
         assert point.quality.outcome == "same"
 
