@@ -124,4 +124,17 @@ def _changes(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[s
 
 
 def _said(value: object) -> str:
-    return "none" if value is None or value == () else str(value)
+    """Writes a value as an experiment does."""
+    match value:
+        case None | ():
+            return "none"
+        case bool():
+            return "on" if value else "off"
+        case float():
+            return str(value).removesuffix(".0")
+        case tuple():
+            return ", ".join(map(_said, value))
+        case dict():  # of a model: a step
+            return "{" + ", ".join(f"{name}: {_said(one)}" for name, one in value.items() if one is not None) + "}"
+        case _:
+            return str(value)

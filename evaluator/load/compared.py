@@ -5,7 +5,7 @@
     ratio    := p " " r ", 95 % interval " low " to " high
 
 A ratio is the new percentile over the old one, over the new median of the calibration stub over the old one
-(calibration.py). Sends nothing.
+(calibration.py). How far the stub moved within a run widens the interval. Sends nothing.
 """
 
 import math
@@ -44,10 +44,22 @@ class LogEstimate:
             value + math.hypot(self.high - self.value, other.value - other.low),
         )
 
+    def widened(self, by: float) -> "LogEstimate":
+        """Returns the value with both ends of its interval so much further out, for an error that is not random."""
+        return LogEstimate(self.value, self.low - by, self.high + by)
+
     @property
     def interval(self) -> Interval:
         """The ends of the interval, no longer as logarithms."""
         return math.exp(self.low), math.exp(self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRatio:
+    """How many times as long the stub took around the new run as around the old one."""
+
+    stub: LogEstimate  # of the geometric means of the readings
+    moved: float  # how far the machine may have been from these means, in both runs together (logarithm)
 
 
 class CalibratedRatio(Wire):
@@ -55,7 +67,7 @@ class CalibratedRatio(Wire):
 
     percentile: PercentileName
     ratio: FiniteFloat
-    interval: Interval  # 95 %; of the calibrations too
+    interval: Interval  # 95 %; of the calibrations too, wider by how far they moved
     as_measured: FiniteFloat  # not divided
     outcome: ComparedOutcome
 
@@ -65,36 +77,54 @@ def log_estimate(value: float, interval: Interval) -> LogEstimate:
     return LogEstimate(math.log(value), *map(math.log, interval))
 
 
-def machine_time(calibration: Calibration) -> LogEstimate | None:
-    """Returns how long the stub takes on the machine of a run; None where a reading is too short for an interval.
-
-    The value is the geometric mean of both readings. The interval holds theirs: between them, the speed was any of it.
-    """
-    readings = [one.service_ms for one in (calibration.before, calibration.after)]
-    values = [one.p50 for one in readings if one.p50]
-    intervals = [interval for one in readings if (interval := one.intervals.get("p50")) is not None]
-    if len(values) < 2 or len(intervals) < 2:
+def machine_ratio(old: Calibration, new: Calibration) -> MachineRatio | None:
+    """Returns how many times as long the stub took; None where a reading is too short for an interval."""
+    first, second = _readings(old), _readings(new)
+    if first is None or second is None:
         return None
-    return LogEstimate(
-        sum(map(math.log, values)) / 2,
-        math.log(min(low for low, _ in intervals)),
-        math.log(max(high for _, high in intervals)),
-    )
+    return MachineRatio(_mean(second).over(_mean(first)), (_distance(first) + _distance(second)) / 2)
 
 
-def calibration_faults(calibration: Calibration, margin: float) -> Iterator[str]:
-    """Yields a sentence for each reason why the readings do not tell the machine's speed to within the margin."""
+def _readings(calibration: Calibration) -> tuple[LogEstimate, LogEstimate] | None:
+    """Returns the medians of the stub before and after a load; None where one has no interval."""
+    before, after = (_median(one.service_ms) for one in (calibration.before, calibration.after))
+    return None if before is None or after is None else (before, after)
+
+
+def _median(times: LoadPercentiles) -> LogEstimate | None:
+    interval = times.intervals.get("p50")
+    return log_estimate(times.p50, interval) if times.p50 and interval is not None else None
+
+
+def _mean(readings: tuple[LogEstimate, LogEstimate]) -> LogEstimate:
+    """Returns the mean of both, with the means of their ends: an interval wider than independent errors ask for."""
+    before, after = readings
+    return LogEstimate((before.value + after.value) / 2, (before.low + after.low) / 2, (before.high + after.high) / 2)
+
+
+def _distance(readings: tuple[LogEstimate, LogEstimate]) -> float:
+    """Returns how far the readings are apart. While the load ran, the speed was any of those between them."""
+    before, after = readings
+    return abs(after.value - before.value)
+
+
+def calibration_faults(calibration: Calibration) -> Iterator[str]:
+    """Yields a sentence for each reason why the readings tell no speed of the machine."""
     for when, reading in (("before", calibration.before), ("after", calibration.after)):
         for fault in condition_faults(reading.conditions):
             yield f"{when} the load, {fault}"
-    if machine_time(calibration) is None:
+    if _readings(calibration) is None:
         yield "the calibration stub gave too few answers"
-        return
-    before, after = (one.service_ms.p50 or math.nan for one in (calibration.before, calibration.after))
-    if max(before, after) > (1 + margin) * min(before, after):
+
+
+def calibration_remarks(which: str, calibration: Calibration, margin: float) -> Iterator[str]:
+    """Yields a sentence where the readings are further apart than the margin. `which`: the `old` or the `new` load."""
+    readings = _readings(calibration)
+    if readings is not None and _distance(readings) > math.log1p(margin):
+        before, after = (math.exp(one.value) for one in readings)
         yield (
-            f"the calibration stub took {before:.2f} ms before the load and {after:.2f} ms after it, "
-            f"further apart than the margin of {margin:.1%}"
+            f"The calibration stub took {before:.2f} ms before the {which} load and {after:.2f} ms after it: the speed "
+            "of the machine changed by more than the margin, which makes the intervals wider."
         )
 
 
@@ -126,9 +156,9 @@ def binomial_ratios(old: LoadPercentiles, new: LoadPercentiles) -> dict[Percenti
     return found
 
 
-def judge_ratio(name: PercentileName, measured: LogEstimate, machine: LogEstimate, margin: float) -> CalibratedRatio:
-    """Judges one percentile. `measured`: new times over old ones; `machine`: the stub's."""
-    found = measured.over(machine)
+def judge_ratio(name: PercentileName, measured: LogEstimate, machine: MachineRatio, margin: float) -> CalibratedRatio:
+    """Judges one percentile. `measured`: new times over old ones."""
+    found = measured.over(machine.stub).widened(machine.moved)
     limit = math.log1p(margin)
     outcome: ComparedOutcome = "cannot tell"
     if found.low > limit:

@@ -10,13 +10,12 @@ from evaluator.load.calibration import Calibration
 from evaluator.load.compared import (
     CalibratedRatio,
     ComparedOutcome,
-    LogEstimate,
     binomial_ratios,
     calibration_faults,
     compared_sentence,
     joint_outcome,
     judge_ratio,
-    machine_time,
+    machine_ratio,
     sampled_ratios,
 )
 from evaluator.load.figures import LoadPercentiles
@@ -37,11 +36,17 @@ class RunFigures(Wire):
     latency_ms: LoadPercentiles
     goodput: FiniteFloat
     ndcg_at_10: FiniteFloat | None
+    timing_valid: bool
 
     @classmethod
     def of(cls, point: LoadPointReport) -> "RunFigures":
         """Takes them from a point of load.json."""
-        return cls(latency_ms=point.latency_ms, goodput=point.goodput, ndcg_at_10=point.quality.ndcg_at_10)
+        return cls(
+            latency_ms=point.latency_ms,
+            goodput=point.goodput,
+            ndcg_at_10=point.quality.ndcg_at_10,
+            timing_valid=point.timing_valid,
+        )
 
 
 class ComparedPoint(Wire):
@@ -115,13 +120,14 @@ def compared_point(
     A closed loop plans no requests, so its intervals are those of each run.
     """
     paired = samples if new.loop == "open" else None
-    faults = [*_faults(old, new, calibrations, margin)]
+    faults = [*_faults(old, new, calibrations)]
     if _planned_differs(old, new, paired):
         faults.append("the requests are not those of the old run")
     ratios: tuple[CalibratedRatio, ...] = ()
     if not faults:
         measured = binomial_ratios(old.latency_ms, new.latency_ms) if paired is None else sampled_ratios(*paired, seed)
-        machine = _machine_ratio(*calibrations)
+        machine = machine_ratio(*calibrations)
+        assert machine is not None  # calibration_faults has said so
         ratios = tuple(judge_ratio(name, one, machine, margin) for name, one in measured.items())
         if not ratios:
             faults.append("there were too few requests")
@@ -137,12 +143,10 @@ def compared_point(
     )
 
 
-def _faults(
-    old: LoadPointReport, new: LoadPointReport, calibrations: tuple[Calibration, Calibration], margin: float
-) -> Iterator[str]:
+def _faults(old: LoadPointReport, new: LoadPointReport, calibrations: tuple[Calibration, Calibration]) -> Iterator[str]:
     for which, point, calibration in (("old", old, calibrations[0]), ("new", new, calibrations[1])):
         yield from (f"the {which} run: {fault}" for fault in point.timing_faults)
-        yield from (f"the {which} run: {fault}" for fault in calibration_faults(calibration, margin))
+        yield from (f"the {which} run: {fault}" for fault in calibration_faults(calibration))
 
 
 def _planned_differs(old: LoadPointReport, new: LoadPointReport, paired: tuple[Samples, Samples] | None) -> bool:
@@ -151,10 +155,3 @@ def _planned_differs(old: LoadPointReport, new: LoadPointReport, paired: tuple[S
         first, second = ([(one.repeat, one.slice, one.query, one.planned_s) for one in side] for side in paired)
         return first != second
     return new.loop == "open" and old.counts.requests != new.counts.requests
-
-
-def _machine_ratio(old: Calibration, new: Calibration) -> LogEstimate:
-    first, second = machine_time(old), machine_time(new)
-    assert first is not None  # calibration_faults has said so
-    assert second is not None
-    return second.over(first)

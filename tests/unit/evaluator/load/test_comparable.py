@@ -9,7 +9,7 @@ import pytest
 from evaluator.errors import EvaluationError
 from evaluator.load.calibration import Calibration
 from evaluator.load.comparable import KeptLoad, LoadSetting, expect_comparable, remarked_differences
-from evaluator.load_plan import CapacityPlan, LoadPlan
+from evaluator.load_plan import CapacityPlan, LoadPlan, TrafficStep
 from evaluator.manifest import Manifest, build_manifest
 from evaluator.prepared_run import load_dataset
 from tests.support.load_points import load_point, load_report
@@ -56,13 +56,17 @@ def of_another_corpus(one: LoadSetting) -> LoadSetting:
         (machine(cpu="Another CPU", cores=64), r"machine .*, now Another CPU; cores \d+, now 64"),
         (machine(memory_bytes=2**30), r"memory .* GiB, now 1\.0 GiB"),
         (of_another_corpus, r"dataset \(corpus\.jsonl\)"),
-        (plan(rates=(20.0, 40.0)), r"rates \(20\.0,\), now \(20\.0, 40\.0\)"),
-        (plan(seconds=30.0, deadline_ms=500), r"seconds 60\.0, now 30\.0; deadline_ms 10000, now 500"),
+        (plan(rates=(20.0, 40.5)), r"rates 20, now 20, 40\.5$"),
+        (plan(seconds=30.0, deadline_ms=500), "seconds 60, now 30; deadline_ms 10000, now 500"),
+        (
+            plan(rates=(), steps=(TrafficStep(rate=5, seconds=30), TrafficStep(rate=5, to=9, seconds=1.5))),
+            r"rates 20, now none; steps none, now \{rate: 5, seconds: 30\}, \{rate: 5, to: 9, seconds: 1\.5\}$",
+        ),
         (plan(draw="zipf"), "draw uniform, now zipf"),
         (plan(arrivals="constant"), "arrivals poisson, now constant"),
         (lambda one: replace(one, seed=2), "seed 1, now 2"),
         (lambda one: replace(one, top=20), "top 10, now 20"),
-        (lambda one: replace(one, caches=True), "caches False, now True"),
+        (lambda one: replace(one, caches=True), "caches off, now on"),
         (lambda one: replace(one, sample=9), "queries none, now 9"),
         (manifest(pipelines={"bm25": "a"}), "pipelines bm25, hybrid, now bm25"),
     ],

@@ -8,23 +8,24 @@ import pytest
 from evaluator.load.compared import (
     ComparedOutcome,
     LogEstimate,
+    MachineRatio,
     binomial_ratios,
     calibration_faults,
     judge_ratio,
     log_estimate,
-    machine_time,
+    machine_ratio,
     sampled_ratios,
 )
 from evaluator.load.compared_report import ComparedPoint, ComparedReport, compared_point
 from evaluator.load.compared_table import render_compared
 from evaluator.load.figures import load_percentiles
 from tests.support.load_points import load_point
-from tests.support.simulated_loads import SimulatedLoad, simulated_calibration, simulated_load
+from tests.support.simulated_loads import QUIET, SimulatedLoad, simulated_calibration, simulated_load
 
 SEEDS = range(4)  # tests/soak/compared.py has 20 of each
 MARGIN = 0.05
 POINT = load_point("bm25", n=60)
-SAME = log_estimate(1.0, (1.0, 1.0))
+SAME = MachineRatio(log_estimate(1.0, (1.0, 1.0)), moved=0.0)
 CHANGE = r"[+-]\d+\.\d %"
 
 
@@ -80,26 +81,52 @@ def test_the_interval_of_a_ratio_is_wider_than_those_of_its_parts() -> None:
     assert found.interval == (pytest.approx(0.4452, abs=1e-4), pytest.approx(0.5572, abs=1e-4))
 
 
-def test_the_speed_of_a_machine_lies_anywhere_between_its_readings() -> None:
-    found = machine_time(simulated_calibration("a", 1.0, 1.04))
-    assert found is not None
-    low, high = found.interval
-    assert low < 2.6
-    assert high > 2.6 * 1.04
+def test_the_range_of_the_readings_of_both_runs_widens_the_interval() -> None:
+    still, moved = (simulated_calibration("a", 1.0, after) for after in (1.0, 1.2))
+    measured = log_estimate(1.0, (0.98, 1.02))
+    intervals = []
+    for calibrations in ((still, still), (still, moved), (moved, moved)):
+        machine = machine_ratio(*calibrations)
+        assert machine is not None
+        low, high = judge_ratio("p50", measured, machine, MARGIN).interval
+        intervals.append(math.log(high / low))
+    # The ends lie further out by half of a range, at both sides.
+    assert intervals[1] - intervals[0] == pytest.approx(math.log(1.2), abs=0.01)
+    assert intervals[2] - intervals[0] == pytest.approx(2 * math.log(1.2), abs=0.02)
 
 
-def test_readings_further_apart_than_the_margin_and_busy_ones_tell_no_speed() -> None:
-    assert not list(calibration_faults(simulated_calibration("a", 1.0, 1.02), MARGIN))
-    (fault,) = calibration_faults(simulated_calibration("a", 1.0, 1.2), MARGIN)
-    assert re.fullmatch(
-        r"the calibration stub took 2\.\d\d ms before the load and 3\.\d\d ms after it, "
-        r"further apart than the margin of 5\.0%",
-        fault,
-    )
-    faults = list(calibration_faults(simulated_calibration("a", 1.0, 1.0, foreign=0.4), MARGIN))
-    assert faults == [
+@pytest.mark.parametrize(
+    ("service", "outcome"), [(600.0, "slower"), (1.15, "cannot tell"), (1.0, "cannot tell"), (0.5, "not slower")]
+)
+def test_a_machine_that_became_slower_while_the_load_ran_hides_small_changes_alone(
+    service: float, outcome: str
+) -> None:
+    old, new = simulated_load(1, "old"), simulated_load(1, "new", service)
+    moved = SimulatedLoad(new.samples, simulated_calibration("a", 1.0, 1.2))
+    point = compared(old, moved)
+    assert (point.outcome, point.faults) == (outcome, ())
+
+
+@pytest.mark.parametrize("slower_while_loaded", [(True, False), (False, True)])
+def test_no_speed_between_the_readings_is_an_alarm(slower_while_loaded: tuple[bool, bool]) -> None:
+    runs = [
+        SimulatedLoad(
+            simulated_load(1, name, machine=1.2 if slower else 1.0).samples, simulated_calibration(name, 1.0, 1.2)
+        )
+        for name, slower in zip(("old", "new"), slower_while_loaded, strict=True)
+    ]
+    assert compared(*runs).outcome == "cannot tell"
+
+
+def test_busy_readings_and_those_of_too_few_answers_tell_no_speed() -> None:
+    assert not list(calibration_faults(simulated_calibration("a", 1.0, 1.2)))
+    busy = simulated_calibration("a", 1.0, 1.0, foreign=0.4)
+    assert list(calibration_faults(busy)) == [
         f"{when} the load, other processes used 40% of the CPU (limit 10%)" for when in ("before", "after")
     ]
+    short = busy.before.model_copy(update={"service_ms": load_percentiles([2.6]), "conditions": QUIET})
+    few = busy.model_copy(update={"before": short, "after": short})
+    assert list(calibration_faults(few)) == ["the calibration stub gave too few answers"]
 
 
 def test_without_samples_the_intervals_of_both_runs_are_combined() -> None:
@@ -126,13 +153,14 @@ def test_times_that_are_not_valid_and_other_requests_are_not_judged() -> None:
 
 def test_the_table_and_the_gates_say_what_was_found_of_each_point() -> None:
     old, new = simulated_load(1, "old"), simulated_load(1, "new", service=1.5)
-    points = (compared(old, old), compared(old, new), compared(old, new, timing_faults=("too busy",)))
+    doubtful = compared(old, new, timing_valid=False, timing_faults=("too busy",))
+    points = (compared(old, old), compared(old, new), doubtful)
     report = ComparedReport(
         old="runs/old",
         old_sha256="0",
         margin=MARGIN,
         old_calibration=old.calibration,
-        new_calibration=new.calibration,
+        new_calibration=simulated_calibration("a", 1.0, 1.2),
         points=points,
         remarks=("commit a, now b",),
     )
@@ -140,8 +168,16 @@ def test_the_table_and_the_gates_say_what_was_found_of_each_point() -> None:
     assert [case.held for case in report.cases] == [True, False, False]
     assert [case.name for case in report.cases] == ["bm25 at 20/s: not slower by more than 0.05"] * 3
     ratios = rf"\(p50 {CHANGE}, 95 % interval {CHANGE} to {CHANGE}; p95 {CHANGE}, 95 % interval {CHANGE} to {CHANGE}\)"
-    table, *sentences, remarks = render_compared(report).split("\n\n")
-    assert len(table.splitlines()) == 2 + 2 * len(points)
+    table, *sentences, movement, remarks = render_compared(report).split("\n\n")
+    _, _, *rows = table.splitlines()
+    assert len(rows) == 2 * len(points)
+    # Both times of the point that is not valid, and of no other.
+    assert [row.count("?") for row in rows] == [0, 0, 0, 0, 0, 2]
+    assert re.fullmatch(
+        r"The calibration stub took 2\.\d\d ms before the new load and 3\.\d\d ms after it: the speed of the machine "
+        r"changed by more than the margin, which makes the intervals wider\.",
+        movement,
+    )
     assert re.fullmatch(rf"bm25 at 20/s: not slower by more than 5\.0% {ratios}\.", sentences[0])
     assert re.fullmatch(rf"bm25 at 20/s: slower by more than 5\.0% {ratios}\.", sentences[1])
     assert sentences[2] == "bm25 at 20/s: cannot tell: the new run: too busy."
