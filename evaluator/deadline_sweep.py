@@ -18,7 +18,8 @@ from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.latency import percentile
-from evaluator.machine_conditions import MachineConditions, condition_faults, conditions_between, read_conditions
+from evaluator.machine_conditions import MachineConditions, MachineCounters
+from evaluator.machine_windows import ConditionsMeter, window_faults
 from evaluator.markdown_table import aligned
 from evaluator.progress import progress
 from evaluator.quality import means, measure
@@ -92,25 +93,28 @@ async def sweep(
     queries: ChosenQueries,
     deadlines_ms: Sequence[int],
     measured: Collection[int] | None,
+    counters: MachineCounters | None = None,
 ) -> DeadlinesFile:
     """Sends every query to every pipeline at every deadline. Raises EvaluationError.
 
     All pairs of pipeline and deadline take turns, one query at a time, so that foreign load affects them alike.
-    `measured`: as of read_conditions.
+    `measured`: as of read_conditions. `counters`: of tests.
     """
     for arm in arms:
         await _warm_up(client, experiment, arm, dataset, queries.warmup, max(deadlines_ms))
     pairs = [(arm, deadline_ms) for arm in arms for deadline_ms in deadlines_ms]
     outcomes: list[dict[str, Outcome]] = [{} for _ in pairs]
-    before = read_conditions(measured)
+    meter = ConditionsMeter(measured, counters)
     with progress(f"Queries at {len(deadlines_ms)} deadlines", len(queries.measured) * len(pairs), "queries") as done:
         for number, query in query_turns(queries.measured, len(pairs), experiment.seed):
             arm, deadline_ms = pairs[number]
             outcomes[number][query] = await _outcome(client, experiment, arm, dataset, query, deadline_ms)
+            if meter.due:
+                meter.read()
             done(1)
-    conditions = conditions_between(before, read_conditions(measured))
+    conditions = meter.read()
     reports = await asyncio.to_thread(_reports, arms, dataset, deadlines_ms, outcomes, experiment.timed_top)
-    faults = tuple(condition_faults(conditions))
+    faults = tuple(window_faults(conditions))
     return DeadlinesFile(
         made_from={},
         timed_top=experiment.timed_top,

@@ -35,6 +35,11 @@ class ConditionsMeter:
         self._first = self._last = read_conditions(measured, self._counters)
         self._windows = self._busy = 0
 
+    @property
+    def due(self) -> bool:
+        """Whether a window is over. Who times in this process reads between what it times: a reading takes a while."""
+        return self._counters.clock() - self._last.at_s >= WINDOW_S
+
     def read(self) -> MachineConditions:
         """Reads now, counts the window that ends, and returns the conditions since the beginning."""
         now = read_conditions(self._measured, self._counters)

@@ -3,7 +3,6 @@
 Whether the run itself is valid (lost queries, degraded answers) is left to the report.
 """
 
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from evaluator.answers import AnswerOutcome, drop_torn_line
 from evaluator.interruptions import LatencySource, warmup_remarks
 from evaluator.latency import DRIFT_LIMIT, drift_in_words, summarise
 from evaluator.machine_conditions import MachineConditions, MachineCounters
-from evaluator.machine_windows import WINDOW_S, ConditionsMeter, window_faults
+from evaluator.machine_windows import ConditionsMeter, window_faults
 from evaluator.run_folder import CONDITIONS
 from services.contracts.base import Count, Wire
 
@@ -40,11 +39,10 @@ class ConditionsLog:
         self._file = folder / CONDITIONS
         self._segment = segment
         self._meter = ConditionsMeter(measured, counters)
-        self._read_at = time.monotonic()
 
     def note(self) -> None:
-        """Reads and writes if the last time is long ago; a killed run loses what happened after that."""
-        if time.monotonic() - self._read_at >= WINDOW_S:
+        """Reads and writes if a window is over; a killed run loses what happened after that."""
+        if self._meter.due:
             self.write()
 
     def write(self) -> None:
@@ -54,7 +52,6 @@ class ConditionsLog:
             drop_torn_line(self._file)
         with self._file.open("a", encoding="utf-8") as file:
             file.write(line.model_dump_json() + "\n")
-        self._read_at = time.monotonic()
 
 
 def conditions_of(folder: Path, segment: int) -> MachineConditions | None:

@@ -33,9 +33,8 @@ CONFIDENCE_APART = 0.99
 class HalfMedians(Wire):
     """The later requests of a point against the earlier ones, by planned time."""
 
-    ratio: (
-        FiniteFloat  # of the medians, later over earlier half, within slices (of several: without their first quarter)
-    )
+    # Of the medians: later over earlier halves of slices. Of several slices, the first quarter of each is left out.
+    ratio: FiniteFloat
     apart: bool  # times go up or down within slices, with 99 % confidence
     slices_ratio: FiniteFloat | None = None  # of the medians, later over earlier slices; null below 4 slices
     slices_apart: bool = False  # times go up or down over the slices, with 99 % confidence

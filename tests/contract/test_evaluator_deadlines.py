@@ -1,6 +1,10 @@
 """The deadline sweep against a stub of the gateway, in one process."""
 
 import asyncio
+import itertools
+import os
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -11,9 +15,11 @@ from evaluator.client import connected
 from evaluator.deadline_sweep import DeadlinesFile
 from evaluator.deadlines_step import deadlines_step
 from evaluator.evaluation import ingest_step
+from evaluator.measured_processes import record_stack
 from evaluator.run_folder import RunFolder
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub
+from tests.support.machine_counters import CountedMachine
 from tests.support.small_runs import planned, reached
 
 MEASURED = {"red bell", "oil chain", "steel", "saddle springs squeak"}
@@ -31,6 +37,28 @@ async def test_the_sweep_asks_for_as_many_hits_as_timed_requests_do_and_says_how
     found = await swept(stub, tmp_path, 30_000, depth=50, top=3)
     assert found.timed_top == 3
     assert {request.top for request in stub.searches if request.query in MEASURED} == {3}
+
+
+async def test_a_part_of_the_sweep_on_a_busy_machine_makes_its_times_invalid(tmp_path: Path) -> None:
+    machine = CountedMachine(tmp_path / "machine")
+    calls = itertools.count()
+
+    def clock() -> float:
+        """Lets 5 s pass at each call; others take both cores for a tenth of the calls, 9 % of the whole."""
+        machine.pass_time(5.0, other=0.9 if 20 <= next(calls) < 28 else 0.0)
+        return machine.now_s
+
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, pipelines=["bm25"]))
+    record_stack(tmp_path / "runs", "http://gateway", os.getpid())
+    deadlines_ms = range(30_000, 30_010)
+    async with reached(GatewayStub()) as client:
+        await ingest_step(client, folder)
+        found = await deadlines_step(client, folder, deadlines_ms, replace(machine.counters, clock=clock))
+    assert found.conditions.foreign is not None
+    assert 0.05 < found.conditions.foreign < 0.10
+    (reason,) = found.timing_reasons
+    assert re.match(r"in \d of 4\d windows of 5 s other processes", reason)
+    assert not found.timing_valid
 
 
 async def test_a_lost_query_counts_with_the_time_that_passed_where_it_is_longer_than_the_deadline(
