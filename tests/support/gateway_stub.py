@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Header
 
 from services.chassis.app import create_app, router
 from services.chassis.errors import (
@@ -64,7 +65,7 @@ PIPELINES = {
     }.items()
 }
 
-BURST = 20.0  # searches
+BURST = 20  # searches that a drive may send too early
 
 
 @dataclass
@@ -96,12 +97,13 @@ class GatewayStub:
     stamp: dict[str, str] = field(default_factory=lambda: {"schema": "1"})
     search_delay_s: float = 0.0  # delay of each answer to a search
     load_delay_s: float = 0.0  # delay of each answer to a batch
-    most_searches_a_second: float | None = None  # refuses what comes faster, but for BURST of them
+    most_searches_a_second: float | None = None  # of each drive of a load; refuses what is more, but for BURST of them
     batches: list[int] = field(default_factory=list)
     others: dict[str, "GatewayStub"] = field(default_factory=dict)  # collections beside this one, by name
     searches: list[SearchRequest] = field(default_factory=list)
-    _free: float = BURST  # searches that it may take at once
-    _counted_at: float = 0.0
+    _drives: set[str] = field(default_factory=set)
+    _began_at: float = 0.0  # of the last drive
+    _taken: int = 0  # of its searches
 
     @property
     def app(self) -> FastAPI:
@@ -184,19 +186,24 @@ class GatewayStub:
         declared = self.declaration.metadata if self.declaration else {}
         return tuple(sorted({name for item in request.documents for name in item.metadata} - declared.keys()))
 
-    def _expect_free(self) -> None:
+    def _expect_free(self, request_id: str) -> None:
+        """Raises Overloaded for a search above the limit. A pause of the machine takes nothing away from a drive.
+
+        `request_id`: of a load, the name of its generator and a number.
+        """
         if self.most_searches_a_second is None:
             return
-        now = time.monotonic()
-        self._free = min(BURST, self._free + (now - self._counted_at) * self.most_searches_a_second)
-        self._counted_at = now
-        if self._free < 1:
+        now, drive = time.monotonic(), request_id.rpartition("-")[0]
+        if drive not in self._drives:
+            self._drives.add(drive)
+            self._began_at, self._taken = now, 0
+        if self._taken >= BURST + (now - self._began_at) * self.most_searches_a_second:
             raise Overloaded("Too many searches.")
-        self._free -= 1
+        self._taken += 1
 
-    def _search(self, request: SearchRequest) -> SearchAnswer:
+    def _search(self, request: SearchRequest, request_id: str) -> SearchAnswer:
         self.searches.append(request)
-        self._expect_free()
+        self._expect_free(request_id)
         if request.query in self.failing_queries:
             raise self.failing_queries[request.query]
         if self.fails_from_top is not None and request.top >= self.fails_from_top:
@@ -273,12 +280,12 @@ class GatewayStub:
             return self._named(name)._publish(name, body)
 
         @routes.post("/v1/collections/{name}/search")
-        async def search(name: str, body: SearchRequest) -> SearchAnswer:
+        async def search(name: str, body: SearchRequest, x_request_id: Annotated[str, Header()] = "") -> SearchAnswer:
             await asyncio.sleep(self.search_delay_s)
             if self.hangs_after is not None and len(self.searches) >= self.hangs_after:
                 self.hanging = True
                 await asyncio.Event().wait()
-            return self._search(body)
+            return self._search(body, x_request_id)
 
         @routes.get("/v1/pipelines/{name}")
         async def pipeline(name: str) -> PipelineView:
