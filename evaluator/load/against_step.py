@@ -1,24 +1,24 @@
 """Drives two stacks in turn with the same traffic, and leaves samples and, last, against.json in the run's folder."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from evaluator.client import GatewayClient
 from evaluator.errors import WrongOption
 from evaluator.load.against_report import AgainstPoint, AgainstReport, ComparedStacks, DrivenPair, against_point
+from evaluator.load.kinds import Traffic
 from evaluator.load.planned_work import against_work
 from evaluator.load.point import LoadedPoint, drive
 from evaluator.load.prepared_load import PreparedLoad, prepare_load
-from evaluator.load.samples import write_samples
+from evaluator.load.sample_files import SampleFiles
 from evaluator.load.slice_pairs import LEAST_PAIRS
-from evaluator.load.time_slices import Pids
+from evaluator.load.time_slices import Pids, TimeSlice
 from evaluator.load.traffic import LoadTarget, open_slices
 from evaluator.load_plan import LoadPlan, TrafficStep
 from evaluator.measured_processes import is_same_server, measured_processes
 from evaluator.prepared_run import keep_manifest
 from evaluator.progress import progress, say
-from evaluator.quality import Grades
-from evaluator.run_folder import RunFolder, writable
+from evaluator.run_folder import RunFolder
 from evaluator.turn_orders import balanced_turns
 
 AGAINST = "against.json"
@@ -77,14 +77,17 @@ async def _run_against(
     baseline, judged = ready
     plan, seed = judged.plan, judged.seed
     targets = (baseline.target, judged.target)
+    files, total = SampleFiles(folder), len(plan.rates) * len(judged.arms)
     say(against_work(plan, _pair_count(plan), len(judged.arms)))
-    with progress("Against", len(plan.rates) * len(judged.arms), "pipelines and rates") as advance:
+    with files.telling(AGAINST), progress("Against", total, "pipelines and rates") as advance:
         for rate in plan.rates:
             for mine, other in zip(baseline.arms, judged.arms, strict=True):
-                pairs = await driven_pairs(targets, mine.name, rate, plan, seed, measured)
+                pairs = await driven_pairs(targets, mine.name, rate, plan, seed, measured, files.keep)
                 prints = (mine.pipeline.fingerprint, other.pipeline.fingerprint)
                 stacks = ComparedStacks(urls, prints, mine.name, rate, margin, seed)
-                points.append(await asyncio.to_thread(_point, folder, stacks, pairs, judged.judgments))
+                paths = {side: files.path(mine.name, _label(rate, side)) for side in SIDES}
+                names = {side: path.relative_to(folder.path).as_posix() for side, path in paths.items()}
+                points.append(await asyncio.to_thread(against_point, stacks, pairs, judged.judgments, names))
                 advance(1)
     made_from = folder.hashes(
         "experiment.json", "manifest.json", *(f for point in points for f in point.files.values())
@@ -103,17 +106,23 @@ async def _run_against(
 
 
 async def driven_pairs(
-    targets: tuple[LoadTarget, LoadTarget], pipeline: str, rate: float, plan: LoadPlan, seed: int, measured: Pids
+    targets: tuple[LoadTarget, LoadTarget],
+    pipeline: str,
+    rate: float,
+    plan: LoadPlan,
+    seed: int,
+    measured: Pids,
+    on_driven: Callable[[TimeSlice], None] = lambda part: None,
 ) -> list[DrivenPair]:
-    """Sends each slice to both stacks, with the same times and queries."""
+    """Sends each slice to both stacks, with the same times and queries. Calls `on_driven` after each, in a thread."""
     pairs = []
     count = _pair_count(plan)
     steps = [TrafficStep(rate=rate, seconds=plan.seconds / count)]
     slices = open_slices(targets[0].queries, steps, count, plan, seed, f"{rate:g}", repeat=0)
-    for planned, turn in zip(slices, balanced_turns(2, seed), strict=False):
+    for number, (planned, turn) in enumerate(zip(slices, balanced_turns(2, seed), strict=False)):
         found: dict[int, LoadedPoint] = {}
         for at in turn:
-            found[at] = await drive(
+            loaded = await drive(
                 targets[at],
                 planned.through(pipeline),
                 plan,
@@ -122,21 +131,13 @@ async def driven_pairs(
                 warmup_seconds=planned.warmup_s,
                 measured=measured,
             )
+            traffic = Traffic(_label(rate, SIDES[at]), rate=rate)
+            part = TimeSlice.labelled(traffic, (pipeline,), loaded, number, repeat=0)
+            await asyncio.to_thread(on_driven, part)
+            found[at] = part.loaded
         pairs.append(DrivenPair(baseline=found[0], judged=found[1]))
     return pairs
 
 
-def _point(folder: RunFolder, stacks: ComparedStacks, pairs: Sequence[DrivenPair], judgments: Grades) -> AgainstPoint:
-    files = {}
-    for side in SIDES:
-        path = folder.path / "load" / f"{stacks.pipeline}-{stacks.rate:g}-{side}.jsonl"
-        write_samples(
-            writable(path),
-            (
-                sample.model_copy(update={"slice": number})
-                for number, pair in enumerate(pairs)
-                for sample in (pair.baseline if side == "baseline" else pair.judged).samples
-            ),
-        )
-        files[side] = path.relative_to(folder.path).as_posix()
-    return against_point(stacks, pairs, judgments, files)
+def _label(rate: float, side: str) -> str:
+    return f"{rate:g}-{side}"

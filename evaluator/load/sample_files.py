@@ -37,8 +37,8 @@ class SampleFiles:
         self._drives += 1
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
-        """Says what is there when the block ends with an error or an interruption."""
+    def telling(self, missing: str = "load.json") -> Iterator[None]:
+        """Says what is there, and the file that is not, when the block ends with an error or an interruption."""
         whole = False
         try:
             yield
@@ -47,6 +47,6 @@ class SampleFiles:
             if not whole and self._last is not None:
                 last = f"{', '.join(self._last.pipelines)} at {self._last.traffic}, repeat {self._last.repeat + 1}"
                 say(
-                    f"the load ended early, without load.json: {self._folder}/*.jsonl hold what was sent "
+                    f"the load ended early, without {missing}: {self._folder}/*.jsonl hold what was sent "
                     f"(drives: {self._drives}, the last one of {last})"
                 )

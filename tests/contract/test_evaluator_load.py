@@ -16,6 +16,7 @@ from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiment import Experiment
 from evaluator.jobs import Jobs
 from evaluator.load.against_report import AgainstReport
+from evaluator.load.against_step import against_step
 from evaluator.load.capacity_report import CAPACITY, CapacityFile
 from evaluator.load.histograms import read_hlog
 from evaluator.load.live import LiveFigures, listening
@@ -316,6 +317,30 @@ async def test_two_gateways_take_turns_with_the_same_traffic_and_the_slower_one_
         assert min(one.counted_ms for one in samples[0]) < 99 <= min(one.counted_ms for one in samples[1])
         assert point.quality is not None
         assert point.quality.outcome == "same"
+
+
+@pytest.mark.integration
+async def test_an_interrupted_comparison_of_two_gateways_leaves_its_requests_and_says_so(
+    gateway: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traffic = {"rates": [50], "seconds": 4.8, "slice_seconds": 0.3, "warmup_seconds": 0}
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load=traffic, pipelines=["bm25"]))
+    files = [folder.path / "load" / f"bm25-50-{side}.jsonl" for side in ("baseline", "judged")]
+    with served(GatewayStub().app) as other:
+        async with connected(gateway) as judged, connected(other) as baseline:
+            for client in (baseline, judged):
+                await ingest_step(client, folder)
+            running = asyncio.create_task(against_step(judged, baseline, folder, 0.05))
+            async with asyncio.timeout(60):
+                while not all(file.exists() for file in files):  # written by a thread
+                    assert not running.done()
+                    await asyncio.sleep(0.02)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+    assert all(0 in {one.slice for one in read_samples(file)} for file in files)
+    assert "the load ended early, without against.json:" in capsys.readouterr().err
+    assert not folder.has("against.json")
 
 
 async def test_a_running_experiment_tells_how_its_load_is_doing(
