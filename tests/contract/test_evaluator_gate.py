@@ -37,7 +37,7 @@ def test_the_gate_exits_with_4_unless_nothing_is_worse(
 ) -> None:
     junit = tmp_path / "gate.xml"
     asked = ("compare", files["fair"], files[second], "--dataset", shop, "--junit", junit)
-    assert evaluator(*asked).exit_code == 1  # no gate to write
+    assert evaluator(*asked).exit_code == 2  # no gate to write
     done = evaluator(*asked, "--no-worse-than", "0.01")
     assert done.exit_code == status, done.output
     (case,) = ElementTree.parse(junit).getroot().findall("./testsuite/testcase")

@@ -136,7 +136,7 @@ def test_a_set_that_lost_queries_makes_the_whole_not_valid(
     stub.failing_queries = {"saddle springs squeak": Unavailable("gone")}  # judged in the first set only
     done = evaluator("run", "both.yaml")
     assert done.exit_code == 3
-    assert done.stderr.endswith("NOT ALL RUNS ARE VALID: shop\n")
+    assert done.stderr.endswith("NOT ALL RUNS ARE VALID: shop\nExit status 3: the run of shop is not valid.\n")
     summary = SuiteSummary.model_validate_json((workplace / "runs/latest/summary.json").read_bytes())
     assert not summary.valid
     assert all(warning.startswith("shop: ") for warning in summary.warnings)
