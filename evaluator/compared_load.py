@@ -11,9 +11,9 @@ from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.load.comparable import KeptLoad, LoadSetting, expect_comparable, remarked_differences
 from evaluator.load.compared_report import COMPARED, ComparedPoint, ComparedReport, compared_point
+from evaluator.load.plan_run import LOAD
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.load.samples import LoadSample, read_samples
-from evaluator.load.step import LOAD
 from evaluator.load_step import load_step
 from evaluator.manifest import Manifest
 from evaluator.process_costs import NO_PROCESSES

@@ -13,8 +13,8 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, ingest
 from evaluator.interruptions import latency_source
+from evaluator.load.plan_run import LOAD
 from evaluator.load.report import LoadReport
-from evaluator.load.step import LOAD
 from evaluator.load_step import load_step
 from evaluator.machine_conditions import MachineCounters
 from evaluator.manifest import Manifest

@@ -6,10 +6,11 @@ from functools import partial
 from evaluator.client import GatewayClient
 from evaluator.load.calibration import calibrating
 from evaluator.load.corpus_loader import CorpusLoader
+from evaluator.load.driven_traffic import LoadSurroundings
+from evaluator.load.plan_run import run_load
 from evaluator.load.prepared_load import prepare_load
 from evaluator.load.process_watch import watching
 from evaluator.load.report import LoadReport
-from evaluator.load.step import run_load
 from evaluator.measured_processes import measured_processes
 from evaluator.pipeline_costs import costs_of
 from evaluator.prepared_run import keep_manifest
@@ -43,4 +44,4 @@ async def load_step(
             watching(processes, folder.path) as watch,
             calibrating(ready.plan.calibration_seconds, measured) as calibrate,
         ):
-            return await run_load(folder, ready, measured, between, costs, watch, calibrate, loader)
+            return await run_load(folder, ready, LoadSurroundings(measured, between, watch, loader), costs, calibrate)

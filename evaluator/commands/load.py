@@ -39,8 +39,8 @@ from evaluator.load.against_table import render_against
 from evaluator.load.compared_report import COMPARED, ComparedReport
 from evaluator.load.compared_table import render_compared
 from evaluator.load.export_scripts import ExportTool
+from evaluator.load.plan_run import LOAD
 from evaluator.load.report import LoadReport, judges_a_gate
-from evaluator.load.step import LOAD
 from evaluator.load_export import planned_export, write_export
 from evaluator.load_step import load_step
 from evaluator.measurement_lock import measuring

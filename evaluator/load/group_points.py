@@ -1,0 +1,127 @@
+"""Builds the points of a load from its slices, and the ratios between them; writes the histograms beside the samples.
+
+Sends nothing. What load.json says of a point is report.py's.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from evaluator.arms import Arm
+from evaluator.load.first_answers import first_answers
+from evaluator.load.histograms import write_hlog
+from evaluator.load.kinds import Traffic
+from evaluator.load.prepared_load import PreparedLoad
+from evaluator.load.ratios import PercentileRatio, Slices, loading_ratios, percentile_ratios
+from evaluator.load.report import LoadPointReport, point_report
+from evaluator.load.sample_files import SampleFiles
+from evaluator.load.samples import counted_slices
+from evaluator.load.step_figures import step_figures
+from evaluator.load.time_slices import TimeSlice
+from evaluator.load_plan import LoadPlan
+from evaluator.run_folder import RunFolder
+
+
+def group_points(
+    folder: RunFolder,
+    files: SampleFiles,
+    ready: PreparedLoad,
+    group: Sequence[Traffic],
+    slices: Sequence[TimeSlice],
+    arms: Sequence[Arm],
+    restarted: bool,
+) -> tuple[list[LoadPointReport], list[PercentileRatio]]:
+    """Returns the points and ratios of kinds of traffic that took turns.
+
+    `restarted`: whether a command ran between the repeats.
+    """
+    points: list[LoadPointReport] = []
+    times = {}
+    for traffic in group:
+        mine = [one for one in slices if one.traffic == traffic.label]
+        found, times[traffic.label] = _write_points(folder, files, ready, traffic, mine, arms, restarted)
+        points += found
+    return points, _ratios(group, times, points, ready.seed)
+
+
+def _write_points(
+    folder: RunFolder,
+    files: SampleFiles,
+    ready: PreparedLoad,
+    traffic: Traffic,
+    slices: Sequence[TimeSlice],
+    arms: Sequence[Arm],
+    restarted: bool,
+) -> tuple[list[LoadPointReport], dict[str, list[list[float]]]]:
+    """Returns the points of one kind of traffic, and the counted milliseconds of requests by pipeline and slice."""
+    points, measured = [], {}
+    for arm in arms:
+        mine = [one for one in slices if arm.name in one.pipelines]
+        if not mine:  # a trace that does not ask it
+            continue
+        samples = [sample for one in mine for sample in one.loaded.samples if sample.pipeline == arm.name]
+        paths = {
+            "samples": files.path(arm.name, traffic.label),
+            "histogram": files.path(arm.name, traffic.label).with_suffix(".hlog"),
+        }
+        measured[arm.name] = counted_slices(sample for sample in samples if sample.phase == "measured")
+        write_hlog(paths["histogram"], mine[0].loaded.began, _on_one_clock(mine, arm.name))
+        points.append(
+            point_report(
+                arm.name,
+                arm.pipeline,
+                traffic.label,
+                [one.loaded for one in mine],
+                samples,
+                ready.judgments,
+                ready.target.reranks[arm.name],
+                ready.target.words,
+                loop=traffic.loop,
+                rate=traffic.rate,
+                in_flight=traffic.in_flight,
+                seconds=_planned_seconds(traffic, ready.plan) * ready.plan.repeat,
+                top=ready.target.top,
+                caches=ready.target.caches,
+                first=first_answers(mine, arm.name, between=restarted),
+                by_step=step_figures(
+                    traffic.steps, ready.plan.warmup_seconds, ready.plan.repeat, samples, ready.judgments
+                ),
+                files={name: path.relative_to(folder.path).as_posix() for name, path in paths.items()},
+            )
+        )
+    return points, measured
+
+
+def _ratios(
+    group: Sequence[Traffic],
+    times_ms: Mapping[str, Mapping[str, Slices]],
+    points: Sequence[LoadPointReport],
+    seed: int,
+) -> list[PercentileRatio]:
+    """Compares pipelines within a kind of traffic, then each pipeline while loading and idle. `times_ms`: by label."""
+    doubtful = {
+        traffic.label: {point.pipeline for point in points if point.traffic == traffic.label and not point.timing_valid}
+        for traffic in group
+    }
+    found: list[PercentileRatio] = []
+    for traffic in group:
+        if traffic.loop == "open" and not traffic.trace:
+            found += percentile_ratios(traffic.label, times_ms[traffic.label], seed, doubtful[traffic.label])
+    if len(group) == 2:
+        idle, loading = (times_ms[traffic.label] for traffic in group)
+        found += loading_ratios(group[0].label, idle, loading, seed, set().union(*doubtful.values()))
+    return found
+
+
+def _planned_seconds(traffic: Traffic, plan: LoadPlan) -> float:
+    if traffic.trace:
+        return traffic.trace[-1].at_s or 1.0
+    return sum(step.seconds for step in traffic.steps) or plan.seconds
+
+
+def _on_one_clock(slices: Sequence[TimeSlice], pipeline: str) -> list[tuple[float, float]]:
+    """Returns the measured requests of a pipeline: seconds since the first slice began, and counted milliseconds."""
+    return [
+        ((one.loaded.began - slices[0].loaded.began).total_seconds() + sample.planned_s, sample.counted_ms)
+        for one in slices
+        for sample in one.loaded.samples
+        if sample.pipeline == pipeline and sample.phase == "measured"
+    ]

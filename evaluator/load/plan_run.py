@@ -1,0 +1,143 @@
+"""Runs a load plan over the pipelines of an experiment and leaves `load/` and load.json in the run's folder.
+
+Where the plan asks for the capacity, capacity.json comes after it.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from evaluator.arms import Arm
+from evaluator.cached_results import cache_remarks
+from evaluator.gates import judge_gates
+from evaluator.load.best_by_bound import best_at
+from evaluator.load.calibration import Calibrate, calibration_of
+from evaluator.load.capacity import FoundCapacity
+from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
+from evaluator.load.capacity_step import searched_capacity
+from evaluator.load.driven_traffic import LoadSurroundings, driven_traffic
+from evaluator.load.enough_requests import too_few_requests
+from evaluator.load.group_points import group_points
+from evaluator.load.kinds import Traffic, planned_traffic
+from evaluator.load.memory_trend import memory_trends
+from evaluator.load.page import write_page
+from evaluator.load.planned_work import planned_work
+from evaluator.load.prepared_load import PreparedLoad
+from evaluator.load.process_watch import MEMORY
+from evaluator.load.quality_differences import QualityDifference, quality_differences
+from evaluator.load.ratios import PercentileRatio
+from evaluator.load.report import LoadPointReport, LoadReport, gated_point, unjudged_gates
+from evaluator.load.sample_files import SampleFiles
+from evaluator.load.samples import read_samples
+from evaluator.load.traffic import LoadTarget
+from evaluator.load_plan import LoadPlan
+from evaluator.machine_conditions import unchecked_foreign
+from evaluator.measured_processes import is_this_machine
+from evaluator.progress import say
+from evaluator.quality import Grades
+from evaluator.run_folder import RunFolder
+
+LOAD = "load.json"
+
+
+async def run_load(
+    folder: RunFolder,
+    ready: PreparedLoad,
+    beside: LoadSurroundings,
+    costs: Mapping[str, float | None],
+    calibrate: Calibrate,
+) -> LoadReport:
+    """Drives every kind of traffic and writes its files. Raises EvaluationError for a trace that does not fit.
+
+    `costs`: CPU milliseconds a query, by pipeline, for the gates of points whose processes are not watched.
+    `calibrate` is called before and after the traffic.
+    """
+    groups = planned_traffic(ready.plan, ready.target, [arm.name for arm in ready.arms])
+    say(planned_work(ready.plan, groups, len(ready.arms)))
+    for sentence in too_few_requests(ready.plan):
+        say(sentence)
+    ratios: list[PercentileRatio] = []
+    files = SampleFiles(folder)
+
+    async def driven(some: Sequence[Sequence[Traffic]], through: Sequence[Arm]) -> list[LoadPointReport]:
+        slices = await driven_traffic(some, through, ready, beside, files)
+        points: list[LoadPointReport] = []
+        for group in some:
+            found, compared = await asyncio.to_thread(
+                group_points, folder, files, ready, group, slices, through, beside.between is not None
+            )
+            points += found
+            ratios.extend(compared)
+        return points
+
+    before = await calibrate()
+    points = await driven(groups, ready.arms) if groups else []
+    timing_valid = all(point.timing_valid for point in points)
+    gated = [gated_point(point, costs.get(point.pipeline)) for point in points]
+    capacities = []
+    for arm in ready.arms if ready.plan.capacity is not None else ():
+        found = await searched_capacity(ready.target, arm.name, ready.plan, ready.seed, beside.measured())
+        swept = [(multiple, await driven([[traffic]], [arm])) for multiple, traffic in multiples_of(found)]
+        points += [point for _, through in swept for point in through]
+        # Beyond the capacity the queue grows while it is measured, so that the later half takes longer in any case.
+        timing_valid &= all(point.timing_valid for multiple, through in swept if multiple <= 1 for point in through)
+        timing_valid &= found.outcome != "cannot tell"
+        capacities.append(capacity_report(arm.name, found, [(multiple, one) for multiple, (one,) in swept]))
+    readings = await beside.watch.ended()
+    calibration = calibration_of(before, await calibrate())
+    differences = await asyncio.to_thread(_quality_differences, folder, ready.plan, points, ready.judgments, ready.seed)
+    sources = [Path(name) for point in points for name in point.files.values()] + [MEMORY] * bool(readings)
+    report = LoadReport(
+        made_from=folder.hashes("experiment.json", "manifest.json", *sources),
+        plan=ready.plan,
+        seed=ready.seed,
+        caches=ready.target.caches,
+        points=tuple(points),
+        ratios=tuple(ratios),
+        gates=tuple(judge_gates(folder.experiment.gates, gated)),
+        quality_differences=differences,
+        best_under=()
+        if ready.plan.best_under_ms is None
+        else tuple(best_at(points, differences, rate, ready.plan.best_under_ms) for rate in ready.plan.rates),
+        memory=memory_trends(readings),
+        calibration=calibration,
+        timing_valid=timing_valid,
+        remarks=(*_remarks(ready.target, points), *unjudged_gates(folder.experiment.gates, ready.plan)),
+    )
+    folder.write(LOAD, report)
+    if capacities:
+        folder.write(
+            CAPACITY, CapacityFile(made_from=folder.hashes("manifest.json", LOAD), capacities=tuple(capacities))
+        )
+    await asyncio.to_thread(write_page, folder, report, capacities)
+    return report
+
+
+def multiples_of(found: FoundCapacity) -> list[tuple[float, Traffic]]:
+    """Returns the traffic at multiples of a capacity."""
+    return [(multiple, Traffic(f"{multiple:g}x", rate=rate)) for multiple, rate in multiple_rates(found)]
+
+
+def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[str]:
+    if points and is_this_machine(target.url):
+        cores = points[0].conditions[0].cores
+        loader = " and the loading evaluator" if any(point.loading for point in points) else ""
+        yield f"the generators{loader} share the {cores} cores of this machine with the system under test"
+    yield from unchecked_foreign(one for point in points for one in point.conditions)
+    yield from cache_remarks(target.caches, {point.pipeline: point.cached for point in points})
+
+
+def _quality_differences(
+    folder: RunFolder, plan: LoadPlan, points: Sequence[LoadPointReport], judgments: Grades, seed: int
+) -> tuple[QualityDifference, ...]:
+    found: list[QualityDifference] = []
+    for rate in (f"{rate:g}" for rate in plan.rates):
+        samples = {
+            point.pipeline: [
+                one for one in read_samples(folder.path / point.files["samples"]) if one.phase == "measured"
+            ]
+            for point in points
+            if point.traffic == rate
+        }
+        found += quality_differences(rate, samples, judgments, seed)
+    return tuple(found)
