@@ -6,7 +6,6 @@ Sends nothing. What load.json says of a point is report.py's.
 from collections.abc import Mapping, Sequence
 
 from evaluator.arms import Arm
-from evaluator.load.first_answers import first_answers
 from evaluator.load.histograms import write_hlog
 from evaluator.load.kinds import Traffic
 from evaluator.load.prepared_load import PreparedLoad
@@ -14,9 +13,7 @@ from evaluator.load.ratios import PercentileRatio, Slices, loading_ratios, perce
 from evaluator.load.report import LoadPointReport, point_report
 from evaluator.load.sample_files import SampleFiles
 from evaluator.load.samples import counted_slices
-from evaluator.load.step_figures import step_figures
 from evaluator.load.time_slices import TimeSlice
-from evaluator.load_plan import LoadPlan
 from evaluator.run_folder import RunFolder
 
 
@@ -57,35 +54,20 @@ def _write_points(
         mine = [one for one in slices if arm.name in one.pipelines]
         if not mine:  # a trace that does not ask it
             continue
-        samples = [sample for one in mine for sample in one.loaded.samples if sample.pipeline == arm.name]
         paths = {
             "samples": files.path(arm.name, traffic.label),
             "histogram": files.path(arm.name, traffic.label).with_suffix(".hlog"),
         }
-        measured[arm.name] = counted_slices(sample for sample in samples if sample.phase == "measured")
+        measured[arm.name] = counted_slices(
+            sample
+            for one in mine
+            for sample in one.loaded.samples
+            if sample.pipeline == arm.name and sample.phase == "measured"
+        )
         write_hlog(paths["histogram"], mine[0].loaded.began, _on_one_clock(mine, arm.name))
+        names = {name: path.relative_to(folder.path).as_posix() for name, path in paths.items()}
         points.append(
-            point_report(
-                arm.name,
-                arm.pipeline,
-                traffic.label,
-                [one.loaded for one in mine],
-                samples,
-                ready.judgments,
-                ready.target.reranks[arm.name],
-                ready.target.words,
-                loop=traffic.loop,
-                rate=traffic.rate,
-                in_flight=traffic.in_flight,
-                seconds=_planned_seconds(traffic, ready.plan) * ready.plan.repeat,
-                top=ready.target.top,
-                caches=ready.target.caches,
-                first=first_answers(mine, arm.name, between=restarted),
-                by_step=step_figures(
-                    traffic.steps, ready.plan.warmup_seconds, ready.plan.repeat, samples, ready.judgments
-                ),
-                files={name: path.relative_to(folder.path).as_posix() for name, path in paths.items()},
-            )
+            point_report(arm, traffic, mine, ready.plan, ready.target, ready.judgments, names, restarted=restarted)
         )
     return points, measured
 
@@ -109,12 +91,6 @@ def _ratios(
         idle, loading = (times_ms[traffic.label] for traffic in group)
         found += loading_ratios(group[0].label, idle, loading, seed, set().union(*doubtful.values()))
     return found
-
-
-def _planned_seconds(traffic: Traffic, plan: LoadPlan) -> float:
-    if traffic.trace:
-        return traffic.trace[-1].at_s or 1.0
-    return sum(step.seconds for step in traffic.steps) or plan.seconds
 
 
 def _on_one_clock(slices: Sequence[TimeSlice], pipeline: str) -> list[tuple[float, float]]:

@@ -37,6 +37,12 @@ class Traffic:
         """Requests a second, at most, of planned times; a trace has its own."""
         return self.rate or max(max(step.rate, step.to or 0.0) for step in self.steps)
 
+    def planned_seconds(self, plan: LoadPlan) -> float:
+        """How long one repeat sends, without its warm-up."""
+        if self.trace:
+            return self.trace[-1].at_s or 1.0
+        return sum(step.seconds for step in self.steps) or plan.seconds
+
     @property
     def loop(self) -> LoopKind:
         """Whether requests are sent at planned times or after answers."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import FiniteFloat
 
+from evaluator.arms import Arm
 from evaluator.breakdown import (
     FailedRequest,
     SlowAnswer,
@@ -20,11 +21,11 @@ from evaluator.latency import MIN_SAMPLES_FOR_P99
 from evaluator.load.best_under import BestUnder
 from evaluator.load.calibration import Calibration
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
-from evaluator.load.first_answers import FirstAnswers
+from evaluator.load.first_answers import FirstAnswers, first_answers
+from evaluator.load.kinds import Traffic
 from evaluator.load.load_loop import LoopKind
 from evaluator.load.loading_figures import LoadingFigures, loading_faults, loading_figures
 from evaluator.load.memory_trend import MemoryTrend
-from evaluator.load.point import LoadedPoint
 from evaluator.load.point_cost import missing_cpu, point_cost
 from evaluator.load.quality import AnswerQuality, answer_quality, mean_ndcg
 from evaluator.load.quality_differences import QualityDifference
@@ -32,7 +33,9 @@ from evaluator.load.ratios import PercentileRatio, RepeatedFigure, repeated_figu
 from evaluator.load.samples import LoadSample, counted_slices
 from evaluator.load.slices import LengthSlice, length_slices
 from evaluator.load.stationarity import HalfMedians, half_medians
-from evaluator.load.step_figures import StepFigures
+from evaluator.load.step_figures import StepFigures, step_figures
+from evaluator.load.time_slices import TimeSlice
+from evaluator.load.traffic import LoadTarget
 from evaluator.load.validity import GeneratorFigures, cpu_shares, generator_figures, load_faults
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
@@ -40,7 +43,6 @@ from evaluator.process_costs import PipelineCost
 from evaluator.quality import Grades
 from evaluator.run_folder import StepFile
 from services.contracts.base import Count, Wire
-from services.contracts.pipelines import Pipeline
 
 
 class LoadPointReport(Wire):
@@ -160,75 +162,69 @@ class LoadReport(StepFile):
 
 
 def point_report(
-    name: str,
-    pipeline: Pipeline,
-    traffic: str,
-    slices: Sequence[LoadedPoint],
-    samples: Sequence[LoadSample],
+    arm: Arm,
+    traffic: Traffic,
+    slices: Sequence[TimeSlice],
+    plan: LoadPlan,
+    target: LoadTarget,
     judgments: Grades,
-    reranks: Mapping[str, int],
-    words: Mapping[str, int],
-    *,
-    loop: LoopKind,
-    rate: float | None,
-    in_flight: int | None,
-    seconds: float,
-    top: int,
     files: Mapping[str, str],
-    caches: bool,
-    first: Sequence[FirstAnswers],
-    by_step: Sequence[StepFigures] = (),
+    *,
+    restarted: bool,
 ) -> LoadPointReport:
-    """Computes the figures of a point. `samples`: of this pipeline, of all its slices, warm-up among them.
+    """Computes the figures of a pipeline in one kind of traffic. `slices`: those in which it was asked.
 
-    `top`: hits that a request asks for.
+    `restarted`: whether a command ran between the repeats.
     """
+    loaded = [one.loaded for one in slices]
+    samples = [sample for part in loaded for sample in part.samples if sample.pipeline == arm.name]
+    seconds = traffic.planned_seconds(plan) * plan.repeat
     measured = [sample for sample in samples if sample.phase == "measured"]
     answers = [sample for sample in measured if sample.error is None]
     counts = request_counts(measured)
     latency = load_percentiles([sample.counted_ms for sample in measured])
     service = load_percentiles([sample.service_ms for sample in measured if sample.service_ms is not None])
     lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
-    shares = cpu_shares([part.generators for part in slices])
-    generators = generator_figures(shares, lags, real_time=all(part.real_time for part in slices))
-    steady = rate is not None or in_flight is not None
+    shares = cpu_shares([part.generators for part in loaded])
+    generators = generator_figures(shares, lags, real_time=all(part.real_time for part in loaded))
+    steady = traffic.rate is not None or traffic.in_flight is not None
     halves = half_medians(counted_slices(measured)) if steady else None
-    conditions = tuple(part.conditions for part in slices)
+    conditions = tuple(part.conditions for part in loaded)
     cached = sum_cached_results(sample.cached for sample in measured)
-    loading = [part.loading for part in slices if part.loading is not None]
+    loading = [part.loading for part in loaded if part.loading is not None]
     faults = (
-        *([] if measured else [f"no request was {'planned' if loop == 'open' else 'sent'}"]),
+        *([] if measured else [f"no request was {'planned' if traffic.loop == 'open' else 'sent'}"]),
         *load_faults(generators, latency.p50, halves, conditions, counts.dropped),
-        *cache_faults(caches, {name: cached}),
+        *cache_faults(target.caches, {arm.name: cached}),
         *loading_faults(loading),
     )
-    tail = not faults and loop == "open"
-    cost, cost_reason = point_cost(slices)
+    tail = not faults and traffic.loop == "open"
+    cost, cost_reason = point_cost(loaded)
     return LoadPointReport(
-        pipeline=name,
-        fingerprint=pipeline.fingerprint,
-        loop=loop,
-        traffic=traffic,
-        rate=rate,
-        in_flight=in_flight,
+        pipeline=arm.name,
+        fingerprint=arm.pipeline.fingerprint,
+        loop=traffic.loop,
+        traffic=traffic.label,
+        rate=traffic.rate,
+        in_flight=traffic.in_flight,
         seconds=seconds,
         counts=counts,
         offered=counts.requests / seconds,
         goodput=_goodput(samples, seconds),
         latency_ms=latency if tail else latency.without_tail(),
         service_ms=service if tail else service.without_tail(),
-        quality=answer_quality(judgments, measured, reranks, top),
+        quality=answer_quality(judgments, measured, target.reranks[arm.name], target.top),
         generators=generators,
         halves=halves,
         conditions=conditions,
         cached=cached,
-        stages_ms=stage_times(answers, [one.id for one in pipeline.identified]),
+        stages_ms=stage_times(answers, [one.id for one in arm.pipeline.identified]),
         gap_ms=gap_time(answers),
-        path_ms=mean_path(answers, pipeline.identified),
+        path_ms=mean_path(answers, arm.pipeline.identified),
         slowest=slowest_answers(answers),
         failed=failed_requests([one for one in measured if one.outcome == "failed"]),
-        by_words=length_slices(measured, words, judgments),
-        by_step=tuple(by_step),
+        by_words=length_slices(measured, target.words, judgments),
+        by_step=tuple(step_figures(traffic.steps, plan.warmup_seconds, plan.repeat, samples, judgments)),
         cost=cost,
         cost_reason=cost_reason,
         loading=loading_figures(loading),
@@ -236,7 +232,7 @@ def point_report(
         timing_faults=faults,
         repeats=_repeats(samples, judgments, seconds, tail=tail),
         warmup=len(samples) - len(measured),
-        first_answers=tuple(first),
+        first_answers=first_answers(slices, arm.name, between=restarted),
         files=dict(files),
     )
 

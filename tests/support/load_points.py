@@ -4,8 +4,12 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
+from evaluator.arms import Arm
+from evaluator.load.kinds import Traffic
 from evaluator.load.point import LoadedPoint
 from evaluator.load.report import LoadPointReport, LoadReport, point_report
+from evaluator.load.time_slices import TimeSlice
+from evaluator.load.traffic import LoadTarget
 from evaluator.load.validity import GeneratorUse
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
@@ -44,9 +48,14 @@ def load_point(
     loaded = LoadedPoint(
         tuple(samples), conditions, (GeneratorUse(0.1, 1.0),), True, datetime(2026, 1, 1, tzinfo=UTC), n / rate
     )
+    pipeline, traffic = two_input_pipeline(name), Traffic(f"{rate:g}", rate=rate)
+    target = LoadTarget(
+        url="", top=10, deadline_ms=10_000, queries=("q",), words={"q": 3}, bodies={}, excluded=frozenset(),
+        reranks={name: {"rerank": 10}}, caches=False,
+    )  # fmt: skip
     return point_report(
-        name, two_input_pipeline(name), f"{rate:g}", [loaded], samples, {"q": {"good": 1}}, {"rerank": 10}, {"q": 3},
-        loop="open", rate=rate, in_flight=None, seconds=n / rate, top=10, files={}, caches=False, first=(),
+        Arm(name, name, pipeline, None), traffic, [TimeSlice(traffic.label, (name,), loaded, 0, 0)],
+        LoadPlan(rates=(rate,), seconds=n / rate), target, {"q": {"good": 1}}, {}, restarted=False,
     )  # fmt: skip
 
 
