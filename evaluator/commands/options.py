@@ -35,7 +35,8 @@ T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., None])
 
 Name = Annotated[
-    str, typer.Argument(help="A bundled experiment (demo, scifact, nfcorpus, rerank-depths) or a YAML file.")
+    str,
+    typer.Argument(help="A bundled experiment (demo, scifact, scifact-load, nfcorpus, rerank-depths) or a YAML file."),
 ]
 Gateway = Annotated[str, typer.Option("--gateway", envvar="GATEWAY_URL", help="Where the gateway is.")]
 Runs = Annotated[Path, typer.Option("--runs", envvar="EVALUATOR_RUNS", help="The folder that holds the runs.")]
