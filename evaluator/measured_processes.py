@@ -1,8 +1,9 @@
 """Knows which processes stand behind a gateway of this machine, so that their CPU time does not count as foreign.
 
-Whoever starts a stack records its supervisor in the folder of runs; every measurement looks there. A gateway on another
-machine leaves all CPU time here foreign but the evaluator's own. Of a gateway of this machine that nobody recorded, and
-of one that may be in a container beside the evaluator's, nothing is known, and no CPU time is called foreign.
+Whoever starts a stack records its supervisor, and the servers that it uses on this machine, in the folder of runs;
+every measurement looks there. A gateway on another machine leaves all CPU time here foreign but the evaluator's own. Of
+a gateway of this machine that nobody recorded, and of one that may be in a container beside the evaluator's, nothing
+is known, and no CPU time is called foreign.
 """
 
 import socket
@@ -30,15 +31,20 @@ class StackRecord(Wire):
 
     supervisor: Count  # its process id; the services are its descendants
     started: Count  # when, in clock ticks since boot: after its end another process may get the id
+    outside: tuple[tuple[Count, Count], ...] = ()  # the same of engines and backends here that it did not start
 
 
-def record_stack(runs: Path, gateway: str, supervisor: int) -> None:
-    """Records the supervisor of a running stack. Does nothing where the system does not tell of processes."""
-    started = _started(supervisor)
-    if started is not None:
+def record_stack(runs: Path, gateway: str, supervisor: int, outside: Sequence[int] = ()) -> None:
+    """Records the supervisor of a running stack. Does nothing where the system does not tell of processes.
+
+    `outside`: ids of processes of this machine that the stack uses and did not start.
+    """
+    begun = [(process, ticks) for process in (supervisor, *outside) if (ticks := _started(process)) is not None]
+    if len(begun) == 1 + len(outside):
         file = _file(runs, gateway)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(StackRecord(supervisor=supervisor, started=started).model_dump_json() + "\n", encoding="utf-8")
+        record = StackRecord(supervisor=supervisor, started=begun[0][1], outside=tuple(begun[1:]))
+        file.write_text(record.model_dump_json() + "\n", encoding="utf-8")
 
 
 def measured_processes(
@@ -46,14 +52,16 @@ def measured_processes(
 ) -> tuple[int, ...] | None:
     """Returns the processes of this machine whose descendants answer for a gateway; () where it is on another machine.
 
-    None: nobody recorded them, or they have ended.
+    None: nobody recorded them, or one of them has ended.
     """
     try:
         record = StackRecord.model_validate_json(_file(runs, gateway).read_bytes())
     except (OSError, ValidationError):
         elsewhere = _is_local(_host(gateway)) is False and not any(mark.exists() for mark in container_marks)
         return () if elsewhere else None
-    return (record.supervisor,) if _started(record.supervisor) == record.started else None
+    recorded = ((record.supervisor, record.started), *record.outside)
+    alive = all(_started(process) == ticks for process, ticks in recorded)
+    return tuple(process for process, _ in recorded) if alive else None
 
 
 def is_this_machine(url: str) -> bool:

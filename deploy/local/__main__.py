@@ -16,6 +16,7 @@ from deploy.local import settings_digest, supervision
 from deploy.local.checks import expect_startable, unknown_settings, unread_variables
 from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
 from deploy.local.footprint import footprints, table, write
+from deploy.local.outside_processes import outside_processes
 from deploy.local.ports import in_use, record_ports
 from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends, wait_until_ready
@@ -54,10 +55,22 @@ def launch(choices: Choices) -> None:
         wait_until_ready(choices, say)
         wait_for_backends(choices, say)
         if supervisor := supervision.pid(choices.directory):
-            record_stack(runs_folder(), choices.url("gateway"), supervisor)
+            record_processes(choices, supervisor)
     except BaseException:
         supervision.stop(choices.directory)
         raise
+
+
+def record_processes(choices: Choices, supervisor: int) -> None:
+    """Records the processes whose CPU time is the stack's. Says so, and records nothing, where one is not known."""
+    outside = outside_processes(choices.outside_urls(os.environ))
+    if outside is None:
+        say(
+            "Foreign CPU will be unknown to measurements: a server that this stack uses here is in a container or of "
+            "another user."
+        )
+    else:
+        record_stack(runs_folder(), choices.url("gateway"), supervisor, outside)
 
 
 def say_notices(choices: Choices) -> None:

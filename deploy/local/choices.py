@@ -56,6 +56,15 @@ class Choices:
             known["qdrant"] = environment["QDRANT_URL"]
         return ",".join(f"{name}={url}" for name, url in known.items())
 
+    def outside_urls(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """Returns the URLs of the engines and backends that this stack uses and does not start."""
+        engines = []
+        if "lexical" in self.ports and self.lexical == "elasticsearch" and self.elasticsearch_url is not None:
+            engines.append(self.elasticsearch_url)
+        if "dense" in self.ports and self.dense == "qdrant":
+            engines.append(environment["QDRANT_URL"])
+        return (*engines, *(backend.url for backend in self.backends.values()))
+
     def environment(self) -> dict[str, str]:
         """Returns the settings by which the processes find their engines, directories and one another."""
         addresses = {

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -56,3 +57,24 @@ def test_in_a_container_another_address_may_be_this_machine(tmp_path: Path) -> N
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://gateway.invalid"])
 def test_of_a_gateway_that_nobody_recorded_or_of_an_unknown_name_nothing_is_known(url: str, tmp_path: Path) -> None:
     assert measured_processes(tmp_path, url, container_marks=()) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_servers_that_a_stack_uses_and_did_not_start_are_its_processes_until_one_of_them_ends(tmp_path: Path) -> None:
+    gateway = "http://127.0.0.1:8000"
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as engine:
+        record_stack(tmp_path, gateway, os.getpid(), (engine.pid,))
+        assert measured_processes(tmp_path, gateway) == (os.getpid(), engine.pid)
+        engine.kill()
+    assert measured_processes(tmp_path, gateway) is None
+    record_stack(tmp_path / "ended", gateway, os.getpid(), (engine.pid,))
+    assert not (tmp_path / "ended").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_the_record_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    record_stack(tmp_path, "http://127.0.0.1:8000", os.getpid())
+    (record,) = (tmp_path / ".stacks").iterdir()
+    record.write_text(record.read_text().replace(',"outside":[]', ""))
+    assert "outside" not in record.read_text()
+    assert measured_processes(tmp_path, "http://127.0.0.1:8000") == (os.getpid(),)
