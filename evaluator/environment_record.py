@@ -10,9 +10,26 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from pydantic import FiniteFloat
+
+from evaluator.machine_conditions import MachineCounters
 from services.contracts.base import Count, Wire
 
 ROOT = Path(__file__).resolve().parent.parent
+# nvidia-smi starts the driver where nothing else has: seconds on a machine of several GPUs.
+GPUS_WITHIN_S = 10.0
+
+
+class Gpu(Wire):
+    """A GPU, as nvidia-smi names it."""
+
+    name: str
+    memory_mib: Count | None  # null: it shares the memory of the machine
+
+    @property
+    def in_words(self) -> str:
+        """Name and memory."""
+        return self.name if self.memory_mib is None else f"{self.name} ({self.memory_mib} MiB)"
 
 
 class Machine(Wire):
@@ -22,6 +39,23 @@ class Machine(Wire):
     cpu: str
     cores: Count  # that this process may use
     memory_bytes: Count
+    # Empty or null too in the records of earlier releases.
+    gpus: tuple[Gpu, ...] = ()  # empty: none, or nvidia-smi does not tell
+    governor: str | None = None  # of the frequency of the cores; null: the machine does not tell
+    cpu_limit: FiniteFloat | None = None  # in cores, of the cgroup (version 2); null: none, or it is not told
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """What else decides the speed, in words: CPU limit, frequency governor, GPUs; without what is not told."""
+        told = [] if self.cpu_limit is None else [f"CPU limit {self.cpu_limit:g} cores"]
+        if self.governor is not None:
+            told.append(f"governor {self.governor}")
+        return (*told, *(f"GPU {one.in_words}" for one in self.gpus))
+
+    @property
+    def in_words(self) -> str:
+        """Processor, cores and `extras`."""
+        return ", ".join([self.cpu, f"{self.cores} cores", *self.extras])
 
 
 class Environment(Wire):
@@ -53,14 +87,18 @@ def collect_environment(packages: Sequence[str], cores: int | None = None) -> En
     )
 
 
-def describe_machine(cores: int | None = None) -> Machine:
-    """Describes this machine. `cores`: how many this process uses, if not all that it may."""
+def describe_machine(cores: int | None = None, counters: MachineCounters | None = None) -> Machine:
+    """Describes this machine. `cores`: how many this process uses, if not all that it may. `counters`: of tests."""
+    counters = counters or MachineCounters()
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Machine(
         system=platform.platform(),
         cpu=_cpu(),
         cores=cores or allowed,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        gpus=_gpus(),
+        governor=_read(counters.cores / "cpu0" / "cpufreq" / "scaling_governor"),
+        cpu_limit=_cpu_limit(counters),
     )
 
 
@@ -86,6 +124,44 @@ def _cpu() -> str:
     except OSError:  # not Linux
         return platform.processor() or platform.machine()
     return platform.machine()
+
+
+def _gpus() -> tuple[Gpu, ...]:
+    """Asks nvidia-smi; empty where there is none, and where it fails or does not answer."""
+    command = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=GPUS_WITHIN_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    rows = [line.rpartition(",") for line in done.stdout.splitlines()] if done.returncode == 0 else []
+    return tuple(
+        Gpu(name=name.strip(), memory_mib=int(memory) if memory.strip().isdecimal() else None)
+        for name, _, memory in rows
+        if name
+    )
+
+
+def _cpu_limit(counters: MachineCounters) -> float | None:
+    """Returns the least limit of the cgroup (version 2) of this process and of those above it."""
+    lines = (_read(counters.proc / "self" / "cgroup") or "").splitlines()
+    own = next((Path(line.removeprefix("0::/")) for line in lines if line.startswith("0::/")), None)
+    if own is None:
+        return None
+    limits = []
+    for group in (own, *own.parents):
+        # `max 100000`, or `150000 100000`: microseconds of CPU time in each period. The root has none.
+        quota, _, period = (_read(counters.cgroups / group / "cpu.max") or "max").partition(" ")
+        if quota != "max":
+            limits.append(int(quota) / int(period))
+    return min(limits, default=None)
+
+
+def _read(file: Path) -> str | None:
+    """Returns the content of a file of the kernel without the end of its line; None where there is none."""
+    try:
+        return file.read_text(encoding="utf-8").strip() or None
+    except OSError:
+        return None
 
 
 def _versions(packages: Sequence[str]) -> dict[str, str]:

@@ -60,7 +60,7 @@ class Manifest(MeasuringEnvironment):
         last = self.continued[-1] if self.continued else self
         machine = last.machine
         return self.answer_identity | {
-            "machine": (machine.host, machine.system, machine.cpu, machine.cores),
+            "machine": (machine.host, machine.system, machine.cpu, machine.cores, *machine.extras),
             "commit": (last.git_commit, last.git_dirty),
             "version of Python or a package": (last.python, last.packages),
         }

@@ -1,9 +1,13 @@
 """Renders a report: a table for the terminal, a page of Markdown for the run folder. Pure; writes no file."""
 
+from collections.abc import Collection
+
 from evaluator.cost_page import cost_parts
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.deadline_sweep import render_deadlines
+from evaluator.load.chart_images import chart_images
 from evaluator.load.cost_table import render_costs
+from evaluator.load.report import LoadReport
 from evaluator.load.table import (
     load_warnings,
     render_load,
@@ -23,8 +27,8 @@ STAGES = (
 )
 LOAD = (
     "Requests at planned times, whether or not earlier ones were answered. Times count from the planned send time; a "
-    "request without an answer in time counts with its deadline and as an empty ranking. Charts, stages, "
-    "slowest answers: [load.md](load.md). Figures: load.json."
+    "request without an answer in time counts with its deadline and as an empty ranking. Stages, slowest "
+    "answers and more: [load.md](load.md). Figures: load.json."
 )
 SLOWEST = "The log of every service names the request_id."
 # The first of the experiment's metrics stand in the table, the others on the page.
@@ -74,8 +78,8 @@ def render_verdicts(report: Report) -> list[str]:
     return [f"95 % intervals of {parse_metric(metric).label(report.depth)}: {intervals}.", *sentences]
 
 
-def render_page(report: Report) -> str:
-    """Renders report.md."""
+def render_page(report: Report, charts: Collection[str] = ()) -> str:
+    """Renders report.md. `charts`: names of files in load/."""
     counts, manifest = report.counts, report.manifest
     sample = f"{report.sample} drawn with seed {report.seed}" if report.sample else "all judged ones"
     parts = [
@@ -102,9 +106,7 @@ def render_page(report: Report) -> str:
         parts += ["## Caches (results that backends had cached)", aligned(uses)]
     parts += cost_parts(report, _doubt(report))
     if report.load is not None:
-        renders = (render_load, render_steps, render_loading, render_ratios, render_load_repeats, render_costs)
-        tables = [render(report.load) for render in renders]
-        parts += ["## Load", LOAD, *filter(None, tables), *(f"**{line}**" for line in load_warnings(report.load))]
+        parts += load_section(report.load, charts)
     if report.deadlines is not None:
         parts += ["## Deadlines", *render_deadlines(report.deadlines)]
     if gates := [*report.gates, *(report.load.gates if report.load is not None else ())]:
@@ -127,16 +129,27 @@ def render_page(report: Report) -> str:
                 ["started", manifest.started_utc],
                 ["command", f"`{manifest.command}`"],
                 ["commit", f"{manifest.git_commit}{' + changes' if manifest.git_dirty else ''}"],
-                [
-                    "machine",
-                    f"{manifest.machine.cpu}, {manifest.machine.cores} cores, load {manifest.machine.load_1m:.2f}",
-                ],
+                ["machine", f"{manifest.machine.in_words}, load {manifest.machine.load_1m:.2f}"],
                 ["python", manifest.python],
             ]
         ),
         "Everything else (hashes, stamps, pipelines, versions): manifest.json and rank.json beside this file.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def load_section(load: LoadReport, charts: Collection[str]) -> list[str]:
+    """Renders the capacities, tables, charts and warnings of a load. `charts`: names of files in load/."""
+    renders = (render_load, render_steps, render_loading, render_ratios, render_load_repeats, render_costs)
+    tables = [render(load) for render in renders] if load.points else []
+    return [
+        "## Load",
+        LOAD,
+        *(one.sentence for one in load.capacities),
+        *filter(None, tables),
+        *chart_images(load, charts),
+        *(f"**{line}**" for line in load_warnings(load)),
+    ]
 
 
 def _decided(counts: DatasetCounts) -> list[tuple[str, object]]:

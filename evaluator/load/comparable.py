@@ -7,7 +7,7 @@ from evaluator.errors import EvaluationError
 from evaluator.load.calibration_stub import WORK
 from evaluator.load.report import LoadReport
 from evaluator.load_plan import LoadPlan
-from evaluator.manifest import Manifest
+from evaluator.manifest import LoadedMachine, Manifest
 from evaluator.measured_processes import is_this_machine
 
 # Fields of a plan that change no request: how a result is read, and the length of the calibration. The seed is compared
@@ -39,7 +39,10 @@ class KeptLoad:
 
 
 def expect_comparable(old: KeptLoad, new: LoadSetting) -> None:
-    """Raises EvaluationError, which names what differs, unless the new load may be compared with the old one."""
+    """Raises EvaluationError, which names what differs, unless the new load may be compared with the old one.
+
+    Both were sent on the same kind of machine, as `setting_differences` tells it.
+    """
     if new.plan.capacity is not None:
         raise EvaluationError("--compare compares planned traffic: leave --find-capacity out, it plans its own rates")
     if not new.plan.calibration_seconds:
@@ -66,9 +69,13 @@ def expect_comparable(old: KeptLoad, new: LoadSetting) -> None:
 
 
 def setting_differences(old: LoadSetting, new: LoadSetting) -> Iterator[str]:
-    """Yields each difference of machine, dataset and load in words: the old value, then the new one."""
+    """Yields each difference of kind of machine, dataset and load in words: the old value, then the new one.
+
+    Another host of the same kind is none: containers and runners of CI have a name of their own each time, and the
+    calibration measures the speed of both.
+    """
     first, second = old.manifest.machine, new.manifest.machine
-    yield from _changes({"machine": first.cpu, "cores": first.cores}, {"machine": second.cpu, "cores": second.cores})
+    yield from _changes(_hardware(first), _hardware(second))
     if abs(second.memory_bytes / first.memory_bytes - 1) > MEMORY_TOLERANCE:
         yield f"memory {first.memory_bytes / 2**30:.1f} GiB, now {second.memory_bytes / 2**30:.1f} GiB"
     hashes = old.manifest.dataset_sha256, new.manifest.dataset_sha256
@@ -80,7 +87,7 @@ def setting_differences(old: LoadSetting, new: LoadSetting) -> Iterator[str]:
 
 
 def remarked_differences(old: LoadSetting, new: LoadSetting) -> Iterator[str]:
-    """Yields what differs and may be what the comparison is about: software, engines, pipelines; and the host."""
+    """Yields what differs and may be what the comparison is about: software, engines, pipelines; host and governor."""
     first, second = old.manifest, new.manifest
     yield from _changes(_software(first), _software(second))
     yield from (f"pipeline {one}" for one in _changes(first.pipelines, second.pipelines))
@@ -106,6 +113,15 @@ def _traffic(setting: LoadSetting) -> dict[str, object]:
     }
 
 
+def _hardware(machine: LoadedMachine) -> dict[str, object]:
+    return {
+        "machine": machine.cpu,
+        "cores": machine.cores,
+        "CPU limit": machine.cpu_limit,
+        "GPUs": tuple(one.in_words for one in machine.gpus),
+    }
+
+
 def _software(manifest: Manifest) -> dict[str, object]:
     dirty = " with changes" if manifest.git_dirty else ""
     return {
@@ -114,6 +130,7 @@ def _software(manifest: Manifest) -> dict[str, object]:
         **manifest.packages,
         "system": manifest.machine.system,
         "host": manifest.machine.host,
+        "governor": manifest.machine.governor,
     }
 
 

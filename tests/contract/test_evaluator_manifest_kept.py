@@ -6,6 +6,7 @@ import pytest
 
 from evaluator.client import GatewayClient
 from evaluator.deadlines_step import deadlines_step
+from evaluator.environment_record import Gpu
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step
 from evaluator.load_step import load_step
@@ -41,5 +42,9 @@ async def test_another_model_or_commit_than_that_of_the_manifest_is_named_and_no
         folder.write("manifest.json", before.model_copy(update={"git_commit": "0" * 40, "machine": elsewhere}))
         for said in await refused(client, folder):
             assert "there is another machine and another commit; measure in a new run" in said
+        other_gpu = before.machine.model_copy(update={"gpus": (Gpu(name="another", memory_mib=1),)})
+        folder.write("manifest.json", before.model_copy(update={"machine": other_gpu}))
+        for said in await refused(client, folder):
+            assert "there is another machine; measure in a new run" in said
         folder.write("manifest.json", before)
         await deadlines_step(client, folder, [30_000])

@@ -87,6 +87,7 @@ def commit(root: Path) -> str:
 
 
 def machine() -> str:
-    """Cores, processor and memory."""
+    """Cores, processor and memory, and what else decides the speed."""
     here = describe_machine()
-    return f"{here.cores} cores ({here.cpu}, {platform.machine()}), {here.memory_bytes / 2**30:.0f} GiB"
+    memory = f"{here.memory_bytes / 2**30:.0f} GiB"
+    return ", ".join([f"{here.cores} cores ({here.cpu}, {platform.machine()})", memory, *here.extras])

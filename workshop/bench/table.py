@@ -10,10 +10,7 @@ def render_table(report: BenchReport) -> str:
     """Renders every section of the report, with its spread."""
     made, model = report.made, report.model
     rounds = len({turn.round for turn in report.turns})
-    parts = [
-        f"{made.machine.cpu}, {made.machine.cores} cores; {rounds} rounds; "
-        "median [bootstrap 95 % interval of the median over rounds]"
-    ]
+    parts = [f"{made.machine.in_words}; {rounds} rounds; median [bootstrap 95 % interval of the median over rounds]"]
     if model is not None:
         parts.append(f"{model.name} as plain fp32 ({model.sha256[:12]}), at most {model.max_tokens} tokens a pair")
     parts.append(_aligned([["set", "lists x pairs", "tokens", "padding of 32 as they come"], *_sets(report)]))

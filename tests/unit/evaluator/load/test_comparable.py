@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evaluator.environment_record import Gpu
 from evaluator.errors import EvaluationError
 from evaluator.load.calibration import Calibration
 from evaluator.load.comparable import KeptLoad, LoadSetting, expect_comparable, remarked_differences
@@ -55,6 +56,8 @@ def of_another_corpus(one: LoadSetting) -> LoadSetting:
     [
         (machine(cpu="Another CPU", cores=64), r"machine .*, now Another CPU; cores \d+, now 64"),
         (machine(memory_bytes=2**30), r"memory .* GiB, now 1\.0 GiB"),
+        (machine(gpus=(Gpu(name="T4", memory_mib=15_360),)), r"GPUs .*, now T4 \(15360 MiB\)"),
+        (machine(cpu_limit=0.25), r"CPU limit .*, now 0\.25"),
         (of_another_corpus, r"dataset \(corpus\.jsonl\)"),
         (plan(rates=(20.0, 40.5)), r"rates 20, now 20, 40\.5$"),
         (plan(seconds=30.0, deadline_ms=500), "seconds 60, now 30; deadline_ms 10000, now 500"),
@@ -106,13 +109,15 @@ def test_an_old_run_without_a_calibration_or_with_another_one_is_refused_with_wh
 
 def test_software_pipelines_and_reading_a_result_may_differ_and_software_is_named(setting: LoadSetting) -> None:
     new = manifest(git_commit="b" * 40, packages={"numpy": "9"}, pipelines={"bm25": "a", "hybrid": "c"})(setting)
-    new = plan(best_under_ms=250.0, calibration_seconds=5.0)(machine(host="b2")(new))
+    new = plan(best_under_ms=250.0, calibration_seconds=5.0)(machine(host="b2", governor="powersave")(new))
     old = manifest(git_commit="a" * 40, git_dirty=False, packages={"numpy": "8"})(setting)
+    old = machine(governor="performance")(old)
     expect_comparable(kept(old), manifest(git_dirty=False)(new))
     assert list(remarked_differences(old, manifest(git_dirty=False)(new))) == [
         f"commit {'a' * 40}, now {'b' * 40}",
         "numpy 8, now 9",
         f"host {setting.manifest.machine.host}, now b2",
+        "governor performance, now powersave",
         "pipeline hybrid b, now c",
     ]
 
