@@ -26,6 +26,7 @@ from evaluator.quality import means, measure
 from evaluator.rank import ChosenQueries
 from evaluator.reranked_candidates import candidates_scored, mean_scored, share_scored
 from evaluator.run_folder import StepFile
+from evaluator.svg_chart import DOUBTFUL
 from evaluator.turn_orders import query_turns
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Rerank
@@ -213,15 +214,16 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def render_deadlines(found: DeadlinesFile) -> Iterator[str]:
-    """Yields a Markdown table a pipeline, and why the times do not hold, if so."""
+    """Yields a Markdown table a pipeline, and why the times do not hold, if so; then each of them is marked."""
     for report in found.pipelines:
         yield f"{report.pipeline} over {report.collection}, {', '.join(report.models) or 'no model'}"
-        yield _table(report)
+        yield _table(report, "" if found.timing_valid else DOUBTFUL)
     for reason in found.timing_reasons:
         yield f"**TIMING NOT VALID: {reason}**"
 
 
-def _table(report: DeadlineReport) -> str:
+def _table(report: DeadlineReport, mark: str) -> str:
+    """`mark`: stands behind every time."""
     header = (
         "deadline ms", "in time", "nDCG@10", "scored", "of candidates", "degraded", "late", "lost",
         "p50 ms", "p95 ms", "slowest ms",
@@ -230,8 +232,8 @@ def _table(report: DeadlineReport) -> str:
         (f"{one.deadline_ms}", f"{one.in_time:.2%}", f"{one.ndcg_at_10:.4f}",
          "–" if one.scored is None else f"{one.scored:.1f}",
          "–" if one.scored_share is None else f"{one.scored_share:.0%}",
-         f"{one.degraded}", f"{one.late}", _lost(one), f"{one.p50_ms:.0f}", f"{one.p95_ms:.0f}",
-         "–" if one.slowest_ms is None else f"{one.slowest_ms:.0f}")
+         f"{one.degraded}", f"{one.late}", _lost(one), f"{one.p50_ms:.0f}{mark}", f"{one.p95_ms:.0f}{mark}",
+         "–" if one.slowest_ms is None else f"{one.slowest_ms:.0f}{mark}")
         for one in report.deadlines
     ]  # fmt: skip
     return aligned([header, *rows])

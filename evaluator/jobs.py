@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -170,7 +171,7 @@ class Jobs:
             logger.exception("unforeseen error in an experiment")
             self._end(run, "failed", "an error that we did not foresee; the logs have it")
         else:
-            self._end(run, "done", "; ".join(outcome.warnings))
+            self._end(run, "done", "; ".join(_remarks(outcome)))
 
     def _end(self, run: str, state: Literal["done", "failed", "interrupted"], detail: str) -> None:
         self._set(JobState(id=run, state=state, step=self._states[run].step, detail=detail))
@@ -179,6 +180,16 @@ class Jobs:
         self._states[state.id] = state
         RunFolder(self._runs / state.id).write(STATE, state)
         return state
+
+
+def _remarks(outcome: Report) -> Iterator[str]:
+    """Yields warnings, gates that do not hold, and whether times of the load are not valid."""
+    yield from outcome.warnings
+    yield from (one.sentence for one in outcome.gates if not one.held)
+    if outcome.load is not None:
+        yield from (one.sentence for one in outcome.load.gates if not one.held)
+        if not outcome.load.timing_valid:
+            yield "times of the load are not valid"
 
 
 def _way_on(folder: RunFolder, step: str) -> str:

@@ -1,9 +1,11 @@
 """Command of the deadline sweep: the same queries at several deadlines."""
 
+from contextlib import nullcontext
 from typing import Annotated, Unpack
 
 import typer
 
+from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import (
     GATEWAY,
     RUNS,
@@ -18,7 +20,7 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.deadline_sweep import DEADLINES, render_deadlines
+from evaluator.deadline_sweep import DEADLINES, DeadlinesFile, render_deadlines
 from evaluator.deadlines_step import deadlines_step
 from evaluator.errors import WrongOption
 from evaluator.measurement_lock import measuring
@@ -41,7 +43,8 @@ def deadlines(
 ) -> None:
     """Sends every query at every deadline to a loaded collection; prints a table and writes deadlines.json.
 
-    In a run folder of its own, or with --run in that of a run, where `report` reads it.
+    In a run folder of its own, or with --run in that of a run, where `report` reads it. Exit status 3: the times are
+    not valid.
     """
     with reporting_errors():
         try:
@@ -53,9 +56,17 @@ def deadlines(
         if run is not None:
             expect_only(context, WITH_RUN, "--run asks the queries of that run's experiment")
         chosen = overridden_experiment(str(experiment), **overrides) if run is None else RunFolder.open(run).experiment
-        with measuring(runs if run is None else RunFolder.open(run).runs) as lock:
-            folder = RunFolder.create(runs, chosen) if run is None else RunFolder.open(run)
+        with (
+            measuring(runs if run is None else RunFolder.open(run).runs) as lock,
+            RunFolder.created(runs, chosen) if run is None else nullcontext(RunFolder.open(run)) as folder,
+        ):
             lock.name(f"deadlines of {folder.name}")
             found = with_gateway(gateway, wait, lambda client: deadlines_step(client, folder, deadlines_ms))
-        print("\n\n".join(render_deadlines(found)))
-        print(f"\nFigures: {folder.path / DEADLINES} (and manifest.json beside it)")
+        print_deadlines(folder, found)
+
+
+def print_deadlines(folder: RunFolder, found: DeadlinesFile) -> None:
+    """Prints the tables of a sweep. Raises Exit with status 3 where its times are not valid."""
+    print("\n\n".join(render_deadlines(found)))
+    print(f"\nFigures: {folder.path / DEADLINES} (and manifest.json beside it)")
+    end_status(folder.experiment.name, [] if found.timing_valid else ["times are not valid"], ())

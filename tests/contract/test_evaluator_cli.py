@@ -203,7 +203,7 @@ def test_a_sweep_over_deadlines_counts_late_and_lost_answers_as_empty(
     assert evaluator("ingest").exit_code == 0
     stub.search_delay_s = 0.02
     done = evaluator("deadlines", "demo", "--at", "1,60000", PIPELINES="bm25")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code in (0, 3), done.output  # 3: a hypervisor or a limit took CPU time
     (hurried, patient) = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("| ")][2:]
     assert [cell.strip() for cell in hurried[:3]] == ["1", "0.00%", "0.0000"]
     assert patient[1].strip() == "100.00%"
@@ -225,7 +225,8 @@ def test_pipelines_take_turns_in_a_sweep_and_the_run_s_report_has_it(
     stub.searches.clear()
     stub.failing_queries = {"red bell": Unavailable("gone")}
     done = evaluator("deadlines", "--run", run, "--at", "30000,60000", DATASET="elsewhere", PIPELINES="dense")
-    assert done.exit_code == 0, done.output  # variables of the environment are not of this run
+    # Variables of the environment are not of this run. 3: a hypervisor or a limit took CPU time.
+    assert done.exit_code in (0, 3), done.output
     asked = [str(request.pipeline) for request in stub.searches]
     # Two pipelines at two deadlines: were they swept one after the other, there would be one change.
     assert sum(before != after for before, after in itertools.pairwise(asked)) > 4
@@ -241,11 +242,14 @@ def test_pipelines_take_turns_in_a_sweep_and_the_run_s_report_has_it(
     assert "1 (unavailable 1)" in page
 
 
-def test_a_sweep_over_another_corpus_is_refused(evaluator: Evaluator, stub: GatewayStub) -> None:
+def test_a_sweep_over_another_corpus_is_refused_and_leaves_no_run_folder(
+    evaluator: Evaluator, stub: GatewayStub, tmp_path: Path
+) -> None:
     assert evaluator("ingest").exit_code == 0
     stub.documents["d3"] = stub.documents["d3"].model_copy(update={"text": "other"})
     done = evaluator("deadlines", "demo", "--at", "1000")
     assert (done.exit_code, "shop@1 does not hold this corpus" in done.stderr) == (1, True)
+    assert len(list((tmp_path / "runs").glob("*/experiment.json"))) == 1  # that of ingest
 
 
 def test_a_sweep_in_which_nothing_can_be_answered_says_why(evaluator: Evaluator, stub: GatewayStub) -> None:

@@ -8,10 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import pytest
+import typer
 from fastapi import Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 
 from evaluator.client import connected
+from evaluator.commands.deadlines import print_deadlines
 from evaluator.deadline_sweep import DeadlinesFile
 from evaluator.deadlines_step import deadlines_step
 from evaluator.evaluation import ingest_step
@@ -81,3 +84,20 @@ async def test_a_lost_query_counts_with_the_time_that_passed_where_it_is_longer_
     (figures,) = found.pipelines[0].deadlines
     assert (figures.lost, figures.errors_by_kind) == (4, {"unavailable": 4})
     assert 300 <= figures.p50_ms <= figures.p95_ms
+
+
+async def test_times_that_are_not_valid_are_marked_and_end_the_command_with_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = await swept(GatewayStub(), tmp_path, 30_000)
+    folder = RunFolder(RunFolder.newest(tmp_path / "runs"))
+    print_deadlines(folder, found.model_copy(update={"timing_valid": True, "timing_reasons": ()}))
+    assert "?" not in capsys.readouterr().out
+    with pytest.raises(typer.Exit) as ended:
+        print_deadlines(folder, found.model_copy(update={"timing_valid": False, "timing_reasons": ("busy",)}))
+    assert ended.value.exit_code == 3
+    told = capsys.readouterr()
+    row = [line.split("|")[1:-1] for line in told.out.splitlines() if line.startswith("| ")][2]
+    assert [cell.strip()[-1] for cell in row[-3:]] == ["?"] * 3
+    assert "**TIMING NOT VALID: busy**" in told.out
+    assert "Exit status 3: times are not valid." in told.err

@@ -1,4 +1,4 @@
-"""Gates of an experiment, judged by `run` on the queries one at a time and on its load."""
+"""Gates of an experiment, judged by `run` and by a job on the queries one at a time and on the load."""
 
 import asyncio
 from pathlib import Path
@@ -7,8 +7,10 @@ from xml.etree import ElementTree
 from typer.testing import CliRunner
 
 from evaluator.cli import app
+from evaluator.jobs import Jobs
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
+from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 from tests.support.small_runs import planned
@@ -35,3 +37,38 @@ async def test_gates_of_an_experiment_decide_the_exit_status_and_stand_in_junit(
     cases = ElementTree.parse(tmp_path / "gates.xml").getroot().findall(".//testcase")
     assert [case.get("name") for case in cases] == [one.what for one in gates]
     assert [bool(case.findall("failure")) for case in cases] == [not one.held for one in gates]
+
+
+async def test_gates_of_repeated_runs_that_are_not_valid_are_told_and_stand_in_junit(tmp_path: Path) -> None:
+    experiment = planned(tmp_path, pipelines=["bm25"], gates={"ndcg_at_10": 0.1})
+    (tmp_path / "gated.yaml").write_text(experiment.model_dump_json(exclude_unset=True))
+    with served(GatewayStub(failing_queries={"red bell": Unavailable("gone")}).app) as gateway:
+        words = ["run", str(tmp_path / "gated.yaml"), "--runs", str(tmp_path / "runs"), "--gateway", gateway]
+        asked = [*words, "--repeat", "2", "--junit", str(tmp_path / "gates.xml")]
+        done = await asyncio.to_thread(CliRunner().invoke, app, asked)
+    assert done.exit_code == 3, done.output
+    assert done.output.count("bm25: ndcg_at_10 0.5, at least 0.1: held") == 2
+    assert "Exit status 3: the run of shop is not valid." in done.output
+    cases = ElementTree.parse(tmp_path / "gates.xml").getroot().findall(".//testcase")
+    assert [case.get("name") for case in cases] == ["bm25: ndcg_at_10"] * 2
+
+
+async def test_a_job_that_is_done_tells_gates_that_do_not_hold_and_times_of_its_load_that_are_not_valid(
+    tmp_path: Path,
+) -> None:
+    traffic = {"rates": [0.001], "seconds": 0.5, "warmup_seconds": 0}
+    experiment = planned(tmp_path, load=traffic, pipelines=["bm25"], gates={"ndcg_at_10": 0.8})
+    with served(GatewayStub().app) as gateway:
+        jobs = Jobs(tmp_path / "runs", gateway)
+        state = jobs.start(experiment)
+        for _ in range(3_000):
+            state = jobs.state(state.id) or state
+            if state.state != "running":
+                break
+            await asyncio.sleep(0.02)
+    assert state.state == "done"
+    assert state.detail.endswith(
+        "bm25: ndcg_at_10 0.75, at least 0.8: NOT HELD; "
+        "bm25 at 0.001/s: ndcg_at_10 no value (no request was sent), at least 0.8: NOT HELD; "
+        "times of the load are not valid"
+    )
