@@ -168,7 +168,8 @@ def report_step(folder: RunFolder) -> Report:
         deadlines=folder.read(DEADLINES, DeadlinesFile) if folder.has(DEADLINES) else None,
     )
     folder.write("report.json", report)
-    folder.write_text("report.md", render_page(report))
+    charts = {path.name for path in (folder.path / "load").glob("*.svg")}
+    folder.write_text("report.md", render_page(report, charts))
     return report
 
 

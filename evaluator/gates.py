@@ -37,7 +37,7 @@ class GateOutcome(Wire):
     """One gate of one pipeline."""
 
     pipeline: str
-    traffic: str | None  # of a load: `20/s`, `8 in flight`, …; null: one query at a time
+    traffic: str | None  # of a load: `20/s`, `8 in flight (capacity)`, …; null: one query at a time
     gate: GateName
     value: FiniteFloat | None
     bound: FiniteFloat

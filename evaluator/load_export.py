@@ -1,4 +1,7 @@
-"""Writes the traffic of an experiment's `load` as scripts and targets for other load generators. Sends none of it."""
+"""Writes the traffic of an experiment's `load` as scripts and targets for other load generators. Sends none of it.
+
+One query a pipeline is sent, to see that the gateway can run it.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,6 +34,12 @@ async def planned_export(client: GatewayClient, experiment: Experiment) -> list[
     target = load_target(client.url, experiment, arms, dataset, queries, plan)
     seed = plan.seed_or(experiment.seed)
     return [exported_traffic(target, arm.name, rate, plan, seed) for arm in arms for rate in plan.rates]
+
+
+def unexported_fields(plan: LoadPlan) -> list[str]:
+    """Returns the fields of a plan that say more than its rates, and that scripts leave out."""
+    named = ("steps", "trace", "in_flight", "capacity", "best_under_ms", "repeat")
+    return [name for name in named if getattr(plan, name) != LoadPlan.model_fields[name].default]
 
 
 def exported_traffic(target: LoadTarget, pipeline: str, rate: float, plan: LoadPlan, seed: int) -> ExportedTraffic:

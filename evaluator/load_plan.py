@@ -86,6 +86,8 @@ class LoadPlan(Wire):
             raise ValueError("`best_under_ms` compares pipelines at a rate: give `rates`")
         if self.while_loading and (not self.rates or self.steps or self.trace or self.in_flight or self.capacity):
             raise ValueError("`while_loading` compares at steady rates: give `rates`, and no other traffic")
+        if self.capacity is not None and self.arrivals != "poisson":
+            raise ValueError("`capacity` searches with Poisson arrivals: `arrivals` must be poisson")
         return self
 
     def seed_or(self, other: int) -> int:

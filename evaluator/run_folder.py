@@ -48,7 +48,7 @@ WRITTEN_BY = {
     "summary.json": "report",
 }
 # A run is whole without them. They were measured beside the ranking, with its manifest.
-BESIDE_RANKING = ("load.json", "capacity.json", "against.json", "deadlines.json")
+BESIDE_RANKING = ("load.json", "capacity.json", "against.json", "compared.json", "deadlines.json")
 LOAD_PAGE = "load.md"
 
 

@@ -41,7 +41,7 @@ from evaluator.load.compared_table import render_compared
 from evaluator.load.export_scripts import ExportTool
 from evaluator.load.plan_run import LOAD
 from evaluator.load.report import LoadReport, judges_a_gate
-from evaluator.load_export import planned_export, write_export
+from evaluator.load_export import planned_export, unexported_fields, write_export
 from evaluator.load_step import load_step
 from evaluator.measurement_lock import measuring
 from evaluator.process_costs import expect_processes, parse_processes
@@ -50,6 +50,23 @@ from evaluator.run_folder import RunFolder
 
 # Options that are no matter of the run's experiment.
 WITH_RUN = ("run", "between", "export", "junit", "gateway", "runs", "wait", "processes")
+# Options of what an exported script does not do: it sends at constant rates, once, and measures by itself.
+NOT_EXPORTED = (
+    "in_flight",
+    "steps",
+    "trace",
+    "find_capacity",
+    "p99",
+    "point_seconds",
+    "best_under",
+    "warmup_seconds",
+    "slice_seconds",
+    "generators",
+    "repeat",
+    "between",
+    "junit",
+    "against",
+)
 
 
 @with_options(AllExperimentOverrides)
@@ -91,7 +108,9 @@ def load(
     ] = None,
     export: Annotated[
         tuple[ExportTool, Path] | None,
-        typer.Option(metavar="k6|vegeta|locust DIR", help="Send nothing: write scripts that send it with that tool."),
+        typer.Option(
+            metavar="k6|vegeta|locust DIR", help="Send no traffic: write scripts that send it with that tool."
+        ),
     ] = None,
     run: Run = None,
     junit: Junit = None,
@@ -150,6 +169,9 @@ def load(
             raise WrongOption(
                 "--compare sends the load and compares it with an earlier run: leave --against and --export out"
             )
+        if export is not None:
+            allowed = context.params.keys() - set(NOT_EXPORTED)
+            expect_only(context, allowed, "--export writes the requests of --rate for another tool")
         if margin is not None and against is None and compare is None:
             raise WrongOption("--margin is an option of --against and --compare; give one of them")
         if against is not None and (between is not None or best_under is not None):
@@ -175,16 +197,21 @@ def load(
                 expect_another_gateway(gateway, against)
             compares = against is not None or compare is not None
             expect_gates(junit, judged=compares or judges_a_gate(planned.gates, planned.load))
+        lock_folder = runs if run is None else RunFolder.open(run).runs
         if export is not None:
             tool, directory = export
-            exported = with_gateway(gateway, wait, lambda client: planned_export(client, planned))
+            with measuring(lock_folder) as lock:
+                lock.name(f"export of {planned.name}")
+                exported = with_gateway(gateway, wait, lambda client: planned_export(client, planned))
             if planned.load is not None and planned.load.arrivals != "constant":
                 say(f"These scripts send at a constant rate; `load` itself plans {planned.load.arrivals} arrivals.")
+            if planned.load is not None and (fields := unexported_fields(planned.load)):
+                say(f"These scripts leave out what the experiment's `load` says beside its rates: {', '.join(fields)}.")
             print("\n".join([f"Run in {directory.resolve()}:", *write_export(directory, tool, exported)]))
             return
         judged_margin = MARGIN if margin is None else margin
         with (
-            measuring(runs if run is None else RunFolder.open(run).runs) as lock,
+            measuring(lock_folder) as lock,
             RunFolder.created(runs, planned) if run is None else nullcontext(RunFolder.open(run)) as folder,
         ):
             lock.name(folder.name)

@@ -1,7 +1,7 @@
 """Turns the options of `load` into a load plan, over that of the experiment's file. Sends nothing."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,6 +14,15 @@ from evaluator.load_plan import LoadPlan
 TRAFFIC = ("rates", "steps", "trace", "in_flight", "capacity")
 # Fields that only rates can have.
 OF_RATES = ("best_under_ms", "while_loading")
+# Fields that only some traffic heeds. A trace has times and queries of its own and no warm-up, steps have seconds.
+# A closed loop has no planned arrivals. Neither steps nor the points around a capacity are cut into slices.
+HEEDED_BY = {
+    "seconds": ("rates", "in_flight", "capacity"),
+    "slice_seconds": ("rates", "in_flight"),
+    "warmup_seconds": ("rates", "steps", "in_flight", "capacity"),
+    "arrivals": ("rates", "steps", "capacity"),
+    "draw": ("rates", "steps", "in_flight", "capacity"),
+}
 # Fields whose options are not the field's name.
 OPTIONS = {"rates": "--rate", "best_under_ms": "--best-under", "p99_ms": "--p99", "capacity": "--find-capacity"}
 
@@ -31,10 +40,18 @@ def overridden_load(plan: LoadPlan | None, given: Mapping[str, object], defaults
     asked = {**defaults, **content, **given}
     if not any(asked.get(name) for name in TRAFFIC):
         raise WrongOption("say what to send: --rate, --steps, --trace, --in-flight or --find-capacity")
+    _expect_heeded(given, [name for name in TRAFFIC if asked.get(name)])
     try:
         return LoadPlan.model_validate(asked)
     except ValidationError as error:
         raise WrongOption(_in_options(error.errors()[0])) from error
+
+
+def _expect_heeded(given: Mapping[str, object], sent: Sequence[str]) -> None:
+    """Raises WrongOption for options of the command line that none of the traffic heeds."""
+    idle = [_option(field) for field, kinds in HEEDED_BY.items() if field in given and not set(kinds) & set(sent)]
+    if idle:
+        raise WrongOption(f"{', '.join(map(_option, sent))} would not heed these options: leave out {', '.join(idle)}")
 
 
 def _in_options(fault: Mapping[str, Any]) -> str:

@@ -1,14 +1,16 @@
 """Defines against.json and builds its figures from the samples of two stacks that took turns. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pydantic import FiniteFloat
 
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
+from evaluator.experiment import Experiment
 from evaluator.junit import GateCase
 from evaluator.load.against import SpeedVerdict, judge_speed
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
+from evaluator.load.machine_remarks import machine_remarks
 from evaluator.load.point import LoadedPoint
 from evaluator.load.quality import METRIC, query_means, request_values
 from evaluator.load.samples import LoadSample
@@ -74,6 +76,7 @@ class AgainstReport(StepFile):
     judged: str
     margin: FiniteFloat
     points: tuple[AgainstPoint, ...]
+    remarks: tuple[str, ...] = ()  # what a reader should know although the times are valid, and what is not judged
 
     @property
     def cases(self) -> list[GateCase]:
@@ -146,6 +149,20 @@ def against_point(
         timing_faults=faults,
         files=files,
     )
+
+
+def against_remarks(experiment: Experiment, urls: Sequence[str], points: Sequence[AgainstPoint]) -> Iterator[str]:
+    """Yields what a reader should know of the machines, and what of the experiment a comparison does not judge."""
+    stacks = [one for point in points for one in (point.baseline, point.judged) if one is not None]
+    yield from machine_remarks(urls, [one for stack in stacks for one in stack.conditions])
+    if experiment.gates is not None:
+        yield "gates of the experiment are not judged here: --against judges the ratios of the two gateways"
+    if experiment.load is not None and experiment.load.best_under_ms is not None:
+        yield "best_under_ms of the experiment is not used: --against names no best pipeline"
+    if experiment.caches:
+        yield "caches were on, and hit rates are not judged here: each request in load/*.jsonl has its own (`cached`)"
+    else:
+        yield "that no cache answered is not checked here: every request said `Cache-Control: no-store`"
 
 
 def _measured(loaded: LoadedPoint) -> list[LoadSample]:

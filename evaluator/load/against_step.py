@@ -5,7 +5,14 @@ from collections.abc import Callable
 
 from evaluator.client import GatewayClient
 from evaluator.errors import WrongOption
-from evaluator.load.against_report import AgainstPoint, AgainstReport, ComparedStacks, DrivenPair, against_point
+from evaluator.load.against_report import (
+    AgainstPoint,
+    AgainstReport,
+    ComparedStacks,
+    DrivenPair,
+    against_point,
+    against_remarks,
+)
 from evaluator.load.kinds import Traffic
 from evaluator.load.planned_work import against_work
 from evaluator.load.point import LoadedPoint, drive
@@ -100,6 +107,7 @@ async def _run_against(
         judged=urls[1],
         margin=margin,
         points=tuple(points),
+        remarks=tuple(against_remarks(folder.experiment, urls, points)),
     )
     folder.write(AGAINST, report)
     return report

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from evaluator.load.against_report import AgainstPoint, AgainstReport, StackFigures
-from evaluator.machine_conditions import unchecked_foreign
 from evaluator.markdown_table import aligned
 from evaluator.svg_chart import DOUBTFUL
 
@@ -23,12 +22,10 @@ HEADER = (
 
 
 def render_against(report: AgainstReport) -> str:
-    """Renders the table and, beneath it, what follows from it."""
+    """Renders the table and, beneath it, what follows from it and what a reader should know beside it."""
     rows = [row for point in report.points for row in _rows(point)]
     said = [said for point in report.points for said in _sentences(point)]
-    stacks = [one for point in report.points for one in (point.baseline, point.judged) if one is not None]
-    said += unchecked_foreign(one for stack in stacks for one in stack.conditions)
-    return "\n\n".join([aligned([HEADER, *rows]), *said])
+    return "\n\n".join([aligned([HEADER, *rows]), *said, *report.remarks])
 
 
 def _rows(point: AgainstPoint) -> Iterator[list[str]]:

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evaluator.load.capacity import VERIFICATIONS
 from evaluator.load.capacity_chart import capacity_chart
-from evaluator.load.capacity_report import BEYOND, CapacityReport, measured_table, multiples_table
+from evaluator.load.capacity_figures import CapacityReport
+from evaluator.load.capacity_report import BEYOND, measured_table, multiples_table
 from evaluator.markdown_table import aligned
 
 CAPACITY_WORDS = (

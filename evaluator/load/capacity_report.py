@@ -1,4 +1,4 @@
-"""Defines capacity.json, what load.json says at multiples of the capacity, and renders it. Pure.
+"""Builds what is told of a capacity, defines capacity.json, and renders both. Pure.
 
 sentence := pipeline " carries " rate "/s with p99 <= " bound " ms in 5 of 5 verifications; " knee "."
           | pipeline " carries no rate with p99 <= " bound " ms: " reasons "."
@@ -8,13 +8,11 @@ knee     := "the knee is at " rate "/s" | "the knee cannot be told, because time
 
 from collections.abc import Iterator, Sequence
 
-from pydantic import FiniteFloat
-
 from evaluator.load.capacity import VERIFICATIONS, FoundCapacity
+from evaluator.load.capacity_figures import CapacityMultiple, CapacityReport
 from evaluator.load.report import LoadPointReport
 from evaluator.markdown_table import aligned
 from evaluator.run_folder import StepFile
-from services.contracts.base import Wire
 
 CAPACITY = "capacity.json"
 
@@ -22,28 +20,6 @@ CAPACITY = "capacity.json"
 SWEEP = (0.1, 0.45, 0.8, 1.15, 1.5)
 BEYOND = (1.0, 1.5, 2.0, 4.0)
 MULTIPLES = tuple(sorted({*SWEEP, *BEYOND}))
-
-
-class CapacityMultiple(Wire):
-    """Figures at a multiple of the capacity; all others are in the point of this rate in `points` of load.json."""
-
-    multiple: FiniteFloat
-    rate: FiniteFloat
-    goodput: FiniteFloat  # answers in time a second
-    ndcg_a_second: FiniteFloat  # nDCG@10 summed over the requests of a second; late and lost ones add 0
-    p95_ms: FiniteFloat | None
-    p99_ms: FiniteFloat | None = None  # null below 662 requests, and where the times are not valid
-    timing_valid: bool
-
-
-class CapacityReport(Wire):
-    """The capacity of a pipeline: the highest Poisson rate found whose p99 stays within the bound."""
-
-    pipeline: str
-    found: FoundCapacity
-    multiples: tuple[CapacityMultiple, ...]  # none unless `found`
-    knee: FiniteFloat | None  # a swept rate; null: times below the capacity are not valid
-    sentence: str
 
 
 class CapacityFile(StepFile):

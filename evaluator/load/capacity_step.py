@@ -1,14 +1,21 @@
-"""Measures the rates that a search for the capacity asks for, through the gateway."""
+"""Measures the rates that a search for the capacity asks for, through the gateway, and keeps their requests."""
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from itertools import count
 
 from evaluator.latency import percentile
 from evaluator.load.capacity import FoundCapacity, MeasuredRate, RateSample, find_capacity
+from evaluator.load.kinds import Traffic
 from evaluator.load.point import LoadedPoint, run_point
+from evaluator.load.time_slices import TimeSlice
 from evaluator.load.traffic import LoadTarget
 from evaluator.load.validity import cpu_shares, generator_figures, load_faults
 from evaluator.load_plan import LoadPlan
 from evaluator.progress import say
+
+SEARCH = "search"  # in the name of the file of a search's requests
 
 
 async def searched_capacity(
@@ -17,16 +24,22 @@ async def searched_capacity(
     plan: LoadPlan,
     load_seed: int,
     measured: Collection[int] | None,
+    keep: Callable[[TimeSlice], None],
 ) -> FoundCapacity:
-    """Searches the capacity of a pipeline and says each rate that it measured. `plan`, `measured`: as of run_point."""
+    """Searches the capacity of a pipeline and says each rate that it measured. `plan`, `measured`: as of run_point.
+
+    `keep` is called in a thread with the requests of each look at a rate, when it has ended.
+    """
     capacity = plan.capacity
     assert capacity is not None  # whoever searches was asked to
+    looks = count()
 
     async def measure(rate: float, warmup_s: float, seconds: float, seed: str) -> RateSample:
         loaded = await run_point(
             target, pipeline, rate, seconds, plan, seed=load_seed, part=seed, warmup_seconds=warmup_s, measured=measured
         )
-        return rate_sample(loaded, capacity.p99_ms)
+        await asyncio.to_thread(keep, search_slice(pipeline, rate, loaded, next(looks)))
+        return rate_sample(loaded)
 
     def report_rate(one: MeasuredRate) -> None:
         say(f"{pipeline} at {one.rate:g}/s: {one.outcome} ({one.over} of {one.requests} requests over the bound)")
@@ -34,19 +47,25 @@ async def searched_capacity(
     return await find_capacity(capacity, "capacity", measure, report_rate)
 
 
-def rate_sample(loaded: LoadedPoint, bound_ms: float) -> RateSample:
+def search_slice(pipeline: str, rate: float, loaded: LoadedPoint, number: int) -> TimeSlice:
+    """Returns a look at a rate as a slice of the search, whose samples tell the rate."""
+    samples = tuple(one.model_copy(update={"rate": rate}) for one in loaded.samples)
+    return TimeSlice.labelled(Traffic(SEARCH, rate=rate), (pipeline,), replace(loaded, samples=samples), number, 0)
+
+
+def rate_sample(loaded: LoadedPoint) -> RateSample:
     """Returns what the search has to know of a drive.
 
-    Its halves are not compared: beyond the capacity the queue grows, so that the later one takes longer. A send lag is
-    judged by the bound, or by the median where that is longer. Dropped requests count as lost.
+    Its halves are not compared: beyond the capacity the queue grows, so that the later one takes longer. Dropped
+    requests count as lost.
     """
     samples = [sample for sample in loaded.samples if sample.phase == "measured"]
     counted = [sample.counted_ms for sample in samples]
     lags = [sample.send_lag_ms for sample in samples if sample.send_lag_ms is not None]
-    longer = max(bound_ms, percentile(sorted(counted), 0.5)) if counted else bound_ms
+    p50_ms = percentile(sorted(counted), 0.5) if counted else None
     generators = generator_figures(cpu_shares([loaded.generators]), lags, real_time=loaded.real_time)
     return RateSample(
         counted_ms=counted,
         lost=[sample.outcome != "answered" or bool(sample.degraded) for sample in samples],
-        faults=tuple(load_faults(generators, longer, None, [loaded.conditions], dropped=0)),
+        faults=tuple(load_faults(generators, p50_ms, None, [loaded.conditions], dropped=0)),
     )

@@ -53,7 +53,7 @@ class ComparedPoint(Wire):
     """One pipeline in one kind of traffic, in both runs."""
 
     pipeline: str
-    traffic: str  # in words: `20/s`, `8 in flight`, …
+    traffic: str  # in words: `20/s`, `8 in flight (capacity)`, …
     old: RunFigures
     new: RunFigures
     intervals_from: IntervalSource

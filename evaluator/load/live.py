@@ -38,7 +38,7 @@ class LiveFigures(Wire):
     seconds: FiniteFloat  # since it began
     rate: FiniteFloat  # requests planned a second
     in_flight: Count
-    p50_ms: FiniteFloat | None  # to 5 %; null: no answer
+    p50_ms: FiniteFloat | None  # of the answers alone, to 5 %; null: no answer
     p99_ms: FiniteFloat | None
     degraded: Count
     lost: Count  # failed or dropped
@@ -46,7 +46,9 @@ class LiveFigures(Wire):
     @property
     def line(self) -> str:
         """The figures in a line for the terminal."""
-        times = "no answer" if self.p50_ms is None else f"p50 {self.p50_ms:.0f} ms, p99 {self.p99_ms:.0f} ms"
+        times = (
+            "no answer" if self.p50_ms is None else f"p50 {self.p50_ms:.0f} ms, p99 {self.p99_ms:.0f} ms of the answers"
+        )
         return (
             f"{self.traffic}: {self.rate:.1f}/s, {self.in_flight} in flight, {times}, "
             f"{self.degraded} degraded, {self.lost} lost (last {min(self.seconds, WINDOW_S):.0f} s)"

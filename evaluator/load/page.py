@@ -8,7 +8,7 @@ from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships
 from evaluator.breakdown import FAILED_OF_A_KIND, SlowAnswer
 from evaluator.load.best_by_bound import best_rows
 from evaluator.load.capacity_page import capacity_charts, capacity_section
-from evaluator.load.capacity_report import CapacityReport
+from evaluator.load.chart_images import folded
 from evaluator.load.charts import Spectrum, drawn_share, rates_chart, spectrum_chart
 from evaluator.load.cost_table import cost_parts
 from evaluator.load.first_answers import FIRST
@@ -32,11 +32,11 @@ from evaluator.svg_chart import DOUBTFUL
 SPECTRUM_POINTS = 160
 # load.json lists the slowest 1 % of every point; a page of hundreds would not be read.
 SLOWEST_SHOWN = 5
-CHARTS_SHOWN = 4
 COUNTED = (
     "Times count from the planned send time to the last byte; a request without an answer counts with at least its "
     "deadline. nDCG@10 is the mean over requests: late, failed and dropped ones count as empty rankings. All rates ask "
-    "one draw of queries in its order, so that a higher rate begins with the queries of a lower one."
+    "one draw of queries in its order, so that a higher rate begins with the queries of a lower one. Degraded: share "
+    "of the answers in time. Re-ranked: their mean share of candidates (–: the pipeline re-ranks none)."
 )
 STAGES = (
     "`<stage>.<part>` is what the services report of their own time. Share: of the latency, over all answers; stages "
@@ -49,19 +49,17 @@ CONDITIONS = (
 Chart = tuple[str, str, str]  # name of the file in load/, what it shows, content
 
 
-def write_page(folder: RunFolder, report: LoadReport, capacities: Sequence[CapacityReport]) -> None:
+def write_page(folder: RunFolder, report: LoadReport) -> None:
     """Writes the page and its charts; charts of an earlier load are removed."""
-    charts = [*_charts(folder.path, report), *capacity_charts(capacities)]
+    charts = [*_charts(folder.path, report), *capacity_charts(report.capacities)]
     for old in (folder.path / "load").glob("*.svg"):
         old.unlink()
     for name, _, content in charts:
         writable(folder.path / "load" / name).write_text(content, encoding="utf-8")
-    folder.write_text(LOAD_PAGE, render_load_page(folder.experiment.name, report, charts, capacities))
+    folder.write_text(LOAD_PAGE, render_load_page(folder.experiment.name, report, charts))
 
 
-def render_load_page(
-    title: str, report: LoadReport, charts: Sequence[Chart], capacities: Sequence[CapacityReport] = ()
-) -> str:
+def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) -> str:
     """Renders load.md."""
     shown = {name: f"![{alt}](load/{name})" for name, alt, _ in charts}
     warnings = list(load_warnings(report))
@@ -70,11 +68,11 @@ def render_load_page(
     parts = [
         f"# Load: {title}",
         *(["\n".join(f"- {line}" for line in warnings)] if warnings else []),
-        *capacity_section(capacities, report.plan.arrivals, shown),
+        *capacity_section(report.capacities, report.plan.arrivals, shown),
     ]
     if report.points:
         parts += [
-            *(["## All points"] if capacities else []),
+            *(["## All points"] if report.capacities else []),
             render_load(report),
             COUNTED,
             *filter(None, (render(report) for render in (render_steps, render_loading, render_ratios))),
@@ -84,7 +82,7 @@ def render_load_page(
             "## Percentiles (ms)",
             f"p99 needs 662 requests, p99.9 needs 7,000; neither is given where times are not valid ({DOUBTFUL}).",
             aligned(_percentiles(report)),
-            *_folded([shown[name] for name in shown if name.startswith("spectrum-")], "Latency by percentile"),
+            *folded([shown[name] for name in shown if name.startswith("spectrum-")], "Latency by percentile"),
         ]
     if len(stages := _stages(report)) > 1:
         parts += ["## Where the time goes (ms)", *(shown[name] for name in shown if name == "stages.svg")]
@@ -121,13 +119,6 @@ def render_load_page(
         "[manifest.json](manifest.json). Every request: `load/*.jsonl`; all figures: [load.json](load.json).",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _folded(parts: Sequence[str], summary: str) -> list[str]:
-    """Returns the parts, behind a summary where they would fill several screens."""
-    if len(parts) <= CHARTS_SHOWN:
-        return list(parts)
-    return [f"<details><summary>{summary}</summary>", *parts, "</details>"]
 
 
 def _charts(folder: Path, report: LoadReport) -> Iterator[Chart]:

@@ -13,12 +13,14 @@ from evaluator.gates import judge_gates
 from evaluator.load.best_by_bound import best_at
 from evaluator.load.calibration import Calibrate, calibration_of
 from evaluator.load.capacity import FoundCapacity
+from evaluator.load.capacity_figures import CapacityReport
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
-from evaluator.load.capacity_step import searched_capacity
+from evaluator.load.capacity_step import SEARCH, searched_capacity
 from evaluator.load.driven_traffic import LoadSurroundings, driven_traffic
 from evaluator.load.enough_requests import too_few_requests
 from evaluator.load.group_points import group_points
 from evaluator.load.kinds import Traffic, planned_traffic
+from evaluator.load.machine_remarks import machine_remarks
 from evaluator.load.memory_trend import memory_trends
 from evaluator.load.page import write_page
 from evaluator.load.planned_work import planned_work
@@ -31,8 +33,6 @@ from evaluator.load.sample_files import SampleFiles
 from evaluator.load.samples import read_samples
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_plan import LoadPlan
-from evaluator.machine_conditions import unchecked_foreign
-from evaluator.measured_processes import is_this_machine
 from evaluator.progress import say
 from evaluator.quality import Grades
 from evaluator.run_folder import RunFolder
@@ -74,9 +74,12 @@ async def run_load(
     points = await driven(groups, ready.arms) if groups else []
     timing_valid = all(point.timing_valid for point in points)
     gated = [gated_point(point, costs.get(point.pipeline)) for point in points]
-    capacities = []
+    capacities: list[CapacityReport] = []
     for arm in ready.arms if ready.plan.capacity is not None else ():
-        found = await searched_capacity(ready.target, arm.name, ready.plan, ready.seed, beside.measured())
+        with files.telling():
+            found = await searched_capacity(
+                ready.target, arm.name, ready.plan, ready.seed, beside.measured(), files.keep
+            )
         swept = [(multiple, await driven([[traffic]], [arm])) for multiple, traffic in multiples_of(found)]
         points += [point for _, through in swept for point in through]
         # Beyond the capacity the queue grows while it is measured, so that the later half takes longer in any case.
@@ -87,6 +90,7 @@ async def run_load(
     calibration = calibration_of(before, await calibrate())
     differences = await asyncio.to_thread(_quality_differences, folder, ready.plan, points, ready.judgments, ready.seed)
     sources = [Path(name) for point in points for name in point.files.values()] + [MEMORY] * bool(readings)
+    sources += [files.path(one.pipeline, SEARCH) for one in capacities]
     report = LoadReport(
         made_from=folder.hashes("experiment.json", "manifest.json", *sources),
         plan=ready.plan,
@@ -99,6 +103,7 @@ async def run_load(
         best_under=()
         if ready.plan.best_under_ms is None
         else tuple(best_at(points, differences, rate, ready.plan.best_under_ms) for rate in ready.plan.rates),
+        capacities=tuple(capacities),
         memory=memory_trends(readings),
         calibration=calibration,
         timing_valid=timing_valid,
@@ -109,7 +114,7 @@ async def run_load(
         folder.write(
             CAPACITY, CapacityFile(made_from=folder.hashes("manifest.json", LOAD), capacities=tuple(capacities))
         )
-    await asyncio.to_thread(write_page, folder, report, capacities)
+    await asyncio.to_thread(write_page, folder, report)
     return report
 
 
@@ -119,11 +124,8 @@ def multiples_of(found: FoundCapacity) -> list[tuple[float, Traffic]]:
 
 
 def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[str]:
-    if points and is_this_machine(target.url):
-        cores = points[0].conditions[0].cores
-        loader = " and the loading evaluator" if any(point.loading for point in points) else ""
-        yield f"the generators{loader} share the {cores} cores of this machine with the system under test"
-    yield from unchecked_foreign(one for point in points for one in point.conditions)
+    conditions = [one for point in points for one in point.conditions]
+    yield from machine_remarks([target.url], conditions, loading=any(point.loading for point in points))
     yield from cache_remarks(target.caches, {point.pipeline: point.cached for point in points})
 
 

@@ -20,6 +20,7 @@ from evaluator.gates import GatedFigures, GateOutcome, Gates
 from evaluator.latency import MIN_SAMPLES_FOR_P99
 from evaluator.load.best_under import BestUnder
 from evaluator.load.calibration import Calibration
+from evaluator.load.capacity_figures import CapacityReport
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.first_answers import FirstAnswers, first_answers
 from evaluator.load.kinds import Traffic
@@ -88,7 +89,7 @@ class LoadPointReport(Wire):
     def traffic_in_words(self) -> str:
         """The traffic in words."""
         if self.in_flight is not None:
-            return f"{self.in_flight} in flight"
+            return f"{self.in_flight} in flight (capacity)"
         if self.rate is None:
             return self.traffic
         return f"{self.rate:g}/s" if self.loading is None else f"{self.rate:g}/s while loading"
@@ -155,6 +156,7 @@ class LoadReport(StepFile):
     gates: tuple[GateOutcome, ...] = ()  # of the points of the plan, not of a search for the capacity
     quality_differences: tuple[QualityDifference, ...] = ()  # of pipelines at the rates of the plan
     best_under: tuple[BestUnder, ...] = ()  # by rate; none without a bound in the plan
+    capacities: tuple[CapacityReport, ...] = ()  # by pipeline, as in capacity.json; none without a search
     memory: dict[str, MemoryTrend] = {}  # by process, over the whole load; empty: no process was named
     calibration: Calibration | None = None  # null: not measured, and no other run is compared with this one
     timing_valid: bool

@@ -1,4 +1,7 @@
-"""Owns `load/<pipeline>-<rate>.jsonl`: every request of a point, a line each, in planned order. Sends nothing."""
+"""Owns `load/<pipeline>-<rate>.jsonl`, every request of a point, and `<pipeline>-search.jsonl`. Sends nothing.
+
+A line each, in planned order; those of a search for the capacity look by look.
+"""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -32,6 +35,7 @@ class LoadSample(AnswerRecord):
     counted_ms: FiniteFloat  # what figures count: the latency, or without an answer at least the deadline
     late: bool = False  # answered after the deadline
     ended_within: bool | None = None  # closed loop: within the seconds that count; null: the loop is open
+    rate: FiniteFloat | None = None  # planned, a second, in a search for the capacity; null: the file is of one traffic
 
     @property
     def outcome(self) -> SampleOutcome:

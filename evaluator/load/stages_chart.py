@@ -30,7 +30,8 @@ def stages_chart(report: LoadReport) -> str | None:
         "; ".join(f"{point.pipeline} at {point.traffic_in_words}: {_path_words(point)}" for point in rows),
     )
     fills = _fills(keys)
-    x = Scale(0.0, 1.0, 110.0, WIDTH - 130)
+    widest = max(text_width(point.traffic_in_words) for point in rows)
+    x = Scale(0.0, 1.0, max(110.0, 24 + widest), WIDTH - 130)
     y = top
     for name, found in groups.items():
         drawing.text(16, y + 14, name)

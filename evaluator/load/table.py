@@ -10,7 +10,7 @@ from evaluator.svg_chart import DOUBTFUL
 
 HEADER = (
     "pipeline", "rate", "in time/s", "p50 ms", "p95 ms", "p99 ms", "max ms",
-    "nDCG@10", "requests", "late", "failed", "dropped", "degraded", "timing",
+    "nDCG@10", "requests", "late", "failed", "dropped", "degraded", "re-ranked", "timing",
 )  # fmt: skip
 
 TIMES = ("p50", "p95", "p99")  # of the figures that are repeated
@@ -19,7 +19,8 @@ TIMES = ("p50", "p95", "p99")  # of the figures that are repeated
 def render_load(report: LoadReport) -> str:
     """Renders a row a point, and the best pipeline at each rate where the plan has a bound.
 
-    A point whose times are not valid is marked, and so is each of its times; its p99 is missing.
+    A point whose times are not valid is marked, and so is each of its times; its p99 is missing. `degraded`: share of
+    the answers in time; `re-ranked`: their mean share of candidates, where the pipeline re-ranks.
     """
     table = aligned([HEADER, *(_row(point) for point in report.points)])
     return "\n\n".join([table, *map(render_best, report.best_under)])
@@ -131,7 +132,8 @@ def _row(point: LoadPointReport) -> list[str]:
         "–" if ndcg is None else f"{ndcg:.4f}",
         *(str(count) for count in (point.counts.requests, point.counts.late, point.counts.failed)),
         str(point.counts.dropped),
-        str(point.counts.degraded),
+        _share(point.quality.degraded_share if point.counts.answered else None),
+        _share(point.quality.reranked_share),
         "valid" if point.timing_valid else "NOT VALID",
     ]
 
@@ -139,6 +141,10 @@ def _row(point: LoadPointReport) -> list[str]:
 def time_cell(ms: float | None, point: LoadPointReport, digits: int = 1) -> str:
     """Renders milliseconds of a point, marked where its times are not valid."""
     return "–" if ms is None else f"{ms:z.{digits}f}{_mark(point.timing_valid)}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
 
 
 def _mark(valid: bool) -> str:

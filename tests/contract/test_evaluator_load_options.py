@@ -75,6 +75,17 @@ NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]
         (["--rate", "10", "--repeat", "2", "--between", "true", *AGAINST], "leave out --between and --best-under"),
         (["--rate", "10", "--best-under", "9", *AGAINST], "leave out --between and --best-under"),
         (["--rate", "10", "--seconds", "20", *AGAINST], "--against needs 8 pairs of slices or more, and --seconds 20"),
+        (
+            ["--find-capacity", "--p99", "500", "--arrivals", "constant"],
+            "--find-capacity searches with Poisson arrivals: --arrivals must be poisson",
+        ),
+        (["--trace", "t.csv", "--seconds", "9"], "--trace would not heed these options: leave out --seconds"),
+        (
+            ["--rate", "10", "--best-under", "9", "--repeat", "2", "--junit", "g.xml", "--export", "k6", "x"],
+            "--export writes the requests of --rate for another tool: leave out --best-under, --repeat, --junit",
+        ),
+        (["--rate", "10", "--export", "k6", "x", *AGAINST], "leave out --against"),
+        (["--in-flight", "2", "--export", "k6", "x"], "leave out --in-flight"),
         (["--run", "."], "name either an experiment or, with --run, the folder of a run"),
     ],
 )

@@ -27,20 +27,21 @@ def row(name: str, verdicts: list[SpeedVerdict]) -> tuple[str, ...]:
     return (name, str(len(verdicts)), str(alarms), *map(str, outcomes), spread)
 
 
-def bars(slower: list[SpeedVerdict], same: list[SpeedVerdict], needs_cores: bool) -> tuple[Bar, Bar]:
-    """Returns the two promises, scaled where fewer comparisons than 20 were made."""
+def bars(slower: list[SpeedVerdict], same: list[SpeedVerdict], size: int, needs_cores: bool) -> tuple[Bar, Bar]:
+    """Returns the two promises, scaled where `size` is less than 20; neither holds where fewer were judged."""
+    few = [f" ({size} wanted)" if len(found) < size else "" for found in (slower, same)]
     caught, raised = (sum(verdict.slower for verdict in found) for found in (slower, same))
     return (
         Bar(
             f"p50 {PERCENT} longer: at least {CAUGHT} of {COMPARISONS} caught",
-            f"{caught} of {len(slower)}",
-            bool(slower) and caught >= CAUGHT / COMPARISONS * len(slower),
+            f"{caught} of {len(slower)}{few[0]}",
+            not few[0] and caught >= CAUGHT / COMPARISONS * len(slower),
             needs_cores,
         ),
         Bar(
             f"a stack with itself: at most {FALSE_ALARMS} of {COMPARISONS} alarms",
-            f"{raised} of {len(same)}",
-            bool(same) and raised <= max(1, FALSE_ALARMS / COMPARISONS * len(same)),
+            f"{raised} of {len(same)}{few[1]}",
+            not few[1] and raised <= max(1, FALSE_ALARMS / COMPARISONS * len(same)),
             needs_cores,
         ),
     )
@@ -56,4 +57,4 @@ async def run(seed: int, size: int = COMPARISONS) -> Outcome:
 
     slower, same = judged(SLOWDOWN), judged(1.0)
     rows = (row(f"{PERCENT} slower", slower), row("the same", same))
-    return Outcome("against", SAYS, seed, COLUMNS, rows, bars(slower, same, needs_cores=False), ())
+    return Outcome("against", SAYS, seed, COLUMNS, rows, bars(slower, same, size, needs_cores=False), ())

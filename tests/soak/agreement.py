@@ -62,7 +62,7 @@ async def measured(seed: int, rounds: int, seconds: float) -> dict[str, list[Per
     with tempfile.TemporaryDirectory(prefix="agreement-") as name:
         folder = Path(name)
         async with fixed_time_stub() as url:
-            target = _target(url)
+            target = stub_target(url)
             traffic = exported_traffic(target, "bm25", RATE, plan, seed)
             for tool in (ExportTool.VEGETA, ExportTool.K6):
                 write_export(folder, tool, [traffic])
@@ -93,7 +93,8 @@ async def fixed_time_stub(ms: float = STUB_MS) -> AsyncIterator[str]:
         await process.wait()
 
 
-def _target(url: str) -> LoadTarget:
+def stub_target(url: str) -> LoadTarget:
+    """Returns 50 queries of the stub."""
     queries = tuple(f"q{number}" for number in range(50))
     bodies = {("bm25", name): json.dumps({"query": name, "pipeline": "bm25", "top": 10}).encode() for name in queries}
     return LoadTarget(

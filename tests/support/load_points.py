@@ -29,9 +29,18 @@ def two_input_pipeline(name: str) -> Pipeline:
 
 
 def load_point(
-    name: str = "hybrid", rate: float = 20.0, mean_ms: float = 20.0, n: int = 700, lost: int = 0, foreign: float = 0.0
+    name: str = "hybrid",
+    rate: float = 20.0,
+    mean_ms: float = 20.0,
+    n: int = 700,
+    lost: int = 0,
+    foreign: float = 0.0,
+    conditions: MachineConditions | None = None,
 ) -> LoadPointReport:
-    """Returns the figures of `n` requests, the first `lost` of them failed. Foreign CPU above 0.1 is a fault."""
+    """Returns the figures of `n` requests, the first `lost` of them failed. Foreign CPU above 0.1 is a fault.
+
+    `conditions`: in place of clean ones with this foreign CPU.
+    """
     dice = random.Random(f"{name} {rate}")
     samples = []
     for number in range(n):
@@ -44,18 +53,24 @@ def load_point(
             samples.append(load_sample(number, latency_ms=None, pipeline=name))
         else:
             samples.append(load_sample(number, latency_ms=ms, pipeline=name, **given))
-    conditions = MachineConditions.model_validate(CLEAN | {"foreign": foreign})
+    conditions = conditions or MachineConditions.model_validate(CLEAN | {"foreign": foreign})
     loaded = LoadedPoint(
         tuple(samples), conditions, (GeneratorUse(0.1, 1.0),), True, datetime(2026, 1, 1, tzinfo=UTC), n / rate
     )
-    pipeline, traffic = two_input_pipeline(name), Traffic(f"{rate:g}", rate=rate)
     target = LoadTarget(
         url="", top=10, deadline_ms=10_000, queries=("q",), words={"q": 3}, bodies={}, excluded=frozenset(),
         reranks={name: {"rerank": 10}}, caches=False,
     )  # fmt: skip
+    return reported_point(name, loaded, rate, n / rate, target)
+
+
+def reported_point(name: str, loaded: LoadedPoint, rate: float, seconds: float, target: LoadTarget) -> LoadPointReport:
+    """Returns the figures of one slice of a rate; the document `good` answers every query."""
+    pipeline, traffic = two_input_pipeline(name), Traffic(f"{rate:g}", rate=rate)
+    judgments = {query: {"good": 1} for query in target.queries}
     return point_report(
         Arm(name, name, pipeline, None), traffic, [TimeSlice(traffic.label, (name,), loaded, 0, 0)],
-        LoadPlan(rates=(rate,), seconds=n / rate), target, {"q": {"good": 1}}, {}, restarted=False,
+        LoadPlan(rates=(rate,), seconds=seconds), target, judgments, {}, restarted=False,
     )  # fmt: skip
 
 

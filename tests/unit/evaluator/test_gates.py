@@ -57,7 +57,7 @@ def test_a_closed_loop_is_not_judged_by_the_p99_that_it_cannot_have() -> None:
     bounds = Gates(p99_ms=500, errors=0.01)
     judged = list(judge_gates(bounds, [gated_point(open_point, None), gated_point(closed, None)]))
     assert [(one.traffic, one.gate) for one in judged] == [
-        ("20/s", "p99_ms"), ("20/s", "errors"), ("2 in flight", "errors")
+        ("20/s", "p99_ms"), ("20/s", "errors"), ("2 in flight (capacity)", "errors")
     ]  # fmt: skip
     said = "the gate p99_ms is not judged of a closed loop, which gives no p99"
     assert list(unjudged_gates(bounds, LoadPlan(in_flight=(2,)))) == [said]

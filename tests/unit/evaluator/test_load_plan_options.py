@@ -1,7 +1,11 @@
 """Options of `load` over the plan of an experiment's file."""
 
+import pytest
+
 from evaluator.commands.load_plan_options import overridden_load
-from evaluator.load_plan import LoadPlan
+from evaluator.errors import WrongOption
+from evaluator.load_export import unexported_fields
+from evaluator.load_plan import CapacityPlan, LoadPlan
 
 DEFAULTS = {"slice_seconds": 3.0}
 
@@ -17,3 +21,41 @@ def test_other_traffic_leaves_out_what_only_the_rates_of_the_file_can_have() -> 
     of_file = LoadPlan(rates=(10,), best_under_ms=250, while_loading=True, seconds=7)
     assert overridden_load(of_file, {"in_flight": [2]}, {}) == LoadPlan(in_flight=(2,), seconds=7)
     assert overridden_load(of_file, {"rates": [20]}, {}) == of_file.model_copy(update={"rates": (20.0,)})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"trace": "t.csv", "seconds": 9.0, "draw": "zipf"}, "--trace would not heed .* leave out --seconds, --draw"),
+        ({"trace": "t.csv", "arrivals": "constant"}, "leave out --arrivals"),
+        (
+            {"trace": "t.csv", "warmup_seconds": 1.0, "slice_seconds": 2.0},
+            "leave out --slice-seconds, --warmup-seconds",
+        ),
+        ({"steps": [{"rate": 1, "seconds": 9}], "slice_seconds": 3.0, "seconds": 9.0}, "--seconds, --slice-seconds"),
+        ({"in_flight": [2], "arrivals": "poisson"}, "--in-flight would not heed these options: leave out --arrivals"),
+        ({"capacity": {"p99_ms": 500}, "slice_seconds": 3.0}, "--find-capacity would not heed .* --slice-seconds"),
+    ],
+)
+def test_an_option_that_none_of_the_traffic_heeds_is_refused(given: dict[str, object], said: str) -> None:
+    with pytest.raises(WrongOption, match=said):
+        overridden_load(None, given, {})
+    overridden_load(None, {"rates": [10], **given, "arrivals": "poisson"}, {})
+
+
+def test_a_field_of_the_file_that_other_traffic_does_not_heed_is_no_fault() -> None:
+    of_file = LoadPlan(rates=(10,), seconds=7, arrivals="constant")
+    assert overridden_load(of_file, {"trace": "t.csv"}, {}).seconds == 7
+
+
+def test_a_capacity_is_searched_with_poisson_arrivals_alone() -> None:
+    said = "--find-capacity searches with Poisson arrivals: --arrivals must be poisson"
+    with pytest.raises(WrongOption, match=said):
+        overridden_load(None, {"capacity": {"p99_ms": 500}, "arrivals": "constant"}, {})
+    with pytest.raises(ValueError, match="`arrivals` must be poisson"):
+        LoadPlan(capacity=CapacityPlan(p99_ms=500), arrivals="constant")
+
+
+def test_an_export_names_the_fields_of_a_plan_that_scripts_leave_out() -> None:
+    assert unexported_fields(LoadPlan(rates=(10,), seconds=7)) == []
+    assert unexported_fields(LoadPlan(rates=(10,), in_flight=(2,), repeat=3)) == ["in_flight", "repeat"]

@@ -5,13 +5,17 @@ from datetime import UTC, datetime
 
 import pytest
 
+from evaluator.experiment import Experiment
+from evaluator.gates import Gates
 from evaluator.load.against import judge_speed
-from evaluator.load.against_report import AgainstReport, ComparedStacks, DrivenPair, against_point
+from evaluator.load.against_report import AgainstReport, ComparedStacks, DrivenPair, against_point, against_remarks
+from evaluator.load.against_table import render_against
 from evaluator.load.point import LoadedPoint
 from evaluator.load.slice_pairs import LEAST_PAIRS, SlicePair
 from evaluator.load.validity import GeneratorUse
 from evaluator.load_plan import LoadPlan
 from evaluator.machine_conditions import MachineConditions
+from tests.soak.against import bars
 from tests.support.load_samples import load_sample
 from tests.support.simulated_stacks import simulated_pairs
 
@@ -118,3 +122,29 @@ def test_a_percentile_that_cannot_be_told_leaves_its_gate_unmet_and_the_comparis
         plan=LoadPlan(rates=(20.0,)), seed=1, baseline="old", judged="new", margin=0.05, points=(point,)
     )
     assert (report.told, report.slower, [case.held for case in report.cases]) == (False, False, [False])
+
+
+def test_a_comparison_tells_whose_cores_it_used_and_what_it_does_not_judge() -> None:
+    point = against_point(STACKS, [DrivenPair(driven(at, 10.0), driven(at, 10.0)) for at in range(12)], JUDGMENTS, {})
+    plan, urls = LoadPlan(rates=(20.0,), best_under_ms=250), ("http://127.0.0.1:1", "http://127.0.0.1:2")
+    experiment = Experiment(name="small", dataset="shop", pipelines=("bm25",), gates=Gates(errors=0), load=plan)
+    said = list(against_remarks(experiment, urls, [point]))
+    assert [one.partition(" ")[0] for one in said] == ["the", "gates", "best_under_ms", "that"]
+    assert said[0] == "the generators share the 2 cores of this machine with the system under test"
+    bare = experiment.model_copy(update={"gates": None, "load": LoadPlan(rates=(20.0,)), "caches": True})
+    assert [one.partition(",")[0] for one in against_remarks(bare, urls, [point])][1:] == ["caches were on"]
+    report = AgainstReport(
+        plan=plan, seed=1, baseline="old", judged="new", margin=0.05, points=(point,), remarks=tuple(said)
+    )
+    assert render_against(report).split("\n\n")[-4:] == said
+
+
+def test_a_soak_that_judged_fewer_comparisons_than_it_wanted_holds_no_bar() -> None:
+    slower, same = (
+        [judge_speed("old", "new", simulated_pairs(seed, slowdown), 0.05, seed) for seed in (1, 2)]
+        for slowdown in (2.0, 1.0)
+    )
+    assert [bar.held for bar in bars(slower, same, 2, needs_cores=False)] == [True, True]
+    assert [(bar.held, bar.measured) for bar in bars(slower, same[:1], 20, needs_cores=False)] == [
+        (False, "2 of 2 (20 wanted)"), (False, f"{int(same[0].slower)} of 1 (20 wanted)"),
+    ]  # fmt: skip

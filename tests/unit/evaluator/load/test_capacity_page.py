@@ -2,9 +2,11 @@
 
 from evaluator.load.capacity import FoundCapacity, MeasuredRate
 from evaluator.load.capacity_chart import capacity_chart
+from evaluator.load.capacity_figures import CapacityReport
 from evaluator.load.capacity_page import capacity_charts, capacity_section
-from evaluator.load.capacity_report import CapacityReport, capacity_report
+from evaluator.load.capacity_report import capacity_report
 from evaluator.load.page import render_load_page
+from evaluator.render import load_section
 from tests.support.load_points import load_point, load_report
 from tests.support.svg_reading import elements, texts
 
@@ -72,8 +74,8 @@ def test_the_section_has_a_row_a_pipeline_with_what_is_answered_at_multiples() -
 
 
 def test_the_page_of_a_search_that_found_nothing_has_no_empty_tables() -> None:
-    report = load_report(load_point()).model_copy(update={"points": ()})
-    page = render_load_page("shop", report, [], [unknown()])
+    report = load_report(load_point()).model_copy(update={"points": (), "capacities": (unknown(),)})
+    page = render_load_page("shop", report, [])
     assert "## Capacity" in page
     assert "## Percentiles" not in page
     assert "send lag" not in page
@@ -82,6 +84,21 @@ def test_the_page_of_a_search_that_found_nothing_has_no_empty_tables() -> None:
 def test_the_page_shows_the_chart_of_each_capacity_before_the_points() -> None:
     report = found()
     charts = list(capacity_charts([report]))
-    page = render_load_page("shop", load_report(load_point("bm25", 80)), charts, [report])
+    load = load_report(load_point("bm25", 80)).model_copy(update={"capacities": (report,)})
+    page = render_load_page("shop", load, charts)
     assert "(load/capacity-bm25.svg)" in page
     assert page.index(report.sentence) < page.index("## All points")
+
+
+def test_the_report_of_a_run_tells_each_capacity_and_shows_the_charts_that_are_there() -> None:
+    report = found()
+    load = load_report(load_point("bm25", 80)).model_copy(update={"capacities": (report, unknown())})
+    section = load_section(load, {"capacity-bm25.svg", "rates.svg", "spectrum-80.svg", "other.svg"})
+    assert [part for part in section if part in (report.sentence, unknown().sentence)] == [
+        report.sentence, unknown().sentence,
+    ]  # fmt: skip
+    assert [part.partition("](")[2] for part in section if part.startswith("![")] == [
+        "load/rates.svg)", "load/capacity-bm25.svg)", "load/spectrum-80.svg)",
+    ]  # fmt: skip
+    nothing = load.model_copy(update={"points": ()})
+    assert not any(part.startswith("|") for part in load_section(nothing, ()))

@@ -54,7 +54,8 @@ def test_the_last_ten_seconds_of_all_generators_are_summed_up() -> None:
     assert (last.seconds, last.rate, last.in_flight, last.degraded, last.lost) == (15, 40, 6, 20, 0)
     assert last.p50_ms == pytest.approx(10, rel=0.06)
     assert last.p99_ms == pytest.approx(1_000, rel=0.06)
-    assert last.line.startswith("bm25 at 40/s: 40.0/s, 6 in flight, p50 10 ms")
+    assert last.line.startswith("bm25 at 40/s: 40.0/s, 6 in flight, p50 10 ms, p99 ")
+    assert "ms of the answers, 20 degraded" in last.line
 
 
 def test_a_load_that_nobody_listens_to_tells_nobody() -> None:

@@ -18,6 +18,10 @@ from evaluator.load.table import (
 from tests.support.load_points import load_point, load_report
 
 
+def cells(table: str) -> list[str]:
+    return [cell.strip() for cell in table.splitlines()[-1].split("|")[1:-1]]
+
+
 def test_hit_rates_stand_beside_the_table() -> None:
     used = {"dense": CacheUse(hits=3, of=4, rate=0.75), "reranker": CacheUse(hits=0, of=200, rate=0.0)}
     point = load_point(n=5).model_copy(update={"cached": used, "timing_faults": ()})
@@ -34,6 +38,17 @@ def test_degraded_answers_have_a_line_as_failed_ones_have() -> None:
     assert said == ["hybrid at 20/s: 3 answers were degraded (rerank: deadline 3)"]
 
 
+def test_the_table_tells_the_shares_of_degraded_answers_and_of_candidates_that_were_re_ranked() -> None:
+    point = load_point(n=5)
+    cut = point.quality.model_copy(update={"degraded_share": 0.25, "reranked_share": 0.8})
+    for quality, shown in (
+        (cut, ["25.0%", "80.0%"]),
+        (cut.model_copy(update={"reranked_share": None}), ["25.0%", "–"]),
+    ):
+        assert cells(render_load(load_report(point.model_copy(update={"quality": quality}))))[-3:-1] == shown
+    assert cells(render_load(load_report(load_point(n=5, lost=5))))[-3:-1] == ["–", "–"]
+
+
 def test_documents_that_were_loaded_meanwhile_have_a_table() -> None:
     loading = LoadingFigures(documents=1_280, seconds=64.0, documents_a_second=20.0)
     point = load_point(n=5).model_copy(update={"loading": loading})
@@ -42,10 +57,6 @@ def test_documents_that_were_loaded_meanwhile_have_a_table() -> None:
         "hybrid", "20/s while loading", "1280", "64", "20.0",
     ]  # fmt: skip
     assert render_loading(load_report(load_point(n=5))) == ""
-
-
-def cells(table: str) -> list[str]:
-    return [cell.strip() for cell in table.splitlines()[-1].split("|")[1:-1]]
 
 
 @pytest.mark.parametrize(("foreign", "mark"), [(0.0, ""), (0.5, "?")])

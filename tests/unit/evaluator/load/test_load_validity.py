@@ -1,17 +1,22 @@
 """Injected counters make the timing of a load invalid, each time; clean ones never do."""
 
 import random
+from pathlib import Path
 
 import pytest
 
 from evaluator.load.stationarity import HalfMedians, half_medians
 from evaluator.load.validity import GeneratorFigures, generator_figures, load_faults
 from evaluator.machine_conditions import MachineConditions
+from evaluator.machine_windows import ConditionsMeter
 from tests.support.load_points import load_point
+from tests.support.machine_counters import SERVICE, CountedMachine
 
 CLEAN = {"seconds": 60.0, "cores": 2, "foreign": 0.02, "steal": 0.0, "throttled": 0.0, "pressure": 0.3, "frequency": 1}
 SEEDS = range(20)
 SERVICE_S = 0.01
+# Counters of the machine, and what a fault calls them.
+CALLED = {"other": "other processes", "steal": "steal", "throttled": "throttling"}
 
 
 def conditions(**given: float) -> MachineConditions:
@@ -140,3 +145,36 @@ def test_without_valid_times_no_tail_is_told() -> None:
     assert (busy.latency_ms.p99, busy.service_ms.p99) == (None, None)
     assert busy.latency_ms.p50 == clean.latency_ms.p50
     assert busy.quality == clean.quality
+
+
+def counted_minute(dice: random.Random, directory: Path, busy: int = 0, **shares: float) -> MachineConditions:
+    """Returns what injected counters tell of a minute, of whose 12 windows the first `busy` ones have these shares."""
+    machine = CountedMachine(directory)
+    meter = ConditionsMeter((SERVICE,), machine.counters)
+    for window in range(12):
+        quiet = {"other": dice.uniform(0, 0.08), "steal": dice.uniform(0, 0.008)}
+        machine.pass_time(5.0, own=0.1, service=0.4, **quiet | (shares if window < busy else {}))
+        meter.read()
+    return meter.read()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_clean_counters_of_the_machine_leave_the_times_of_a_point_valid(seed: int, tmp_path: Path) -> None:
+    found = counted_minute(random.Random(seed), tmp_path)
+    # So many requests that the halves differ by chance by less than the limit.
+    point = load_point(f"clean-{seed}", n=2_000, conditions=found)
+    assert (point.timing_valid, point.timing_faults) == (True, ())
+    assert point.latency_ms.p99 is not None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("counter", CALLED)
+def test_faulty_counters_of_the_machine_make_the_times_of_a_point_invalid(
+    counter: str, seed: int, tmp_path: Path
+) -> None:
+    dice = random.Random(f"{seed} {counter}")
+    found = counted_minute(dice, tmp_path, busy=dice.randint(1, 12), **{counter: dice.uniform(0.15, 0.9)})
+    point = load_point(f"busy-{seed}", n=700, conditions=found)
+    assert not point.timing_valid
+    assert CALLED[counter] in point.timing_faults[-1]
+    assert point.latency_ms.p99 is None
