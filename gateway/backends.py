@@ -9,7 +9,7 @@ from gateway.downstream import Backend
 from gateway.exchange import Call
 from gateway.families import FAMILIES
 from gateway.settings import BackendAddress
-from gateway.sockets import Endpoints
+from gateway.transport import Endpoints
 from services.chassis.background_tasks import Supervisor
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (

@@ -9,7 +9,8 @@ from gateway.failures import BackendFailed
 from gateway.replicas import Replica, Replicas
 from gateway.resilience import RetryBudget, State, backoff_s
 from gateway.settings import BackendAddress
-from gateway.sockets import CONNECTIONS, Endpoints
+from gateway.sockets import CONNECTIONS
+from gateway.transport import Endpoints
 from services.chassis.background_tasks import Supervisor
 
 # As many calls as one failing replica can lose at once.

@@ -5,13 +5,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import httpx
 from pydantic import ValidationError
 
 from gateway.failures import BackendFailed
 from gateway.service_timings import record_parts
-from gateway.sockets import Probe
-from services.chassis.caching import CACHED_HEADER, NO_STORE, no_store_requested, pass_on_lookups
+from gateway.transport import (
+    CACHED_RESULTS,
+    RETRY_AFTER,
+    ConnectionLost,
+    ConnectTimedOut,
+    Incoming,
+    NotConnected,
+    Outgoing,
+    Probe,
+    Transport,
+)
+from services.chassis.caching import NO_STORE, no_store_requested, pass_on_lookups
 from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.errors import InsufficientStorage
 from services.chassis.telemetry import REQUEST_ID_HEADER, request_id
@@ -47,36 +56,32 @@ class Peer:
     connect_s: float
 
 
-async def exchange(
-    peer: Peer, transport: httpx.AsyncBaseTransport, call: Call, parse: Parse[Value], timeout_s: float
-) -> Value:
+async def exchange(peer: Peer, transport: Transport, call: Call, parse: Parse[Value], timeout_s: float) -> Value:
     """Sends a call and returns the parsed answer within `timeout_s`. Raises only BackendFailed (and cancellation)."""
     request = _request(peer, call, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
-            response = await _read_response(transport, request)
+            answer = await transport.send(request)
     except TimeoutError as error:
         raise BackendFailed(peer.name, "timeout", f"no answer within {timeout_s:.2f} s.") from error
     except Exception as error:  # a transport's exceptions are no closed list, and each means that the backend failed
         raise _transport_failure(peer.name, error) from error
-    if response.status_code >= 300:
-        raise _error_failure(peer.name, response)
+    if answer.status >= 300:
+        raise _error_failure(peer.name, answer)
     try:
-        parsed = parse(response.content)
+        parsed = parse(answer.content)
     except ValidationError as error:
-        close_connection = response.extensions.get("close_connection")
-        if close_connection is not None:
-            close_connection()
+        answer.close_connection()
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         detail = f"its answer is no {error.title} ({where}: {first['msg']})."
         raise BackendFailed(peer.name, "failed", detail) from error
-    record_parts(response)
-    pass_on_lookups(peer.name, response.headers.get(CACHED_HEADER))
+    record_parts(answer.headers)
+    pass_on_lookups(peer.name, answer.headers.get(CACHED_RESULTS))
     return parsed
 
 
-def _request(peer: Peer, call: Call, timeout_s: float) -> httpx.Request:
+def _request(peer: Peer, call: Call, timeout_s: float) -> Outgoing:
     headers = {DEADLINE_HEADER: str(max(1, int(timeout_s * 1000))), REQUEST_ID_HEADER: request_id()}
     if no_store_requested():
         headers["cache-control"] = NO_STORE
@@ -86,48 +91,33 @@ def _request(peer: Peer, call: Call, timeout_s: float) -> httpx.Request:
         # refuse an unknown field.
         content = call.body.model_dump_json(exclude_defaults=True).encode()
         headers["content-type"] = "application/json"
-    # Only connecting has its own timeout: `exchange` bounds the rest, including the wait for a pooled connection.
-    timeout = {"connect": peer.connect_s, "read": None, "write": None, "pool": None}
     base = peer.url.rstrip("/")
-    extensions: dict[str, object] = {"timeout": timeout}
-    if call.path != LIVENESS:
-        extensions["probe"] = Probe(base + LIVENESS, timeout_s * PROBE_SHARE)
-    return httpx.Request(call.method, base + call.path, content=content, headers=headers, extensions=extensions)
-
-
-async def _read_response(transport: httpx.AsyncBaseTransport, request: httpx.Request) -> httpx.Response:
-    response = await transport.handle_async_request(request)
-    try:
-        await response.aread()
-    finally:
-        await response.aclose()
-    return response
+    probe = Probe(base + LIVENESS, timeout_s * PROBE_SHARE) if call.path != LIVENESS else None
+    return Outgoing(call.method, base + call.path, headers, content, peer.connect_s, probe)
 
 
 def _transport_failure(backend: str, error: Exception) -> BackendFailed:
     what = type(error.__cause__ or error).__name__  # its message has internal addresses, which callers must not see
     match error:
-        case httpx.ConnectError():
+        case NotConnected():
             return BackendFailed(backend, "unreachable", f"no connection ({what}).", unsent=True)
-        case httpx.ConnectTimeout():
+        case ConnectTimedOut():
             return BackendFailed(backend, "timeout", f"no connection in time ({what}).", unsent=True)
-        case httpx.TimeoutException():
-            return BackendFailed(backend, "timeout", f"no answer ({what}).")
-        case httpx.NetworkError() if not isinstance(error, httpx.ReadError):
+        case ConnectionLost():
             return BackendFailed(backend, "unreachable", f"the connection was lost ({what}).")
         case _:
             return BackendFailed(backend, "failed", f"the answer broke off or made no sense ({what}).")
 
 
-def _error_failure(backend: str, response: httpx.Response) -> BackendFailed:
-    status = response.status_code
+def _error_failure(backend: str, answer: Incoming) -> BackendFailed:
+    status = answer.status
     kind: str | None = None
     try:
-        problem = Problem.from_answer(response.content)
+        problem = Problem.from_answer(answer.content)
         detail, kind = problem.detail, problem.type.removeprefix("urn:problem:")
     except ValidationError:
         detail = f"HTTP {status} without a problem to explain it."
-    after = response.headers.get("retry-after", "")
+    after = answer.headers.get(RETRY_AFTER, "")
     retry_after_s = float(after) if after.isascii() and after.isdigit() and len(after) < 6 else None
     match status:
         case 429:

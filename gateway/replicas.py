@@ -8,12 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-import httpx
-
 from gateway.exchange import LIVENESS, Call, Parse, Peer, Value, exchange
 from gateway.failures import BackendFailed
 from gateway.resilience import Breaker, Probation, State
-from gateway.sockets import Endpoints
+from gateway.transport import Endpoints, Transport
 from services.chassis.background_tasks import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -32,7 +30,7 @@ class Replica:
     def __init__(
         self,
         peer: Peer,
-        transport: httpx.AsyncBaseTransport,
+        transport: Transport,
         others_answer: Callable[["Replica"], bool],
         supervisor: Supervisor,
     ) -> None:

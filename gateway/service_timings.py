@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-import httpx
+from gateway.transport import SERVER_TIMING
 
-SERVER_TIMING = "server-timing"
 # Our services report four parts at most, in some 80 characters.
 MOST_CHARACTERS = 512
 MOST_PARTS = 8
@@ -47,11 +46,11 @@ def collected_parts() -> Iterator[Mapping[str, float]]:
         _collected.reset(token)
 
 
-def record_parts(response: httpx.Response) -> None:
-    """Adds the parts of a usable answer to those of the stage that asked for it."""
+def record_parts(headers: Mapping[str, str]) -> None:
+    """Adds the parts that the headers of a usable answer report to those of the stage that asked for it."""
     collected = _collected.get()
-    if collected is None or SERVER_TIMING not in response.headers:
+    if collected is None or SERVER_TIMING not in headers:
         return
-    for part, ms in parse_parts(response.headers[SERVER_TIMING]).items():
+    for part, ms in parse_parts(headers[SERVER_TIMING]).items():
         if part in collected or len(collected) < MOST_PARTS:
             collected[part] = collected.get(part, 0.0) + ms

@@ -1,7 +1,7 @@
 """Sends HTTP/1.1 requests to one address of a backend over aiohttp. Owns its connections: reuses or closes them.
 
-httpx's own pool dies after random cancellations (encode/httpcore 1093); aiohttp's does not
-(tests/faults/test_cancellation.py), at a fifth of the CPU.
+The adapter of gateway/transport.py in production. httpx's own pool dies after random cancellations (encode/httpcore
+1093); aiohttp's does not (tests/faults/test_cancellation.py), at a fifth of the CPU.
 """
 
 import asyncio
@@ -11,17 +11,25 @@ import random
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
 import aiohttp
-import httpx
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 
 from gateway.settings import BackendAddress
+from gateway.transport import (
+    READ_HEADERS,
+    AnswerBroken,
+    ConnectionLost,
+    ConnectTimedOut,
+    Incoming,
+    NotConnected,
+    Outgoing,
+    Probe,
+)
 
 # Less than our servers keep an idle connection (75 s), or a request could go to a connection that was just closed.
 KEEP_ALIVE_S = 30.0
@@ -41,64 +49,26 @@ MOST_ANSWER_BYTES = 100_000_000
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """URL of a liveness probe, and the most seconds that a request can spare for it (the extension `probe`)."""
-
-    url: str
-    most_s: float
-
-
-class ConnectionLost(httpx.NetworkError):
-    """The connection broke before an answer began."""
-
-
-class Endpoints(Protocol):
-    """Finds the replicas of a backend and opens a transport to each."""
-
-    async def addresses(self) -> Sequence[str]:
-        """Returns the current addresses without duplicates. Raises OSError if they cannot be resolved."""
-        ...
-
-    def transport(self, address: str) -> httpx.AsyncBaseTransport:
-        """Returns a transport to one of these addresses."""
-        ...
-
-
 class SocketEndpoints:
     """Resolves a backend's host name and opens sockets. Each address record is one replica."""
 
     def __init__(self, backend: BackendAddress, resolve: Resolve | None = None) -> None:
         self.url = backend.url
-        self._url = httpx.URL(backend.url)
-        self._port = self._url.port or (443 if self._url.scheme == "https" else 80)
+        self._url = urlsplit(backend.url)
         self._resolve = resolve or resolve_host
 
     async def addresses(self) -> Sequence[str]:
         """Returns the host itself if it is an IP address, else the addresses that its name resolves to."""
-        if _is_ip(self._url.host):
-            return (self._url.host,)
-        name = self._url.raw_host.decode("ascii")
-        return tuple(dict.fromkeys(await self._resolve(name, self._port)))
+        host = self._url.hostname
+        assert host is not None  # BackendAddress has checked the URL
+        if _is_ip(host):
+            return (host,)
+        port = self._url.port or (443 if self._url.scheme == "https" else 80)
+        return tuple(dict.fromkeys(await self._resolve(host, port)))
 
-    def transport(self, address: str) -> httpx.AsyncBaseTransport:
+    def transport(self, address: str) -> "SocketTransport":
         """Returns a transport to this address only, whatever the name resolves to later."""
-        return SocketTransport(address, secure=self._url.scheme == "https")
-
-
-class FixedEndpoints:
-    """Uses given transports in place of addresses: whole services in this process, or faults at the wire."""
-
-    def __init__(self, *transports: httpx.AsyncBaseTransport) -> None:
-        self._transports = {f"transport-{number}": transport for number, transport in enumerate(transports)}
-
-    async def addresses(self) -> Sequence[str]:
-        """Returns one address for each transport."""
-        return tuple(self._transports)
-
-    def transport(self, address: str) -> httpx.AsyncBaseTransport:
-        """Returns the transport of an address."""
-        return self._transports[address]
+        return SocketTransport(address)
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
@@ -115,41 +85,36 @@ def _is_ip(host: str) -> bool:
     return True
 
 
-class SocketTransport(httpx.AsyncBaseTransport):
+class SocketTransport:
     """Owns the connections to one address. Does not reuse one after a failure or beyond its age.
 
     An address may stand for several replicas (a Service of Kubernetes). A connection stays with one of them, so closing
-    those that failed keeps the ones to healthy replicas. Callers use the answer's extension `close_connection` when an
-    answer of status 2xx cannot be parsed.
+    those that failed keeps the ones to healthy replicas.
     """
 
-    def __init__(self, address: str, *, secure: bool = False, most: int = CONNECTIONS) -> None:
+    def __init__(self, address: str, *, most: int = CONNECTIONS) -> None:
         self._address = address
         self._most = most
-        # Loading the certificates takes 20 ms, so it is done only for https.
-        self._tls = httpx.create_ssl_context() if secure else True
         self._session: aiohttp.ClientSession | None = None
         self._in_use = 0
         self._protocols: WeakSet[ResponseHandler] = WeakSet()
         self._given_up_at = float("-inf")
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends a request and returns the whole answer. Raises httpx.HTTPError for any fault of the connection."""
+    async def send(self, request: Outgoing) -> Incoming:
+        """Sends a request and returns the whole answer. Raises TransportError for any fault of the connection."""
         if self._session is None:
             self._session = self._open_session()
-        timeout: dict[str, float | None] = request.extensions.get("timeout", {})
-        bounds = aiohttp.ClientTimeout(sock_connect=timeout.get("connect"))
-        probe: Probe | None = request.extensions.get("probe")
+        bounds = aiohttp.ClientTimeout(sock_connect=request.connect_s)
         known = True
-        if probe is not None and self._must_probe():
-            known = await self._probe_new_connections(self._session, probe, bounds)
+        if request.probe is not None and self._must_probe():
+            known = await self._probe_new_connections(self._session, request.probe, bounds)
         self._in_use += 1
         try:
             async with self._session.request(
                 request.method,
-                str(request.url),
+                request.url,
                 headers=request.headers,
-                data=request.content or None,
+                data=request.content,
                 allow_redirects=False,
                 timeout=bounds,
             ) as answer:
@@ -160,24 +125,19 @@ class SocketTransport(httpx.AsyncBaseTransport):
                 self._given_up_at = time.monotonic()
             raise
         except aiohttp.ClientConnectorError as error:
-            raise httpx.ConnectError(str(error), request=request) from error
+            raise NotConnected(str(error)) from error
         except aiohttp.ConnectionTimeoutError as error:
-            raise httpx.ConnectTimeout(str(error), request=request) from error
-        except (aiohttp.ClientConnectionError, ConnectionError) as error:
-            raise ConnectionLost(str(error), request=request) from error
-        except TimeoutError as error:
-            raise httpx.ReadTimeout(str(error), request=request) from error
-        except aiohttp.ClientPayloadError as error:
-            raise httpx.ReadError(str(error), request=request) from error
+            raise ConnectTimedOut(str(error)) from error
+        except (aiohttp.ClientConnectionError, ConnectionError, TimeoutError) as error:
+            raise ConnectionLost(str(error)) from error
         except Exception as error:  # the exceptions of a parser on a broken answer are no closed list
-            raise httpx.RemoteProtocolError(str(error), request=request) from error
+            raise AnswerBroken(str(error)) from error
         finally:
             self._in_use -= 1
         assert isinstance(answer, _TrackedResponse)
         self._protocols.add(answer.protocol)
-        kept = [(name, value) for name, value in answer.raw_headers if name.lower() in _KEPT_HEADERS]
-        extensions = {"close_connection": answer.close_connection}
-        return httpx.Response(answer.status, headers=kept, content=content, request=request, extensions=extensions)
+        headers = {name: value for name in READ_HEADERS if (value := answer.headers.get(name)) is not None}
+        return Incoming(answer.status, content, headers, answer.close_connection)
 
     async def aclose(self) -> None:
         """Closes all connections."""
@@ -222,7 +182,6 @@ class SocketTransport(httpx.AsyncBaseTransport):
             keepalive_timeout=KEEP_ALIVE_S,
             resolver=_PinnedResolver(self._address),
             use_dns_cache=False,
-            ssl=self._tls,
         )
         return aiohttp.ClientSession(
             connector=connector,
@@ -233,9 +192,6 @@ class SocketTransport(httpx.AsyncBaseTransport):
             headers={"accept-encoding": "identity"},
             timeout=aiohttp.ClientTimeout(total=None),
         )
-
-
-_KEPT_HEADERS = (b"retry-after", b"content-type", b"server-timing", b"x-cached-results")
 
 
 async def _read_bounded(answer: aiohttp.ClientResponse) -> bytes:

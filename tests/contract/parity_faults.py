@@ -13,11 +13,11 @@ from evaluator.parity.published import given_figure
 from evaluator.parity.verdict import verdict
 from gateway.app import build_app as build_gateway
 from gateway.settings import BackendAddress, GatewaySettings
-from gateway.sockets import FixedEndpoints
 from services.contracts.collections import LexicalPreset
 from services.lexical.presets import BUILT_IN
 from tests.support.backends import FaultyTransport
 from tests.support.parity_collection import ParityCollection, generated_collection
+from tests.support.wires import FixedEndpoints
 
 
 def serve_faulty(monkeypatch: pytest.MonkeyPatch, preset: str, **fault: object) -> None:

@@ -15,7 +15,6 @@ from evaluator.report import Report
 from evaluator.run_folder import RunFolder
 from gateway.app import build_app as build_gateway
 from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
-from gateway.sockets import FixedEndpoints
 from services.dense.app import build_app as build_dense
 from services.dense.settings import DenseSettings
 from services.lexical.app import build_app as build_lexical
@@ -23,6 +22,7 @@ from services.lexical.settings import LexicalSettings
 from services.reranker.app import build_app as build_reranker
 from services.reranker.settings import RerankerSettings
 from tests.support.backends import FaultyTransport
+from tests.support.wires import FixedEndpoints
 
 Planned = Callable[..., Experiment]
 

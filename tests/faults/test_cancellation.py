@@ -11,10 +11,11 @@ from gateway.app import socket_endpoints
 from gateway.downstream import Backend
 from gateway.exchange import Call
 from gateway.settings import BackendAddress
-from gateway.sockets import FixedEndpoints, SocketTransport
+from gateway.sockets import SocketTransport
 from services.chassis.background_tasks import Supervisor
 from services.chassis.instruments import Instruments
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
+from tests.support.wires import FixedEndpoints
 
 SLOTS = 10
 TASKS = 40

@@ -14,7 +14,6 @@ from fastapi import APIRouter, FastAPI
 
 from gateway.app import build_app
 from gateway.settings import DEFAULT_BACKENDS, BackendAddress, GatewaySettings
-from gateway.sockets import FixedEndpoints
 from services.chassis.app import create_app, router
 from services.chassis.errors import BadInput, StampMismatch, UnknownCollection
 from services.chassis.instruments import Instruments
@@ -40,6 +39,7 @@ from services.lexical.document_collector import DocumentCollector
 from services.storage.builds import refuse_other_build, refuse_published
 from services.storage.content_digest import ContentDigest
 from services.storage.write_order import overtaken
+from tests.support.wires import FixedEndpoints
 
 STOP_WORDS = {"the", "a", "of", "and", "is", "in"}
 Fault = Literal["refused", "hung", "status-500", "status-503", "overloaded", "garbage", "html", "reset", "not-ours"]

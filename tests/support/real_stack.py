@@ -11,11 +11,11 @@ from fastapi import FastAPI
 
 from gateway.app import build_app
 from gateway.settings import BackendAddress, GatewaySettings
-from gateway.sockets import FixedEndpoints
 from services.dense.app import build_app as build_dense
 from services.dense.settings import DenseSettings
 from services.lexical.app import build_app as build_lexical
 from services.lexical.settings import LexicalSettings
+from tests.support.wires import FixedEndpoints
 
 BACKENDS = {
     "lexical": BackendAddress(family="lexical", url="http://lexical"),

@@ -9,9 +9,10 @@ from gateway.downstream import Backend
 from gateway.exchange import Call
 from gateway.failures import BackendFailed
 from gateway.settings import BackendAddress
-from gateway.sockets import ConnectionLost, FixedEndpoints
+from gateway.transport import ConnectionLost
 from services.chassis.background_tasks import Supervisor
 from services.chassis.instruments import Instruments
+from tests.support.wires import FixedEndpoints
 
 LOST = ConnectionLost("lost")
 UNSENT = httpx.ConnectError("refused")

@@ -12,6 +12,7 @@ from gateway.failures import BackendFailed
 from gateway.replicas import CONSECUTIVE_FAILURES, Replica
 from services.chassis.background_tasks import Supervisor
 from services.chassis.instruments import Instruments
+from tests.support.wires import HttpxWire
 
 SEARCH = Call("POST", "/v1/collections/c@1/search", 1.0, reads=True)
 
@@ -37,7 +38,7 @@ async def supervisor() -> AsyncIterator[Supervisor]:
 
 
 def replica_of(transport: Switched, supervisor: Supervisor, *, others_answer: bool = True) -> Replica:
-    return Replica(Peer("lexical", "http://lexical", 0.5), transport, lambda _: others_answer, supervisor)
+    return Replica(Peer("lexical", "http://lexical", 0.5), HttpxWire(transport), lambda _: others_answer, supervisor)
 
 
 async def failed(replica: Replica, *, reads: bool = True) -> None:
