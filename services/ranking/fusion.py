@@ -31,10 +31,24 @@ class Leg(NamedTuple):
 
 def ranked(scored: Iterable[Scored]) -> Ranking:
     """Sorts by score descending, then id ascending. Keeps only the best place of a duplicate id."""
+    scored = tuple(scored)
+    if _in_order(scored):
+        return scored
     best: dict[str, Scored] = {}
     for one in sorted(scored, key=lambda one: (-one.score, one.id)):
         best.setdefault(one.id, one)
     return tuple(best.values())
+
+
+def _in_order(scored: Ranking) -> bool:
+    """Returns whether these are a ranking, without ties. The answers of backends are: sorting them takes thrice as
+    long."""
+    scores = [one.score for one in scored]
+    return (
+        len(set(scores)) == len(scores)
+        and scores == sorted(scores, reverse=True)
+        and len({one.id for one in scored}) == len(scores)
+    )
 
 
 def reciprocal_rank(legs: Sequence[Leg], k: int = 60) -> Ranking:

@@ -83,8 +83,10 @@ def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> 
     ) -> DeleteReport:
         return await indexing.delete(store, order, Write(generation, version, build), asked.ids)
 
-    @routes.post("/v1/collections/{generation}/search")
-    async def search(generation: Generation, asked: RetrievalRequest) -> RetrievalAnswer:
-        return await searching.search(store, encoder, generation, asked, current_deadline())
+    @routes.post("/v1/collections/{generation}/search", response_model=RetrievalAnswer)
+    async def search(generation: Generation, asked: RetrievalRequest) -> Response:
+        answer = await searching.search(store, encoder, generation, asked, current_deadline())
+        # Serialised here: FastAPI would turn every hit into a dict first.
+        return Response(answer.model_dump_json(), media_type="application/json")
 
     return routes
