@@ -17,6 +17,9 @@ from services.chassis.background_tasks import Supervisor
 logger = logging.getLogger(__name__)
 
 PING_S = 0.5
+# A replica that did not answer within PING_S may be busy: an event loop under overload answers late. A hung one answers
+# within no time, and its calls end by their own timeouts meanwhile.
+BUSY_PING_S = 2.5
 # Seconds between two resolutions of a name, and while it has no address.
 RESOLVE_S = 5.0
 UNRESOLVED_S = 1.0
@@ -112,13 +115,10 @@ class Replica:
 
         So no caller's request serves as a probe, and short deadlines of some callers do not open the breaker for all.
         """
-        if self.breaker.state != "open":
-            asked_at = time.monotonic()
-            # Two probes at once, and calls answered meanwhile count too: where an address stands for several replicas,
-            # a single hung one must not open the breaker.
-            alive = any(await asyncio.gather(self._is_alive(), self._is_alive())) or self._answered_at >= asked_at
-            if not alive:
-                self.breaker.trip()
+        if self.breaker.state != "open" and not (
+            await self._answers_within(PING_S) or await self._answers_within(BUSY_PING_S)
+        ):
+            self.breaker.trip()
         self.suspect = False
         if self.breaker.state != "open":
             return
@@ -128,12 +128,22 @@ class Replica:
         while self.breaker.state == "open":
             await asyncio.sleep(self._jitter.uniform(0.5, 1.0) * PING_S)
             # If no other replica answers, a live one gets a call as soon as its breaker allows it.
-            if await self._is_alive() and (time.monotonic() >= again_at or not self._others_answer(self)):
+            if await self._is_alive(PING_S) and (time.monotonic() >= again_at or not self._others_answer(self)):
                 self.breaker.allow_probe()
 
-    async def _is_alive(self) -> bool:
+    async def _answers_within(self, seconds: float) -> bool:
+        """Returns whether this replica answers a probe or a call.
+
+        Two probes at once, and calls answered meanwhile count too: where an address stands for several replicas, a
+        single hung one must not open the breaker.
+        """
+        asked_at = time.monotonic()
+        alive = await asyncio.gather(self._is_alive(seconds), self._is_alive(seconds))
+        return any(alive) or self._answered_at >= asked_at
+
+    async def _is_alive(self, within_s: float) -> bool:
         try:
-            await exchange(self._peer, self._transport, Call("GET", LIVENESS, PING_S), bytes, PING_S)
+            await exchange(self._peer, self._transport, Call("GET", LIVENESS, within_s), bytes, within_s)
         except BackendFailed as failure:
             return failure.status is not None and failure.status < 500
         return True

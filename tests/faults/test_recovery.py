@@ -108,6 +108,16 @@ async def test_a_slow_backend_is_waited_for_although_it_hung_before(backends: tu
         assert await searches.count_degraded(24) == 0
 
 
+async def test_a_backend_too_busy_to_answer_its_liveness_probe_at_once_is_not_set_aside(
+    backends: tuple[Replica, Replica],
+) -> None:
+    async with opened_gateway(lexical(backends), backends[1]) as searches:
+        backends[0].work_s = 2.0  # beyond the 1.8 s of a search, as an event loop that is saturated
+        assert await searches.count_degraded(8) == 8
+        backends[0].work_s = 0.0
+        assert await searches.ask()
+
+
 async def test_an_error_that_no_transport_should_raise_is_a_failure_of_the_backend() -> None:
     async with opened_stack() as stack:
 
