@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
 
+from gateway.admission import Admission
 from gateway.backends import EndpointsFor, open_backends
 from gateway.catalog import Catalog
 from gateway.collection_locks import CollectionLocks
@@ -37,6 +38,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_en
     """
     catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
     instruments = Instruments()
+    admission = Admission(settings.max_in_flight, settings.max_waiting, instruments)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
@@ -51,7 +53,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_en
             locks = CollectionLocks()
             publishing = Publishing(backends, generations, locks, pauses, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_expired_generations)
-            executor = Executor(backends, generations, catalog, instruments)
+            executor = Executor(backends, generations, catalog, admission, instruments)
             routes = (
                 search_routes(executor),
                 pipeline_routes(catalog),
@@ -72,4 +74,6 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_en
             with reloading_on_hangup(catalog):
                 yield routes, readiness
 
-    return create_app("gateway", settings, instruments, opened, cors_origins=settings.cors_origins)
+    return create_app(
+        "gateway", settings, instruments, opened, cors_origins=settings.cors_origins, own_lane=admission.ordinary
+    )

@@ -2,6 +2,7 @@
 
 import time
 
+from gateway.admission import Admission
 from gateway.backends import Backends
 from gateway.budget import Budget
 from gateway.catalog import Catalog
@@ -22,22 +23,28 @@ class Executor:
     """Answers searches over all collections."""
 
     def __init__(
-        self, backends: Backends, generations: Generations, catalog: Catalog, instruments: Instruments
+        self,
+        backends: Backends,
+        generations: Generations,
+        catalog: Catalog,
+        admission: Admission,
+        instruments: Instruments,
     ) -> None:
         self._backends = backends
         self._generations = generations
         self._catalog = catalog
+        self._admission = admission
         self._instruments = instruments
 
-    async def search(self, collection: str, request: SearchRequest) -> SearchAnswer:
-        """Returns the answer within the deadline of the current request."""
+    async def search(self, collection: str, request: SearchRequest, client: str = "") -> SearchAnswer:
+        """Returns the answer within the deadline of the current request. Clients take turns where searches wait."""
         started = time.perf_counter()
-        waited_ms = recorded_ms("wait")
         identity = request_id()
         plan = self._catalog.resolve(request.pipeline)
-        walked = await self._walk(collection, plan, request, Budget.within(current_deadline()))
+        walked = await self._walk(collection, plan, request, client, Budget.within(current_deadline()))
         self._record(walked, plan, named=isinstance(request.pipeline, str))
-        total_ms = (time.perf_counter() - started) * 1000
+        waited_ms = recorded_ms("wait")
+        total_ms = (time.perf_counter() - started) * 1000 - waited_ms
         timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": total_ms}
         return SearchAnswer(
             collection=walked.generation,
@@ -49,10 +56,14 @@ class Executor:
             timings_ms={stage: round(ms, 3) for stage, ms in timings_ms.items()},
         )
 
-    async def _walk(self, collection: str, plan: WalkPlan, request: SearchRequest, budget: Budget) -> Walked:
+    async def _walk(
+        self, collection: str, plan: WalkPlan, request: SearchRequest, client: str, budget: Budget
+    ) -> Walked:
         for may_move in (True, False):
             generation = await self._generations.searchable(collection, budget.share_s(1.0, 1.0))
-            context = WalkContext(self._backends, self._generations, request, generation, budget, may_move)
+            context = WalkContext(
+                self._backends, self._generations, self._admission, client, request, generation, budget, may_move
+            )
             try:
                 return await include(context, await walk(context, plan))
             except GenerationMovedError:

@@ -59,6 +59,7 @@ class WalkPlan:
     fingerprint: str
     source: PlannedSource
     later: tuple[PlannedStage, ...]
+    retrieves: tuple[Retrieve, ...]
 
 
 def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
@@ -72,7 +73,8 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
             raise PipelineError(f"{count} {kind.__name__.lower()} stages, at most {most} are allowed")
     source = _source(pipeline.identified.source, backends)
     later = tuple(_later(one, backends) for one in pipeline.identified.later)
-    return WalkPlan(pipeline, pipeline.fingerprint, source, later)
+    retrieves = tuple(one.stage for one in pipeline.identified if isinstance(one.stage, Retrieve))
+    return WalkPlan(pipeline, pipeline.fingerprint, source, later, retrieves)
 
 
 def _source(identified: IdentifiedStage[SourceStage], backends: Addresses) -> PlannedSource:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from gateway.catalog import Catalog
 from gateway.collections import Collections
@@ -12,6 +12,7 @@ from gateway.publishing import Publishing
 from gateway.reloading import reload
 from services.chassis.app import router
 from services.chassis.handling import handled
+from services.chassis.limits import client_of
 from services.contracts.base import Name
 from services.contracts.collections import (
     BeginCollection,
@@ -36,8 +37,9 @@ def search_routes(executor: Executor) -> APIRouter:
     routes = router()
 
     @routes.post("/v1/collections/{collection}/search", response_model=SearchAnswer, tags=["search"])
-    async def search(collection: CollectionName, request: SearchRequest) -> Response:
-        answer = await executor.search(collection, request)
+    @handled("own")
+    async def search(collection: CollectionName, request: SearchRequest, received: Request) -> Response:
+        answer = await executor.search(collection, request, client_of(received.scope))
         # Serialised here: FastAPI would validate every hit a second time. Parts not asked for are left out.
         return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
 

@@ -1,6 +1,7 @@
 """Runs the sources of a walk: all retrieves concurrently, however deeply nested, and the fusions of their rankings."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from gateway import backends as wire
 from gateway.failures import BackendFailed, as_problem, not_held
 from gateway.service_timings import collected_parts
 from gateway.walked import RETRIEVAL, Found, Sourced, WalkContext, elapsed_ms
-from services.chassis.errors import BadInput, DeadlineExceeded, ProblemError, Unavailable
+from services.chassis.errors import BadInput, DeadlineExceeded, Overloaded, ProblemError, Unavailable
 from services.contracts.base import DEEPEST
 from services.contracts.generations import name_of
 from services.contracts.pipelines import Fuse, Retrieve
@@ -141,6 +142,9 @@ def no_retriever_left(failures: Mapping[str, BackendFailed]) -> ProblemError:
     what = "; ".join(f"stage '{identity}': {failure}" for identity, failure in failures.items())
     if all(failure.reason == "deadline" for failure in failures.values()):
         return DeadlineExceeded(what)
+    if all(failure.reason == "overloaded" for failure in failures.values()):
+        after_s = max(1, *(math.ceil(failure.retry_after_s or 0) for failure in failures.values()))
+        return Overloaded(f"{what} Try again after the seconds in Retry-After.", retry_after_s=after_s)
     passing = sorted({failure.backend for failure in failures.values() if not failure.permanent})
     if not passing:
         problems = {identity: as_problem(failure) for identity, failure in failures.items()}

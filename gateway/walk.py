@@ -3,13 +3,14 @@
 import time
 from dataclasses import replace
 
+from gateway.admission import search_cost
 from gateway.failures import BackendFailed
 from gateway.plan import WalkPlan
 from gateway.service_timings import collected_parts
 from gateway.sources import no_retriever_left
 from gateway.texts import WalkTexts
-from gateway.walked import INCLUDING, Sourced, WalkContext, Walked
-from services.chassis.errors import AnswerTooLarge
+from gateway.walked import INCLUDING, RETRIEVAL, Sourced, WalkContext, Walked
+from services.chassis.errors import AnswerTooLarge, Overloaded
 from services.ranking.fusion import continued
 
 
@@ -19,11 +20,23 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     Stages after the source see its candidates alone, so the request's `top` changes nothing in their order: where more
     hits are asked for, those of a deeper retrieval follow beneath.
 
-    A failure that the pipeline allows is a degradation; any other is raised as a problem. Raises GenerationMovedError.
+    A failure that the pipeline allows is a degradation; any other is raised as a problem. Raises GenerationMovedError,
+    and Overloaded if the search is not admitted.
     """
     shares = [stage.share for stage in plan.later]
     including = INCLUDING if context.request.include else 0.0
-    walked = _after_source(context, await plan.source.run(context, sum(shares) + including))
+    later = sum(shares) + including
+    cost = search_cost(plan.retrieves, context.request)
+    async with context.admission.slot(cost, context.budget.share_s(RETRIEVAL, later), context.client) as held:
+        held.overloaded = False  # a backend that is slow or hangs is not overloaded: one that is says so
+        try:
+            sourced = await plan.source.run(context, later)
+        except Overloaded:
+            held.overloaded = True
+            raise
+        held.overloaded = any(failure.reason == "overloaded" for failure in sourced.failures.values())
+        held.tells = held.overloaded or not sourced.failures
+    walked = _after_source(context, sourced)
     for number, stage in enumerate(plan.later, start=1):
         started = time.perf_counter()
         with collected_parts() as parts:

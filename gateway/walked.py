@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from gateway.admission import Admission
 from gateway.backends import Backends
 from gateway.budget import Budget
 from gateway.failures import BackendFailed
@@ -23,10 +24,12 @@ RETRIEVAL, RERANKING, INCLUDING = 1.0, 1.0, 0.25
 
 @dataclass(frozen=True, slots=True)
 class WalkContext:
-    """One query over one generation. `may_move`: a replaced generation raises GenerationMovedError."""
+    """One query over one generation, of a `client`. `may_move`: a replaced generation raises GenerationMovedError."""
 
     backends: Backends
     generations: Generations
+    admission: Admission
+    client: str
     request: SearchRequest
     generation: str
     budget: Budget

@@ -13,9 +13,10 @@ from services.chassis.body import BodyMiddleware, JsonRoute
 from services.chassis.caching import CACHED_HEADER, CachingMiddleware
 from services.chassis.deadline_middleware import DeadlineMiddleware
 from services.chassis.deadlines import DEADLINE_HEADER
-from services.chassis.handling import HandlingTable
+from services.chassis.early_refusals import EarlyRefusals
+from services.chassis.handling import HandlingTable, Lane
 from services.chassis.instruments import Instruments
-from services.chassis.limits import LimitMiddleware, lanes_of
+from services.chassis.limits import Limiter, LimitMiddleware, lanes_of
 from services.chassis.probes import Lifecycle, Readiness, probe_router
 from services.chassis.settings import ServiceSettings
 from services.chassis.telemetry import REQUEST_ID_HEADER, TelemetryMiddleware
@@ -39,12 +40,13 @@ def create_app(
     opened: Callable[[], Opened],
     wordings: rendering.Wordings = MappingProxyType({}),
     cors_origins: Sequence[str] = (),
+    own_lane: Limiter | None = None,
 ) -> FastAPI:
     """Builds an app around `opened`, which opens engines and clients when the process starts and closes them later.
 
     `opened` yields the service's routers and its readiness checks. `wordings` are, by path, the error bodies that a
-    vendor's clients expect. Only pages of `cors_origins` may call from a browser. Tests without a server enter
-    `app.router.lifespan_context(app)` first.
+    vendor's clients expect. Only pages of `cors_origins` may call from a browser. `own_lane` is what routes of the lane
+    `own` take slots of. Tests without a server enter `app.router.lifespan_context(app)` first.
     """
     lifecycle = Lifecycle()
 
@@ -61,6 +63,11 @@ def create_app(
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
     app.state.handling = HandlingTable()
+    lanes = lanes_of(settings, instruments)
+    refusing: dict[Lane, Limiter] = {"work": lanes["work"]}
+    if own_lane is not None:
+        refusing["own"] = own_lane
+    app.state.early_refusals = EarlyRefusals(app.state.handling, refusing, wordings, instruments)
     rendering.install_error_handlers(app, wordings)
 
     def render(error: Exception, path: str) -> Response:
@@ -69,7 +76,7 @@ def create_app(
     # The middleware added last is the outermost. Telemetry sees and renders every request; a body must arrive within
     # the deadline, and before its request takes a slot.
     app.add_middleware(CachingMiddleware, instruments=instruments)
-    app.add_middleware(LimitMiddleware, lanes=lanes_of(settings, instruments))
+    app.add_middleware(LimitMiddleware, lanes=lanes)
     app.add_middleware(BodyMiddleware, most_bytes=settings.max_body_bytes, instruments=instruments)
     app.add_middleware(DeadlineMiddleware)
     app.add_middleware(TelemetryMiddleware, instruments=instruments, render=render)

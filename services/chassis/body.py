@@ -85,7 +85,7 @@ class BodyMiddleware:
     def _count(self, counted: "CountedBytes", size: int) -> None:
         more = max(0, size - UNCOUNTED_BYTES) - counted.size
         if self._counted_bytes + more > MOST_TOTAL_BYTES:
-            self._instruments.rejected.inc()
+            self._instruments.rejected.labels("body").inc()
             raise Overloaded("Too many large bodies are being worked on; send this again, or smaller batches.")
         counted.size += more
         self._counted_bytes += more

@@ -5,9 +5,12 @@ Leaves HTTP to http_protocol.py. Keeps connections in order of age, so that a ch
 
 import resource
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+from starlette.responses import Response
+from starlette.types import Scope
 from uvicorn.server import ServerState
 
 from services.chassis.errors import ProblemError, RequestTimeout
@@ -15,6 +18,10 @@ from services.chassis.instruments import Instruments
 
 # Files that a process opens besides its connections: segments of its engines, connections to backends.
 OTHER_FILES = 4_096
+
+
+# The answer to a request whose headers alone were read, or None if it is to be read.
+EarlyRefusal = Callable[[Scope], Response | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +79,13 @@ class UnreadAnswer:
 class Connections(ServerState):
     """The server's state, with its connections by what they wait for. Times are seconds of the event loop's clock."""
 
-    def __init__(self, bounds: ConnectionBounds, instruments: Instruments) -> None:
+    def __init__(
+        self, bounds: ConnectionBounds, instruments: Instruments, early_refusal: EarlyRefusal = lambda _: None
+    ) -> None:
         super().__init__()
         self.bounds = bounds
         self.instruments = instruments
+        self.early_refusal = early_refusal
         self._asking: OrderedDict[Connection, float] = OrderedDict()
         self._idle: OrderedDict[Connection, float] = OrderedDict()
         self._unread: OrderedDict[Connection, UnreadAnswer] = OrderedDict()

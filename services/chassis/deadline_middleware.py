@@ -8,15 +8,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS, Deadline, set_deadline
 from services.chassis.errors import DeadlineExceeded, Malformed
 from services.chassis.handling import handling_of
+from services.chassis.telemetry import received_at
 
 
-def parse_deadline(header: str | None, default_ms: int) -> Deadline:
-    """Parses the deadline of a request. Raises Malformed for anything but 1 to 120,000 whole milliseconds."""
+def parse_deadline(header: str | None, default_ms: int, received: float) -> Deadline:
+    """Parses the deadline of a request `received` then, by time.monotonic.
+
+    Raises Malformed for anything but 1 to 120,000 whole milliseconds.
+    """
     if header is None:
-        return Deadline.after_ms(default_ms)
+        return Deadline.after_ms(default_ms, received)
     if not header.isascii() or not header.isdigit() or len(header) > 7 or not 1 <= int(header) <= MOST_MS:
         raise Malformed(f"X-Deadline-Ms must be a whole number of milliseconds from 1 to {MOST_MS}.")
-    return Deadline.after_ms(int(header))
+    return Deadline.after_ms(int(header), received)
 
 
 class DeadlineMiddleware:
@@ -30,7 +34,7 @@ class DeadlineMiddleware:
             await self.app(scope, receive, send)
             return
         default_ms = MOST_MS if handling_of(scope).slow else DEFAULT_MS
-        deadline = parse_deadline(Headers(scope=scope).get(DEADLINE_HEADER), default_ms)
+        deadline = parse_deadline(Headers(scope=scope).get(DEADLINE_HEADER), default_ms, received_at(scope))
         set_deadline(deadline)
         started = False
 

@@ -20,9 +20,9 @@ class Deadline:
     at: float
 
     @classmethod
-    def after_ms(cls, ms: float) -> Self:
-        """Returns the deadline `ms` milliseconds from now."""
-        return cls(time.monotonic() + ms / 1000)
+    def after_ms(cls, ms: float, since: float | None = None) -> Self:
+        """Returns the deadline `ms` milliseconds from now, or from `since`, a time of time.monotonic."""
+        return cls((time.monotonic() if since is None else since) + ms / 1000)
 
     @property
     def remaining_s(self) -> float:

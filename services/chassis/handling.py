@@ -15,8 +15,9 @@ from starlette.types import Scope
 
 # The lane whose slots a request takes. `control`: short requests by which the gateway checks a service; no other work
 # may delay them. `write`: writes wait for each other while an index is finished, and would take every slot that
-# searches need. `work`: everything else.
-Lane = Literal["control", "write", "work"]
+# searches need. `bulk`: many texts for a client that waits for minutes. `own`: the route takes a slot itself once it
+# knows what a request costs. `work`: everything else.
+Lane = Literal["control", "write", "bulk", "work", "own"]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 _MARK = "__handling__"

@@ -4,20 +4,22 @@ httptools itself bounds nothing: it keeps a header of 200 MB, and copies all of 
 """
 
 import asyncio
+import contextlib
 import contextvars
+import time
 from typing import Any, Literal
 
 import httptools
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from services.chassis.connections import Connections
 from services.chassis.errors import HeadTooLarge, Malformed, ProblemError, Unavailable, UrlTooLong
 from services.chassis.rendering import render
-from services.chassis.telemetry import PROBES, REQUEST_ID_HEADER, assign_request_id
+from services.chassis.telemetry import PROBES, RECEIVED_AT, REQUEST_ID_HEADER, assign_request_id
 
 
 class TooManyPipelined(Exception):
@@ -154,6 +156,8 @@ class BoundedHttp(HttpToolsProtocol):
             self._check_upgrade()
         if len(self.pipeline) >= self._bounds.pipelined:
             raise TooManyPipelined
+        scope: Any = self.scope  # the key is ours
+        scope[RECEIVED_AT] = time.monotonic()
         super().on_headers_complete()
         self._awaits = "body"
         self._owner.on_head_complete(self)
@@ -168,6 +172,16 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_complete()
         if self.cycle.response_complete:  # it was answered, usually refused, before it had fully arrived
             self._owner.mark_idle(self, self.loop.time())
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # `app`: an ASGI app, as uvicorn has it
+        scope: Any = cycle.scope
+        refusal: Any = None if self.flow.write_paused else self._owner.early_refusal(scope)
+        if refusal is None:
+            super()._start_asgi_task(cycle, app)
+            return
+        # Answered at once, without a task: nothing of it waits while writing is not paused.
+        with contextlib.suppress(StopIteration):
+            cycle.run_asgi(refusal).send(None)
 
     # Called by an answered request.
 

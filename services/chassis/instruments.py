@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+# A refusal is to take less than 10 ms.
+REFUSAL_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0)
 
 
 class Instruments:
@@ -19,11 +21,18 @@ class Instruments:
         self.request_seconds = Histogram(
             "http_request_seconds", "Time to answer", ("method", "route"), buckets=SECONDS, registry=self.registry
         )
+        self.refusal_seconds = Histogram(
+            "http_refusal_seconds", "Time to answer 429", buckets=REFUSAL_SECONDS, registry=self.registry
+        )
         self.stage_seconds = Histogram(
             "stage_seconds", "Time spent in a stage", ("stage",), buckets=SECONDS, registry=self.registry
         )
         self.in_flight = Gauge("http_requests_in_flight", "Requests being worked on", registry=self.registry)
-        self.rejected = Counter("http_requests_rejected_total", "Requests refused with 429", registry=self.registry)
+        self.rejected = Counter(
+            "http_requests_rejected_total", "Requests refused with 429", ("lane",), registry=self.registry
+        )
+        self.limit = Gauge("admission_limit", "Cost that may be in flight at once", ("lane",), registry=self.registry)
+        self.waiting = Gauge("admission_waiting", "Requests that wait for a slot", ("lane",), registry=self.registry)
         self.connections = Gauge("http_connections", "Connections open", registry=self.registry)
         self.connections_ended = Counter(
             "http_connections_ended_total", "Connections ended by us for a fault", ("reason",), registry=self.registry
@@ -46,6 +55,8 @@ class Instruments:
         """Records one answered request."""
         self.requests.labels(method, route, str(status)).inc()
         self.request_seconds.labels(method, route).observe(seconds)
+        if status == 429:
+            self.refusal_seconds.observe(seconds)
         for stage, ms in timings_ms.items():
             self.stage_seconds.labels(stage).observe(ms / 1000)
 

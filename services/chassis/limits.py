@@ -1,11 +1,19 @@
-"""Bounds concurrency: limits running and waiting requests in each lane, and refuses more with 429."""
+"""Bounds the work in flight: each lane admits requests up to its limit, queues others while they have time, and
+refuses the rest at once with 429."""
 
 import asyncio
+import math
+import time
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from services.chassis.adaptive_limit import AdaptiveLimit
+from services.chassis.cores import available_cores
+from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Overloaded
 from services.chassis.handling import Lane, handling_of
 from services.chassis.instruments import Instruments
@@ -15,52 +23,214 @@ from services.chassis.telemetry import PROBES, timed
 CONTROL_WAITING = 64
 # Iterations of the event loop from a disconnect to the end of the waiting request: watcher, cancellation, wait.
 LOOP_ITERATIONS = 4
+# For this long after a refusal, the next request of the lane may be refused before it is read.
+EARLY_S = 1.0
+# A request was slow if it took more than this share of the time it had.
+SLOW_SHARE = 0.5
+# Share of the spare time (the time left less what the work takes) that a request may be expected to wait: waits are
+# estimated from means.
+SPARE_SHARE = 0.5
+
+
+@dataclass(slots=True)
+class Held:
+    """A slot that is held. Its work may set what its end tells of the load: `overloaded`, or nothing (`tells`).
+
+    Without `overloaded`, work was slow, and so met overload, if it took more than SLOW_SHARE of the time it had.
+    """
+
+    tells: bool = True
+    overloaded: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ticket:
+    """A request whose work must end by `ends_at` of the monotonic clock. `cost` is relative to an ordinary one's."""
+
+    client: str
+    cost: float
+    ends_at: float
+    admitted: asyncio.Future[None]
 
 
 class Limiter:
-    """Admits at most `in_flight` requests at once, and queues `waiting` more in the order of arrival."""
+    """Owns the requests of one lane: those in flight, up to an adaptive limit, and those that wait.
 
-    def __init__(self, in_flight: int, waiting: int, instruments: Instruments) -> None:
-        self._slots = asyncio.Semaphore(in_flight)
-        self._most_waiting = waiting
-        self._waiting = 0
+    Clients take turns: of those that wait, the next is one whose client has the least in flight, in the order of
+    arrival. A request is refused if its work cannot be expected to end in time, on arrival and when its turn comes.
+    """
+
+    def __init__(self, lane: str, limit: AdaptiveLimit, most_waiting: int, instruments: Instruments) -> None:
+        self._lane = lane
+        self._limit = limit
+        self._most_waiting = most_waiting
         self._instruments = instruments
-
-    @property
-    def _full(self) -> bool:
-        return self._slots.locked() and self._waiting >= self._most_waiting
+        self._in_flight = 0.0
+        self._of_client: Counter[str] = Counter()
+        self._waiting: dict[str, deque[Ticket]] = {}
+        self._refused_at = float("-inf")
+        instruments.limit.labels(lane).set(limit.value)
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Holds a slot, after waiting for one. Raises Overloaded at once if the queue is full."""
-        for _ in range(LOOP_ITERATIONS):  # requests whose caller has just disconnected still count
-            if not self._full:
+    async def slot(self, within_s: float, *, cost: float = 1.0, client: str = "") -> AsyncIterator[Held]:
+        """Holds a slot for work that must end within `within_s` seconds.
+
+        Waits for it where the limit is reached. Raises Overloaded at once if the work is not expected to end in time,
+        or if too many wait.
+        """
+        ticket = Ticket(client, cost, time.monotonic() + within_s, asyncio.get_running_loop().create_future())
+        with timed("wait"):
+            await self._admitted(ticket)
+        began = time.monotonic()
+        held = Held()
+        try:
+            yield held
+        except asyncio.CancelledError:  # a caller who left tells nothing of the load, but the end of the time does
+            held.tells = time.monotonic() >= ticket.ends_at
+            raise
+        except BaseException:
+            held.tells = bool(held.overloaded)
+            raise
+        finally:
+            self._end(ticket, began, held)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the lane has refused a request of late."""
+        return time.monotonic() - self._refused_at < EARLY_S
+
+    def early_refusal(self, within_s: float, client: str = "") -> Overloaded | None:
+        """Returns the refusal of a request that is not read yet, if `slot` would refuse even a small one.
+
+        None unless the lane refuses requests anyway: `slot` looks again where callers have just disconnected.
+        """
+        if not self.refuses or not self._waiting:
+            return None
+        refusal = self._refusal(client, 0.0, within_s)
+        return None if refusal is None else self._counted(refusal)
+
+    def expected_wait_s(self, client: str = "") -> float:
+        """Returns the seconds that a new request of this client is expected to wait."""
+        if not self._waiting:
+            return 0.0
+        ahead = sum(one.cost for queue in self._waiting.values() for one in queue)
+        own = sum(one.cost for one in self._waiting.get(client, ()))
+        # The client's share of the turns: what others have waiting beyond as much as this one does not delay it.
+        share = len(self._waiting) + (client not in self._waiting)
+        return self._limit.expected_wait_s(min(ahead, (own + 1.0) * share))
+
+    async def _admitted(self, ticket: Ticket) -> None:
+        refusal: Overloaded | None = None
+        for _ in range(LOOP_ITERATIONS):  # requests whose caller has just disconnected still wait
+            if not self._waiting and self._fits(ticket):
+                self._begin(ticket)
+                return
+            refusal = self._refusal(ticket.client, ticket.cost, ticket.ends_at - time.monotonic())
+            if refusal is None:
                 break
             await asyncio.sleep(0)
-        if self._full:
-            self._instruments.rejected.inc()
-            raise Overloaded("Too many requests are waiting; try again after the seconds in Retry-After.")
-        self._waiting += 1
+        if refusal is not None:
+            raise self._counted(refusal)
+        self._waiting.setdefault(ticket.client, deque()).append(ticket)
+        self._instruments.waiting.labels(self._lane).inc()
         try:
-            with timed("wait"):
-                await self._slots.acquire()
-        finally:
-            self._waiting -= 1
+            await ticket.admitted
+        except BaseException:
+            if ticket.admitted.done() and not ticket.admitted.cancelled() and ticket.admitted.exception() is None:
+                self._end(ticket, 0.0, Held(tells=False))  # admitted, and cancelled before it could begin
+            else:
+                self._leave(ticket)
+                self._admit_next()  # it may have stood before one that needs less
+            raise
+
+    def _refusal(self, client: str, cost: float, within_s: float) -> Overloaded | None:
+        """Returns why a request that has to wait is refused, or None."""
+        wait_s = self.expected_wait_s(client)
+        spare_s = within_s - self._limit.expected_s(cost)
+        if sum(map(len, self._waiting.values())) < self._most_waiting and wait_s <= SPARE_SHARE * spare_s:
+            return None
+        return _too_many(wait_s)
+
+    def _fits(self, ticket: Ticket) -> bool:
+        return not self._in_flight or self._in_flight + ticket.cost <= self._limit.value
+
+    def _begin(self, ticket: Ticket) -> None:
+        self._in_flight += ticket.cost
+        self._of_client[ticket.client] += 1
         self._instruments.in_flight.inc()
-        try:
-            yield
-        finally:
-            self._slots.release()
-            self._instruments.in_flight.dec()
+
+    def _end(self, ticket: Ticket, began: float, held: Held) -> None:
+        """Gives the slot back, and records what the end of the work tells."""
+        if held.tells:
+            now = time.monotonic()
+            slow = now - began > SLOW_SHARE * (ticket.ends_at - began)
+            overloaded = slow if held.overloaded is None else held.overloaded
+            others_wait = bool(self._waiting)
+            self._limit.ended(now - began, ticket.cost, now, overloaded=overloaded, others_wait=others_wait)
+            self._instruments.limit.labels(self._lane).set(self._limit.value)
+        self._in_flight -= ticket.cost
+        self._of_client[ticket.client] -= 1
+        if not self._of_client[ticket.client]:
+            del self._of_client[ticket.client]
+        self._instruments.in_flight.dec()
+        self._admit_next()
+
+    def _leave(self, ticket: Ticket) -> None:
+        """Takes a request out of the queue."""
+        queue = self._waiting.get(ticket.client, deque())
+        if ticket in queue:
+            queue.remove(ticket)
+            self._instruments.waiting.labels(self._lane).dec()
+            if not queue:
+                del self._waiting[ticket.client]
+
+    def _admit_next(self) -> None:
+        """Admits those whose turn has come; refuses those of them that no longer have the time."""
+        while self._waiting:
+            client = min(self._waiting, key=lambda one: self._of_client[one])  # equal ones: who has waited longest
+            ticket = self._waiting[client][0]
+            late = time.monotonic() + self._limit.expected_s(ticket.cost) > ticket.ends_at
+            if not late and not self._fits(ticket):
+                return
+            self._leave(ticket)
+            if client in self._waiting:  # behind the others with as much in flight
+                self._waiting[client] = self._waiting.pop(client)
+            if ticket.admitted.done():  # its caller has just left
+                continue
+            if late:
+                ticket.admitted.set_exception(self._counted(_too_many(self.expected_wait_s(client))))
+                continue
+            self._begin(ticket)
+            ticket.admitted.set_result(None)
+
+    def _counted(self, refusal: Overloaded) -> Overloaded:
+        self._refused_at = time.monotonic()
+        self._instruments.rejected.labels(self._lane).inc()
+        return refusal
+
+
+def _too_many(wait_s: float) -> Overloaded:
+    detail = "Too many requests are waiting; try again after the seconds in Retry-After."
+    return Overloaded(detail, retry_after_s=max(1, math.ceil(wait_s)))
 
 
 def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lane, Limiter]:
     """Returns the limiter of each lane."""
-    return {
-        "control": Limiter(CONTROL_SLOTS, CONTROL_WAITING, instruments),
-        "write": Limiter(settings.write_slots, settings.max_waiting, instruments),
-        "work": Limiter(settings.max_in_flight, settings.max_waiting, instruments),
+
+    def adaptive() -> AdaptiveLimit:
+        return AdaptiveLimit(available_cores(), settings.max_in_flight)
+
+    limits: dict[Lane, tuple[AdaptiveLimit, int]] = {
+        "control": (_fixed(CONTROL_SLOTS), CONTROL_WAITING),
+        "write": (_fixed(settings.write_slots), settings.max_waiting),
+        "bulk": (adaptive(), settings.max_waiting),
+        "work": (adaptive(), settings.max_waiting),
     }
+    return {lane: Limiter(lane, limit, waiting, instruments) for lane, (limit, waiting) in limits.items()}
+
+
+def _fixed(slots: int) -> AdaptiveLimit:
+    return AdaptiveLimit(slots, slots, slots)
 
 
 class LimitMiddleware:
@@ -71,8 +241,16 @@ class LimitMiddleware:
         self.lanes = lanes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in PROBES:
+        asks = scope["type"] == "http" and scope["path"] not in PROBES
+        limiter = self.lanes.get(handling_of(scope).lane) if asks else None
+        if limiter is None:
             await self.app(scope, receive, send)
             return
-        async with self.lanes[handling_of(scope).lane].slot():
+        async with limiter.slot(current_deadline().remaining_s, client=client_of(scope)):
             await self.app(scope, receive, send)
+
+
+def client_of(scope: Scope) -> str:
+    """Returns what tells callers apart: the address that a request comes from."""
+    client = scope.get("client")
+    return client[0] if client else ""

@@ -29,7 +29,9 @@ class DrainingServer(uvicorn.Server):
         self, config: uvicorn.Config, app: FastAPI, drain_s: float, bounds: ConnectionBounds | None = None
     ) -> None:
         super().__init__(config)
-        self.server_state: Connections = Connections(bounds or ConnectionBounds(), app.state.instruments)
+        self.server_state: Connections = Connections(
+            bounds or ConnectionBounds(), app.state.instruments, app.state.early_refusals.of
+        )
         self._lifecycle = app.state.lifecycle
         self._drain_s = drain_s
         self.opened = AsyncExitStack()

@@ -27,7 +27,7 @@ ROUTERS: dict[str, tuple[APIRouter, ...]] = {
 }
 LISTING, CONTROL = Handling("control", logged=False), Handling("control")
 WRITE, SLOW_WRITE = Handling("write"), Handling("write", slow=True)
-WORK, SLOW_WORK = Handling(), Handling(slow=True)
+WORK, BULK = Handling(), Handling("bulk", slow=True)
 
 OF_COLLECTIONS = [
     ("GET", "/v1/collections", LISTING),
@@ -44,7 +44,7 @@ FINISHING = ("POST", "/v1/collections/c@1/finish", SLOW_WRITE)
 GETTING = ("POST", "/v1/collections/c@1/documents/get", WORK)
 EXPECTED = {
     "gateway": [
-        *OF_COLLECTIONS,
+        *((method, path, Handling("own") if path.endswith("/search") else one) for method, path, one in OF_COLLECTIONS),
         GETTING,
         ("POST", "/v1/collections/c/rollback", WRITE),
         ("GET", "/v1/pipelines", CONTROL),
@@ -52,12 +52,12 @@ EXPECTED = {
         ("POST", "/v1/pipelines/reload", CONTROL),
     ],
     "lexical": [*OF_COLLECTIONS, GETTING, FINISHING],
-    "dense": [*OF_COLLECTIONS, FINISHING, ("POST", "/v1/embeddings", SLOW_WORK), ("POST", "/embed", SLOW_WORK)],
+    "dense": [*OF_COLLECTIONS, FINISHING, ("POST", "/v1/embeddings", BULK), ("POST", "/embed", BULK)],
     "reranker": [
         ("POST", "/v1/score", WORK),
-        ("POST", "/v1/rerank", SLOW_WORK),
-        ("POST", "/v2/rerank", SLOW_WORK),
-        ("POST", "/rerank", SLOW_WORK),
+        ("POST", "/v1/rerank", BULK),
+        ("POST", "/v2/rerank", BULK),
+        ("POST", "/rerank", BULK),
     ],
 }
 

@@ -6,12 +6,12 @@ from dataclasses import fields, is_dataclass
 
 import pytest
 
+from gateway.admission import Admission
 from gateway.backends import Backends, open_backends
 from gateway.budget import Budget
 from gateway.generations import Generations
 from gateway.plan import WalkPlan, plan_pipeline
 from gateway.settings import DEFAULT_BACKENDS, BackendAddress
-from gateway.sockets import FixedEndpoints
 from gateway.walk import include, walk
 from gateway.walked import WalkContext, Walked
 from services.chassis.background_tasks import Supervisor
@@ -20,6 +20,7 @@ from services.chassis.instruments import Instruments
 from services.contracts.pipelines import Pipeline
 from services.contracts.query import SearchRequest
 from tests.support.backends import Stack, opened_stack
+from tests.support.wires import FixedEndpoints
 
 REQUEST = SearchRequest(query="fruit trees", top=5, include=("title", "text"))
 HYBRID = {
@@ -65,9 +66,9 @@ def planned(pipeline: Mapping[str, object]) -> WalkPlan:
 
 
 def context(backends: Backends) -> WalkContext:
-    return WalkContext(
-        backends, Generations(backends), REQUEST, "demo@1", Budget.within(Deadline.after_ms(10_000)), False
-    )
+    budget = Budget.within(Deadline.after_ms(10_000))
+    admission = Admission(32, 128, Instruments())
+    return WalkContext(backends, Generations(backends), admission, "", REQUEST, "demo@1", budget, False)
 
 
 async def walked(shared: WalkContext, pipeline: Mapping[str, object]) -> Walked:

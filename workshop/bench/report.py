@@ -6,8 +6,8 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from evaluator.environment_record import Environment, collect_environment
+from services.chassis.cores import available_cores
 from services.contracts.base import Count, Wire
-from services.inference.cores import available_cores
 from services.inference.profiles import ROOT
 from workshop.bench.ratios import Interval
 

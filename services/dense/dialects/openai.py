@@ -96,7 +96,7 @@ def openai_router(encoder: DenseEncoder) -> APIRouter:
     routes = router(OpenAIError)
 
     @routes.post("/v1/embeddings", response_model=EmbeddingsAnswer)
-    @handled(slow=True)
+    @handled("bulk", slow=True)
     async def embeddings(asked: EmbeddingsRequest) -> Response:
         model = served_model(encoder)
         check_requested_model(asked.model, model)

@@ -35,7 +35,7 @@ def tei_router(encoder: DenseEncoder) -> APIRouter:
     routes = router(TeiError)
 
     @routes.post("/embed", response_model=list[list[float]])
-    @handled(slow=True)
+    @handled("bulk", slow=True)
     async def embed(asked: EmbedRequest) -> Response:
         check_dimensions(asked.dimensions, encoder)
         unit = encoder.stamp.get("normalise") != "false"

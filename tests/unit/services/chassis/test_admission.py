@@ -177,6 +177,19 @@ def test_callers_who_hang_up_just_before_a_search_do_not_block_it() -> None:
         assert [caller.answer()[0] for caller in (first, living)] == [200, 200]
 
 
+def test_an_overloaded_lane_refuses_before_the_body_has_arrived_and_keeps_the_connection() -> None:
+    with working(max_in_flight=1, max_waiting=1) as (work, server), callers(port_of(server), 4) as asking:
+        first, second, third, late = asking
+        for place, caller in enumerate((first, second), start=1):
+            caller.send(SEARCH)
+            wait_for(lambda place=place: len(server.server_state.tasks) == place, within_s=5.0)
+        assert third.send(SEARCH).answer()[0] == 429
+        assert late.send(posted("/v1/collections/c/search", 4)).answer()[0] == 429
+        server.servers[0].get_loop().call_soon_threadsafe(work.go.set)
+        assert [caller.answer()[0] for caller in (first, second)] == [200, 200]
+        assert late.send(b"null" + SEARCH).answer()[0] == 200
+
+
 def test_the_total_of_large_bodies_is_bounded_and_that_of_small_ones_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "MOST_TOTAL_BYTES", 1_000_000)
     large = json.dumps(["a" * 600_000]).encode()

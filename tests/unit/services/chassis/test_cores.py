@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.inference.cores import _quotas, available_cores, usable_cores
+from services.chassis.cores import _quotas, available_cores, usable_cores
 
 
 @pytest.mark.parametrize(

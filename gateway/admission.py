@@ -1,0 +1,42 @@
+"""Decides what a search costs, and in which lane it waits for its turn: ordinary searches never wait for deep ones."""
+
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+
+from services.chassis.adaptive_limit import AdaptiveLimit
+from services.chassis.instruments import Instruments
+from services.chassis.limits import Held, Limiter
+from services.contracts.base import DEEPEST
+from services.contracts.pipelines import Retrieve
+from services.contracts.query import SearchRequest
+
+# A search of cost 1: two retrieves of 200 hits for a query of at most 500 characters.
+ORDINARY_HITS = 400
+ORDINARY_CHARACTERS = 500
+# From this cost on a search is deep: as 1,000 hits in place of ten.
+DEEP = 2.5
+# Deep searches have this part of the limit, so that most of the cores are left to ordinary ones.
+DEEP_SHARE = 0.25
+
+
+def search_cost(retrieves: Iterable[Retrieve], request: SearchRequest) -> float:
+    """Returns the cost of a search: the hits that its retrieves read, times the length of its query."""
+    hits = sum(one.top + (DEEPEST if request.top > one.top else 0) for one in retrieves)
+    return hits / ORDINARY_HITS * max(1.0, len(request.query) / ORDINARY_CHARACTERS)
+
+
+class Admission:
+    """Owns the lanes of searches. A slot is held while a search retrieves; re-rankers bound their own work."""
+
+    def __init__(self, most_in_flight: int, most_waiting: int, instruments: Instruments) -> None:
+        # Searches wait for backends, which know what they can carry: the limits begin at their most, and shrink where a
+        # backend refuses a search.
+        most_deep = max(1.0, DEEP_SHARE * most_in_flight)
+        ordinary, deep = AdaptiveLimit(most_in_flight, most_in_flight), AdaptiveLimit(most_deep, most_deep)
+        self.ordinary = Limiter("search", ordinary, most_waiting, instruments)
+        self._deep = Limiter("deep", deep, most_waiting, instruments)
+
+    def slot(self, cost: float, within_s: float, client: str) -> AbstractAsyncContextManager[Held]:
+        """Holds a slot for a search that must have retrieved within `within_s` seconds. Raises Overloaded."""
+        lane = self._deep if cost >= DEEP else self.ordinary
+        return lane.slot(within_s, cost=cost, client=client)

@@ -1,0 +1,140 @@
+"""A lane admits requests up to its limit, lets clients take turns, and refuses at once what cannot end in time."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from services.chassis.adaptive_limit import AdaptiveLimit
+from services.chassis.errors import Overloaded
+from services.chassis.instruments import Instruments
+from services.chassis.limits import Limiter
+
+
+def lane(slots: float = 1.0, most_waiting: int = 100) -> Limiter:
+    return Limiter("work", AdaptiveLimit(slots, slots, slots), most_waiting, Instruments())
+
+
+class Requests:
+    """Requests to one lane, each of which holds its slot until it is released, and the order in which they began."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        self.limiter = limiter
+        self.began: list[str] = []
+        self.go = asyncio.Event()
+
+    async def ask(
+        self, name: str, *, client: str = "", cost: float = 1.0, within_s: float = 60.0, lasts_s: float | None = None
+    ) -> None:
+        async with self.limiter.slot(within_s, cost=cost, client=client):
+            self.began.append(name)
+            await (self.go.wait() if lasts_s is None else asyncio.sleep(lasts_s))
+
+    async def queued(self, asked: Sequence[tuple[str, str]]) -> list[asyncio.Task[None]]:
+        """Asks (client, name) in this order."""
+        tasks = []
+        for client, name in asked:
+            tasks.append(asyncio.create_task(self.ask(name, client=client)))
+            await asyncio.sleep(0)
+        return tasks
+
+
+async def learnt(limiter: Limiter, lasts_s: float) -> Requests:
+    """A lane that knows how long a request takes."""
+    requests = Requests(limiter)
+    await requests.ask("first", lasts_s=lasts_s)
+    requests.began.clear()
+    return requests
+
+
+async def test_requests_of_one_client_are_admitted_in_their_order() -> None:
+    requests = Requests(lane())
+    tasks = await requests.queued([("a", name) for name in "12345"])
+    requests.go.set()
+    await asyncio.gather(*tasks)
+    assert requests.began == list("12345")
+
+
+async def test_a_client_with_many_requests_lets_another_have_its_turn() -> None:
+    requests = Requests(lane())
+    tasks = await requests.queued([("a", f"a{number}") for number in range(6)] + [("b", "b0"), ("b", "b1")])
+    requests.go.set()
+    await asyncio.gather(*tasks)
+    assert requests.began.index("b0") <= 2
+    assert requests.began.index("b1") <= 4
+
+
+async def test_what_cannot_end_in_time_is_refused_at_once_and_told_when_to_come_back() -> None:
+    requests = await learnt(lane(), 0.2)
+    tasks = await requests.queued([("", str(number)) for number in range(11)])
+    started = time.monotonic()
+    with pytest.raises(Overloaded) as refused:
+        await requests.ask("late", within_s=1.0)
+    assert time.monotonic() - started < 0.05
+    assert refused.value.retry_after_s in (2, 3)  # ten wait, 0.2 s each and a little more
+    requests.go.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_request_that_has_the_time_waits_behind_the_same_queue() -> None:
+    requests = await learnt(lane(), 0.2)
+    tasks = await requests.queued([("", str(number)) for number in range(11)])
+    waiting = asyncio.create_task(requests.ask("patient", within_s=10.0))
+    await asyncio.sleep(0.01)
+    requests.go.set()
+    await asyncio.gather(*tasks, waiting)
+    assert requests.began[-1] == "patient"
+
+
+async def test_a_request_whose_time_went_by_in_the_queue_is_refused_unworked() -> None:
+    requests = await learnt(lane(), 0.1)
+    holding = asyncio.create_task(requests.ask("holding"))
+    await asyncio.sleep(0)
+    late = asyncio.create_task(requests.ask("late", within_s=0.4))
+    await asyncio.sleep(0.35)
+    requests.go.set()
+    await holding
+    with pytest.raises(Overloaded):
+        await late
+    assert requests.began == ["holding"]
+
+
+async def test_a_cancelled_request_leaves_the_queue_and_its_slot() -> None:
+    requests = Requests(lane())
+    holding, second, third = await requests.queued([("", "1"), ("", "2"), ("", "3")])
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    requests.go.set()
+    await asyncio.gather(holding, third)
+    async with requests.limiter.slot(1.0):
+        assert requests.began == ["1", "3"]
+
+
+async def test_a_request_cancelled_in_the_moment_of_its_admission_gives_the_slot_back() -> None:
+    requests = Requests(lane())
+    holding, second, third = await requests.queued([("", "1"), ("", "2"), ("", "3")])
+    requests.go.set()
+    await holding  # the second is admitted, and has not run since
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    await asyncio.wait_for(third, 1.0)
+
+
+async def test_costly_requests_take_more_of_the_limit_and_one_beyond_it_runs_alone() -> None:
+    requests = Requests(lane(slots=4.0))
+    tasks = [asyncio.create_task(requests.ask(name, cost=cost)) for name, cost in (("a", 3.0), ("b", 2.0))]
+    await asyncio.sleep(0.01)
+    assert requests.began == ["a"]
+    requests.go.set()
+    await asyncio.gather(*tasks)
+    await requests.ask("beyond", cost=9.0)
+
+
+async def test_more_than_may_wait_are_refused() -> None:
+    requests = Requests(lane(most_waiting=1))
+    tasks = await requests.queued([("", "1"), ("", "2")])
+    with pytest.raises(Overloaded):
+        await requests.ask("3")
+    requests.go.set()
+    await asyncio.gather(*tasks)
