@@ -13,6 +13,8 @@ from services.contracts.query import SearchRequest
 # A search of cost 1: two retrieves of 200 hits for a query of at most 500 characters.
 ORDINARY_HITS = 400
 ORDINARY_CHARACTERS = 500
+# A retrieve of few hits costs as much as half of that in the services on its way.
+LEAST_COST = 0.5
 # From this cost on a search is deep: as 1,000 hits in place of ten.
 DEEP = 2.5
 # Deep searches have this part of the limit, so that most of the cores are left to ordinary ones.
@@ -22,7 +24,7 @@ DEEP_SHARE = 0.25
 def search_cost(retrieves: Iterable[Retrieve], request: SearchRequest) -> float:
     """Returns the cost of a search: the hits that its retrieves read, times the length of its query."""
     hits = sum(one.top + (DEEPEST if request.top > one.top else 0) for one in retrieves)
-    return hits / ORDINARY_HITS * max(1.0, len(request.query) / ORDINARY_CHARACTERS)
+    return max(LEAST_COST, hits / ORDINARY_HITS * max(1.0, len(request.query) / ORDINARY_CHARACTERS))
 
 
 class Admission:

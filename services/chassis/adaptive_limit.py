@@ -1,6 +1,6 @@
 """Decides how much work is in flight at once: additive increase, multiplicative decrease. Pure: times are passed in."""
 
-SHRINK = 0.8
+SHRINK = 0.9
 # Weight of one request in the mean time: the last 20 or so count.
 SMOOTHING = 0.05
 
@@ -8,7 +8,7 @@ SMOOTHING = 0.05
 class AdaptiveLimit:
     """A limit on the cost of the requests in flight, from `least` to `most` (AIMD; Chiu and Jain 1989).
 
-    It grows by one each time as many requests as it admits have ended well while others waited. It shrinks by a fifth
+    It grows by one each time as many requests as it admits have ended well while others waited. It shrinks by a tenth
     where one met overload, once within the time that this request took: all that were in flight beside it tell of the
     same overload. `least` equal to `most` is a fixed limit.
     """
@@ -17,20 +17,21 @@ class AdaptiveLimit:
         self.value = max(least, min(most, start))
         self._least = least
         self._most = most
-        self._mean_s = 0.0  # of a request of cost 1
+        self._mean_s = 0.0
         self._shrunk_at = float("-inf")
 
-    def expected_s(self, cost: float) -> float:
-        """Returns how many seconds a request of this cost takes, by those that have ended; 0 before the first."""
-        return self._mean_s * cost
+    @property
+    def expected_s(self) -> float:
+        """How many seconds a request takes, by those that have ended; 0 before the first."""
+        return self._mean_s
 
     def expected_wait_s(self, cost_ahead: float) -> float:
-        """Returns how many seconds pass until requests of this total cost have been admitted, at the present pace."""
+        """Returns how many seconds pass until requests of this total cost have been admitted (Little's law)."""
         return self._mean_s * cost_ahead / self.value
 
     def ended(self, took_s: float, cost: float, now: float, *, overloaded: bool, others_wait: bool) -> None:
         """Records a request that ended `now` (of any monotonic clock) after `took_s`, and whether it met overload."""
-        self._mean_s += (took_s / cost - self._mean_s) * (SMOOTHING if self._mean_s else 1.0)
+        self._mean_s += (took_s - self._mean_s) * (SMOOTHING if self._mean_s else 1.0)
         if overloaded:
             if now - self._shrunk_at > took_s:
                 self._shrunk_at = now

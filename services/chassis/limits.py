@@ -21,6 +21,8 @@ from services.chassis.settings import CONTROL_SLOTS, ServiceSettings
 from services.chassis.telemetry import PROBES, timed
 
 CONTROL_WAITING = 64
+# Work in threads of this process: more at once than cores gains nothing, and takes the interpreter from the event loop.
+PER_CORE = 2
 # Iterations of the event loop from a disconnect to the end of the waiting request: watcher, cancellation, wait.
 LOOP_ITERATIONS = 4
 # For this long after a refusal, the next request of the lane may be refused before it is read.
@@ -69,6 +71,8 @@ class Limiter:
         self._of_client: Counter[str] = Counter()
         self._waiting: dict[str, deque[Ticket]] = {}
         self._refused_at = float("-inf")
+        # The expected wait of the last request that `slot` refused, as a share of all the time that it had left.
+        self._refused_share = 1.0
         instruments.limit.labels(lane).set(limit.value)
 
     @asynccontextmanager
@@ -85,8 +89,9 @@ class Limiter:
         held = Held()
         try:
             yield held
-        except asyncio.CancelledError:  # a caller who left tells nothing of the load, but the end of the time does
-            held.tells = time.monotonic() >= ticket.ends_at
+        except asyncio.CancelledError:
+            # The time was over, or the caller left: late, because it was kept waiting, or soon, which tells nothing.
+            held.tells = _slow(began, ticket.ends_at)
             raise
         except BaseException:
             held.tells = bool(held.overloaded)
@@ -95,19 +100,24 @@ class Limiter:
             self._end(ticket, began, held)
 
     @property
+    def _full(self) -> bool:
+        return sum(map(len, self._waiting.values())) >= self._most_waiting
+
+    @property
     def refuses(self) -> bool:
         """Whether the lane has refused a request of late."""
         return time.monotonic() - self._refused_at < EARLY_S
 
     def early_refusal(self, within_s: float, client: str = "") -> Overloaded | None:
-        """Returns the refusal of a request that is not read yet, if `slot` would refuse even a small one.
+        """Returns the refusal of a request that is not read yet, if `slot` has just refused one with such a wait.
 
-        None unless the lane refuses requests anyway: `slot` looks again where callers have just disconnected.
+        None unless the lane refuses requests anyway: `slot` looks again where callers have just disconnected. What a
+        request costs, and how much of its time its work has, is not known before it is read.
         """
-        if not self.refuses or not self._waiting:
+        wait_s = self.expected_wait_s(client)
+        if not self.refuses or not (self._full or 0.0 < self._refused_share * within_s <= wait_s):
             return None
-        refusal = self._refusal(client, 0.0, within_s)
-        return None if refusal is None else self._counted(refusal)
+        return self._counted(_too_many(wait_s))
 
     def expected_wait_s(self, client: str = "") -> float:
         """Returns the seconds that a new request of this client is expected to wait."""
@@ -125,11 +135,12 @@ class Limiter:
             if not self._waiting and self._fits(ticket):
                 self._begin(ticket)
                 return
-            refusal = self._refusal(ticket.client, ticket.cost, ticket.ends_at - time.monotonic())
+            refusal = self._refusal(ticket.client, ticket.ends_at - time.monotonic())
             if refusal is None:
                 break
             await asyncio.sleep(0)
         if refusal is not None:
+            self._refused_share = self.expected_wait_s(ticket.client) / max(0.001, current_deadline().remaining_s)
             raise self._counted(refusal)
         self._waiting.setdefault(ticket.client, deque()).append(ticket)
         self._instruments.waiting.labels(self._lane).inc()
@@ -143,11 +154,11 @@ class Limiter:
                 self._admit_next()  # it may have stood before one that needs less
             raise
 
-    def _refusal(self, client: str, cost: float, within_s: float) -> Overloaded | None:
+    def _refusal(self, client: str, within_s: float) -> Overloaded | None:
         """Returns why a request that has to wait is refused, or None."""
         wait_s = self.expected_wait_s(client)
-        spare_s = within_s - self._limit.expected_s(cost)
-        if sum(map(len, self._waiting.values())) < self._most_waiting and wait_s <= SPARE_SHARE * spare_s:
+        spare_s = within_s - self._limit.expected_s
+        if not self._full and wait_s <= SPARE_SHARE * spare_s:
             return None
         return _too_many(wait_s)
 
@@ -163,8 +174,7 @@ class Limiter:
         """Gives the slot back, and records what the end of the work tells."""
         if held.tells:
             now = time.monotonic()
-            slow = now - began > SLOW_SHARE * (ticket.ends_at - began)
-            overloaded = slow if held.overloaded is None else held.overloaded
+            overloaded = _slow(began, ticket.ends_at) if held.overloaded is None else held.overloaded
             others_wait = bool(self._waiting)
             self._limit.ended(now - began, ticket.cost, now, overloaded=overloaded, others_wait=others_wait)
             self._instruments.limit.labels(self._lane).set(self._limit.value)
@@ -189,7 +199,7 @@ class Limiter:
         while self._waiting:
             client = min(self._waiting, key=lambda one: self._of_client[one])  # equal ones: who has waited longest
             ticket = self._waiting[client][0]
-            late = time.monotonic() + self._limit.expected_s(ticket.cost) > ticket.ends_at
+            late = time.monotonic() + self._limit.expected_s > ticket.ends_at
             if not late and not self._fits(ticket):
                 return
             self._leave(ticket)
@@ -209,6 +219,10 @@ class Limiter:
         return refusal
 
 
+def _slow(began: float, ends_at: float) -> bool:
+    return time.monotonic() - began > SLOW_SHARE * (ends_at - began)
+
+
 def _too_many(wait_s: float) -> Overloaded:
     detail = "Too many requests are waiting; try again after the seconds in Retry-After."
     return Overloaded(detail, retry_after_s=max(1, math.ceil(wait_s)))
@@ -217,8 +231,11 @@ def _too_many(wait_s: float) -> Overloaded:
 def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lane, Limiter]:
     """Returns the limiter of each lane."""
 
+    cores = available_cores()
+    most = min(settings.max_in_flight, PER_CORE * cores) if settings.works_in_process else settings.max_in_flight
+
     def adaptive() -> AdaptiveLimit:
-        return AdaptiveLimit(available_cores(), settings.max_in_flight)
+        return AdaptiveLimit(cores, most)
 
     limits: dict[Lane, tuple[AdaptiveLimit, int]] = {
         "control": (_fixed(CONTROL_SLOTS), CONTROL_WAITING),

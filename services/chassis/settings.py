@@ -34,6 +34,11 @@ class ServiceSettings(BaseSettings):
     grace_s: int = Field(30, ge=1, description="Seconds that requests in work get to end after SIGTERM.")
 
     @property
+    def works_in_process(self) -> bool:
+        """Whether requests are worked on by threads of this process, not by servers behind it."""
+        return False
+
+    @property
     def write_slots(self) -> int:
         """Writes to collections that run at once, besides other requests."""
         return max(1, self.max_in_flight // 2)

@@ -55,3 +55,8 @@ class LexicalSettings(ServiceSettings):
     elasticsearch_ca_file: Path | None = Field(
         None, validation_alias="ELASTICSEARCH_CA_FILE", description="The CA that signed its certificate (PEM)."
     )
+
+    @property
+    def works_in_process(self) -> bool:
+        """The engine `edge` searches in threads of this process."""
+        return self.engine == "edge"

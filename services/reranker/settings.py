@@ -38,3 +38,8 @@ class RerankerSettings(ServiceSettings):
     score_cache_mb: int = Field(
         0, ge=0, le=65_536, description="Memory for scores that are not computed again, in MB; 0: none are kept."
     )
+
+    @property
+    def works_in_process(self) -> bool:
+        """Passages are scored by threads of this process."""
+        return True

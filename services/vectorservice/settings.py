@@ -56,3 +56,8 @@ class VectorServiceSettings(ServiceSettings):
                 f"http://127.0.0.1:6333; {store}=edge needs no server."
             )
         return self
+
+    @property
+    def works_in_process(self) -> bool:
+        """Queries are encoded by threads of this process."""
+        return True
