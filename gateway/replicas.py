@@ -17,9 +17,8 @@ from services.chassis.background_tasks import Supervisor
 logger = logging.getLogger(__name__)
 
 PING_S = 0.5
-# A replica that did not answer within PING_S may be busy: an event loop under overload answers late. A hung one answers
-# within no time, and its calls end by their own timeouts meanwhile.
-BUSY_PING_S = 2.5
+# For this long a replica whose call timed out may be busy, not dead: an event loop under overload answers late.
+BUSY_S = 2.25
 # Seconds between two resolutions of a name, and while it has no address.
 RESOLVE_S = 5.0
 UNRESOLVED_S = 1.0
@@ -115,9 +114,7 @@ class Replica:
 
         So no caller's request serves as a probe, and short deadlines of some callers do not open the breaker for all.
         """
-        if self.breaker.state != "open" and not (
-            await self._answers_within(PING_S) or await self._answers_within(BUSY_PING_S)
-        ):
+        if self.breaker.state != "open" and not await self._answers_within(BUSY_S):
             self.breaker.trip()
         self.suspect = False
         if self.breaker.state != "open":
@@ -138,8 +135,16 @@ class Replica:
         single hung one must not open the breaker.
         """
         asked_at = time.monotonic()
-        alive = await asyncio.gather(self._is_alive(seconds), self._is_alive(seconds))
-        return any(alive) or self._answered_at >= asked_at
+        probes = [asyncio.ensure_future(self._is_alive(seconds)) for _ in range(2)]
+        try:
+            for probe in asyncio.as_completed(probes):
+                if await probe or self._answered_at >= asked_at:
+                    return True
+            return False
+        finally:
+            for one in probes:
+                one.cancel()
+            await asyncio.gather(*probes, return_exceptions=True)
 
     async def _is_alive(self, within_s: float) -> bool:
         try:

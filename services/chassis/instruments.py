@@ -27,7 +27,9 @@ class Instruments:
         self.stage_seconds = Histogram(
             "stage_seconds", "Time spent in a stage", ("stage",), buckets=SECONDS, registry=self.registry
         )
-        self.in_flight = Gauge("http_requests_in_flight", "Requests being worked on", registry=self.registry)
+        self.in_flight = Gauge(
+            "http_requests_in_flight", "Requests that are worked on or wait for it", registry=self.registry
+        )
         self.rejected = Counter(
             "http_requests_rejected_total", "Requests refused with 429", ("lane",), registry=self.registry
         )

@@ -83,8 +83,14 @@ class Limiter:
         or if too many wait.
         """
         ticket = Ticket(client, cost, time.monotonic() + within_s, asyncio.get_running_loop().create_future())
-        with timed("wait"):
-            await self._admitted(ticket)
+        with self._instruments.in_flight.track_inprogress():
+            with timed("wait"):
+                await self._admitted(ticket)
+            async with self._held(ticket) as held:
+                yield held
+
+    @asynccontextmanager
+    async def _held(self, ticket: Ticket) -> AsyncIterator[Held]:
         began = time.monotonic()
         held = Held()
         try:
@@ -168,7 +174,6 @@ class Limiter:
     def _begin(self, ticket: Ticket) -> None:
         self._in_flight += ticket.cost
         self._of_client[ticket.client] += 1
-        self._instruments.in_flight.inc()
 
     def _end(self, ticket: Ticket, began: float, held: Held) -> None:
         """Gives the slot back, and records what the end of the work tells."""
@@ -182,7 +187,6 @@ class Limiter:
         self._of_client[ticket.client] -= 1
         if not self._of_client[ticket.client]:
             del self._of_client[ticket.client]
-        self._instruments.in_flight.dec()
         self._admit_next()
 
     def _leave(self, ticket: Ticket) -> None:
