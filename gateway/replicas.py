@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 PING_S = 0.5
 # For this long a replica whose call timed out may be busy, not dead: an event loop under overload answers late.
-BUSY_S = 2.25
+BUSY_S = 1.5
 # Seconds between two resolutions of a name, and while it has no address.
 RESOLVE_S = 5.0
 UNRESOLVED_S = 1.0
