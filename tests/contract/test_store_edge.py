@@ -67,10 +67,7 @@ async def test_every_representation_survives_finishing_and_opening_again(tmp_pat
         await store.finish("notes@1")
     async with opened(tmp_path) as store:
         assert await store.spec("notes@1") == sample.spec
-        after = await store.search("notes@1", VectorQuery(query, top=30, exact=True))
-        assert [hit.id for hit in after] == [hit.id for hit in before]
-        # The engine adds the terms of a merged segment in another order: the last bit of an fp32 may differ.
-        assert [hit.score for hit in after] == pytest.approx([hit.score for hit in before], rel=1e-6)
+        assert await store.search("notes@1", VectorQuery(query, top=30, exact=True)) == before
         again = await store.stored("notes@1", [one.id for one in points], vectors=True)
         for one, kept in held.items():
             copy = again[one].vector
