@@ -241,14 +241,12 @@ async def test_the_limit_of_a_gateway_is_found_and_shown_with_what_lies_beyond(
         (capacity,) = folder.read(CAPACITY, CapacityFile).capacities
         if capacity.found.outcome != "cannot tell":
             break
-    if capacity.found.outcome == "cannot tell":
-        pytest.skip(capacity.sentence)
-    # Random arrivals exceed the limit of the stub for some time before their mean does.
-    assert capacity.found.rate == pytest.approx(300, rel=0.2), capacity.sentence
+    assert capacity.found.rate == pytest.approx(300, rel=0.1), capacity.sentence
     assert capacity.found.verified == 5
     assert [point.traffic for point in report.points] == [f"{one.multiple:g}x" for one in capacity.multiples]
     goodput = {one.multiple: one.goodput for one in capacity.multiples}
-    assert goodput[0.45] == pytest.approx(0.45 * capacity.found.rate, rel=0.35)
+    offered = {point.traffic: point.offered for point in report.points}
+    assert goodput[0.45] == pytest.approx(offered["0.45x"], rel=0.02)
     # A slow machine gives the stub more time: it takes 300 a second until the last request in time, 3 s at most.
     assert goodput[0.45] < goodput[1.5]
     assert goodput[4.0] < 3.5 * capacity.found.rate
