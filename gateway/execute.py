@@ -14,6 +14,7 @@ from gateway.walked import WalkContext, Walked
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Unavailable
 from services.chassis.instruments import Instruments
+from services.chassis.limits import WAIT
 from services.chassis.telemetry import record_ms, recorded_ms, request_id
 from services.contracts.pipelines import GATEWAY_WAIT
 from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StagePlace
@@ -43,7 +44,7 @@ class Executor:
         plan = self._catalog.resolve(request.pipeline)
         walked = await self._walk(collection, plan, request, client, Budget.within(current_deadline()))
         self._record(walked, plan, named=isinstance(request.pipeline, str))
-        waited_ms = recorded_ms("wait")
+        waited_ms = recorded_ms(WAIT)
         total_ms = (time.perf_counter() - started) * 1000 - waited_ms
         timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": total_ms}
         return SearchAnswer(

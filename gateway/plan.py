@@ -71,18 +71,19 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
         count = sum(isinstance(one.stage, kind) for one in pipeline.identified)
         if count > most:
             raise PipelineError(f"{count} {kind.__name__.lower()} stages, at most {most} are allowed")
-    source = _source(pipeline.identified.source, backends)
+    source = _source(pipeline.identified.source, backends, alone=not pipeline.identified.later)
     later = tuple(_later(one, backends) for one in pipeline.identified.later)
     retrieves = tuple(one.stage for one in pipeline.identified if isinstance(one.stage, Retrieve))
     return WalkPlan(pipeline, pipeline.fingerprint, source, later, retrieves)
 
 
-def _source(identified: IdentifiedStage[SourceStage], backends: Addresses) -> PlannedSource:
+def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, alone: bool = False) -> PlannedSource:
+    """Plans a source. `alone`: no stage follows it, nor any that fuses it with another one."""
     match identified.stage:
         case Retrieve() as stage:
             family = _checked_retrieve(identified.id, stage, backends)
             approximate = family.approximate and not stage.exact
-            return PlannedSource(partial(retrieve, identified.id, stage, approximate), family.least_score)
+            return PlannedSource(partial(retrieve, identified.id, stage, approximate, alone), family.least_score)
         case Fuse() as stage:
             inputs = tuple(_source(one, backends) for one in identified.inputs)
             _check_fuse(identified.id, stage, inputs)

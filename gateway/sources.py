@@ -16,7 +16,8 @@ from services.contracts.base import DEEPEST
 from services.contracts.generations import name_of
 from services.contracts.pipelines import Fuse, Retrieve
 from services.contracts.retrieval import RetrievalRequest
-from services.ranking.fusion import Leg, Ranking, Scored, ranked, reciprocal_rank, weighted
+from services.contracts.scored import Ranking
+from services.ranking.fusion import Leg, ranked, reciprocal_rank, weighted
 
 Result = TypeVar("Result")
 
@@ -33,15 +34,20 @@ class PlannedSource:
     least_score: float | None
 
 
-async def retrieve(identity: str, stage: Retrieve, approximate: bool, context: WalkContext, later: float) -> Sourced:
-    """Searches one backend. A failure is part of the result if the stage may be skipped; else it is raised."""
+async def retrieve(
+    identity: str, stage: Retrieve, approximate: bool, alone: bool, context: WalkContext, later: float
+) -> Sourced:
+    """Searches one backend. A failure is part of the result if the stage may be skipped; else it is raised.
+
+    `alone`: no other stage reads its candidates, so those that the request does not ask for are not retrieved.
+    """
     started = time.perf_counter()
     backend = context.backends[stage.backend]
     try:
         # A stage that must not fail gets the time of later stages too: without it they do not run.
         timeout_s = context.timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
         with collected_parts() as parts:
-            candidates, deeper = await _searched(stage, approximate, context, timeout_s)
+            candidates, deeper = await _searched(stage, approximate, alone, context, timeout_s)
     except BackendFailed as failed:
         failure = not_held(backend.name, context.generation) if failed.unknown_generation else failed
         await _require_skippable(identity, stage, context, failure)
@@ -52,7 +58,7 @@ async def retrieve(identity: str, stage: Retrieve, approximate: bool, context: W
 
 
 async def _searched(
-    stage: Retrieve, approximate: bool, context: WalkContext, timeout_s: float
+    stage: Retrieve, approximate: bool, alone: bool, context: WalkContext, timeout_s: float
 ) -> tuple[Ranking, Ranking | None]:
     """Returns the stage's candidates and, where more hits are asked for and there are more, the ranking DEEPEST deep.
 
@@ -70,10 +76,10 @@ async def _searched(
             exclude_ids=context.request.exclude_ids,
         )
         answer = await wire.search(context.backends[stage.backend], context.generation, request, timeout_s)
-        return ranked(Scored(hit.id, hit.score) for hit in answer.hits)
+        return ranked(answer.hits)
 
     if context.request.top <= stage.top:
-        return await search(stage.top), None
+        return await search(context.request.top if alone else stage.top), None
     if approximate:
         candidates, deeper = await _at_once(search(stage.top), search(DEEPEST))
     else:

@@ -11,7 +11,12 @@ from gateway.sources import no_retriever_left
 from gateway.texts import WalkTexts
 from gateway.walked import INCLUDING, RETRIEVAL, Sourced, WalkContext, Walked
 from services.chassis.errors import AnswerTooLarge, Overloaded
+from services.chassis.limits import WAIT
 from services.ranking.fusion import continued
+
+# A search met overload if it waited in a service for more than this share of the time it had. So most wait here, where
+# all are bounded together: services refuse only what reaches them before the limit has adapted.
+QUEUED_SHARE = 0.1
 
 
 async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
@@ -27,14 +32,16 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     including = INCLUDING if context.request.include else 0.0
     later = sum(shares) + including
     cost = search_cost(plan.retrieves, context.request)
-    async with context.admission.slot(cost, context.budget.share_s(RETRIEVAL, later), context.client) as held:
+    within_s = context.budget.share_s(RETRIEVAL, later)
+    async with context.admission.slot(cost, within_s, context.client) as held:
         held.overloaded = False  # a backend that is slow or hangs is not overloaded: one that is says so
         try:
             sourced = await plan.source.run(context, later)
         except Overloaded:
             held.overloaded = True
             raise
-        held.overloaded = any(failure.reason == "overloaded" for failure in sourced.failures.values())
+        refused = any(failure.reason == "overloaded" for failure in sourced.failures.values())
+        held.overloaded = refused or _queued_s(sourced) > QUEUED_SHARE * within_s
         held.tells = held.overloaded or not sourced.failures
     walked = _after_source(context, sourced)
     for number, stage in enumerate(plan.later, start=1):
@@ -43,6 +50,11 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
             walked = await stage.run(context, walked, sum(shares[number:]) + including)
         walked = replace(walked, outputs={**walked.outputs, stage.id: walked.ranking}).timed(stage.id, started, parts)
     return replace(walked, ranking=continued(walked.ranking, walked.beneath.ranking)[: context.request.top])
+
+
+def _queued_s(sourced: Sourced) -> float:
+    """Returns the longest time that a retrieve waited for a slot of its service, in seconds."""
+    return max((parts.get(WAIT, 0.0) for parts in sourced.parts_ms.values()), default=0.0) / 1000
 
 
 async def include(context: WalkContext, walked: Walked) -> Walked:

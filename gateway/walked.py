@@ -16,7 +16,7 @@ from gateway.generations import Generations
 from gateway.texts import WalkTexts
 from services.contracts.documents import Document
 from services.contracts.query import Degradation, Reason, SearchRequest
-from services.ranking.fusion import Ranking
+from services.contracts.scored import Ranking
 
 # Shares of the time that is left: all retrieves run at once, each re-ranking and the final texts come after them.
 RETRIEVAL, RERANKING, INCLUDING = 1.0, 1.0, 0.25

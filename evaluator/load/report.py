@@ -61,6 +61,7 @@ class LoadPointReport(Wire):
     goodput: FiniteFloat  # answers in time a second; of a closed loop those that ended within its seconds
     latency_ms: LoadPercentiles  # from the planned send time to the last byte
     service_ms: LoadPercentiles  # from sending to the last byte, of answered requests
+    refusal_ms: LoadPercentiles | None = None  # from sending to the last byte of a 429; null: nothing was refused
     quality: AnswerQuality
     generators: GeneratorFigures
     halves: HalfMedians | None  # null: too few requests, or a rate that changes by plan
@@ -186,6 +187,7 @@ def point_report(
     counts = request_counts(measured)
     latency = load_percentiles([sample.counted_ms for sample in measured])
     service = load_percentiles([sample.service_ms for sample in measured if sample.service_ms is not None])
+    refusals = [sample.refused_ms for sample in measured if sample.refused_ms is not None]
     lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
     shares = cpu_shares([part.generators for part in loaded])
     generators = generator_figures(shares, lags, real_time=all(part.real_time for part in loaded))
@@ -215,6 +217,7 @@ def point_report(
         goodput=_goodput(samples, seconds),
         latency_ms=latency if tail else latency.without_tail(),
         service_ms=service if tail else service.without_tail(),
+        refusal_ms=_refusal_percentiles(refusals, tail=tail),
         quality=answer_quality(judgments, measured, target.reranks[arm.name], target.top),
         generators=generators,
         halves=halves,
@@ -237,6 +240,13 @@ def point_report(
         first_answers=first_answers(slices, arm.name, between=restarted),
         files=dict(files),
     )
+
+
+def _refusal_percentiles(refusals_ms: Sequence[float], *, tail: bool) -> LoadPercentiles | None:
+    if not refusals_ms:
+        return None
+    found = load_percentiles(refusals_ms)
+    return found if tail else found.without_tail()
 
 
 def _goodput(samples: Sequence[LoadSample], seconds: float) -> float:

@@ -32,6 +32,7 @@ class LoadSample(AnswerRecord):
     planned_s: FiniteFloat  # since the start of the slice
     send_lag_ms: FiniteFloat | None = None  # sent after the planned time; null: dropped
     service_ms: FiniteFloat | None = None  # from sending to the last byte; null without an answer
+    refused_ms: FiniteFloat | None = None  # from sending to the last byte of a refusal (429)
     counted_ms: FiniteFloat  # what figures count: the latency, or without an answer at least the deadline
     late: bool = False  # answered after the deadline
     ended_within: bool | None = None  # closed loop: within the seconds that count; null: the loop is open
@@ -88,7 +89,8 @@ def read_sample(
         excluded = (request.query,) if request.query in target.excluded else ()
         ranking = checked_ranking(answer, target.top, excluded)
     except GatewayError as error:
-        return unanswered.model_copy(update={"error": error.kind, "detail": str(error)})
+        refused_ms = (record.done_s - record.sent_s) * 1000 if reply.status == 429 else None
+        return unanswered.model_copy(update={"error": error.kind, "detail": str(error), "refused_ms": refused_ms})
     return unanswered.model_copy(
         update={
             "latency_ms": elapsed_ms,

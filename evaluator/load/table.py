@@ -35,6 +35,11 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
         if point.counts.failed:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(point.counts.errors_by_kind.items()))
             yield f"{name}: {point.counts.failed} requests failed ({kinds})"
+        if point.refusal_ms is not None:
+            times = ", ".join(
+                f"{share} {value:.1f} ms" for share in TIMES if (value := getattr(point.refusal_ms, share)) is not None
+            )
+            yield f"{name}: {point.refusal_ms.n} requests were refused, after {times}"
         if point.counts.degraded:
             stages = ", ".join(f"{stage} {count}" for stage, count in sorted(point.counts.degraded_by_stage.items()))
             yield f"{name}: {point.counts.degraded} answers were degraded ({stages})"

@@ -18,6 +18,8 @@ class AdaptiveLimit:
         self._least = least
         self._most = most
         self._mean_s = 0.0
+        self._pace_s = 0.0
+        self._ended_at: float | None = None
         self._shrunk_at = float("-inf")
 
     @property
@@ -26,12 +28,20 @@ class AdaptiveLimit:
         return self._mean_s
 
     def expected_wait_s(self, cost_ahead: float) -> float:
-        """Returns how many seconds pass until requests of this total cost have been admitted (Little's law)."""
-        return self._mean_s * cost_ahead / self.value
+        """Returns how many seconds pass until requests of this total cost have been admitted.
+
+        By the seconds from end to end while others waited; before the first such end by Little's law.
+        """
+        return cost_ahead * (self._pace_s or self._mean_s / self.value)
 
     def ended(self, took_s: float, cost: float, now: float, *, overloaded: bool, others_wait: bool) -> None:
         """Records a request that ended `now` (of any monotonic clock) after `took_s`, and whether it met overload."""
         self._mean_s += (took_s - self._mean_s) * (SMOOTHING if self._mean_s else 1.0)
+        if others_wait and self._ended_at is not None:
+            passed_s = now - self._ended_at
+            # Weighted by cost, so that it becomes all the seconds over all the cost.
+            self._pace_s += (passed_s - self._pace_s * cost) * SMOOTHING if self._pace_s else passed_s / cost
+        self._ended_at = now if others_wait else None
         if overloaded:
             if now - self._shrunk_at > took_s:
                 self._shrunk_at = now

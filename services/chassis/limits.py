@@ -21,12 +21,17 @@ from services.chassis.settings import CONTROL_SLOTS, ServiceSettings
 from services.chassis.telemetry import PROBES, timed
 
 CONTROL_WAITING = 64
+# The stage of Server-Timing that is the time a request waited for its slot.
+WAIT = "wait"
 # Work in threads of this process: more at once than cores gains nothing, and takes the interpreter from the event loop.
 PER_CORE = 2
 # Iterations of the event loop from a disconnect to the end of the waiting request: watcher, cancellation, wait.
 LOOP_ITERATIONS = 4
-# For this long after a refusal, the next request of the lane may be refused before it is read.
-EARLY_S = 1.0
+# For this long after `slot` has refused a request, others of the lane may be refused before they are read.
+EARLY_S = 5.0
+# Of the wait at which `slot` refused, relative to the time left, this share is enough to refuse before reading: a busy
+# event loop takes its time to read a request and begin it.
+EARLY_SHARE = 0.75
 # A request was slow if it took more than this share of the time it had.
 SLOW_SHARE = 0.5
 # Share of the spare time (the time left less what the work takes) that a request may be expected to wait: waits are
@@ -84,7 +89,7 @@ class Limiter:
         """
         ticket = Ticket(client, cost, time.monotonic() + within_s, asyncio.get_running_loop().create_future())
         with self._instruments.in_flight.track_inprogress():
-            with timed("wait"):
+            with timed(WAIT):
                 await self._admitted(ticket)
             async with self._held(ticket) as held:
                 yield held
@@ -111,7 +116,7 @@ class Limiter:
 
     @property
     def refuses(self) -> bool:
-        """Whether the lane has refused a request of late."""
+        """Whether `slot` has refused a request of late."""
         return time.monotonic() - self._refused_at < EARLY_S
 
     def early_refusal(self, within_s: float, client: str = "") -> Overloaded | None:
@@ -121,7 +126,7 @@ class Limiter:
         request costs, and how much of its time its work has, is not known before it is read.
         """
         wait_s = self.expected_wait_s(client)
-        if not self.refuses or not (self._full or 0.0 < self._refused_share * within_s <= wait_s):
+        if not self.refuses or not (self._full or 0.0 < EARLY_SHARE * self._refused_share * within_s <= wait_s):
             return None
         return self._counted(_too_many(wait_s))
 
@@ -142,10 +147,11 @@ class Limiter:
                 self._begin(ticket)
                 return
             refusal = self._refusal(ticket.client, ticket.ends_at - time.monotonic())
-            if refusal is None:
+            if refusal is None or self.refuses:
                 break
             await asyncio.sleep(0)
         if refusal is not None:
+            self._refused_at = time.monotonic()
             self._refused_share = self.expected_wait_s(ticket.client) / max(0.001, current_deadline().remaining_s)
             raise self._counted(refusal)
         self._waiting.setdefault(ticket.client, deque()).append(ticket)
@@ -218,7 +224,6 @@ class Limiter:
             ticket.admitted.set_result(None)
 
     def _counted(self, refusal: Overloaded) -> Overloaded:
-        self._refused_at = time.monotonic()
         self._instruments.rejected.labels(self._lane).inc()
         return refusal
 

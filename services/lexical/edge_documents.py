@@ -7,7 +7,7 @@ import qdrant_edge as edge
 
 from services.chassis.errors import BadInput
 from services.contracts.documents import DeleteReport, Document, Included, IndexReport, ItemError
-from services.contracts.retrieval import RetrievedHit
+from services.contracts.scored import Ranking, paired
 from services.lexical.analysis import joined_words_of
 from services.lexical.edge_query import fields_of_presets
 from services.lexical.presets import declared_presets
@@ -81,7 +81,7 @@ class EdgeDocuments:
             )
         return found
 
-    def query(self, request: edge.QueryRequest, known: KnownIds) -> list[RetrievedHit]:
+    def query(self, request: edge.QueryRequest, known: KnownIds) -> Ranking:
         """Returns hits in Edge's order: best first, equal scores in any order."""
         points = self._shard.query(request)
         unknown = [point.id for point in points if point.id not in known]
@@ -89,7 +89,7 @@ class EdgeDocuments:
             for record in self._shard.retrieve(unknown, with_payload=["id"], with_vector=False):
                 if record.payload is not None:
                     known[record.id] = record.payload["id"]
-        return [RetrievedHit(id=known[point.id], score=point.score) for point in points]
+        return paired((known[point.id], point.score) for point in points)
 
     def _payloads(self, ids: Sequence[str], keys: list[str]) -> Iterator["edge.Payload"]:  # a name of the stubs alone
         points: list[edge.PointId] = [point_id(one) for one in dict.fromkeys(ids)]

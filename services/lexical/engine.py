@@ -6,7 +6,8 @@ from typing import Protocol
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
 from services.contracts.health import Check
-from services.contracts.retrieval import RetrievalRequest, RetrievedHit
+from services.contracts.retrieval import RetrievalRequest
+from services.contracts.scored import Ranking
 from services.lexical.document_collector import WHOLE, ReadOptions
 
 
@@ -94,7 +95,7 @@ class LexicalEngine(Protocol):
         instead. Publishing the published one again changes nothing."""
         ...
 
-    async def search(self, generation: str, asked: RetrievalRequest) -> tuple[RetrievedHit, ...]:
+    async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:
         """Returns the best documents for `asked.query` by `asked.preset`, or by the first declared preset."""
         ...
 

@@ -12,7 +12,8 @@ from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
 from services.contracts.health import Check
-from services.contracts.retrieval import RetrievalRequest, RetrievedHit
+from services.contracts.retrieval import RetrievalRequest
+from services.contracts.scored import Ranking, Scored
 from services.lexical.analysis import ANALYSIS, words_of
 from services.lexical.document_collector import WHOLE, DocumentCollector, ReadOptions
 from services.lexical.edge_documents import SCHEMA, EdgeDocuments, KnownIds
@@ -136,7 +137,7 @@ class EdgeEngine:
         await self._held.publish(generation)
         return await self.state(generation)
 
-    async def search(self, generation: str, asked: RetrievalRequest) -> tuple[RetrievedHit, ...]:
+    async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:
         """Scores the query's terms by BM25 and orders ties by id."""
         held = self._usable(generation)
         declaration = held.record.declaration
@@ -147,7 +148,7 @@ class EdgeEngine:
             return ()
         known = self._known_ids.setdefault(held, {})
 
-        async def fetch(limit: int) -> Sequence[RetrievedHit]:
+        async def fetch(limit: int) -> Sequence[Scored]:
             request = bm25_request(preset, words, where, limit)
             return await held.read(lambda shard: EdgeDocuments(held.record, shard).query(request, known))
 

@@ -11,7 +11,8 @@ from services.contracts.collections import CollectionDeclaration, CollectionStat
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
 from services.contracts.generations import in_order
 from services.contracts.health import Check
-from services.contracts.retrieval import RetrievalRequest, RetrievedHit
+from services.contracts.retrieval import RetrievalRequest
+from services.contracts.scored import Ranking, paired
 from services.lexical.document_collector import WHOLE, ReadOptions
 from services.lexical.elasticsearch_answers import BroadcastAnswer, ClusterHealth, HitsAnswer, Nodes
 from services.lexical.elasticsearch_catalog import NO_SIZE, ElasticsearchCatalog, HeldGeneration, IndexSize
@@ -177,7 +178,7 @@ class ElasticsearchEngine:
             await within_deadline(self._client).indices.refresh(index=index)
         return await self._state(await self._catalog.held(generation))
 
-    async def search(self, generation: str, asked: RetrievalRequest) -> tuple[RetrievedHit, ...]:
+    async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:
         """Searches ids and scores in one request."""
         declaration = (await self._catalog.usable(generation)).declaration
         preset = chosen_preset(declaration, asked.preset)
@@ -205,7 +206,7 @@ class ElasticsearchEngine:
             raise DeadlineExceeded("Elasticsearch did not see all documents in time; send a larger X-Deadline-Ms.")
         if found.shards.failed:
             raise UpstreamFailed("A shard failed, so that documents would be missing from the ranking; try again.")
-        return tuple(RetrievedHit(id=hit.sort[1], score=hit.sort[0]) for hit in found.hits.hits)
+        return paired((hit.sort[1], hit.sort[0]) for hit in found.hits.hits)
 
     async def close(self) -> None:
         """Closes the connections."""

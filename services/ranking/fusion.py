@@ -6,19 +6,13 @@ Every ranking returned is in the same total order: score descending, then id asc
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from operator import gt
 from typing import Literal, NamedTuple
 
+from services.contracts.scored import Ranking, Scored, in_rank_order, paired
+
 Normalisation = Literal["min-max", "z-score", "theoretical-min"]
-
-
-class Scored(NamedTuple):
-    """A document and its score; higher is better."""
-
-    id: str
-    score: float
-
-
-Ranking = tuple[Scored, ...]
 
 
 class Leg(NamedTuple):
@@ -35,20 +29,15 @@ def ranked(scored: Iterable[Scored]) -> Ranking:
     if _in_order(scored):
         return scored
     best: dict[str, Scored] = {}
-    for one in sorted(scored, key=lambda one: (-one.score, one.id)):
+    for one in in_rank_order(scored):
         best.setdefault(one.id, one)
     return tuple(best.values())
 
 
 def _in_order(scored: Ranking) -> bool:
-    """Returns whether these are a ranking, without ties. The answers of backends are: sorting them takes thrice as
-    long."""
-    scores = [one.score for one in scored]
-    return (
-        len(set(scores)) == len(scores)
-        and scores == sorted(scores, reverse=True)
-        and len({one.id for one in scored}) == len(scores)
-    )
+    """Returns whether these are a ranking, without ties. The answers of backends are: sorting them takes longer."""
+    scores = [score for _, score in scored]
+    return all(map(gt, scores, islice(scores, 1, None))) and len({one for one, _ in scored}) == len(scored)
 
 
 def reciprocal_rank(legs: Sequence[Leg], k: int = 60) -> Ranking:
@@ -113,7 +102,7 @@ def _summed(parts: Iterable[Mapping[str, float]]) -> Ranking:
         for document, value in part.items():
             terms.setdefault(document, []).append(value)
     # fsum is exact, so the order of the legs cannot change the last bit of a score, which could break a tie.
-    return ranked(Scored(document, math.fsum(values)) for document, values in terms.items())
+    return tuple(in_rank_order(paired((document, math.fsum(values)) for document, values in terms.items())))
 
 
 def _normalised(leg: Leg, normalisation: Normalisation) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from services.contracts.retrieval import RetrievedHit
+from services.contracts.scored import Ranking, Scored, in_rank_order
 
 # Hits fetched beyond the cut at first: enough for ordinary duplicates, at almost no cost.
 FIRST_EXTRA = 16
@@ -10,10 +10,10 @@ FIRST_EXTRA = 16
 # those are in order of id all the same.
 MOST_EXTRA = 4_096
 
-Fetch = Callable[[int], Awaitable[Sequence[RetrievedHit]]]
+Fetch = Callable[[int], Awaitable[Sequence[Scored]]]
 
 
-async def settle_ties(fetch: Fetch, top: int) -> tuple[RetrievedHit, ...]:
+async def settle_ties(fetch: Fetch, top: int) -> Ranking:
     """Returns the `top` best hits, equal scores by ascending id. `fetch(n)` returns the engine's n best, best first.
 
     Fetches deeper until a score falls below that of the last place, so that no tie with it is missed.
@@ -23,5 +23,5 @@ async def settle_ties(fetch: Fetch, top: int) -> tuple[RetrievedHit, ...]:
         hits = await fetch(top + extra)
         complete = len(hits) < top + extra or hits[-1].score < hits[top - 1].score
         if complete or extra >= MOST_EXTRA:
-            return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.id))[:top])
+            return tuple(in_rank_order(hits)[:top])
         extra = min(extra * 16, MOST_EXTRA)

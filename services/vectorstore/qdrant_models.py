@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from qdrant_client import models
 
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.retrieval import RetrievedHit
+from services.contracts.scored import Ranking, paired
 from services.storage.fields import Exists, OneOf, Requirement, Within
 from services.storage.point_ids import point_id
 from services.vectorstore.qdrant_vectors import qdrant_vector, vector_of
@@ -105,9 +105,9 @@ def stored_point(record: models.Record, representation: Representation, *, vecto
     return payload["id"], StoredPoint(payload["content"], payload["passage"], vector)
 
 
-def hits_of(points: Sequence[models.ScoredPoint]) -> list[RetrievedHit]:
+def hits_of(points: Sequence[models.ScoredPoint]) -> Ranking:
     """Converts points to hits with the documents' ids."""
-    return [RetrievedHit(id=(point.payload or {})["id"], score=point.score) for point in points]
+    return paired(((point.payload or {})["id"], point.score) for point in points)
 
 
 def filter_of(where: Sequence[Requirement], exclude_ids: Sequence[str]) -> models.Filter | None:

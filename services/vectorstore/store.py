@@ -7,7 +7,8 @@ from typing import Protocol
 from services.chassis.errors import StampMismatch
 from services.contracts.collections import CollectionDeclaration, Unusable
 from services.contracts.health import Check
-from services.contracts.retrieval import DEFAULT_BEAM, RetrievedHit
+from services.contracts.retrieval import DEFAULT_BEAM
+from services.contracts.scored import Ranking
 from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, Requirement
 from services.storage.stamps import refuse_other_declaration, refuse_other_stamp
@@ -142,7 +143,7 @@ class VectorStore(Protocol):
         """Removes documents by id and returns how many existed."""
         ...
 
-    async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
+    async def search(self, generation: str, query: VectorQuery) -> Ranking:
         """Returns the best hits, sorted."""
         ...
 

@@ -7,7 +7,7 @@ import qdrant_edge as edge
 
 from services.contracts.collections import Unusable
 from services.contracts.health import Check
-from services.contracts.retrieval import RetrievedHit
+from services.contracts.scored import Ranking, Scored, paired
 from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirectory, EdgeLimits
 from services.storage.edge_fields import edge_filter, field_indexes
 from services.storage.edge_files import GenerationRecord
@@ -129,13 +129,13 @@ class EdgeStore:
         opened.deleted(present)
         return present
 
-    async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
+    async def search(self, generation: str, query: VectorQuery) -> Ranking:
         """Returns the best by the representation's score, ties by ascending id."""
         opened = self._held.held(generation)
         vector = nearest_query(checked_vector(query.vector, representation_of(opened.record)))
         where = edge_filter(query.where, query.exclude_ids)
 
-        async def fetch(limit: int) -> Sequence[RetrievedHit]:
+        async def fetch(limit: int) -> Sequence[Scored]:
             params = edge.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else query.beam)
             request = edge.QueryRequest(limit=limit, query=vector, filter=where, with_payload=["id"], params=params)
             return await opened.read(lambda shard: _hits(shard.query(request)))
@@ -185,5 +185,5 @@ def _point(point: Point, representation: Representation) -> edge.Point:
     return edge.Point(point_id(point.id), edge_vector(checked_vector(point.vector, representation)), payload)
 
 
-def _hits(points: Sequence[edge.ScoredPoint]) -> list[RetrievedHit]:
-    return [RetrievedHit(id=point.payload["id"], score=point.score) for point in points if point.payload is not None]
+def _hits(points: Sequence[edge.ScoredPoint]) -> Ranking:
+    return paired((point.payload["id"], point.score) for point in points if point.payload is not None)

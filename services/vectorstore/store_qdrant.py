@@ -18,7 +18,7 @@ from services.chassis.errors import (
 from services.contracts.collections import Unusable
 from services.contracts.generations import in_order, is_generation
 from services.contracts.health import Check
-from services.contracts.retrieval import RetrievedHit
+from services.contracts.scored import Ranking, Scored
 from services.storage.content_digest import ContentDigest
 from services.storage.point_ids import point_id
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
@@ -189,12 +189,12 @@ class QdrantStore:
                 )
         return len(present)
 
-    async def search(self, generation: str, query: VectorQuery) -> tuple[RetrievedHit, ...]:
+    async def search(self, generation: str, query: VectorQuery) -> Ranking:
         """Returns the best by the representation's score, ties by ascending id. Reads only the id of the payload."""
         vector = nearest_query(checked_vector(query.vector, (await self.spec(generation)).representation))
         where = filter_of(query.where, query.exclude_ids)
 
-        async def fetch(limit: int) -> Sequence[RetrievedHit]:
+        async def fetch(limit: int) -> Sequence[Scored]:
             params = models.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else query.beam)
             async with self._within(generation) as seconds:
                 answer = await self._client.query_points(

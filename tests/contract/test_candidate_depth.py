@@ -215,6 +215,14 @@ async def test_the_beam_of_a_stage_is_sent_to_its_backend(stack: Stack) -> None:
     assert [asked.beam for asked in stack.dense.asked] == [300, None]
 
 
+async def test_a_retrieve_that_no_stage_follows_asks_for_no_more_hits_than_its_request(stack: Stack) -> None:
+    alone, later = retrieve("dense", top=200), {"kind": "cut", "top": 5}
+    await stack.search("fruit", pipeline(alone), top=3)
+    await stack.search("fruit", pipeline(alone, later), top=3)
+    await stack.search("fruit", pipeline({**BOTH, "inputs": [retrieve("lexical", top=2), alone]}), top=3)
+    assert [asked.top for asked in stack.dense.asked] == [3, 200, 200]
+
+
 @pytest.mark.parametrize(
     ("leg", "told"),
     [

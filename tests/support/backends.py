@@ -34,7 +34,8 @@ from services.contracts.generations import name_of
 from services.contracts.health import Check
 from services.contracts.problem import Problem
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
-from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest, RetrievedHit
+from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+from services.contracts.scored import Scored
 from services.lexical.document_collector import DocumentCollector
 from services.storage.builds import refuse_other_build, refuse_published
 from services.storage.content_digest import ContentDigest
@@ -122,7 +123,7 @@ class StoreStub:
             if condition.field not in held.declaration.metadata:
                 raise BadInput(f"filter: '{condition.field}' is not declared.")
         found = [
-            RetrievedHit(id=document.id, score=self.score(request.query, document))
+            Scored(id=document.id, score=self.score(request.query, document))
             for document in held.documents.values()
             if document.id not in request.exclude_ids
             and all(document.metadata.get(c.field) == c.value for c in (request.filter.all if request.filter else ()))

@@ -54,9 +54,18 @@ def test_a_queue_at_a_server_of_two_cores_ends_near_half_the_time_that_requests_
     assert 0.3 < limit.value / 2 * 0.01 < 0.55
 
 
-def test_the_wait_is_expected_from_what_is_ahead_and_what_a_request_takes() -> None:
+def test_before_any_request_has_waited_the_wait_is_expected_from_what_a_request_takes() -> None:
     limit = AdaptiveLimit(2.0, 2.0)
     assert limit.expected_wait_s(100.0) == 0.0
-    ended(limit, 0.1, 50)
+    for number in range(50):
+        limit.ended(0.1, 1.0, number * 1.0, overloaded=False, others_wait=False)
     assert abs(limit.expected_wait_s(4.0) - 0.2) < 0.001
     assert abs(limit.expected_s - 0.1) < 0.001
+
+
+def test_while_others_wait_the_wait_is_expected_from_the_time_between_ends_whatever_the_limit() -> None:
+    limit = AdaptiveLimit(8.0, 8.0)
+    for number in range(200):
+        cost = 0.5 if number % 2 else 1.5
+        limit.ended(0.4, cost, number * 0.1, overloaded=number % 50 == 0, others_wait=True)
+    assert abs(limit.expected_wait_s(4.0) - 0.4) < 0.02

@@ -13,17 +13,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from services.ranking.fusion import (
-    Leg,
-    Normalisation,
-    Ranking,
-    Scored,
-    continued,
-    mixed,
-    ranked,
-    reciprocal_rank,
-    weighted,
-)
+from services.contracts.scored import Ranking, Scored
+from services.ranking.fusion import Leg, Normalisation, continued, mixed, ranked, reciprocal_rank, weighted
 
 NORMALISATIONS: tuple[Normalisation, ...] = ("min-max", "z-score", "theoretical-min")
 BM25 = (Scored("a", 12.0), Scored("b", 6.0), Scored("c", 3.0))

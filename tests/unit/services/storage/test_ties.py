@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from services.contracts.retrieval import RetrievedHit
+from services.contracts.scored import Scored
 from services.storage.ties import FIRST_EXTRA, MOST_EXTRA, settle_ties
 
 
@@ -12,10 +12,10 @@ class Engine:
     """Returns hits in the order given, and records how many were requested."""
 
     def __init__(self, scores: Sequence[tuple[str, float]]) -> None:
-        self.hits = [RetrievedHit(id=one, score=score) for one, score in scores]
+        self.hits = [Scored(id=one, score=score) for one, score in scores]
         self.asked: list[int] = []
 
-    async def __call__(self, limit: int) -> Sequence[RetrievedHit]:
+    async def __call__(self, limit: int) -> Sequence[Scored]:
         self.asked.append(limit)
         return self.hits[:limit]
 
