@@ -18,6 +18,9 @@ Float32 = NDArray[np.float32]
 
 # An upper bound: English has 4 to 5 characters a token, so about twice as many passages are tokenised as can be scored.
 MAX_CHARACTERS_PER_TOKEN = 8
+# Re-ranking takes every core for as long as it is given. On a machine that also retrieves, retrieval goes first: an
+# answer can do without a re-ranking, not without candidates. A tenth of the weight of an ordinary thread.
+NICENESS = 10
 
 
 class PairScorer:
@@ -31,7 +34,7 @@ class PairScorer:
         `passage_bytes`: size of the LRU cache of passages' token ids, which other queries use again.
         """
         self._postprocess = partial(_postprocess, profile=profile)
-        self._model = OpenModel(profile, folder, engine or Engine(), inputs="passages")
+        self._model = OpenModel(profile, folder, engine or Engine(), inputs="passages", niceness=NICENESS)
         self._passages = PassageIdCache(self._model.tokenizer.ids, passage_bytes, profile.max_tokens)
         self.model = f"{profile.name}@{self._model.weights_sha256[:12]}"
         self.weight = profile.weight

@@ -35,14 +35,17 @@ class TextEncoder:
 
         Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
         """
-        vectors = await self._encode([self._profile.query_prefix + text], deadline, urgent=True)
-        return np.asarray(vectors[0], dtype=np.float32)
+        postprocess = partial(pool, profile=self._profile)
+        text = self._profile.query_prefix + text
+        return await self._model.infer_text(text, self._rows, postprocess, deadline, urgent=True)
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> Float32:
         """Encodes each passage as one row, in their order: fp32 [texts, dimension]; raises like encode_query."""
         if not texts:
             return np.empty((0, self._profile.dimension), dtype=np.float32)
-        return await self._encode([self._profile.passage_prefix + text for text in texts], deadline, urgent=False)
+        prefixed = [self._profile.passage_prefix + text for text in texts]
+        rows = await self._model.map_texts(prefixed, self._rows, deadline, urgent=False)
+        return await self._model.infer(rows, partial(pool, profile=self._profile), deadline, urgent=False)
 
     async def lengths(
         self, texts: Sequence[str], role: Literal["query", "passage"], deadline: Deadline | None = None
@@ -61,11 +64,6 @@ class TextEncoder:
     async def close(self) -> None:
         """Stops the threads after their current micro-batches."""
         self._model.close()
-
-    async def _encode(self, texts: list[str], deadline: Deadline | None, *, urgent: bool) -> Float32:
-        rows = await self._model.map_texts(texts, self._rows, deadline, urgent=urgent)
-        postprocess = partial(pool, profile=self._profile)
-        return await self._model.infer(rows, postprocess, deadline, urgent=urgent)
 
     def _rows(self, texts: list[str]) -> list[Row]:
         return [self._model.tokenizer.single(ids) for ids in self._model.tokenizer.ids(texts)]

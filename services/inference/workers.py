@@ -10,6 +10,8 @@ its caller is cancelled. After a second without requests, each thread returns it
 
 import asyncio
 import logging
+import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -81,13 +83,15 @@ class Workers:
         *,
         inputs: str = "texts",
         urgent_threads: int = 0,
+        niceness: int = 0,
         on_idle: Callable[[], None] = trim_memory,
         idle_s: float = IDLE_S,
     ) -> None:
         """Starts the threads. `max_pending`: tasks that may wait ahead of a new request; urgent ones count separately.
 
         `inputs` is the plural by which DeadlineExceeded names what clients send. `urgent_threads` are added to
-        `threads` and run urgent requests only, so that those need not wait for running micro-batches. A thread that
+        `threads` and run urgent requests only, so that those need not wait for running micro-batches. `niceness` lowers
+        the priority of the others among all threads of the machine (Linux; 19 is the lowest). A thread that
         has run a task which was not urgent calls `on_idle` once it is idle and no request of any kind has come for
         `idle_s` seconds, so that trimming never delays a request.
         """
@@ -97,6 +101,7 @@ class Workers:
         self._max_pending = max_pending
         self._inputs = inputs
         self._on_idle, self._idle_s = on_idle, idle_s
+        self._niceness = niceness
         self._turns_taken = 0
         self._closed = False
         self._threads = [
@@ -183,7 +188,10 @@ class Workers:
             if ahead >= self._max_pending:
                 raise Overloaded(f"{ahead} batches are waiting for this model already; try again later.")
             queue.append(request)
-            self._condition.notify_all()
+            if request.urgent:
+                self._condition.notify(request.total)  # any thread takes it: the others need not wake
+            else:
+                self._condition.notify_all()
 
     def _drop(self, request: _Request) -> None:
         with self._condition:
@@ -217,6 +225,10 @@ class Workers:
             return request, place, task
 
     def _run_tasks(self, only_urgent: bool) -> None:
+        if (
+            self._niceness and not only_urgent and sys.platform == "linux"
+        ):  # elsewhere a thread has no priority of its own
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._niceness)
         timeout_s: float | None = None
         while not self._closed:
             found = self._next_task(timeout_s, only_urgent=only_urgent)

@@ -1,16 +1,21 @@
 """Opens the client of Elasticsearch, without retries, and bounds each call by the request's deadline."""
 
+import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from elastic_transport.client_utils import DEFAULT, DefaultType
 from elasticsearch import AsyncElasticsearch
 from elasticsearch.serializer import JsonSerializer
 from pydantic_core import from_json
 
-from services.chassis.deadlines import current_deadline
+from services.chassis.deadlines import MOST_MS, current_deadline
 from services.chassis.errors import DeadlineExceeded
 from services.chassis.telemetry import request_id
+
+JSON = "application/json"
 
 
 class ExactJsonSerializer(JsonSerializer):
@@ -34,6 +39,8 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
         api_key=api_key,
         ca_certs=ca_certs,
         connections_per_node=connections,
+        # Every call is bounded by its request's deadline.
+        request_timeout=MOST_MS / 1000,
         serializers={ExactJsonSerializer.mimetype: ExactJsonSerializer()},
         # The default is three immediate retries on 429, 502, 503 and 504, which multiplies the load under overload.
         max_retries=0,
@@ -41,9 +48,33 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
     )
 
 
+async def search_index(
+    client: AsyncElasticsearch, index: str, body: Mapping[str, object], params: Mapping[str, object]
+) -> Mapping[str, object]:
+    """Sends a search and returns its answer, bounded by the request's deadline, with its id for Elasticsearch's logs.
+
+    As `within_deadline(client).search(...)`, at half of the time on our side: a copy of the client for each call and
+    the checks of its arguments took longer than the rest.
+    """
+    headers = {"accept": JSON, "content-type": JSON, "x-opaque-id": request_id()}
+    try:
+        async with asyncio.timeout(_remaining_s()):
+            answer = await client.perform_request(
+                "POST", f"/{quote(index)}/_search", params=params, headers=headers, body=body
+            )
+    except TimeoutError as error:
+        raise DeadlineExceeded("Elasticsearch did not answer in time; send a larger X-Deadline-Ms.") from error
+    found: Mapping[str, object] = answer.body
+    return found
+
+
 def within_deadline(client: AsyncElasticsearch) -> AsyncElasticsearch:
     """Returns the client for one call: bounded by the request's deadline, with its id for Elasticsearch's logs."""
+    return client.options(request_timeout=_remaining_s(), opaque_id=request_id())
+
+
+def _remaining_s() -> float:
     remaining_s = current_deadline().remaining_s
     if not remaining_s:  # aiohttp takes 0 as no timeout
         raise DeadlineExceeded("The deadline has passed; send a larger X-Deadline-Ms.")
-    return client.options(request_timeout=remaining_s, opaque_id=request_id())
+    return remaining_s

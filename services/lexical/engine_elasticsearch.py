@@ -16,7 +16,7 @@ from services.contracts.scored import Ranking, paired
 from services.lexical.document_collector import WHOLE, ReadOptions
 from services.lexical.elasticsearch_answers import BroadcastAnswer, ClusterHealth, HitsAnswer, Nodes
 from services.lexical.elasticsearch_catalog import NO_SIZE, ElasticsearchCatalog, HeldGeneration, IndexSize
-from services.lexical.elasticsearch_client import within_deadline
+from services.lexical.elasticsearch_client import search_index, within_deadline
 from services.lexical.elasticsearch_documents import (
     delete_documents,
     digest_documents,
@@ -39,6 +39,13 @@ CHECK_S = 2.0
 # and Elasticsearch stops a search whose caller disconnects; its own timeout is only a bound for missed disconnects.
 CLOCK_MS = 500
 MOVES = 3
+SEARCH_PARAMS = {
+    "allow_partial_search_results": "false",
+    "request_cache": "false",
+    # Copies of a shard differ in merged segments and so in term statistics: always query the same copy.
+    "preference": "lexical",
+    "filter_path": "timed_out,_shards.failed,hits.hits.sort",
+}
 
 
 class ElasticsearchEngine:
@@ -184,24 +191,23 @@ class ElasticsearchEngine:
         preset = chosen_preset(declaration, asked.preset)
         requirements = requirements_of(asked.filter, declaration.metadata)
         with self._catalog.forget_if_gone(generation), elasticsearch_errors(generation):
-            answer = await within_deadline(self._client).search(
-                index=self._catalog.index(generation),
-                query=search_query(preset, asked.query, requirements, asked.exclude_ids),
-                size=asked.top,
-                sort=ORDER,
-                source=False,
-                # Not `_id` either: the sort has the id. Reading `_id` decompresses the stored text of every hit: 1,000
-                # hits took 25 ms instead of 6 (SciFact, Elasticsearch 8.19).
-                stored_fields="_none_",
-                track_total_hits=False,
-                timeout=f"{current_deadline().remaining_ms + CLOCK_MS}ms",
-                allow_partial_search_results=False,
-                request_cache=False,
-                # Copies of a shard differ in merged segments and so in term statistics: always query the same copy.
-                preference="lexical",
-                filter_path="timed_out,_shards.failed,hits.hits.sort",
+            answer = await search_index(
+                self._client,
+                self._catalog.index(generation),
+                {
+                    "query": search_query(preset, asked.query, requirements, asked.exclude_ids),
+                    "size": asked.top,
+                    "sort": ORDER,
+                    "_source": False,
+                    # Not `_id` either: the sort has the id. Reading `_id` decompresses the stored text of every hit:
+                    # 1,000 hits took 25 ms instead of 6 (SciFact, Elasticsearch 8.19).
+                    "stored_fields": "_none_",
+                    "track_total_hits": False,
+                    "timeout": f"{current_deadline().remaining_ms + CLOCK_MS}ms",
+                },
+                SEARCH_PARAMS,
             )
-            found = HitsAnswer.model_validate(answer.body)
+            found = HitsAnswer.model_validate(answer)
         if found.timed_out:
             raise DeadlineExceeded("Elasticsearch did not see all documents in time; send a larger X-Deadline-Ms.")
         if found.shards.failed:

@@ -19,6 +19,7 @@ SOAKS = (
     "replicas",
     "kills",
     "cost",
+    "overload",
     "timings",
     "load",
     "copies",

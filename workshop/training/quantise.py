@@ -1,9 +1,9 @@
-"""`python -m workshop.training.quantise`: quantises a cross-encoder; a score never depends on the rest of its batch.
+"""`python -m workshop.training.quantise`: quantises a cross-encoder or an encoder; nothing depends on the rest of a batch.
 
 `--precision int8-weights`: stores matrices and tables as int8, a quarter of the size, and computes in fp32.
 
 `--precision int8-static`: computes every product with a weight matrix in int8: weights with one scale a column,
-activations with one fixed scale, calibrated on training pairs. Plain QuantizeLinear/DequantizeLinear runs in ONNX
+activations with one fixed scale, calibrated on training pairs or texts. Plain QuantizeLinear/DequantizeLinear runs in ONNX
 Runtime and OpenVINO alike. Attention, normalisation, gelu, pooler and classifier stay fp32.
 
 Suffixes of tensor names (`.near`, `.evening`) are part of the file whose sha256 models.yaml pins: do not rename them.
@@ -114,6 +114,15 @@ def calibration_rows(training: Path, tokens: ModelTokenizer, number: int, seed: 
     ]
     pairs = [tokens.ids([question.text, corpus.passages[place]]) for question, place in zip(asked, places, strict=True)]
     return [tokens.pair(query, passage) for query, passage in pairs]
+
+
+def calibration_texts(training: Path, tokens: ModelTokenizer, number: int, seed: int) -> list[Row]:
+    """Draws questions and passages, in turn, truncated as an encoder will see them."""
+    corpus = read_corpus(training, seed)
+    draw = random.Random(seed)
+    questions = [question.text for question in draw.sample(corpus.questions, number // 2)]
+    passages = draw.sample(corpus.passages, number - number // 2)
+    return [tokens.single(ids) for ids in tokens.ids([*questions, *passages])]
 
 
 def _with_int8_products(model: onnx.ModelProto, seen: Mapping[str, ActivationRange]) -> onnx.ModelProto:
@@ -250,12 +259,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder of the int8 model")
     parser.add_argument("--precision", choices=("int8-weights", "int8-static"), required=True)
     parser.add_argument("--training", type=Path, required=True, help="the folder of the training files")
-    parser.add_argument("--pairs", type=int, default=400, help="training pairs for calibration")
+    parser.add_argument("--inputs", choices=("pairs", "texts"), default="pairs", help="texts: the model is an encoder")
+    parser.add_argument("--number", type=int, default=400, help="of pairs or texts for calibration")
     parser.add_argument("--max-tokens", type=int, default=256, help="as in models.yaml")
     parser.add_argument("--seed", type=int, default=7)
     chosen = parser.parse_args()
     tokens = ModelTokenizer(chosen.model / TOKENIZER, chosen.max_tokens)
-    rows = calibration_rows(chosen.training, tokens, chosen.pairs, chosen.seed)
+    calibrate = {"pairs": calibration_rows, "texts": calibration_texts}[chosen.inputs]
+    rows = calibrate(chosen.training, tokens, chosen.number, chosen.seed)
     make = {"int8-weights": to_int8_storage, "int8-static": to_static_int8}[chosen.precision]
     model = make(with_fp32_weights(onnx.load(chosen.model / GRAPH)), rows)
     onnx.checker.check_model(model)

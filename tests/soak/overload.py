@@ -1,0 +1,208 @@
+"""Drives a whole stack at twice and four times what it carries, and back: goodput, refusals, recovery, fairness."""
+
+import asyncio
+import random
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluator.load.figures import load_percentiles
+from evaluator.load.point import run_closed, run_point
+from evaluator.load.samples import LoadSample
+from evaluator.load.traffic import LoadTarget
+from evaluator.load_plan import LoadPlan
+from services.contracts.query import SearchRequest
+from tests.soak import wire
+from tests.soak.outcome import Bar, Outcome
+from tests.soak.stack import COLLECTION, LoadedStack, loaded_stack, text
+from tests.support.processes import ROOT
+
+SECONDS = 30
+DEADLINE_MS = 1_000
+PIPELINES = ("bm25", "hybrid", "bm25-rerank")
+QUERIES = 200
+# In flight, closed loop, to find what the stack carries: more than the cores, less than any queue.
+IN_FLIGHT = 8
+LEAST_GOODPUT = {2.0: 0.9, 4.0: 0.8}
+REFUSED_WITHIN_S = 0.01
+# After an overload, the load falls to this share of what the stack carries.
+AFTER = 0.5
+RECOVERY_S = 2.0
+DEEP, DEEP_IN_FLIGHT, DEEP_TOP = "hybrid", 16, 1_000
+MOST_SLOWER = 1.5
+PLAN = LoadPlan(rates=(1.0,), deadline_ms=DEADLINE_MS)
+SAYS = (
+    "Embedded engines and the default models. What a pipeline carries is found with "
+    f"{IN_FLIGHT} requests in flight; then requests arrive (Poisson) at that rate, at twice and at four times of it, "
+    f"with a deadline of {DEADLINE_MS} ms. In time: answered within the deadline. Refusals are timed by the gateway "
+    f"from the head of a request. After the four times the load falls to {AFTER:g} of what is carried; what is sent "
+    f"more than {RECOVERY_S:g} s later counts. At last ordinary searches at {AFTER:g} of what is carried, alone and "
+    f"beside {DEEP_IN_FLIGHT} connections that ask for {DEEP_TOP} hits each without pause."
+)
+COLUMNS = ("pipeline", "load", "a second", "in time a second", "p50 ms", "p99 ms", "refused", "of them < 10 ms", "else")
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """What one load met."""
+
+    samples: Sequence[LoadSample]
+    seconds: float
+    refused_in_time: float  # share of the gateway's refusals; 1 where there were none
+
+    @property
+    def goodput(self) -> float:
+        return sum(one.outcome == "answered" for one in self.samples) / self.seconds
+
+    @property
+    def p95_ms(self) -> float:
+        return load_percentiles([one.counted_ms for one in self.samples]).p95 or 0.0
+
+    def errors(self) -> Counter[str]:
+        """Returns what was neither answered in time nor refused, by kind."""
+        kinds = Counter("late" if one.late else str(one.error) for one in self.samples if one.outcome != "answered")
+        kinds.pop("overloaded", None)
+        return kinds
+
+    def row(self, pipeline: str, load: str, rate: float) -> tuple[str, ...]:
+        answered = load_percentiles([one.counted_ms for one in self.samples if one.error is None])
+        refused = sum(one.error == "overloaded" for one in self.samples)
+        times = ("-" if value is None else f"{value:.0f}" for value in (answered.p50, answered.p99))
+        within = f"{self.refused_in_time:.1%}" if refused else "-"
+        other = ", ".join(f"{kind} {count}" for kind, count in sorted(self.errors().items())) or "-"
+        return (pipeline, load, f"{rate:.0f}", f"{self.goodput:.1f}", *times, str(refused), within, other)
+
+
+async def run(seed: int, size: int = SECONDS, root: Path = ROOT) -> Outcome:
+    """Drives every load for `size` seconds."""
+    rows: list[tuple[str, ...]] = []
+    bars: list[Bar] = []
+    async with loaded_stack(seed, root, models=True) as stack:
+        target = _target(stack, seed)
+        for pipeline in PIPELINES:
+            found_rows, found_bars = await _overloaded(stack, target, pipeline, seed, size)
+            rows += found_rows
+            bars += found_bars
+        found_rows, bar = await _beside_deep_ones(stack, target, seed, size)
+        rows += found_rows
+        bars.append(bar)
+    return Outcome("overload", SAYS, seed, COLUMNS, tuple(rows), tuple(bars), ())
+
+
+async def _overloaded(
+    stack: LoadedStack, target: LoadTarget, pipeline: str, seed: int, seconds: int
+) -> tuple[list[tuple[str, ...]], list[Bar]]:
+    carried = await _carried(target, pipeline, seed, seconds)
+    drives = {
+        factor: await _driven(stack, target, pipeline, factor * carried, seed, seconds) for factor in (1, 2.0, 4.0)
+    }
+    after = await _driven(
+        stack, target, pipeline, AFTER * carried, seed, seconds / 3 + RECOVERY_S, skipped_s=RECOVERY_S
+    )
+    peak = max(carried, *(one.goodput for one in drives.values()))
+    rows = [one.row(pipeline, f"{factor:g}x", factor * carried) for factor, one in drives.items()]
+    rows.append(after.row(pipeline, f"then {AFTER:g}x", AFTER * carried))
+    bars = [
+        Bar(
+            f"{pipeline}: goodput at {factor:g}x is {least:.0%} of its peak",
+            f"{drives[factor].goodput / peak:.1%}",
+            drives[factor].goodput >= least * peak,
+            needs_cores=True,
+        )
+        for factor, least in LEAST_GOODPUT.items()
+    ]
+    refusals = min(drives[factor].refused_in_time for factor in LEAST_GOODPUT)
+    bars.append(
+        Bar(f"{pipeline}: 99 % are refused within 10 ms", f"{refusals:.1%}", refusals >= 0.99, needs_cores=True)
+    )
+    lost = sum((one.errors() for one in drives.values()), Counter[str]())
+    dead = {kind: count for kind, count in lost.items() if kind not in ("late", "timeout")}
+    bars.append(Bar(f"{pipeline}: no backend is set aside", str(dead or "none"), not dead))
+    answered = after.goodput * after.seconds / max(1, len(after.samples))
+    bars.append(
+        Bar(
+            f"{pipeline}: all are in time {RECOVERY_S:g} s after an overload",
+            f"{answered:.1%}",
+            answered >= 0.99,
+            needs_cores=True,
+        )
+    )
+    return rows, bars
+
+
+async def _beside_deep_ones(
+    stack: LoadedStack, target: LoadTarget, seed: int, seconds: int
+) -> tuple[list[tuple[str, ...]], Bar]:
+    rate = AFTER * await _carried(target, "bm25", seed, seconds)
+    alone = await _driven(stack, target, "bm25", rate, seed, seconds)
+    flood = asyncio.create_task(
+        run_closed(_target(stack, seed, DEEP_TOP), DEEP, DEEP_IN_FLIGHT, seconds + 4, PLAN, seed=seed, part="deep")
+    )
+    try:
+        await asyncio.sleep(2)
+        beside = await _driven(stack, target, "bm25", rate, seed, seconds)
+    finally:
+        await flood
+    slower = beside.p95_ms / alone.p95_ms
+    rows = [one.row("bm25", load, rate) for load, one in (("alone", alone), ("beside deep ones", beside))]
+    told = f"{slower:.2f}x ({alone.p95_ms:.0f} and {beside.p95_ms:.0f} ms)"
+    return rows, Bar(
+        f"deep searches of others lengthen the p95 by at most {MOST_SLOWER:g}x", told, slower <= MOST_SLOWER, True
+    )
+
+
+async def _carried(target: LoadTarget, pipeline: str, seed: int, seconds: int) -> float:
+    """Returns how many searches a second the stack answers with IN_FLIGHT of them in flight."""
+    point = await run_closed(
+        target, pipeline, IN_FLIGHT, seconds / 3, PLAN, seed=seed, part="carried", warmup_seconds=2
+    )
+    return sum(one.in_goodput for one in point.samples) / (seconds / 3)
+
+
+async def _driven(
+    stack: LoadedStack,
+    target: LoadTarget,
+    pipeline: str,
+    rate: float,
+    seed: int,
+    seconds: float,
+    *,
+    skipped_s: float = 0.0,
+) -> Drive:
+    before = await _refusals(stack)
+    point = await run_point(
+        target, pipeline, rate, seconds - skipped_s, PLAN, seed=seed, part=f"{rate}", warmup_seconds=skipped_s
+    )
+    after = await _refusals(stack)
+    whole, within = (after[key] - before[key] for key in ("all", "within"))
+    samples = [one for one in point.samples if one.phase == "measured"]
+    return Drive(samples, seconds - skipped_s, within / whole if whole else 1.0)
+
+
+async def _refusals(stack: LoadedStack) -> Mapping[str, float]:
+    """Returns how many requests the gateway has refused, and how many of them within REFUSED_WITHIN_S."""
+    metrics = (await wire.ask(stack.port("gateway"), "GET", "/metrics")).body.decode()
+    buckets = dict(re.findall(r'^http_refusal_seconds_bucket\{le="([^"]+)"\} (\S+)$', metrics, re.MULTILINE))
+    return {"all": float(buckets["+Inf"]), "within": float(buckets[f"{REFUSED_WITHIN_S:g}"])}
+
+
+def _target(stack: LoadedStack, seed: int, top: int = 10) -> LoadTarget:
+    rng = random.Random(seed)
+    queries = [f"{text(rng, rng.randint(3, 9))} {number}" for number in range(QUERIES)]
+    return LoadTarget(
+        url=f"http://127.0.0.1:{stack.port('gateway')}/v1/collections/{COLLECTION}/search",
+        top=top,
+        deadline_ms=DEADLINE_MS,
+        queries=tuple(queries),
+        words=dict.fromkeys(queries, 1),
+        bodies={
+            (pipeline, one): SearchRequest(query=one, pipeline=pipeline, top=top).model_dump_json().encode()
+            for pipeline in PIPELINES
+            for one in queries
+        },
+        excluded=frozenset(),
+        reranks={pipeline: {} for pipeline in PIPELINES},
+        caches=False,
+    )
