@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 from services.chassis.adaptive_limit import AdaptiveLimit
 from services.chassis.instruments import Instruments
+from services.chassis.lane_rest import Rest
 from services.chassis.limits import Held, Limiter
 from services.contracts.base import DEEPEST
 from services.contracts.pipelines import Retrieve
@@ -17,7 +18,8 @@ ORDINARY_CHARACTERS = 500
 LEAST_COST = 0.5
 # From this cost on a search is deep: as 1,000 hits in place of ten.
 DEEP = 2.5
-# Deep searches have this part of the limit, so that most of the cores are left to ordinary ones.
+# Deep searches have this part of the limit, and of the time while there are ordinary ones, to which most of the cores
+# are left.
 DEEP_SHARE = 0.25
 
 
@@ -36,7 +38,8 @@ class Admission:
         most_deep = max(1.0, DEEP_SHARE * most_in_flight)
         ordinary, deep = AdaptiveLimit(most_in_flight, most_in_flight), AdaptiveLimit(most_deep, most_deep)
         self.ordinary = Limiter("search", ordinary, most_waiting, instruments)
-        self._deep = Limiter("deep", deep, most_waiting, instruments)
+        rest = Rest(lambda: self.ordinary.begun, DEEP_SHARE)
+        self._deep = Limiter("deep", deep, most_waiting, instruments, rest)
 
     def slot(self, cost: float, within_s: float, client: str) -> AbstractAsyncContextManager[Held]:
         """Holds a slot for a search that must have retrieved within `within_s` seconds. Raises Overloaded."""

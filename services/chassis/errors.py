@@ -126,8 +126,10 @@ class Overloaded(ProblemError):
 
     status, kind, title = 429, "overloaded", "Overloaded"
 
-    def __init__(self, detail: str, *, retry_after_s: int = 1) -> None:
+    def __init__(self, detail: str, *, retry_after_s: int = 1, pauses: bool = False) -> None:
+        """`pauses`: after the answer, nothing of its connection is read for a moment (http_protocol.PAUSE_S)."""
         super().__init__(detail, retry_after_s=retry_after_s)
+        self.pauses = pauses
 
 
 class ClientGone(ProblemError):

@@ -19,7 +19,11 @@ from uvicorn.server import ServerState
 from services.chassis.connections import Connections
 from services.chassis.errors import HeadTooLarge, Malformed, ProblemError, Unavailable, UrlTooLong
 from services.chassis.rendering import render
-from services.chassis.telemetry import PROBES, RECEIVED_AT, REQUEST_ID_HEADER, assign_request_id
+from services.chassis.telemetry import PAUSES, PROBES, RECEIVED_AT, REQUEST_ID_HEADER, assign_request_id
+
+# A client that sends deep searches without pause reads a refusal and sends the next one within a millisecond. A full
+# core would refuse it; so it is refused ten times a second on each connection.
+PAUSE_S = 0.1
 
 
 class TooManyPipelined(Exception):
@@ -189,7 +193,12 @@ class BoundedHttp(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        pauses = self.cycle.scope.get(PAUSES, False)
+        if pauses:
+            self.flow.pause_reading()
+            self.loop.call_later(PAUSE_S, self._read_again)
+        else:
+            self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
@@ -197,6 +206,10 @@ class BoundedHttp(HttpToolsProtocol):
             self._owner.mark_idle(self, self.loop.time())
         else:
             self._owner.mark_asking(self, self.loop.time())
+
+    def _read_again(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def _check_upgrade(self) -> None:
         names = {name for name, _ in self.headers}

@@ -17,6 +17,7 @@ from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Overloaded
 from services.chassis.handling import Lane, handling_of
 from services.chassis.instruments import Instruments
+from services.chassis.lane_rest import Rest
 from services.chassis.settings import CONTROL_SLOTS, ServiceSettings
 from services.chassis.telemetry import PROBES, timed
 
@@ -67,7 +68,11 @@ class Limiter:
     arrival. A request is refused if its work cannot be expected to end in time, on arrival and when its turn comes.
     """
 
-    def __init__(self, lane: str, limit: AdaptiveLimit, most_waiting: int, instruments: Instruments) -> None:
+    def __init__(
+        self, lane: str, limit: AdaptiveLimit, most_waiting: int, instruments: Instruments, rest: Rest | None = None
+    ) -> None:
+        self.begun = 0  # requests so far
+        self._rest = rest
         self._lane = lane
         self._limit = limit
         self._most_waiting = most_waiting
@@ -98,6 +103,7 @@ class Limiter:
     async def _held(self, ticket: Ticket) -> AsyncIterator[Held]:
         began = time.monotonic()
         held = Held()
+        beside = self._rest.begun_beside() if self._rest else 0
         try:
             yield held
         except asyncio.CancelledError:
@@ -108,6 +114,8 @@ class Limiter:
             held.tells = bool(held.overloaded)
             raise
         finally:
+            if self._rest is not None:
+                self._rest.ended(time.monotonic() - began, beside)
             self._end(ticket, began, held)
 
     @property
@@ -128,7 +136,7 @@ class Limiter:
         wait_s = self.expected_wait_s(client)
         if not self.refuses or not (self._full or 0.0 < EARLY_SHARE * self._refused_share * within_s <= wait_s):
             return None
-        return self._counted(_too_many(wait_s))
+        return self._counted(self._too_many(wait_s))
 
     def expected_wait_s(self, client: str = "") -> float:
         """Returns the seconds that a new request of this client is expected to wait."""
@@ -172,12 +180,16 @@ class Limiter:
         spare_s = within_s - self._limit.expected_s
         if not self._full and wait_s <= SPARE_SHARE * spare_s:
             return None
-        return _too_many(wait_s)
+        return self._too_many(wait_s)
 
     def _fits(self, ticket: Ticket) -> bool:
+        if self._rest is not None and (left_s := self._rest.left_s):
+            asyncio.get_running_loop().call_later(left_s, self._admit_next)
+            return False
         return not self._in_flight or self._in_flight + ticket.cost <= self._limit.value
 
     def _begin(self, ticket: Ticket) -> None:
+        self.begun += 1
         self._in_flight += ticket.cost
         self._of_client[ticket.client] += 1
 
@@ -218,10 +230,15 @@ class Limiter:
             if ticket.admitted.done():  # its caller has just left
                 continue
             if late:
-                ticket.admitted.set_exception(self._counted(_too_many(self.expected_wait_s(client))))
+                ticket.admitted.set_exception(self._counted(self._too_many(self.expected_wait_s(client))))
                 continue
             self._begin(ticket)
             ticket.admitted.set_result(None)
+
+    def _too_many(self, wait_s: float) -> Overloaded:
+        detail = "Too many requests are waiting; try again after the seconds in Retry-After."
+        # A lane that rests is for those who may be kept waiting: who sends on regardless is slowed down.
+        return Overloaded(detail, retry_after_s=max(1, math.ceil(wait_s)), pauses=self._rest is not None)
 
     def _counted(self, refusal: Overloaded) -> Overloaded:
         self._instruments.rejected.labels(self._lane).inc()
@@ -230,11 +247,6 @@ class Limiter:
 
 def _slow(began: float, ends_at: float) -> bool:
     return time.monotonic() - began > SLOW_SHARE * (ends_at - began)
-
-
-def _too_many(wait_s: float) -> Overloaded:
-    detail = "Too many requests are waiting; try again after the seconds in Retry-After."
-    return Overloaded(detail, retry_after_s=max(1, math.ceil(wait_s)))
 
 
 def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lane, Limiter]:

@@ -8,8 +8,8 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from services.chassis.errors import BadInput, Malformed, ProblemError
-from services.chassis.telemetry import request_id
+from services.chassis.errors import BadInput, Malformed, Overloaded, ProblemError
+from services.chassis.telemetry import PAUSES, request_id
 from services.contracts.problem import FieldError, Problem
 from services.contracts.validation_messages import validation_message
 
@@ -101,6 +101,8 @@ def install_error_handlers(app: FastAPI, wordings: Wordings) -> None:
     async def handler(request: Request, error: Exception) -> Response:
         body = getattr(request.scope.get("route"), "body_field", None)
         asked = None if body is None else body.field_info.annotation
+        if isinstance(error, Overloaded) and error.pauses:
+            request.scope[PAUSES] = True
         return render(error, wordings.get(request.scope["path"]), asked)
 
     app.add_exception_handler(ProblemError, handler)

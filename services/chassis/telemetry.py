@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 REQUEST_ID_HEADER = "x-request-id"
 # Key of the scope: when the head of the request was read (time.monotonic). A task of a busy event loop begins later.
 RECEIVED_AT = "received_at"
+# Key of the scope: whether the connection is not read for a moment after the answer.
+PAUSES = "pauses"
 _ACCEPTABLE_ID = re.compile(r"^[A-Za-z0-9_.-]{1,64}$")
 _request_id: ContextVar[str] = ContextVar("request_id", default="-")
 _timings_ms: ContextVar[dict[str, float] | None] = ContextVar("timings_ms", default=None)
@@ -108,6 +110,9 @@ class TelemetryMiddleware:
     def _report(self, scope: Scope, status: int, seconds: float, timings: dict[str, float]) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         self.instruments.observe(scope["method"], route, status, seconds, timings)
+        # Refusals are only counted: at several times what a process carries, their lines would be most of its work.
+        if status == 429:
+            return
         if status >= 400 or (scope["path"] not in PROBES and handling_of(scope).logged):
             logger.info(
                 "request",

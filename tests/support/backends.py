@@ -35,7 +35,7 @@ from services.contracts.health import Check
 from services.contracts.problem import Problem
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
-from services.contracts.scored import Scored
+from services.contracts.scored import Scored, in_rank_order
 from services.lexical.document_collector import DocumentCollector
 from services.storage.builds import refuse_other_build, refuse_published
 from services.storage.content_digest import ContentDigest
@@ -129,8 +129,7 @@ class StoreStub:
             and all(document.metadata.get(c.field) == c.value for c in (request.filter.all if request.filter else ()))
         ]
         found = [hit for hit in found if self.family != "lexical" or hit.score > 0]
-        found.sort(key=lambda hit: (-hit.score, hit.id))
-        return RetrievalAnswer(generation=generation, hits=tuple(found[: request.top]))
+        return RetrievalAnswer(generation=generation, hits=tuple(in_rank_order(found)[: request.top]))
 
     def index(self, generation: str, batch: IndexRequest, version: int, build: str | None) -> IndexReport:
         held = self.require_build(generation, build)

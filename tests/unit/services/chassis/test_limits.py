@@ -9,6 +9,7 @@ import pytest
 from services.chassis.adaptive_limit import AdaptiveLimit
 from services.chassis.errors import Overloaded
 from services.chassis.instruments import Instruments
+from services.chassis.lane_rest import Rest
 from services.chassis.limits import Limiter
 
 
@@ -138,3 +139,41 @@ async def test_more_than_may_wait_are_refused() -> None:
         await requests.ask("3")
     requests.go.set()
     await asyncio.gather(*tasks)
+
+
+async def test_a_lane_that_gives_way_rests_after_work_while_the_other_one_works() -> None:
+    ordinary = lane()
+    resting = Limiter("deep", AdaptiveLimit(1, 1, 1), 100, Instruments(), Rest(lambda: ordinary.begun, 0.25))
+    deep = Requests(resting)
+    await deep.ask("alone", lasts_s=0.03)
+    started = time.monotonic()
+    await deep.ask("at once", lasts_s=0.0)
+    assert time.monotonic() - started < 0.02
+    await asyncio.gather(deep.ask("beside another", lasts_s=0.03), Requests(ordinary).ask("ordinary", lasts_s=0.0))
+    started = time.monotonic()
+    await deep.ask("rested", lasts_s=0.0)
+    assert time.monotonic() - started > 0.08
+    assert deep.began == ["alone", "at once", "beside another", "rested"]
+
+
+async def test_a_refusal_of_a_lane_that_gives_way_pauses_its_connection_and_no_other_does() -> None:
+    for rest, pauses in ((Rest(lambda: 0, 0.25), True), (None, False)):
+        requests = Requests(Limiter("deep", AdaptiveLimit(1, 1, 1), 0, Instruments(), rest))
+        (held,) = await requests.queued([("", "held")])
+        with pytest.raises(Overloaded) as refused:
+            await requests.ask("refused")
+        assert refused.value.pauses is pauses
+        requests.go.set()
+        await held
+
+
+async def test_a_lane_that_has_refused_refuses_the_next_before_it_is_read_until_it_would_not_wait_long() -> None:
+    requests = await learnt(lane(), 0.2)
+    tasks = await requests.queued([("", "held"), ("", "waits")])
+    assert requests.limiter.early_refusal(0.3) is None  # nothing was refused yet
+    with pytest.raises(Overloaded):
+        await requests.ask("refused", within_s=0.3)
+    assert requests.limiter.early_refusal(0.3) is not None
+    requests.go.set()
+    await asyncio.gather(*tasks)
+    assert requests.limiter.early_refusal(0.3) is None
