@@ -12,6 +12,7 @@ from tests.soak import (
     hostile,
     kills,
     load,
+    overload,
     power,
     replicas,
     shapes,
@@ -87,3 +88,10 @@ async def test_a_run_is_slower_for_its_service_and_not_for_its_machine() -> None
 
 async def test_a_slower_stack_is_caught_and_a_stack_with_itself_raises_no_more_than_one_alarm() -> None:
     (await against.run(SEED, 5)).demand()
+
+
+async def test_a_stack_at_four_times_what_it_carries_answers_as_much_and_sets_no_backend_aside() -> None:
+    outcome = await overload.run(SEED, 4, pipelines=("hybrid",))
+    outcome.demand()
+    goodput = {row[1]: float(row[3]) for row in outcome.rows if row[0] == "hybrid"}
+    assert goodput["4x"] > 0.5 * goodput["1x"], outcome.rows

@@ -75,13 +75,13 @@ class Drive:
         return (pipeline, load, f"{rate:.0f}", f"{self.goodput:.1f}", *times, str(refused), within, other)
 
 
-async def run(seed: int, size: int = SECONDS, root: Path = ROOT) -> Outcome:
+async def run(seed: int, size: int = SECONDS, root: Path = ROOT, pipelines: Sequence[str] = PIPELINES) -> Outcome:
     """Drives every load for `size` seconds."""
     rows: list[tuple[str, ...]] = []
     bars: list[Bar] = []
     async with loaded_stack(seed, root, models=True) as stack:
         target = _target(stack, seed)
-        for pipeline in PIPELINES:
+        for pipeline in pipelines:
             found_rows, found_bars = await _overloaded(stack, target, pipeline, seed, size)
             rows += found_rows
             bars += found_bars

@@ -1,10 +1,11 @@
-"""`python -m workshop.training.quantise`: quantises a cross-encoder or an encoder; nothing depends on the rest of a batch.
+"""`python -m workshop.training.quantise`: quantises a model; a result never depends on the rest of its batch.
 
 `--precision int8-weights`: stores matrices and tables as int8, a quarter of the size, and computes in fp32.
 
 `--precision int8-static`: computes every product with a weight matrix in int8: weights with one scale a column,
-activations with one fixed scale, calibrated on training pairs or texts. Plain QuantizeLinear/DequantizeLinear runs in ONNX
-Runtime and OpenVINO alike. Attention, normalisation, gelu, pooler and classifier stay fp32.
+activations with one fixed scale, calibrated on training pairs, or on texts for an encoder (`--inputs texts`). Plain
+QuantizeLinear/DequantizeLinear runs in ONNX Runtime and OpenVINO alike. Attention, normalisation, gelu, pooler and
+classifier stay fp32.
 
 Suffixes of tensor names (`.near`, `.evening`) are part of the file whose sha256 models.yaml pins: do not rename them.
 """
