@@ -21,8 +21,8 @@ from services.chassis.settings import ServiceSettings
 
 logger = logging.getLogger(__name__)
 
-# Of the generations of Python's cycle collector. A search makes thousands of tuples and hardly a cycle: with the default
-# of 700 objects the collector took a tenth of the gateway's time on hybrid searches.
+# Objects before each generation of the cycle collector runs. A search makes thousands of tuples and hardly a cycle:
+# with the default of 700 the collector took a tenth of the gateway's time on hybrid searches.
 GC_THRESHOLD = (50_000, 20, 50)
 
 
