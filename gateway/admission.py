@@ -21,6 +21,8 @@ DEEP = 2.5
 # Deep searches have this part of the limit, and of the time while there are ordinary ones, to which most of the cores
 # are left.
 DEEP_SHARE = 0.25
+# A re-ranker takes all cores for one re-ranking, and two do not fall much below what makes a ranking better.
+RERANKINGS_AT_FIRST = 2.0
 
 
 def search_cost(retrieves: Iterable[Retrieve], request: SearchRequest) -> float:
@@ -40,6 +42,20 @@ class Admission:
         self.ordinary = Limiter("search", ordinary, most_waiting, instruments)
         rest = Rest(lambda: self.ordinary.begun, DEEP_SHARE)
         self._deep = Limiter("deep", deep, most_waiting, instruments, rest)
+
+        self._rerankers: dict[str, Limiter] = {}
+        self._most_reranking = most_in_flight
+        self._instruments = instruments
+
+    def reranking(self, backend: str, within_s: float) -> AbstractAsyncContextManager[Held]:
+        """Holds a slot for a re-ranking by this backend. Raises Overloaded at once where it has as many as it can do.
+
+        None waits: its search answers without it, and its texts are not read. The limit follows what the backend does.
+        """
+        if backend not in self._rerankers:
+            limit = AdaptiveLimit(RERANKINGS_AT_FIRST, self._most_reranking)
+            self._rerankers[backend] = Limiter(backend, limit, 0, self._instruments)
+        return self._rerankers[backend].slot(within_s)
 
     def slot(self, cost: float, within_s: float, client: str) -> AbstractAsyncContextManager[Held]:
         """Holds a slot for a search that must have retrieved within `within_s` seconds. Raises Overloaded."""

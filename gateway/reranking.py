@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 
 from gateway import backends as wire
@@ -9,9 +10,10 @@ from gateway.budget import LEAST_CALL_S
 from gateway.failures import BackendFailed, as_problem
 from gateway.texts import fit_to_reranker
 from gateway.walked import RERANKING, WalkContext, Walked
-from services.chassis.errors import ProblemError, Unavailable
+from services.chassis.errors import Overloaded, ProblemError, Unavailable
+from services.chassis.limits import Held
 from services.contracts.pipelines import Rerank
-from services.contracts.rerank import ScoreAnswer, ScoreRequest
+from services.contracts.rerank import LEAST_SCORED, ScoreAnswer, ScoreRequest
 from services.ranking.fusion import mixed
 
 
@@ -25,16 +27,29 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
     try:
         timeout_s = context.timeout_s(backend.name, RERANKING, later, hits=context.request.top, calls=2)
         ends_at = time.monotonic() + timeout_s
-        # Kept even if the scores fail, so that `include` does not read these texts again.
-        walked = replace(walked, texts=await walked.texts.with_passages(head, timeout_s / 2))
-        passages = walked.texts.passages(head)
-        answer = await _scores(stage, context, passages, ends_at)
+        may_skip = stage.on_failure == "skip"
+        async with context.admission.reranking(backend.name, timeout_s) if may_skip else nullcontext(Held()) as held:
+            # Kept even if the scores fail, so that `include` does not read these texts again.
+            walked = replace(walked, texts=await walked.texts.with_passages(head, timeout_s / 2))
+            passages = walked.texts.passages(head)
+            held.overloaded = False
+            try:
+                answer = await _scores(stage, context, passages, ends_at)
+            except BackendFailed as failure:
+                held.overloaded = failure.reason == "overloaded"
+                raise
+            scores = {name: score for name, score in zip(passages, answer.scores, strict=True) if score is not None}
+            held.overloaded = len(scores) < min(LEAST_SCORED, len(passages))
+    except Overloaded:
+        detail = f"{backend.name}: it does as many re-rankings as it has the time for; try again later."
+        return walked.degrade(identity, stage.kind, "overloaded", detail, 0, len(head))
     except BackendFailed as failure:
         if stage.on_failure == "fail":
             raise _rerank_problem(identity, failure) from failure
         return walked.degrade(identity, stage.kind, failure.reason, str(failure), 0, len(head))
     walked = walked.flag_missing(identity, stage.kind, len(passages), len(head))
-    scores = {name: score for name, score in zip(passages, answer.scores, strict=True) if score is not None}
+    if len(scores) < min(LEAST_SCORED, len(passages)):
+        scores = {}  # z-scores of so few would make the ranking worse
     if len(scores) < len(passages):
         detail = f"{stage.backend}: no time was left for the others; send a larger X-Deadline-Ms."
         walked = walked.degrade(identity, stage.kind, "deadline", detail, len(scores), len(head))

@@ -63,7 +63,7 @@ def create_app(
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
     app.state.handling = HandlingTable()
-    lanes = lanes_of(settings, instruments)
+    lanes = app.state.lanes = lanes_of(settings, instruments)
     refusing: dict[Lane, Limiter] = {"work": lanes["work"]}
     if own_lane is not None:
         refusing["own"] = own_lane

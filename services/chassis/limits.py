@@ -198,7 +198,8 @@ class Limiter:
         if held.tells:
             now = time.monotonic()
             overloaded = _slow(began, ticket.ends_at) if held.overloaded is None else held.overloaded
-            others_wait = bool(self._waiting)
+            # Where nobody may wait, those that were refused of late would have.
+            others_wait = bool(self._waiting) or (not self._most_waiting and self.refuses)
             self._limit.ended(now - began, ticket.cost, now, overloaded=overloaded, others_wait=others_wait)
             self._instruments.limit.labels(self._lane).set(self._limit.value)
         self._in_flight -= ticket.cost

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
+from services.contracts.rerank import LEAST_SCORED
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.passage_id_cache import PassageIdCache
@@ -55,6 +56,7 @@ class PairScorer:
     async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
         """Scores as many passages as the deadline leaves time for, earlier ones first; None for the others.
 
+        None for all if that is expected to be fewer than LEAST_SCORED of more: the time goes to other requests.
         Returns at the deadline at the latest. Raises ModelError, Overloaded, Unavailable (while shutting down).
         """
         # Passages that the deadline leaves no time for are not tokenised either; characters bound tokens from below.
@@ -63,6 +65,8 @@ class PairScorer:
         ]
         reachable = passages[: self._model.count_reachable(min_tokens, deadline)]
         unscored: list[float | None] = [None] * len(passages)
+        if len(reachable) < min(LEAST_SCORED, len(passages)):
+            return tuple(unscored)
         try:
             rows = await self._model.map_texts(reachable, partial(self._rows, query), deadline, urgent=True)
         except DeadlineExceeded:

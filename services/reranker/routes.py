@@ -1,9 +1,11 @@
 """Owns the route of the re-ranker's own wire. Other vendors' routes are in dialects/."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline
+from services.chassis.handling import handled
+from services.chassis.limits import Limiter, client_of
 from services.chassis.reply_reserve import FOR_SCORES
 from services.chassis.telemetry import timed
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
@@ -15,13 +17,19 @@ def score_router(scorer: Scorer) -> APIRouter:
     routes = router()
 
     @routes.post("/v1/score")
-    async def score(asked: ScoreRequest) -> ScoreAnswer:
-        with timed("score"):
-            scores: tuple[float | None, ...]
-            if asked.partial:
+    @handled("own")
+    async def score(asked: ScoreRequest, received: Request) -> ScoreAnswer:
+        scores: tuple[float | None, ...]
+        if asked.partial:
+            # No slot: the scorer divides its time among these requests, and leaves out those for which too little is
+            # left. Each takes all of its time, which would tell a limit of nothing but overload.
+            with timed("score"):
                 scores = await scorer.score_until(asked.query, asked.passages, FOR_SCORES.before(current_deadline()))
-            else:
-                scores = await scorer.score(asked.query, asked.passages, current_deadline())
+        else:
+            lane: Limiter = received.app.state.lanes["work"]
+            async with lane.slot(current_deadline().remaining_s, client=client_of(received.scope)):
+                with timed("score"):
+                    scores = await scorer.score(asked.query, asked.passages, current_deadline())
         return ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=scores)
 
     return routes

@@ -1,10 +1,11 @@
 """Re-ranking that ran out of time, and two re-rankers one after the other, as callers of the gateway see them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from tests.support.backends import RerankerStub, Stack, opened_stack
+from tests.support.backends import DOCUMENTS, RerankerStub, Stack, opened_stack
 
 FIRST = {"kind": "retrieve", "backend": "dense"}
 RERANK = {"kind": "rerank", "id": "rerank", "on_failure": "skip"}
@@ -13,6 +14,16 @@ RERANK = {"kind": "rerank", "id": "rerank", "on_failure": "skip"}
 @pytest.fixture
 async def stack() -> AsyncIterator[Stack]:
     async with opened_stack() as stack:
+        yield stack
+
+
+# Enough for a re-ranking of a part of them (LEAST_SCORED).
+MANY = [{**one, "id": f"{one['id']}{number}"} for number in range(4) for one in DOCUMENTS]
+
+
+@pytest.fixture
+async def many() -> AsyncIterator[Stack]:
+    async with opened_stack(documents=MANY) as stack:
         yield stack
 
 
@@ -25,22 +36,46 @@ def inline(*stages: object) -> dict[str, object]:
 
 
 async def test_what_was_scored_comes_first_the_rest_in_retrieval_order_and_the_answer_says_how_many(
-    stack: Stack,
+    many: Stack,
 ) -> None:
-    retrieved = ids((await stack.search("fruit trees", inline(FIRST))).json())
-    stack.reranker.most = 3
-    body = (await stack.search("fruit trees", inline(FIRST, RERANK))).json()
-    assert set(ids(body)[:3]) == set(retrieved[:3])
-    assert ids(body)[3:] == retrieved[3:]
-    assert [(d["stage"], d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("rerank", "deadline", 3, 5)]
+    retrieved = ids((await many.search("fruit trees", inline(FIRST), top=20)).json())
+    many.reranker.most = 15
+    body = (await many.search("fruit trees", inline(FIRST, RERANK), top=20)).json()
+    assert set(ids(body)[:15]) == set(retrieved[:15])
+    assert ids(body)[15:] == retrieved[15:]
+    assert [(d["stage"], d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("rerank", "deadline", 15, 20)]
     scores = [hit["score"] for hit in body["hits"]]
     assert scores == sorted(scores, reverse=True)
 
 
-async def test_those_that_were_scored_are_in_the_order_of_a_pipeline_that_asks_for_no_more(stack: Stack) -> None:
-    asked = ids((await stack.search("fruit trees", inline(FIRST, {**RERANK, "top": 3}))).json())
-    stack.reranker.most = 3
-    assert ids((await stack.search("fruit trees", inline(FIRST, RERANK))).json()) == asked
+async def test_those_that_were_scored_are_in_the_order_of_a_pipeline_that_asks_for_no_more(many: Stack) -> None:
+    asked = ids((await many.search("fruit trees", inline(FIRST, {**RERANK, "top": 16}), top=20)).json())
+    many.reranker.most = 16
+    assert ids((await many.search("fruit trees", inline(FIRST, RERANK), top=20)).json()) == asked
+
+
+@pytest.mark.parametrize(("documents", "most"), [(MANY, 14), (DOCUMENTS, 4)])
+async def test_too_few_scores_to_make_a_ranking_better_change_nothing(
+    documents: list[dict[str, object]], most: int
+) -> None:
+    async with opened_stack(documents=documents) as stack:
+        retrieved = ids((await stack.search("fruit trees", inline(FIRST), top=20)).json())
+        stack.reranker.most = most
+        body = (await stack.search("fruit trees", inline(FIRST, RERANK), top=20)).json()
+        assert ids(body) == retrieved
+        assert [(d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("deadline", 0, len(documents))]
+        assert body["models"] == {}
+
+
+async def test_more_rerankings_than_there_is_time_for_are_left_out(
+    stack: Stack,
+) -> None:
+    stack.wires["reranker"].delay_s = 0.3
+    asked = await asyncio.gather(*(stack.search("fruit trees", inline(FIRST, RERANK)) for _ in range(6)))
+    reasons = [[one["reason"] for one in answer.json()["degraded"]] for answer in asked]
+    assert reasons.count([]) == 2
+    assert reasons.count(["overloaded"]) == 4
+    assert len(stack.reranker.asked) == 2
 
 
 async def test_when_nothing_could_be_scored_the_retrieval_order_stands(stack: Stack) -> None:
@@ -60,13 +95,13 @@ async def test_a_rerank_that_must_not_fail_asks_for_all_scores_or_an_error(stack
     assert [request.partial for request in stack.reranker.asked] == [False, True]
 
 
-async def test_documents_without_a_text_and_those_without_a_score_are_told_apart(stack: Stack) -> None:
-    del stack.lexical.generations["demo@1"].documents["tree"]
-    stack.reranker.most = 2
-    body = (await stack.search("fruit trees", "hybrid-rerank")).json()
+async def test_documents_without_a_text_and_those_without_a_score_are_told_apart(many: Stack) -> None:
+    del many.lexical.generations["demo@1"].documents["tree0"]
+    many.reranker.most = 16
+    body = (await many.search("fruit trees", "hybrid-rerank", top=20)).json()
     assert [(d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [
-        ("no_document_store", 4, 5),
-        ("deadline", 2, 5),
+        ("no_document_store", 19, 20),
+        ("deadline", 16, 20),
     ]
 
 
@@ -123,5 +158,5 @@ async def test_a_cascade_whose_first_model_ran_out_of_time_hands_on_what_it_has(
     stack, small = cascade
     small.most = 1
     body = (await stack.search("fruit trees", CASCADE)).json()
-    assert [(d["stage"], d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("wide", "deadline", 1, 4)]
+    assert [(d["stage"], d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("wide", "deadline", 0, 4)]
     assert len(stack.reranker.asked[0].passages) == 2

@@ -54,7 +54,7 @@ EXPECTED = {
     "lexical": [*OF_COLLECTIONS, GETTING, FINISHING],
     "dense": [*OF_COLLECTIONS, FINISHING, ("POST", "/v1/embeddings", BULK), ("POST", "/embed", BULK)],
     "reranker": [
-        ("POST", "/v1/score", WORK),
+        ("POST", "/v1/score", Handling("own")),
         ("POST", "/v1/rerank", BULK),
         ("POST", "/v2/rerank", BULK),
         ("POST", "/rerank", BULK),

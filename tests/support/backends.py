@@ -357,12 +357,12 @@ async def opened_stack(
     faults: Mapping[str, Fault] | None = None,
     stores: Mapping[str, StoreStub] | None = None,
     rerankers: Mapping[str, RerankerStub] | None = None,
+    documents: Sequence[Mapping[str, object]] = DOCUMENTS,
     **settings: object,
 ) -> AsyncIterator[Stack]:
-    """Opens a gateway over two stores and a re-ranker, with DOCUMENTS published as `demo` if `ingested`.
+    """Opens a gateway over two stores and a re-ranker, with these documents published as `demo` if `ingested`.
 
-    `faults`, by backend, are set from the start. `stores` and `rerankers` are added to the default ones. `settings`
-    are the gateway's.
+    `faults`, by backend, are set from the start. `stores` and `rerankers` are added. `settings` are the gateway's.
     """
     lexical, dense = StoreStub("lexical"), StoreStub("dense")
     rankers = {"reranker": RerankerStub(), **(rerankers or {})}
@@ -394,7 +394,7 @@ async def opened_stack(
         if ingested:
             load = {"build": "first-load"}
             assert (await client.put("/v1/collections/demo", json={**DECLARATION, **load})).status_code == 200
-            sent = await client.post("/v1/collections/demo/documents", json={"documents": DOCUMENTS, **load})
+            sent = await client.post("/v1/collections/demo/documents", json={"documents": documents, **load})
             assert sent.json()["complete"]
             assert (await client.post("/v1/collections/demo/publish", json=load)).is_success
         yield Stack(client, lexical, dense, rankers["reranker"], wires, gateway)
