@@ -21,8 +21,6 @@ DEEP = 2.5
 # Deep searches have this part of the limit, and of the time while there are ordinary ones, to which most of the cores
 # are left.
 DEEP_SHARE = 0.25
-# A re-ranker takes all cores for one re-ranking, and two do not fall much below what makes a ranking better.
-RERANKINGS_AT_FIRST = 2.0
 
 
 def search_cost(retrieves: Iterable[Retrieve], request: SearchRequest) -> float:
@@ -53,7 +51,7 @@ class Admission:
         None waits: its search answers without it, and its texts are not read. The limit follows what the backend does.
         """
         if backend not in self._rerankers:
-            limit = AdaptiveLimit(RERANKINGS_AT_FIRST, self._most_reranking)
+            limit = AdaptiveLimit(self._most_reranking, self._most_reranking)
             self._rerankers[backend] = Limiter(backend, limit, 0, self._instruments)
         return self._rerankers[backend].slot(within_s)
 
