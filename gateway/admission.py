@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 
+from gateway.sockets import CONNECTIONS
 from services.chassis.adaptive_limit import AdaptiveLimit
 from services.chassis.instruments import Instruments
 from services.chassis.lane_rest import Rest
@@ -42,7 +43,6 @@ class Admission:
         self._deep = Limiter("deep", deep, most_waiting, instruments, rest)
 
         self._rerankers: dict[str, Limiter] = {}
-        self._most_reranking = most_in_flight
         self._instruments = instruments
 
     def reranking(self, backend: str, within_s: float) -> AbstractAsyncContextManager[Held]:
@@ -51,7 +51,7 @@ class Admission:
         None waits: its search answers without it, and its texts are not read. The limit follows what the backend does.
         """
         if backend not in self._rerankers:
-            limit = AdaptiveLimit(self._most_reranking, self._most_reranking)
+            limit = AdaptiveLimit(CONNECTIONS, CONNECTIONS)
             self._rerankers[backend] = Limiter(backend, limit, 0, self._instruments)
         return self._rerankers[backend].slot(within_s)
 
