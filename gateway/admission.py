@@ -1,6 +1,6 @@
 """Decides what a search costs, and in which lane it waits for its turn: ordinary searches never wait for deep ones."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 
 from gateway.sockets import CONNECTIONS
@@ -24,9 +24,13 @@ DEEP = 2.5
 DEEP_SHARE = 0.25
 
 
-def search_cost(retrieves: Iterable[Retrieve], request: SearchRequest) -> float:
-    """Returns the cost of a search: the hits that its retrieves read, times the length of its query."""
-    hits = sum(one.top + (DEEPEST if request.top > one.top else 0) for one in retrieves)
+def search_cost(retrieves: Collection[Retrieve], request: SearchRequest, *, alone: bool) -> float:
+    """Returns the cost of a search: the hits that its retrieves read, times the length of its query.
+
+    `alone`: no stage follows its only retrieve, which reads no more hits than are asked for.
+    """
+    tops = [min(one.top, request.top) if alone else one.top for one in retrieves]
+    hits = sum(tops) + sum(DEEPEST for one in retrieves if request.top > one.top)
     return max(LEAST_COST, hits / ORDINARY_HITS * max(1.0, len(request.query) / ORDINARY_CHARACTERS))
 
 
@@ -35,13 +39,12 @@ class Admission:
 
     def __init__(self, most_in_flight: int, most_waiting: int, instruments: Instruments) -> None:
         # Searches wait for backends, which know what they can carry: the limits begin at their most, and shrink where a
-        # backend refuses a search.
+        # backend refuses a search or lets it wait (walk.py).
         most_deep = max(1.0, DEEP_SHARE * most_in_flight)
         ordinary, deep = AdaptiveLimit(most_in_flight, most_in_flight), AdaptiveLimit(most_deep, most_deep)
         self.ordinary = Limiter("search", ordinary, most_waiting, instruments)
         rest = Rest(lambda: self.ordinary.begun, DEEP_SHARE)
         self._deep = Limiter("deep", deep, most_waiting, instruments, rest)
-
         self._rerankers: dict[str, Limiter] = {}
         self._instruments = instruments
 

@@ -60,6 +60,7 @@ class WalkPlan:
     source: PlannedSource
     later: tuple[PlannedStage, ...]
     retrieves: tuple[Retrieve, ...]
+    alone: bool  # no stage follows its only retrieve
 
 
 def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
@@ -71,10 +72,11 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
         count = sum(isinstance(one.stage, kind) for one in pipeline.identified)
         if count > most:
             raise PipelineError(f"{count} {kind.__name__.lower()} stages, at most {most} are allowed")
-    source = _source(pipeline.identified.source, backends, alone=not pipeline.identified.later)
+    alone = isinstance(pipeline.identified.source.stage, Retrieve) and not pipeline.identified.later
+    source = _source(pipeline.identified.source, backends, alone=alone)
     later = tuple(_later(one, backends) for one in pipeline.identified.later)
     retrieves = tuple(one.stage for one in pipeline.identified if isinstance(one.stage, Retrieve))
-    return WalkPlan(pipeline, pipeline.fingerprint, source, later, retrieves)
+    return WalkPlan(pipeline, pipeline.fingerprint, source, later, retrieves, alone)
 
 
 def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, alone: bool = False) -> PlannedSource:

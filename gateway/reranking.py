@@ -39,7 +39,9 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
                 held.overloaded = failure.reason == "overloaded"
                 raise
             scores = {name: score for name, score in zip(passages, answer.scores, strict=True) if score is not None}
-            held.overloaded = len(scores) < min(LEAST_SCORED, len(passages))
+            if len(scores) < min(LEAST_SCORED, len(passages)):
+                scores = {}  # z-scores of so few would make the ranking worse
+                held.overloaded = True
     except Overloaded:
         detail = f"{backend.name}: it does as many re-rankings as it has the time for; try again later."
         return walked.degrade(identity, stage.kind, "overloaded", detail, 0, len(head))
@@ -48,8 +50,6 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
             raise _rerank_problem(identity, failure) from failure
         return walked.degrade(identity, stage.kind, failure.reason, str(failure), 0, len(head))
     walked = walked.flag_missing(identity, stage.kind, len(passages), len(head))
-    if len(scores) < min(LEAST_SCORED, len(passages)):
-        scores = {}  # z-scores of so few would make the ranking worse
     if len(scores) < len(passages):
         detail = f"{stage.backend}: no time was left for the others; send a larger X-Deadline-Ms."
         walked = walked.degrade(identity, stage.kind, "deadline", detail, len(scores), len(head))

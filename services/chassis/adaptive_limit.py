@@ -34,8 +34,13 @@ class AdaptiveLimit:
         """
         return cost_ahead * (self._pace_s or self._mean_s / self.value)
 
-    def ended(self, took_s: float, cost: float, now: float, *, overloaded: bool, others_wait: bool) -> None:
-        """Records a request that ended `now` (of any monotonic clock) after `took_s`, and whether it met overload."""
+    def ended(
+        self, took_s: float, cost: float, now: float, *, overloaded: bool, others_wait: bool, alone: bool = False
+    ) -> None:
+        """Records a request that ended `now` (of any monotonic clock) after `took_s`, and whether it met overload.
+
+        The limit does not shrink for one that was worked on `alone`: fewer at once would not have helped it.
+        """
         self._mean_s += (took_s - self._mean_s) * (SMOOTHING if self._mean_s else 1.0)
         if others_wait and self._ended_at is not None:
             passed_s = now - self._ended_at
@@ -43,7 +48,7 @@ class AdaptiveLimit:
             self._pace_s += (passed_s - self._pace_s * cost) * SMOOTHING if self._pace_s else passed_s / cost
         self._ended_at = now if others_wait else None
         if overloaded:
-            if now - self._shrunk_at > took_s:
+            if not alone and now - self._shrunk_at > took_s:
                 self._shrunk_at = now
                 self.value = max(self._least, self.value * SHRINK)
         elif others_wait:

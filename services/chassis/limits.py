@@ -73,6 +73,7 @@ class Limiter:
     ) -> None:
         self.begun = 0  # requests so far
         self._rest = rest
+        self._resting: asyncio.TimerHandle | None = None
         self._lane = lane
         self._limit = limit
         self._most_waiting = most_waiting
@@ -101,7 +102,7 @@ class Limiter:
 
     @asynccontextmanager
     async def _held(self, ticket: Ticket) -> AsyncIterator[Held]:
-        began = time.monotonic()
+        began, begun, alone = time.monotonic(), self.begun, self._in_flight <= ticket.cost
         held = Held()
         beside = self._rest.begun_beside() if self._rest else 0
         try:
@@ -115,8 +116,8 @@ class Limiter:
             raise
         finally:
             if self._rest is not None:
-                self._rest.ended(time.monotonic() - began, beside)
-            self._end(ticket, began, held)
+                self._begin_rest(self._rest.seconds_after(time.monotonic() - began, beside))
+            self._end(ticket, began, held, alone=alone and self.begun == begun)
 
     @property
     def _full(self) -> bool:
@@ -168,7 +169,7 @@ class Limiter:
             await ticket.admitted
         except BaseException:
             if ticket.admitted.done() and not ticket.admitted.cancelled() and ticket.admitted.exception() is None:
-                self._end(ticket, 0.0, Held(tells=False))  # admitted, and cancelled before it could begin
+                self._end(ticket, 0.0, Held(tells=False), alone=False)  # admitted, and cancelled before it could begin
             else:
                 self._leave(ticket)
                 self._admit_next()  # it may have stood before one that needs less
@@ -183,24 +184,34 @@ class Limiter:
         return self._too_many(wait_s)
 
     def _fits(self, ticket: Ticket) -> bool:
-        if self._rest is not None and (left_s := self._rest.left_s):
-            asyncio.get_running_loop().call_later(left_s, self._admit_next)
-            return False
-        return not self._in_flight or self._in_flight + ticket.cost <= self._limit.value
+        return self._resting is None and (not self._in_flight or self._in_flight + ticket.cost <= self._limit.value)
+
+    def _begin_rest(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if not seconds or (self._resting is not None and self._resting.when() >= loop.time() + seconds):
+            return
+        if self._resting is not None:
+            self._resting.cancel()
+        self._resting = loop.call_later(seconds, self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._resting = None
+        self._admit_next()
 
     def _begin(self, ticket: Ticket) -> None:
         self.begun += 1
         self._in_flight += ticket.cost
         self._of_client[ticket.client] += 1
 
-    def _end(self, ticket: Ticket, began: float, held: Held) -> None:
-        """Gives the slot back, and records what the end of the work tells."""
+    def _end(self, ticket: Ticket, began: float, held: Held, *, alone: bool) -> None:
+        """Gives the slot back, and records what the end of the work tells. `alone`: it had the lane to itself."""
         if held.tells:
             now = time.monotonic()
             overloaded = _slow(began, ticket.ends_at) if held.overloaded is None else held.overloaded
             # Where nobody may wait, those that were refused of late would have.
             others_wait = bool(self._waiting) or (not self._most_waiting and self.refuses)
-            self._limit.ended(now - began, ticket.cost, now, overloaded=overloaded, others_wait=others_wait)
+            took_s = now - began
+            self._limit.ended(took_s, ticket.cost, now, overloaded=overloaded, others_wait=others_wait, alone=alone)
             self._instruments.limit.labels(self._lane).set(self._limit.value)
         self._in_flight -= ticket.cost
         self._of_client[ticket.client] -= 1

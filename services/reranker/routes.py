@@ -23,7 +23,7 @@ def score_router(scorer: Scorer) -> APIRouter:
         if asked.partial:
             # No slot: the scorer divides its time among these requests, and leaves out those for which too little is
             # left. Each takes all of its time, which would tell a limit of nothing but overload.
-            with timed("score"):
+            with received.app.state.instruments.in_flight.track_inprogress(), timed("score"):
                 scores = await scorer.score_until(asked.query, asked.passages, FOR_SCORES.before(current_deadline()))
         else:
             lane: Limiter = received.app.state.lanes["work"]

@@ -12,11 +12,12 @@ from starlette.middleware.base import RequestResponseEndpoint
 from evaluator.client import connected
 from evaluator.evaluation import ingest_step
 from evaluator.load.samples import LoadSample, read_samples
+from evaluator.load.table import load_warnings
 from evaluator.load_step import load_step
 from evaluator.prepared_run import load_dataset
 from evaluator.quality import Grades
 from evaluator.run_folder import RunFolder
-from services.chassis.errors import Unavailable
+from services.chassis.errors import Overloaded, Unavailable
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 from tests.support.small_runs import planned
@@ -59,3 +60,20 @@ async def test_trec_eval_finds_the_same_ndcg_in_the_kept_answers_with_late_and_l
     expected = ndcg_by_trec_eval(load_dataset(experiment).judgments, samples)
     assert 0 < expected < point.counts.answered / point.counts.requests
     assert point.quality.ndcg_at_10 == pytest.approx(expected, abs=1e-9)
+
+
+async def test_a_load_tells_how_long_refusals_took(tmp_path: Path) -> None:
+    app = GatewayStub(failing_queries={"oil chain": Overloaded("busy")}).app
+    experiment = planned(tmp_path, load={"rates": [60], "seconds": 1.0, "warmup_seconds": 0}, pipelines=["bm25"])
+    folder = RunFolder.create(tmp_path / "runs", experiment)
+    with served(app) as gateway:
+        async with connected(gateway) as client:
+            await ingest_step(client, folder)
+            report = await load_step(client, folder)
+    (point,) = report.points
+    refused = [one.refused_ms for one in read_samples(folder.path / point.files["samples"]) if one.error is not None]
+    assert point.refusal_ms is not None
+    assert point.counts.errors_by_kind == {"overloaded": len(refused)}
+    assert point.refusal_ms.n == len(refused) > 0
+    assert point.refusal_ms.max == max(one for one in refused if one is not None)
+    assert any("requests were refused, after p50 " in line for line in load_warnings(report))

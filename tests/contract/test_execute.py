@@ -261,7 +261,7 @@ async def test_a_deadline_too_short_for_any_call_is_a_504(stack: Stack) -> None:
 
 
 async def test_short_deadlines_of_one_caller_close_nothing_to_others(stack: Stack) -> None:
-    stack.wires["dense"].delay_s = 1.2
+    stack.wires["reranker"].delay_s = 1.2
     answers = await asyncio.gather(*[stack.search("fruit", deadline_ms=1_000) for _ in range(8)])
     assert {answer.json()["degraded"][0]["reason"] for answer in answers} == {"timeout"}
     assert (await stack.search("fruit", deadline_ms=5_000)).json()["degraded"] == []

@@ -69,8 +69,8 @@ async def test_too_few_scores_to_make_a_ranking_better_change_nothing(
 
 async def test_more_rerankings_than_there_is_time_for_are_left_out(stack: Stack) -> None:
     stack.reranker.most = 0
-    for _ in range(40):  # each shrinks the limit by a tenth
-        await stack.search("fruit trees", inline(FIRST, RERANK))
+    for _ in range(60):  # each pair shrinks the limit by a tenth
+        await asyncio.gather(*(stack.search("fruit trees", inline(FIRST, RERANK)) for _ in range(2)))
     stack.reranker.most, asked_before = None, len(stack.reranker.asked)
     stack.wires["reranker"].delay_s = 0.3
     asked = await asyncio.gather(*(stack.search("fruit trees", inline(FIRST, RERANK)) for _ in range(6)))
@@ -78,6 +78,15 @@ async def test_more_rerankings_than_there_is_time_for_are_left_out(stack: Stack)
     assert reasons.count([]) == 1
     assert reasons.count(["overloaded"]) == 5
     assert len(stack.reranker.asked) == asked_before + 1
+
+
+async def test_a_caller_with_too_little_time_of_its_own_takes_none_of_the_rerankings_of_others(stack: Stack) -> None:
+    stack.reranker.most = 0
+    for _ in range(60):
+        await stack.search("fruit trees", inline(FIRST, RERANK))
+    stack.reranker.most = None
+    asked = await asyncio.gather(*(stack.search("fruit trees", inline(FIRST, RERANK)) for _ in range(6)))
+    assert [answer.json()["degraded"] for answer in asked] == [[]] * 6
 
 
 async def test_when_nothing_could_be_scored_the_retrieval_order_stands(stack: Stack) -> None:

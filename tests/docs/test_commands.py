@@ -19,6 +19,7 @@ from tests.docs.test_documents import DOCUMENTS, ROOT
 IN_A_CONTAINER = re.compile(r"docker compose .* exec \w+ python -m \S+")
 OF_AN_UNKNOWN_PYTHON = re.compile(r"(?<![/\w.])python3? -m \w[\w.]*")
 EVALUATOR = re.compile(r"\.venv/bin/python -m evaluator ([^`#\n]+)")
+CONTINUED = re.compile(r"\\\n\s*")
 FOLDERS = ("services", "gateway", "evaluator", "deploy", "workshop")
 
 
@@ -56,7 +57,14 @@ def test_a_printed_command_names_its_interpreter() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", sorted({words.strip() for path in DOCUMENTS for words in EVALUATOR.findall(path.read_text("utf-8"))})
+    "words",
+    sorted(
+        {
+            words.strip()
+            for path in DOCUMENTS
+            for words in EVALUATOR.findall(CONTINUED.sub("", path.read_text(encoding="utf-8")))
+        }
+    ),
 )
 def test_a_documented_call_of_the_evaluator_is_one_that_it_understands(words: str) -> None:
     group = typer.main.get_command(app)

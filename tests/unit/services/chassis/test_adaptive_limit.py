@@ -69,3 +69,11 @@ def test_while_others_wait_the_wait_is_expected_from_the_time_between_ends_whate
         cost = 0.5 if number % 2 else 1.5
         limit.ended(0.4, cost, number * 0.1, overloaded=number % 50 == 0, others_wait=True)
     assert abs(limit.expected_wait_s(4.0) - 0.4) < 0.02
+
+
+def test_a_request_that_was_worked_on_alone_does_not_shrink_it() -> None:
+    limit = AdaptiveLimit(4.0, 4.0)
+    limit.ended(0.9, 1.0, 5.0, overloaded=True, others_wait=True, alone=True)
+    assert limit.value == 4.0
+    limit.ended(0.9, 1.0, 10.0, overloaded=True, others_wait=True)
+    assert limit.value < 4.0

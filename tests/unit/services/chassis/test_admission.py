@@ -13,7 +13,9 @@ from fastapi import APIRouter, FastAPI
 from services.chassis import body
 from services.chassis.app import create_app, router
 from services.chassis.connections import ConnectionBounds
+from services.chassis.errors import Overloaded
 from services.chassis.handling import handled
+from services.chassis.http_protocol import PAUSE_S
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.serve import DrainingServer
@@ -51,6 +53,10 @@ class Work:
         @routes.post("/size")
         async def size(text: str, items: list[str]) -> int:
             return len(items[0])
+
+        @routes.get("/refused")
+        async def refused(pauses: bool) -> int:
+            raise Overloaded("Not now.", pauses=pauses)
 
         @routes.get("/v1/collections")
         @handled("control")
@@ -92,6 +98,21 @@ SIZED = "/size?text=a"
 
 def small(caller: Caller) -> int:
     return caller.send(posted(SIZED, 5, b'["a"]')).answer()[0]
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+def test_a_connection_is_read_later_after_a_refusal_that_pauses_it(pauses: bool) -> None:
+    asked = f"GET /refused?pauses={pauses} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+    with working() as (_, server), callers(port_of(server), 2) as (caller, other):
+        assert caller.send(asked).answer()[0] == 429
+        started = time.monotonic()
+        assert small(other) == 200
+        if not pauses:
+            assert caller.send(asked).answer()[0] == 429
+        assert time.monotonic() - started < PAUSE_S
+        if pauses:
+            assert caller.send(asked).answer()[0] == 429
+            assert time.monotonic() - started >= 0.9 * PAUSE_S
 
 
 def test_uploads_of_a_byte_a_second_hold_no_slot() -> None:

@@ -1,7 +1,9 @@
 """Checks scheduling, aging, backpressure, deadlines and idle trimming of the worker threads."""
 
 import asyncio
+import os
 import random
+import sys
 import threading
 import time
 
@@ -44,6 +46,25 @@ async def test_results_come_in_the_order_of_the_tasks():
     try:
         tasks = [lambda place=place: (time.sleep(0.001 * (place % 3)), place)[1] for place in range(30)]
         assert await workers.run(tasks) == list(range(30))
+    finally:
+        workers.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a thread has a priority of its own on Linux alone")
+async def test_threads_that_give_way_have_a_lower_priority_and_the_urgent_one_has_not():
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    usual = await asyncio.to_thread(priority)
+    workers = Workers(1, urgent_threads=1, niceness=7)
+    try:
+        assert await workers.run([priority]) == [usual + 7]
+        started, held = threading.Event(), threading.Event()
+        busy = asyncio.create_task(workers.run([lambda: (started.set(), held.wait(10))]))
+        await asyncio.to_thread(started.wait, 10)
+        assert await workers.run([priority], urgent=True) == [usual]
+        held.set()
+        await busy
     finally:
         workers.close()
 

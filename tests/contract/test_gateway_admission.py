@@ -1,0 +1,63 @@
+"""What a search costs, and what tells the gateway to admit fewer."""
+
+import asyncio
+import re
+
+import httpx
+import pytest
+
+from gateway.admission import DEEP, LEAST_COST, search_cost
+from services.chassis.limits import WAIT
+from services.contracts.pipelines import Retrieve
+from services.contracts.query import SearchRequest
+from tests.support.backends import Stack, opened_stack
+
+WIDE = Retrieve(kind="retrieve", backend="lexical", top=1_000)
+
+
+@pytest.mark.parametrize(
+    ("alone", "top", "cost"),
+    [(True, 10, LEAST_COST), (False, 10, DEEP), (True, 1_000, DEEP)],
+)
+def test_hits_count_that_are_read_and_no_others(alone: bool, top: int, cost: float) -> None:
+    assert search_cost([WIDE], SearchRequest(query="fruit", top=top), alone=alone) == cost
+
+
+class Waited(httpx.AsyncBaseTransport):
+    """Tells of every answer that its request waited for a slot."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, ms: int) -> None:
+        self.inner = inner
+        self.ms = ms
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = await self.inner.handle_async_request(request)
+        answer.headers["server-timing"] = f"{WAIT};dur={self.ms}, total;dur={self.ms}"
+        return answer
+
+
+def search_limit(metrics: str) -> float:
+    found = re.search(r'^admission_limit\{lane="search"\} (\S+)$', metrics, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+@pytest.mark.parametrize(("waited_ms", "shrinks"), [(2_000, True), (10, False)])
+async def test_a_search_that_waited_long_in_a_service_shrinks_the_limit(
+    monkeypatch: pytest.MonkeyPatch, waited_ms: int, shrinks: bool
+) -> None:
+    async with opened_stack() as stack:
+        wire = stack.wires["dense"]
+        monkeypatch.setattr(wire, "_inner", Waited(wire._inner, waited_ms))
+        before = search_limit((await stack.client.get("/metrics")).text)
+        await two_searches(stack)
+        after = search_limit((await stack.client.get("/metrics")).text)
+        assert (after < before) is shrinks
+
+
+async def two_searches(stack: Stack) -> None:
+    """At once: one that is alone tells nothing of too many."""
+    first, second = stack.search("fruit", "hybrid"), stack.search("fruit", "hybrid")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(first)
+        group.create_task(second)
