@@ -149,6 +149,16 @@ async def _run_until_disconnect(app: ASGIApp, scope: Scope, body: bytes, receive
         watcher.cancel()
 
 
+def _release_frames(error: BaseException | None) -> None:
+    """Drops the tracebacks of an error and of its causes, whose frames hold the error itself and the request's body.
+
+    Such a cycle stays until the next garbage collection, and `serve` makes those rare.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__
+
+
 class JsonRequest(Request):
     """Checks the shape of the JSON before parsing it. Validation handles lone surrogates."""
 
@@ -174,7 +184,11 @@ class JsonRoute(APIRoute):
                 problem = error.__cause__
                 if not isinstance(problem, ProblemError):
                     raise
+                _release_frames(error)
             # FastAPI turns any error raised while reading a body into its own 400: raise ours instead.
-            raise problem
+            try:
+                raise problem
+            finally:
+                del problem
 
         return with_json_request
