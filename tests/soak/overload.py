@@ -23,8 +23,10 @@ SECONDS = 30
 DEADLINE_MS = 1_000
 PIPELINES = ("bm25", "hybrid", "bm25-rerank")
 QUERIES = 200
-# In flight, closed loop, to find what the stack carries: more than the cores, less than any queue.
-IN_FLIGHT = 8
+# In flight, closed loop, to find what the stack carries: doubled from here while that carries MORE of it. Re-ranking
+# lasts nearly as long as the deadline while few ask, so few in flight would find a hundredth of what is carried.
+IN_FLIGHT = (8, 16, 32, 64, 128, 256, 512)
+MORE = 1.1
 LEAST_GOODPUT = {2.0: 0.9, 4.0: 0.8}
 REFUSED_WITHIN_S = 0.01
 # After an overload, the load falls to this share of what the stack carries.
@@ -35,8 +37,9 @@ MOST_SLOWER = 1.5
 PLAN = LoadPlan(rates=(1.0,), deadline_ms=DEADLINE_MS)
 SAYS = (
     "Embedded engines and the default models. What a pipeline carries is found with "
-    f"{IN_FLIGHT} requests in flight; then requests arrive (Poisson) at that rate, at twice and at four times of it, "
-    f"with a deadline of {DEADLINE_MS} ms. In time: answered within the deadline. Refusals are timed by the gateway "
+    f"{IN_FLIGHT[0]} requests in flight, doubled while that carries a tenth more; then requests arrive (Poisson) at that "
+    f"rate, at twice and at four times of it, with a deadline of {DEADLINE_MS} ms. In time: answered within the "
+    "deadline. Refusals are timed by the gateway "
     f"from the head of a request. After the four times the load falls to {AFTER:g} of what is carried; what is sent "
     f"more than {RECOVERY_S:g} s later counts. At last ordinary searches at {AFTER:g} of what is carried, alone and "
     f"beside {DEEP_IN_FLIGHT} connections that ask for {DEEP_TOP} hits each without pause."
@@ -154,11 +157,17 @@ async def _beside_deep_ones(
 
 
 async def _carried(target: LoadTarget, pipeline: str, seed: int, seconds: int) -> float:
-    """Returns how many searches a second the stack answers with IN_FLIGHT of them in flight."""
-    point = await run_closed(
-        target, pipeline, IN_FLIGHT, seconds / 3, PLAN, seed=seed, part="carried", warmup_seconds=2
-    )
-    return sum(one.in_goodput for one in point.samples) / (seconds / 3)
+    """Returns how many searches a second the stack answers in time, with as many in flight as that takes."""
+    carried = 0.0
+    for in_flight in IN_FLIGHT:
+        point = await run_closed(
+            target, pipeline, in_flight, seconds / 3, PLAN, seed=seed, part="carried", warmup_seconds=2
+        )
+        found = sum(one.in_goodput for one in point.samples) / (seconds / 3)
+        if found < MORE * carried:
+            return max(found, carried)
+        carried = found
+    return carried
 
 
 async def _driven(
