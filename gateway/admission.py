@@ -29,7 +29,8 @@ def search_cost(retrieves: Collection[Retrieve], request: SearchRequest, *, alon
 
     `alone`: no stage follows its only retrieve, which reads no more hits than are asked for.
     """
-    tops = [min(one.top, request.top) if alone else one.top for one in retrieves]
+    fewer = alone and request.explain != "candidates"
+    tops = [min(one.top, request.top) if fewer else one.top for one in retrieves]
     hits = sum(tops) + sum(DEEPEST for one in retrieves if request.top > one.top)
     return max(LEAST_COST, hits / ORDINARY_HITS * max(1.0, len(request.query) / ORDINARY_CHARACTERS))
 

@@ -17,7 +17,7 @@ from services.chassis.instruments import Instruments
 from services.chassis.limits import WAIT
 from services.chassis.telemetry import record_ms, recorded_ms, request_id
 from services.contracts.pipelines import GATEWAY_WAIT
-from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StagePlace
+from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StageCandidates, StagePlace
 
 
 class Executor:
@@ -52,6 +52,7 @@ class Executor:
             pipeline=PipelineRef(name=plan.pipeline.name, fingerprint=plan.fingerprint),
             request_id=identity,
             hits=_hits(request, walked),
+            candidates=_candidates(walked) if request.explain == "candidates" else None,
             degraded=tuple(one.degradation for one in walked.degraded),
             models=dict(walked.models),
             timings_ms={stage: round(ms, 3) for stage, ms in timings_ms.items()},
@@ -89,6 +90,13 @@ def _stages_and_parts(walked: Walked) -> dict[str, float]:
             if f"{stage}.{part}" not in walked.timings_ms:
                 shown[f"{stage}.{part}"] = part_ms
     return shown
+
+
+def _candidates(walked: Walked) -> dict[str, StageCandidates]:
+    return {
+        stage: StageCandidates(ranking=output, model_scores=walked.model_scores.get(stage))
+        for stage, output in walked.outputs.items()
+    }
 
 
 def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:

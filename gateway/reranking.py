@@ -56,7 +56,8 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
     # z-scores are computed over the scored candidates; the others follow them.
     ranking = mixed(before.ranking, scores, answer.weight if stage.weight is None else stage.weight)
     models = {**walked.models, identity: answer.model} if scores else walked.models
-    return replace(walked, ranking=ranking, models=models)
+    model_scores = {**walked.model_scores, identity: scores}
+    return replace(walked, ranking=ranking, models=models, model_scores=model_scores)
 
 
 async def _scores(stage: Rerank, context: WalkContext, passages: Mapping[str, str], ends_at: float) -> ScoreAnswer:

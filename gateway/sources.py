@@ -39,7 +39,8 @@ async def retrieve(
 ) -> Sourced:
     """Searches one backend. A failure is part of the result if the stage may be skipped; else it is raised.
 
-    `alone`: no other stage reads its candidates, so those that the request does not ask for are not retrieved.
+    `alone`: no other stage reads its candidates, so those that the request does not ask for are not retrieved, unless
+    the request wants to see them.
     """
     started = time.perf_counter()
     backend = context.backends[stage.backend]
@@ -79,7 +80,8 @@ async def _searched(
         return ranked(answer.hits)
 
     if context.request.top <= stage.top:
-        return await search(context.request.top if alone else stage.top), None
+        fewer = alone and context.request.explain != "candidates"
+        return await search(context.request.top if fewer else stage.top), None
     if approximate:
         candidates, deeper = await _at_once(search(stage.top), search(DEEPEST))
     else:

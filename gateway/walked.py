@@ -97,6 +97,7 @@ class Walked:
     beneath: Found
     degraded: tuple[StageDegradation, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
+    model_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # of re-rankings, by document id
     documents: Mapping[str, Document] = field(default_factory=dict)
 
     def timed(self, stage: str, started: float, parts: Mapping[str, float]) -> Self:

@@ -9,7 +9,7 @@ from services.contracts.documents import Included, MetadataValue
 from services.contracts.filters import Filter
 from services.contracts.lists import Items
 from services.contracts.pipelines import Pipeline, Retrieve
-from services.contracts.retrieval import ExcludedIds
+from services.contracts.retrieval import ExcludedIds, WireRanking
 
 Reason = Literal["timeout", "unreachable", "overloaded", "refused", "failed", "deadline", "no_document_store"]
 # Every retrieve of a pipeline analyses the whole query, so the cost is retrieves times characters.
@@ -27,7 +27,10 @@ AskedPipeline = Annotated[
 
 
 class SearchRequest(Wire):
-    """A query for a collection, through a pipeline by name or (where the gateway allows it) inline."""
+    """A query for a collection, through a pipeline by name or (where the gateway allows it) inline.
+
+    `explain` adds to each hit its places in the stages; "candidates" also adds to the answer what each stage gave.
+    """
 
     query: QueryText
     pipeline: AskedPipeline = "hybrid"
@@ -35,7 +38,7 @@ class SearchRequest(Wire):
     filter: Filter | None = None
     exclude_ids: ExcludedIds = ()
     include: Annotated[tuple[Included, ...], Items(0, 3)] = ()
-    explain: bool = False
+    explain: bool | Literal["candidates"] = False
 
     @model_validator(mode="after")
     def _affordable(self) -> Self:
@@ -68,6 +71,16 @@ class SearchHit(Wire):
     stages: dict[str, StagePlace] | None = None
 
 
+class StageCandidates(Wire):
+    """Everything that a stage gave, best first. `model_scores`: of a re-ranker's model, by id of the scored ones.
+
+    A pipeline's own depths alone decide how many they are, not the request's `top`.
+    """
+
+    ranking: WireRanking
+    model_scores: dict[str, FiniteFloat] | None = None
+
+
 class Degradation(Wire):
     """A stage that did less than the pipeline says: `done` of `of` units (inputs, candidates, documents).
 
@@ -95,6 +108,7 @@ class SearchAnswer(Wire):
     pipeline: PipelineRef
     request_id: str
     hits: tuple[SearchHit, ...]
+    candidates: dict[str, StageCandidates] | None = None  # by stage id, inputs before their fuse; only on request
     degraded: tuple[Degradation, ...] = ()
     models: dict[str, str] = {}  # by id of the rerank stage that used it: `name@first 12 digits of the weights' sha256`
     # By stage id, plus `include`, `total`, `gateway.wait` (before `total`) and `<stage>.<part>`, which services report.

@@ -80,8 +80,11 @@ class _Hits:
         )
 
 
+WireRanking = Annotated[Ranking, _Hits()]
+
+
 class RetrievalAnswer(Wire):
     """Hits best first, with scores on the scale of their service; equal scores are in ascending order of id."""
 
     generation: Generation
-    hits: Annotated[Ranking, _Hits()]
+    hits: WireRanking

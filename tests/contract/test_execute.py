@@ -137,6 +137,30 @@ async def test_an_explanation_has_every_stage_that_saw_the_hit(stack: Stack) -> 
     assert "bm25" not in places["apple"]
 
 
+async def test_candidates_are_what_every_stage_gave_with_the_scores_of_the_model(stack: Stack) -> None:
+    body = (await stack.search("orange", "hybrid-rerank", top=1, explain="candidates")).json()
+    candidates = body["candidates"]
+    assert list(candidates) == ["bm25", "dense", "fuse", "rerank"]
+    assert len(body["hits"]) == 1
+    fused = [one["id"] for one in candidates["fuse"]["ranking"]]
+    assert set(fused) == {one["id"] for leg in ("bm25", "dense") for one in candidates[leg]["ranking"]}
+    assert set(candidates["rerank"]["model_scores"]) == {one["id"] for one in candidates["rerank"]["ranking"]}
+    assert "model_scores" not in candidates["fuse"]
+    assert body["hits"][0]["stages"]["fuse"]["rank"] == 1 + fused.index(body["hits"][0]["id"])
+
+
+async def test_candidates_of_a_lone_retrieve_are_as_many_as_its_pipeline_says(stack: Stack) -> None:
+    alone = inline({**RETRIEVES[1], "top": 3})
+    body = (await stack.search("fruit trees", alone, top=1, explain="candidates")).json()
+    assert len(body["candidates"]["dense"]["ranking"]) == 3
+    assert "candidates" not in (await stack.search("fruit trees", alone, top=1, explain=True)).json()
+
+
+async def test_candidates_are_not_deeper_where_more_hits_are_asked_for(stack: Stack) -> None:
+    body = (await stack.search("fruit trees", inline({**RETRIEVES[1], "top": 2}), top=4, explain="candidates")).json()
+    assert (len(body["hits"]), len(body["candidates"]["dense"]["ranking"])) == (4, 2)
+
+
 async def test_a_cut_bounds_what_comes_after_it(stack: Stack) -> None:
     body = (await stack.search("fruit trees", inline(RETRIEVES[1], {"kind": "cut", "top": 2}))).json()
     assert len(body["hits"]) == 2

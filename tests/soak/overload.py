@@ -37,8 +37,8 @@ MOST_SLOWER = 1.5
 PLAN = LoadPlan(rates=(1.0,), deadline_ms=DEADLINE_MS)
 SAYS = (
     "Embedded engines and the default models. What a pipeline carries is found with "
-    f"{IN_FLIGHT[0]} requests in flight, doubled while that carries a tenth more; then requests arrive (Poisson) at that "
-    f"rate, at twice and at four times of it, with a deadline of {DEADLINE_MS} ms. In time: answered within the "
+    f"{IN_FLIGHT[0]} requests in flight, doubled while that carries a tenth more; then requests arrive (Poisson) at "
+    f"that rate, at twice and at four times of it, with a deadline of {DEADLINE_MS} ms. In time: answered within the "
     "deadline. Refusals are timed by the gateway "
     f"from the head of a request. After the four times the load falls to {AFTER:g} of what is carried; what is sent "
     f"more than {RECOVERY_S:g} s later counts. At last ordinary searches at {AFTER:g} of what is carried, alone and "
