@@ -44,6 +44,8 @@ WRITTEN_BY = {
     "against.json": "load",
     "compared.json": "load",
     "deadlines.json": "deadlines",
+    "candidates.json": "attribute",
+    "attribution.json": "attribute",
     SUITE: "ingest",
     "summary.json": "report",
 }

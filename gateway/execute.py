@@ -52,7 +52,7 @@ class Executor:
             pipeline=PipelineRef(name=plan.pipeline.name, fingerprint=plan.fingerprint),
             request_id=identity,
             hits=_hits(request, walked),
-            candidates=_candidates(walked) if request.explain == "candidates" else None,
+            candidates=_candidates(plan, walked) if request.explain == "candidates" else None,
             degraded=tuple(one.degradation for one in walked.degraded),
             models=dict(walked.models),
             timings_ms={stage: round(ms, 3) for stage, ms in timings_ms.items()},
@@ -92,9 +92,14 @@ def _stages_and_parts(walked: Walked) -> dict[str, float]:
     return shown
 
 
-def _candidates(walked: Walked) -> dict[str, StageCandidates]:
+def _candidates(plan: WalkPlan, walked: Walked) -> dict[str, StageCandidates]:
     return {
-        stage: StageCandidates(ranking=output, model_scores=walked.model_scores.get(stage))
+        stage: StageCandidates(
+            ranking=output,
+            least_score=plan.least_scores.get(stage),
+            model_scores=walked.reranked[stage].scores if stage in walked.reranked else None,
+            weight=walked.reranked[stage].weight if stage in walked.reranked else None,
+        )
         for stage, output in walked.outputs.items()
     }
 

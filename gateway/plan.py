@@ -61,6 +61,7 @@ class WalkPlan:
     later: tuple[PlannedStage, ...]
     retrieves: tuple[Retrieve, ...]
     alone: bool  # no stage follows its only retrieve
+    least_scores: Mapping[str, float | None]  # that each source stage can give; None: no bound
 
 
 def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
@@ -76,7 +77,7 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
     source = _source(pipeline.identified.source, backends, alone=alone)
     later = tuple(_later(one, backends) for one in pipeline.identified.later)
     retrieves = tuple(one.stage for one in pipeline.identified if isinstance(one.stage, Retrieve))
-    return WalkPlan(pipeline, pipeline.fingerprint, source, later, retrieves, alone)
+    return WalkPlan(pipeline, pipeline.fingerprint, source, later, retrieves, alone, dict(source.least_scores()))
 
 
 def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, alone: bool = False) -> PlannedSource:
@@ -85,13 +86,15 @@ def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, al
         case Retrieve() as stage:
             family = _checked_retrieve(identified.id, stage, backends)
             approximate = family.approximate and not stage.exact
-            return PlannedSource(partial(retrieve, identified.id, stage, approximate, alone), family.least_score)
+            return PlannedSource(
+                identified.id, partial(retrieve, identified.id, stage, approximate, alone), family.least_score
+            )
         case Fuse() as stage:
             inputs = tuple(_source(one, backends) for one in identified.inputs)
             _check_fuse(identified.id, stage, inputs)
             # A sum of z-scores has no least score; one of non-negative terms has 0.
             least = None if stage.method == "weighted" and stage.normalisation == "z-score" else 0.0
-            return PlannedSource(partial(fuse, identified.id, stage, inputs), least)
+            return PlannedSource(identified.id, partial(fuse, identified.id, stage, inputs), least, inputs)
         case _:
             assert_never(identified.stage)
 

@@ -9,12 +9,12 @@ from gateway import backends as wire
 from gateway.budget import LEAST_CALL_S
 from gateway.failures import BackendFailed, as_problem
 from gateway.texts import fit_to_reranker
-from gateway.walked import RERANKING, WalkContext, Walked
+from gateway.walked import RERANKING, Reranked, WalkContext, Walked
 from services.chassis.errors import Overloaded, ProblemError, Unavailable
 from services.chassis.limits import Held
 from services.contracts.pipelines import Rerank
 from services.contracts.rerank import LEAST_SCORED, ScoreAnswer, ScoreRequest
-from services.ranking.fusion import mixed
+from services.ranking.stages import reranked
 
 
 async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Walked, later: float) -> Walked:
@@ -54,10 +54,10 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
         detail = f"{stage.backend}: no time was left for the others; send a larger X-Deadline-Ms."
         walked = walked.degrade(identity, stage.kind, "deadline", detail, len(scores), len(head))
     # z-scores are computed over the scored candidates; the others follow them.
-    ranking = mixed(before.ranking, scores, answer.weight if stage.weight is None else stage.weight)
+    ranking = reranked(stage, before.ranking, scores, answer.weight)
     models = {**walked.models, identity: answer.model} if scores else walked.models
-    model_scores = {**walked.model_scores, identity: scores}
-    return replace(walked, ranking=ranking, models=models, model_scores=model_scores)
+    given = Reranked(scores, answer.weight)
+    return replace(walked, ranking=ranking, models=models, reranked={**walked.reranked, identity: given})
 
 
 async def _scores(stage: Rerank, context: WalkContext, passages: Mapping[str, str], ends_at: float) -> ScoreAnswer:

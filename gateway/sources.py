@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,7 +17,8 @@ from services.contracts.generations import name_of
 from services.contracts.pipelines import Fuse, Retrieve
 from services.contracts.retrieval import RetrievalRequest
 from services.contracts.scored import Ranking
-from services.ranking.fusion import Leg, ranked, reciprocal_rank, weighted
+from services.ranking.fusion import ranked
+from services.ranking.stages import fused
 
 Result = TypeVar("Result")
 
@@ -30,8 +31,16 @@ class GenerationMovedError(Exception):
 class PlannedSource:
     """A source, bound to the function that runs it. `run` also takes the sum of the later stages' shares of time."""
 
+    id: str
     run: Callable[[WalkContext, float], Coroutine[Any, Any, Sourced]]
     least_score: float | None
+    inputs: tuple["PlannedSource", ...] = ()
+
+    def least_scores(self) -> Iterator[tuple[str, float | None]]:
+        """Yields id and least score of the inputs at every depth, and of this source."""
+        for one in self.inputs:
+            yield from one.least_scores()
+        yield self.id, self.least_score
 
 
 async def retrieve(
@@ -103,22 +112,16 @@ async def fuse(
     found = [one.found for one in given]
     if all(one is None for one in found):
         return Sourced(None, timings_ms, failures)
-    fused = _fused(identity, stage, inputs, found)
+    whole = _fused(identity, stage, inputs, found)
     if any(one is not None and one.deeper is not None for one in found):
         deeper = [None if one is None else one.deeper or one for one in found]
-        fused = replace(fused, deeper=_fused(identity, stage, inputs, deeper))
-    return Sourced(fused, timings_ms | {identity: elapsed_ms(started)}, failures, parts_ms)
+        whole = replace(whole, deeper=_fused(identity, stage, inputs, deeper))
+    return Sourced(whole, timings_ms | {identity: elapsed_ms(started)}, failures, parts_ms)
 
 
 def _fused(identity: str, stage: Fuse, inputs: Sequence[PlannedSource], found: Sequence[Found | None]) -> Found:
-    share = 1.0 if stage.method == "rrf" else 1.0 / len(inputs)
-    weights = stage.weights or (share,) * len(inputs)
-    legs = [
-        Leg(one.ranking, weight, source.least_score)
-        for source, one, weight in zip(inputs, found, weights, strict=True)
-        if one is not None
-    ]
-    ranking = reciprocal_rank(legs, stage.k) if stage.method == "rrf" else weighted(legs, stage.normalisation)
+    rankings = [None if one is None else one.ranking for one in found]
+    ranking = fused(stage, rankings, [source.least_score for source in inputs])
     outputs = {name: output for one in found if one is not None for name, output in one.outputs.items()}
     return Found(ranking, {**outputs, identity: ranking})
 

@@ -82,6 +82,14 @@ class StageDegradation:
 
 
 @dataclass(frozen=True, slots=True)
+class Reranked:
+    """What a re-ranker's model gave: scores by document id, and the weight that it recommends for them."""
+
+    scores: Mapping[str, float]
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
 class Walked:
     """What is known after a walk, or after some of its stages. Mappings are by stage id, `documents` by document id.
 
@@ -97,7 +105,7 @@ class Walked:
     beneath: Found
     degraded: tuple[StageDegradation, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
-    model_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # of re-rankings, by document id
+    reranked: Mapping[str, "Reranked"] = field(default_factory=dict)
     documents: Mapping[str, Document] = field(default_factory=dict)
 
     def timed(self, stage: str, started: float, parts: Mapping[str, float]) -> Self:

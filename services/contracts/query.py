@@ -72,13 +72,16 @@ class SearchHit(Wire):
 
 
 class StageCandidates(Wire):
-    """Everything that a stage gave, best first. `model_scores`: of a re-ranker's model, by id of the scored ones.
+    """Everything that a stage gave, best first. The depths of the pipeline decide how many, not the request's `top`.
 
-    A pipeline's own depths alone decide how many they are, not the request's `top`.
+    `least_score` is the least that a source's scores can be, if there is such a bound. Of a re-ranker: the scores of
+    its model by id of the scored ones, and the `weight` that it recommends.
     """
 
     ranking: WireRanking
+    least_score: FiniteFloat | None = None
     model_scores: dict[str, FiniteFloat] | None = None
+    weight: FiniteFloat | None = None
 
 
 class Degradation(Wire):

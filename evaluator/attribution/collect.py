@@ -1,0 +1,218 @@
+"""Asks every query of a run once more for the candidates of all stages, for deep legs, and for the re-ranker's scores.
+
+Nothing of it is timed: the answers may come from caches.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from evaluator.answers import drop_torn_line
+from evaluator.arms import Arm, search_request
+from evaluator.attribution.candidates import (
+    CANDIDATES,
+    LINES,
+    ArmCandidates,
+    AskedLeg,
+    CandidatesReport,
+    ModelScores,
+    QueryCandidates,
+    read_candidates,
+)
+from evaluator.client import GatewayClient, GatewayError
+from evaluator.datasets.reader import Dataset
+from evaluator.experiment import Experiment
+from evaluator.ingest import live_states
+from evaluator.prepared_run import keep_manifest, prepare_run
+from evaluator.progress import progress
+from evaluator.rank import expect_runnable
+from evaluator.run_folder import RunFolder
+from services.contracts.base import DEEPEST
+from services.contracts.pipelines import Fuse, Pipeline, Rerank, Retrieve
+from services.contracts.query import SearchAnswer, StageCandidates
+from services.contracts.retrieval import DEFAULT_BEAM
+
+RERANKED = 100  # candidates of every leg and of their fusion whose scores are collected
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """Pipelines that are asked beside those of the run: legs alone, as deep as they go, and re-rankings of legs."""
+
+    legs: tuple[AskedLeg, ...]
+    rerankers: tuple[str, ...]
+
+    def rerankings(self) -> Iterator[tuple[str, Pipeline]]:
+        """Yields pipelines that score the first RERANKED of every leg and of the fusion of all, by backend."""
+        for backend in self.rerankers:
+            stage = Rerank(kind="rerank", id="probe", backend=backend, top=RERANKED)
+            legs = [leg.retrieve for leg in self.legs]
+            sources: list[Retrieve | Fuse] = [_changed(leg, top=min(leg.top, RERANKED)) for leg in legs]
+            if len(legs) > 1:
+                sources.append(Fuse(kind="fuse", id="all", inputs=tuple(legs)))
+            for source in sources:
+                yield backend, Pipeline(name="probe", stages=(source, stage))
+
+    def every(self) -> Iterator[Pipeline]:
+        """Yields all pipelines that are asked."""
+        for leg in self.legs:
+            yield _alone(leg.retrieve)
+            if leg.exact is not None:
+                yield _alone(leg.exact)
+        for _, pipeline in self.rerankings():
+            yield pipeline
+
+
+def probes_of(pipelines: Sequence[Pipeline], vector_backends: frozenset[str]) -> Probes:
+    """Returns the probes for pipelines: each distinct leg, and each re-ranker."""
+    stages = [one.stage for pipeline in pipelines for one in pipeline.identified]
+    legs: dict[tuple[object, ...], AskedLeg] = {}
+    for stage in stages:
+        if isinstance(stage, Retrieve):
+            key = (stage.backend, stage.preset, stage.exact, stage.beam)
+            legs.setdefault(key, _asked_leg(stage, stage.backend in vector_backends and not stage.exact))
+    rerankers = dict.fromkeys(stage.backend for stage in stages if isinstance(stage, Rerank))
+    return Probes(tuple(legs.values()), tuple(rerankers))
+
+
+def leg_name(leg: Retrieve) -> str:
+    """Returns the name by which legs with the same candidates are known."""
+    parts = [leg.backend, leg.preset or "", "exact" if leg.exact else "", "" if leg.beam is None else f"beam{leg.beam}"]
+    return "-".join(filter(None, parts))
+
+
+def _asked_leg(stage: Retrieve, approximate: bool) -> AskedLeg:
+    name = leg_name(stage)
+    if not approximate:
+        return AskedLeg(name=name, retrieve=_changed(stage, id=name, top=DEEPEST, on_failure="skip"), exact=None)
+    # A wider beam than the leg's would find other candidates.
+    top = min(DEEPEST, DEFAULT_BEAM if stage.beam is None else stage.beam)
+    exact = Retrieve(kind="retrieve", id="exact", backend=stage.backend, exact=True, top=DEEPEST)
+    return AskedLeg(name=name, retrieve=_changed(stage, id=name, top=top, on_failure="skip"), exact=exact)
+
+
+def _alone(leg: Retrieve) -> Pipeline:
+    return Pipeline(name="probe", stages=(leg,))
+
+
+def _changed(stage: Retrieve, **update: object) -> Retrieve:
+    return Retrieve.model_validate({**stage.model_dump(), **update})
+
+
+async def collect(client: GatewayClient, folder: RunFolder, top: int) -> CandidatesReport:
+    """Writes candidates.jsonl and candidates.json for the queries of a run; goes on where an interrupted call stood."""
+    with folder.locked():
+        experiment = folder.experiment
+        ready = await prepare_run(client, folder)
+        keep_manifest(folder, ready.manifest)
+        vectors = frozenset(name for name, state in live_states(ready.view).items() if state.vectors is not None)
+        probes = probes_of([arm.pipeline for arm in ready.arms], vectors)
+        await expect_runnable(client, experiment, [Arm(one.name, one, one, None) for one in probes.every()])
+        path = folder.path / LINES
+        (folder.path / CANDIDATES).unlink(missing_ok=True)
+        failed = 0
+        done: set[str] = set()
+        if path.exists():
+            drop_torn_line(path)
+            for line in read_candidates(path):
+                done.add(line.query)
+                failed += _failures(line)
+        left = [query for query in ready.queries.measured if query not in done]
+        with path.open("a", encoding="utf-8") as file, progress("Candidates", len(left), "queries") as advance:
+            for query in left:
+                found = await _query_candidates(client, experiment, ready.arms, probes, ready.dataset, query, top)
+                failed += _failures(found)
+                file.write(found.model_dump_json(exclude_defaults=True) + "\n")
+                file.flush()
+                advance(1)
+        report = CandidatesReport(
+            made_from=folder.hashes("experiment.json", "manifest.json", "rank.json", LINES),
+            pipelines={arm.name: arm.pipeline for arm in ready.arms},
+            legs=probes.legs,
+            rerankers=probes.rerankers,
+            top=top,
+            queries=len(ready.queries.measured),
+            failed=failed,
+        )
+        folder.write(CANDIDATES, report)
+        return report
+
+
+def _failures(found: QueryCandidates) -> int:
+    return len(found.errors) + sum(arm.error is not None for arm in found.arms.values())
+
+
+async def _query_candidates(
+    client: GatewayClient,
+    experiment: Experiment,
+    arms: Sequence[Arm],
+    probes: Probes,
+    dataset: Dataset,
+    query: str,
+    top: int,
+) -> QueryCandidates:
+    asker = _Asker(client, experiment, dataset, query)
+    own = {arm.name: await asker.arm(arm, top) for arm in arms}
+    legs, exact, leg_ms = {}, {}, {}
+    for leg in probes.legs:
+        if (found := await asker.stage(_alone(leg.retrieve))) is not None:
+            legs[leg.name], leg_ms[leg.name] = found
+        if leg.exact is not None and (found := await asker.stage(_alone(leg.exact))) is not None:
+            exact[leg.name], _ = found
+    scores: dict[str, dict[str, float]] = {backend: {} for backend in probes.rerankers}
+    weights: dict[str, float] = {}
+    for arm in arms:
+        reranks = {one.id: one.stage.backend for one in arm.pipeline.identified if isinstance(one.stage, Rerank)}
+        for stage, given in own[arm.name].stages.items():
+            if stage in reranks and given.weight is not None:
+                scores[reranks[stage]] |= given.model_scores or {}
+                weights[reranks[stage]] = given.weight
+    for backend, pipeline in probes.rerankings():
+        probed = await asker.stage(pipeline)
+        if probed is not None and probed[0].weight is not None:
+            scores[backend] |= probed[0].model_scores or {}
+            weights[backend] = probed[0].weight
+    known = {name: ModelScores(weight=weights[name], scores=scores[name]) for name in weights}
+    return QueryCandidates(
+        query=query, arms=own, legs=legs, leg_ms=leg_ms, exact=exact, scores=known, errors=tuple(asker.errors)
+    )
+
+
+class _Asker:
+    """Asks one query in several ways and keeps what failed."""
+
+    def __init__(self, client: GatewayClient, experiment: Experiment, dataset: Dataset, query: str) -> None:
+        self._client = client
+        self._experiment = experiment
+        self._dataset = dataset
+        self._query = query
+        self.errors: list[str] = []
+
+    async def arm(self, arm: Arm, top: int) -> ArmCandidates:
+        try:
+            answer = await self._answer(arm, top)
+        except GatewayError as error:
+            return ArmCandidates(error=error.kind)
+        except ValidationError:
+            return ArmCandidates(error="invalid_query")
+        hits = tuple(hit.id for hit in answer.hits)
+        return ArmCandidates(hits=hits, stages=answer.candidates or {}, degraded=answer.degraded)
+
+    async def stage(self, pipeline: Pipeline) -> tuple[StageCandidates, float] | None:
+        """Returns what the last stage of a pipeline gave, and in how many milliseconds; None where it failed."""
+        try:
+            answer = await self._answer(Arm("probe", pipeline, pipeline, None), 1)
+        except GatewayError as error:
+            self.errors.append(f"{'+'.join(one.id for one in pipeline.identified)}: {error.kind}")
+            return None
+        except ValidationError:
+            return None  # the arms have said so
+        *_, last = pipeline.identified
+        given = (answer.candidates or {}).get(last.id)
+        return None if given is None else (given, answer.timings_ms.get(last.id, 0.0))
+
+    async def _answer(self, arm: Arm, top: int) -> SearchAnswer:
+        plain = search_request(arm, self._dataset, self._query, top)
+        request = plain.model_copy(update={"explain": "candidates"})
+        return (await self._client.search(self._experiment.target, request, caches=True)).answer

@@ -1,0 +1,145 @@
+"""Decides which stage lost a relevant document. Pure: rankings in, one verdict a document out."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from evaluator.attribution.candidates import ArmCandidates, QueryCandidates
+from evaluator.attribution.collect import leg_name
+from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve
+from services.contracts.scored import Ranking
+
+Fate = Literal[
+    "found",
+    "query lost",
+    "in no leg",
+    "lost by the approximate index",
+    "below a leg's depth",
+    "demoted by fusion",
+    "cut",
+    "below the re-ranker's depth",
+    "demoted by the re-ranker",
+]
+FATES: tuple[Fate, ...] = get_args(Fate)
+ANSWER = "answer"  # the end of every pipeline, where the first hits are kept
+Ranks = Mapping[str, int]  # rank by document
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a document: exactly one fate, and the stage (its id, or ANSWER) where it happened.
+
+    `ranks`: by stage that had it. `passed_by`: of a demotion, the documents among the first hits after the stage that
+    stood below it before.
+    """
+
+    fate: Fate
+    stage: str
+    ranks: Ranks
+    passed_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One place on a candidate's way through a pipeline. `fate`: that of a document which it moves out of the top."""
+
+    id: str
+    fate: Fate
+    rank: int | None
+    scored: bool = True  # by a re-ranker; True for other stages
+
+
+class QueryFates:
+    """The fates of documents in one pipeline's answer to one query. `top`: hits of an answer that count."""
+
+    def __init__(self, pipeline: Pipeline, given: QueryCandidates, arm: str, top: int) -> None:
+        self._pipeline = pipeline
+        self._own: ArmCandidates = given.arms[arm]
+        self._top = top
+        self._hits = frozenset(self._own.hits[:top])
+        self._ranks = {stage: _ranks(one.ranking) for stage, one in self._own.stages.items()}
+        self._deep = {name: _ranks(one.ranking) for name, one in given.legs.items()}
+        self._exact = {name: _ranks(one.ranking) for name, one in given.exact.items()}
+
+    def of(self, document: str) -> Verdict:
+        """Returns the fate of a relevant document.
+
+        The stage that moved it out of the top is the cause, unless a later one moved it back. A document that never
+        stood there was lost where it could no longer come there: by the legs, at a `cut`, below the depth of a
+        re-ranker. Else the re-ranker has set it lower, or the answer ends above it (`cut`).
+        """
+        if self._own.error is not None:
+            return Verdict("query lost", ANSWER, {})
+        ranks = {stage: found[document] for stage, found in self._ranks.items() if document in found}
+        if document in self._hits:
+            return Verdict("found", ANSWER, ranks)
+        legs = {one.id: one.stage for one in self._pipeline.identified if isinstance(one.stage, Retrieve)}
+        seen = [leg for leg in legs if leg in ranks]
+        if not seen:
+            return self._outside(document, legs, ranks)
+        best = min(seen, key=lambda leg: ranks[leg])
+        steps = [_Step(best, "cut", ranks[best]), *self._steps(document, ranks)]
+        return self._moved_out(document, steps, ranks) or _never_inside(steps, ranks)
+
+    def _outside(self, document: str, legs: Mapping[str, Retrieve], ranks: Ranks) -> Verdict:
+        deep = []
+        for identity, leg in legs.items():
+            place = self._exact.get(leg_name(leg), {}).get(document)
+            if place is not None and place <= leg.top:
+                return Verdict("lost by the approximate index", identity, ranks)
+            if place is not None or document in self._deep.get(leg_name(leg), {}):
+                deep.append(identity)
+        return Verdict("below a leg's depth" if deep else "in no leg", (deep or list(legs))[0], ranks)
+
+    def _steps(self, document: str, ranks: Ranks) -> list[_Step]:
+        """Returns the steps after the legs that have run."""
+        source, steps = self._pipeline.identified.source, []
+        if isinstance(source.stage, Fuse):
+            steps.append(_Step(source.id, "demoted by fusion", ranks.get(source.id)))
+        for one in self._pipeline.identified.later:
+            if one.id not in self._own.stages:
+                continue
+            match one.stage:
+                case Cut():
+                    steps.append(_Step(one.id, "cut", ranks.get(one.id)))
+                case Rerank():
+                    scored = document in (self._own.stages[one.id].model_scores or {})
+                    steps.append(_Step(one.id, "demoted by the re-ranker", ranks.get(one.id), scored))
+        return steps
+
+    def _moved_out(self, document: str, steps: list[_Step], ranks: Ranks) -> Verdict | None:
+        """Returns the last move out of the top that no later stage undid; None where the document was never there."""
+        moved: tuple[_Step, _Step] | None = None
+        for before, after in itertools.pairwise(steps):
+            if self._inside(after):
+                moved = None
+            elif self._inside(before):
+                moved = before, after
+        if moved is None:
+            return None
+        before, after = moved
+        above = frozenset(name for name, rank in self._ranks[before.id].items() if rank < (before.rank or 0))
+        ahead = sorted(self._ranks[after.id].items(), key=lambda item: item[1])[: self._top]
+        risers = tuple(name for name, _ in ahead if name not in above)
+        return Verdict(after.fate, after.id, ranks, risers)
+
+    def _inside(self, step: _Step) -> bool:
+        return step.rank is not None and step.rank <= self._top
+
+
+def _never_inside(steps: list[_Step], ranks: Ranks) -> Verdict:
+    for before, after in itertools.pairwise(steps):
+        if before.rank is not None and after.rank is None:
+            return Verdict("cut", after.id, ranks)
+        if not after.scored:
+            return Verdict("below the re-ranker's depth", after.id, ranks)
+    for before, after in itertools.pairwise(steps):
+        lowered = before.rank is not None and after.rank is not None and after.rank > before.rank
+        if lowered and after.fate == "demoted by the re-ranker":
+            return Verdict(after.fate, after.id, ranks)
+    return Verdict("cut", ANSWER, ranks)
+
+
+def _ranks(ranking: Ranking) -> dict[str, int]:
+    return {one.id: rank for rank, one in enumerate(ranking, start=1)}

@@ -1,0 +1,136 @@
+"""Renders an attribution as Markdown and as a chart. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from evaluator.attribution.losses import FATES
+from evaluator.attribution.report import ArmAttribution, AttributionReport
+from evaluator.markdown_table import aligned
+from evaluator.svg_chart import COLOURS, Drawing, Scale, text_width
+
+WIDTH = 860.0
+LOSSES = FATES[1:]
+# Of losses, in the order of FATES; a seventh and eighth come again, paler.
+PALE = 0.45
+FATES_SAY = (
+    "Every relevant document (grade 1 or more) of the queries has exactly one fate. The stage that moved a document "
+    "out of the first hits is its cause, unless a later stage moved it back. `cut`: a candidate that no stage had "
+    "among the first hits, or that a cut removed. In brackets: demotions where all documents that rose above it are "
+    "unjudged."
+)
+WATERFALL_SAYS = (
+    "Each step is what the stage added to the mean; the first is the best leg alone. They add up to the answer's "
+    "figure."
+)
+
+
+def render_attribution(report: AttributionReport) -> str:
+    """Renders attribution.md."""
+    return "\n\n".join(_parts(report)) + "\n"
+
+
+def _parts(report: AttributionReport) -> Iterator[str]:
+    yield f"# Where relevant documents were lost: {report.experiment}, {report.dataset}, first {report.top} hits"
+    if report.failed:
+        yield f"**{report.failed} requests for deep legs or scores failed: documents may count as `in no leg`.**"
+    for name, arm in report.arms.items():
+        yield from _warnings(name, arm, report.queries)
+    yield FATES_SAY
+    yield aligned(fate_rows(report))
+    yield "![Fates of relevant documents](attribution/fates.svg)"
+    yield f"## {report.metric} after each stage"
+    yield WATERFALL_SAYS
+    yield aligned(waterfall_rows(report))
+    yield f"## {report.metric} of every leg alone"
+    yield aligned(leg_rows(report))
+    yield "Every document with its fate and its ranks: attribution/<pipeline>.jsonl."
+
+
+def _warnings(name: str, arm: ArmAttribution, queries: int) -> Iterator[str]:
+    if arm.lost:
+        yield f"**{name}: {arm.lost} of {queries} queries had no answer.**"
+    if arm.degraded:
+        yield f"**{name}: {arm.degraded} of {queries} answers were degraded: not this pipeline's figures.**"
+    if arm.otherwise:
+        yield f"**{name}: {arm.otherwise} of {queries} queries were answered otherwise than in the run.**"
+
+
+def fate_rows(report: AttributionReport) -> list[list[str]]:
+    """Returns the table of fates, a pipeline a row."""
+    shown = [fate for fate in FATES if any(arm.fates[fate] for arm in report.arms.values())]
+    rows = [["pipeline", "relevant", *shown]]
+    for name, arm in report.arms.items():
+        cells = [
+            f"{arm.fates[fate]} ({alone})" if (alone := arm.only_unjudged.get(fate)) else str(arm.fates[fate])
+            for fate in shown
+        ]
+        rows.append([name, str(arm.relevant), *cells])
+    return rows
+
+
+def waterfall_rows(report: AttributionReport) -> list[list[str]]:
+    """Returns the steps of every pipeline, a step a row."""
+    rows = [["pipeline", "stage", "added", report.metric]]
+    for name, arm in report.arms.items():
+        rows += [[name, step.stage, f"{step.added:+z.4f}", f"{step.ndcg:.4f}"] for step in arm.waterfall]
+    return rows
+
+
+def leg_rows(report: AttributionReport) -> list[list[str]]:
+    """Returns the figures of legs alone."""
+    rows = [["pipeline", "leg", report.metric]]
+    for name, arm in report.arms.items():
+        rows += [[name, leg, f"{ndcg:.4f}"] for leg, ndcg in arm.legs.items()]
+    return rows
+
+
+def fates_chart(report: AttributionReport) -> str:
+    """Draws shares of the relevant documents by fate, a bar a pipeline."""
+    described = "; ".join(
+        f"{name}: " + ", ".join(f"{fate} {count}" for fate, count in arm.fates.items() if count)
+        for name, arm in report.arms.items()
+    )
+    row, top = 30.0, 48.0
+    fates = [fate for fate in FATES if any(arm.fates[fate] for arm in report.arms.values())]
+    legend = _legend(fates)
+    height = top + row * len(report.arms) + 62 + 22 * (1 + max(line for _, line in legend))
+    drawing = Drawing(WIDTH, height, f"What became of the relevant documents (first {report.top} hits)", described)
+    left = 24 + max(text_width(name) for name in report.arms)
+    x = Scale(0.0, 1.0, left, WIDTH - 24)
+    for number, (name, arm) in enumerate(report.arms.items()):
+        y = top + row * number
+        drawing.text(left - 8, y + 15, name, anchor="end")
+        share = 0.0
+        for fate in fates:
+            part = arm.fates[fate] / arm.relevant if arm.relevant else 0.0
+            start, end = x.at(share), x.at(share + part)
+            look, opacity = _fill(fate)
+            drawing.rectangle(start, y, end - start, row - 8, look, opacity)
+            label = str(arm.fates[fate])
+            if end - start > text_width(label) + 6:
+                drawing.text((start + end) / 2, y + 15, label, anchor="middle")
+            share += part
+    bottom = top + row * len(report.arms) + 4
+    drawing.horizontal_axis(x, bottom, [(tick / 4, f"{tick / 4:.0%}") for tick in range(5)], "")
+    for fate, (column, line) in zip(fates, legend, strict=True):
+        look, opacity = _fill(fate)
+        y = bottom + 36 + 22 * line
+        drawing.rectangle(column, y, 12, 12, look, opacity)
+        drawing.text(column + 18, y + 10, fate)
+    return drawing.svg()
+
+
+def _fill(fate: str) -> tuple[str, float]:
+    number = [str(one) for one in FATES].index(fate)
+    return f"part b{number % COLOURS}", 1.0 if number < COLOURS else PALE
+
+
+def _legend(fates: Sequence[str]) -> list[tuple[float, int]]:
+    """Returns column and line of every entry."""
+    places, column, line = [], 16.0, 0
+    for fate in fates:
+        width = 18 + text_width(fate) + 22
+        if column + width > WIDTH and column > 16:
+            column, line = 16.0, line + 1
+        places.append((column, line))
+        column += width
+    return places

@@ -1,0 +1,56 @@
+"""Attributes the losses of a run: asks for candidates, judges every relevant document, writes the files."""
+
+import asyncio
+
+from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
+from evaluator.attribution.collect import collect
+from evaluator.attribution.page import fates_chart, render_attribution
+from evaluator.attribution.report import ArmFates, AttributionReport
+from evaluator.client import GatewayClient
+from evaluator.evaluation import judgments_of
+from evaluator.prepared_run import expect_own_run
+from evaluator.rank import RankReport
+from evaluator.run_folder import RunFolder, writable
+from evaluator.trec_runs import read_run
+
+ATTRIBUTION = "attribution.json"
+TOP = 10
+
+
+async def attribute_step(client: GatewayClient, folder: RunFolder, top: int = TOP) -> AttributionReport:
+    """Asks once more for every query's candidates, then attributes. `top`: hits of an answer that count."""
+    expect_own_run(folder)
+    folder.read("rank.json", RankReport)  # the answers that are explained
+    await collect(client, folder, top)
+    return await asyncio.to_thread(attribution, folder)
+
+
+def attribution(folder: RunFolder) -> AttributionReport:
+    """Judges every relevant document from the candidates; writes attribution.json, attribution.md and attribution/."""
+    found, lines = candidates_of(folder)
+    judgments, ranked = judgments_of(folder), folder.read("rank.json", RankReport)
+    arms = {name: ArmFates(name, pipeline, found.top) for name, pipeline in found.pipelines.items()}
+    for line in lines:
+        for fates in arms.values():
+            fates.add(line, judgments.get(line.query, {}))
+    metric = f"nDCG@{found.top}"
+    report = AttributionReport(
+        made_from=folder.hashes("rank.json", CANDIDATES, LINES),
+        experiment=folder.experiment.name,
+        dataset=folder.experiment.directory.resolve().name,
+        metric=metric,
+        top=found.top,
+        queries=found.queries,
+        failed=found.failed,
+        arms={
+            name: fates.attribution(judgments, ranked.queries, metric, read_run(folder.run_file(name)))
+            for name, fates in arms.items()
+        },
+    )
+    for name, fates in arms.items():
+        path = writable(folder.path / "attribution" / f"{name}.jsonl")
+        path.write_text("".join(f"{one.model_dump_json()}\n" for one in fates.lines), encoding="utf-8")
+    (folder.path / "attribution" / "fates.svg").write_text(fates_chart(report), encoding="utf-8")
+    folder.write(ATTRIBUTION, report)
+    folder.write_text("attribution.md", render_attribution(report))
+    return report

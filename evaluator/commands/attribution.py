@@ -1,0 +1,65 @@
+"""Command that says where relevant documents were lost."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evaluator.attribution.page import render_attribution
+from evaluator.attribution.report import AttributionReport
+from evaluator.attribution.step import TOP, attribute_step, attribution
+from evaluator.commands.exit_status import end_status
+from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
+from evaluator.measurement_lock import measuring
+from evaluator.progress import show
+from evaluator.suite_folder import runs_of
+
+AskedRun = Annotated[str, typer.Argument(help="A run or suite folder: its name or path. Without one, the latest.")]
+
+
+def attribute(
+    run: AskedRun = "latest",
+    top: Annotated[int, typer.Option(min=1, max=1000, help="Hits of an answer that count as found.")] = TOP,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask nothing: judge the candidates that are there.")
+    ] = False,
+    gateway: Gateway = GATEWAY,
+    runs: Runs = RUNS,
+    wait: Wait = 120.0,
+) -> None:
+    """Asks a run's queries once more for all candidates; says of every relevant document which stage lost it.
+
+    Writes attribution.json and attribution.md. Goes on where it was interrupted. Exit status 3: an answer was lost,
+    degraded, or other than in the run.
+    """
+    with reporting_errors():
+        doubts: list[str] = []
+        for folder in runs_of(run_path(run, runs)):
+            if offline:
+                found = attribution(folder)
+            else:
+                with measuring(folder.runs) as lock:
+                    lock.name(f"attribution of {folder.name}")
+                    found = with_gateway(gateway, wait, partial(attribute_step, folder=folder, top=top))
+            show(render_attribution(found))
+            doubts += _doubts(found)
+        end_status(run, doubts, ())
+
+
+def run_path(word: str, runs: Path) -> Path:
+    """Returns the folder that a word names: a path, or a name in the folder of all runs."""
+    return Path(word) if Path(word).is_dir() else runs / word
+
+
+def _doubts(found: AttributionReport) -> list[str]:
+    return [
+        f"{name}: {count} {what}"
+        for name, arm in found.arms.items()
+        for count, what in (
+            (arm.lost, "queries without an answer"),
+            (arm.degraded, "degraded answers"),
+            (arm.otherwise, "queries answered otherwise than in the run"),
+        )
+        if count
+    ]
