@@ -2,7 +2,7 @@
 
 import typer
 
-from evaluator.commands.attribution import attribute
+from evaluator.commands.attribution import attribute, replay
 from evaluator.commands.comparison import compare
 from evaluator.commands.datasets import datasets
 from evaluator.commands.deadlines import deadlines
@@ -13,7 +13,22 @@ from evaluator.commands.parity import parity
 from evaluator.commands.steps import demo, ingest, quality, rank, report, run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
-for command in (run, demo, ingest, rank, quality, report, compare, attribute, deadlines, export, history, load, parity):
+for command in (
+    run,
+    demo,
+    ingest,
+    rank,
+    quality,
+    report,
+    compare,
+    attribute,
+    replay,
+    deadlines,
+    export,
+    history,
+    load,
+    parity,
+):
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(datasets, name="datasets")

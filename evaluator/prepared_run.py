@@ -65,6 +65,15 @@ def keep_manifest(folder: RunFolder, manifest: Manifest) -> None:
         )
 
 
+def expect_same_answers(folder: RunFolder, manifest: Manifest) -> None:
+    """Raises EvaluationError where the gateway no longer answers as it did for the ranking of this run."""
+    before, now = folder.read("manifest.json", Manifest).answer_identity, manifest.answer_identity
+    if changed := [what for what, value in before.items() if value != now[what]]:
+        raise EvaluationError(
+            f"{folder.path}: since its queries ran there is another {' and another '.join(changed)}; rank a new run"
+        )
+
+
 def expect_own_run(folder: RunFolder) -> None:
     """Raises EvaluationError for a run whose queries no gateway answered."""
     if folder.has(IMPORTED):

@@ -46,6 +46,7 @@ WRITTEN_BY = {
     "deadlines.json": "deadlines",
     "candidates.json": "attribute",
     "attribution.json": "attribute",
+    "replay.json": "replay",
     SUITE: "ingest",
     "summary.json": "report",
 }
@@ -202,6 +203,8 @@ class RunFolder:
                 return command_line("ingest", str(self.path / "experiment.json"))
             case step if step == "import" or (step == "rank" and self.has("imported.json")):
                 return command_line("import", self.experiment.dataset, "FILE")
+            case "attribute" | "replay" as step:
+                return command_line(step, str(self.path))
             case step:
                 return command_line(step, "--run", str(self.path))
 

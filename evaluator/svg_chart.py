@@ -172,6 +172,10 @@ class Drawing:
                 corners = quarter + [(-b, a) for a, b in quarter] + [(-a, -b) for a, b in quarter]
                 self._path(look, [(x + dx, y + dy) for dx, dy in [*corners, *((b, -a) for a, b in quarter)]])
 
+    def dot(self, number: int, x: float, y: float) -> None:
+        """Draws a small dot in the colour of the n-th series, for a point among hundreds."""
+        self._add("circle", f"mark {colour(number)}", cx=_px(x), cy=_px(y), r="1.5", **{"fill-opacity": ".5"})
+
     def cross(self, number: int, x: float, y: float) -> None:
         """Draws a cross in the colour of the n-th series."""
         look = f"line {colour(number)}"

@@ -1,6 +1,7 @@
 """Owns candidates.json and candidates.jsonl: what every stage and every leg gave for each query of a run."""
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from pydantic import FiniteFloat, ValidationError
@@ -66,10 +67,13 @@ class QueryCandidates(Wire):
     errors: tuple[str, ...] = ()  # of requests for legs and scores
 
 
-def read_candidates(path: Path) -> Iterator[QueryCandidates]:
-    """Yields the lines in file order. Raises EvaluationError for one that is none."""
+def read_candidates(path: Path, part: int = 0, parts: int = 1) -> Iterator[QueryCandidates]:
+    """Yields the lines in file order, or every `parts`-th from number `part` on.
+
+    Raises EvaluationError for a line that is none.
+    """
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in islice(enumerate(file, start=1), part, None, parts):
             try:
                 yield QueryCandidates.model_validate_json(line)
             except ValidationError as error:

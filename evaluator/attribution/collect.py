@@ -24,7 +24,7 @@ from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
 from evaluator.experiment import Experiment
 from evaluator.ingest import live_states
-from evaluator.prepared_run import keep_manifest, prepare_run
+from evaluator.prepared_run import expect_same_answers, prepare_run
 from evaluator.progress import progress
 from evaluator.rank import expect_runnable
 from evaluator.run_folder import RunFolder
@@ -105,7 +105,7 @@ async def collect(client: GatewayClient, folder: RunFolder, top: int) -> Candida
     with folder.locked():
         experiment = folder.experiment
         ready = await prepare_run(client, folder)
-        keep_manifest(folder, ready.manifest)
+        expect_same_answers(folder, ready.manifest)
         vectors = frozenset(name for name, state in live_states(ready.view).items() if state.vectors is not None)
         probes = probes_of([arm.pipeline for arm in ready.arms], vectors)
         await expect_runnable(client, experiment, [Arm(one.name, one, one, None) for one in probes.every()])

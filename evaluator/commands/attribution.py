@@ -1,5 +1,6 @@
-"""Command that says where relevant documents were lost."""
+"""Commands that say where relevant documents were lost, and what other settings would have answered."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,11 @@ from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
 from evaluator.measurement_lock import measuring
 from evaluator.progress import show
+from evaluator.replay.grid import read_grid
+from evaluator.replay.page import in_words, render_replay
+from evaluator.replay.report import CheckedPoint
+from evaluator.replay.step import check_step, replay_step
+from evaluator.replay.step import replay as replay_grid
 from evaluator.suite_folder import runs_of
 
 AskedRun = Annotated[str, typer.Argument(help="A run or suite folder: its name or path. Without one, the latest.")]
@@ -45,6 +51,43 @@ def attribute(
             show(render_attribution(found))
             doubts += _doubts(found)
         end_status(run, doubts, ())
+
+
+def replay(
+    run: AskedRun = "latest",
+    grid: Annotated[
+        Path | None, typer.Option(help="YAML with the values to combine; without it, the default grid.")
+    ] = None,
+    within_ms: Annotated[
+        float | None, typer.Option(help="Choose among pipelines of at most this estimated cost.")
+    ] = None,
+    check: Annotated[
+        int, typer.Option(min=0, help="Ask the gateway for this many of them too, drawn by the seed.")
+    ] = 0,
+    gateway: Gateway = GATEWAY,
+    runs: Runs = RUNS,
+    wait: Wait = 120.0,
+) -> None:
+    """Tries other fusions, depths and re-rankings on the candidates that `attribute` has collected.
+
+    Writes replay.json and replay.md, and the winner as a pipeline. Exit status 3: the gateway answered otherwise.
+    """
+    with reporting_errors():
+        tried = read_grid(grid)
+        otherwise: list[str] = []
+        for folder in runs_of(run_path(run, runs)):
+            done = replay_grid(folder, tried)
+            checked: Sequence[CheckedPoint] = ()
+            if check:
+                with measuring(folder.runs) as lock:
+                    lock.name(f"check of a replay of {folder.name}")
+                    checked = with_gateway(gateway, wait, partial(check_step, folder=folder, done=done, count=check))
+            found = replay_step(folder, tried, done, within_ms, checked)
+            show(render_replay(found))
+            otherwise += [
+                f"{in_words(one.pipeline)}: {len(one.otherwise)} queries otherwise" for one in checked if one.otherwise
+            ]
+        end_status(run, otherwise, ())
 
 
 def run_path(word: str, runs: Path) -> Path:

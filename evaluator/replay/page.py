@@ -1,0 +1,138 @@
+"""Renders a replay: a table of the front, the choice with its honest estimate, the winner as pipeline YAML. Pure."""
+
+from collections.abc import Iterator
+
+import yaml
+
+from evaluator.markdown_table import aligned
+from evaluator.replay.report import ReplayReport
+from evaluator.svg_chart import Drawing, Scale, chart_number
+from services.contracts.pipelines import Fuse, Pipeline, Rerank, Retrieve, SourceStage
+
+WIDTH, HEIGHT = 860.0, 460.0
+COSTS = (
+    "Cost: the time of the stages, estimated from the times measured in the run; parallel legs count once, by the "
+    "slowest. It orders pipelines; it is no promise of a latency."
+)
+HONEST = (
+    "The tuned figure is of the queries that the choice was made on, so it is too high. The honest one is the mean "
+    "over queries that were held out when their point was chosen."
+)
+
+
+def render_replay(report: ReplayReport) -> str:
+    """Renders replay.md."""
+    return "\n\n".join(_parts(report)) + "\n"
+
+
+def _parts(report: ReplayReport) -> Iterator[str]:
+    yield f"# Replay: {report.experiment}, {report.dataset}"
+    yield (
+        f"{len(report.points)} pipelines on {report.queries} queries, from collected candidates; seed {report.seed}. "
+        f"{report.metric} of each is exact; its cost is estimated."
+    )
+    if report.times_valid is False:
+        yield "**The times of the run are not valid, so costs are doubtful.**"
+    if report.left_out:
+        yield f"**{len(report.left_out)} pipelines are left out: they need scores or legs that were not collected.**"
+    for one in report.checked:
+        if one.otherwise:
+            yield f"**{in_words(one.pipeline)}: {len(one.otherwise)} of {one.queries} queries answered otherwise.**"
+    if report.checked and not any(one.otherwise for one in report.checked):
+        yield f"The gateway gave the same hits for {len(report.checked)} of these pipelines, drawn by the seed."
+    yield "## The front of quality against cost"
+    yield COSTS
+    yield aligned(front_rows(report))
+    yield "![Quality against cost](replay/front.svg)"
+    yield "## The choice"
+    choice = report.choice
+    bound = "" if choice.within_ms is None else f" within {choice.within_ms:g} ms"
+    yield (
+        f"The best pipeline{bound}: {in_words(choice.pipeline)}. {report.metric} tuned {choice.tuned:.4f}, "
+        f"honest {choice.honest:.4f}; {choice.agreeing} of {choice.folds} folds chose it."
+    )
+    if choice.within_ms is not None and (choice.cost_ms is None or choice.cost_ms > choice.within_ms):
+        yield f"**No pipeline is estimated within {choice.within_ms:g} ms; this is the cheapest.**"
+    yield HONEST
+    yield f"```yaml\n{winner_yaml(report)}```"
+
+
+def front_rows(report: ReplayReport) -> list[list[str]]:
+    """Returns the pipelines of the run, then those of the front."""
+    rows = [["pipeline", report.metric, "cost ms"]]
+    rows += [[f"{name} (run)", f"{arm.mean:.4f}", _ms(arm.cost_ms)] for name, arm in report.arms.items()]
+    for at in report.front:
+        point = report.points[at]
+        rows.append([in_words(point.pipeline), f"{point.mean:.4f}", _ms(point.cost_ms)])
+    return rows
+
+
+def winner_yaml(report: ReplayReport) -> str:
+    """Returns the chosen pipeline as a file of gateway/pipelines."""
+    choice = report.choice
+    description = f"Chosen by a replay over {report.dataset}: {report.metric} {choice.honest:.4f} on held-out queries."
+    content = choice.pipeline.model_dump(mode="json", exclude_defaults=True)
+    named = {"name": "replayed", "description": description, "stages": content["stages"]}
+    return yaml.safe_dump(named, sort_keys=False, allow_unicode=True, width=100)
+
+
+def in_words(pipeline: Pipeline) -> str:
+    """Describes a pipeline in a line."""
+    words = [_source_in_words(pipeline.identified.source.stage)]
+    for one in pipeline.identified.later:
+        if isinstance(one.stage, Rerank):
+            weight = "" if one.stage.weight is None else f", weight {one.stage.weight:g}"
+            words.append(f"{one.stage.backend} {one.stage.top}{weight}")
+        else:
+            words.append(f"cut {one.stage.top}")
+    return " → ".join(words)
+
+
+def _source_in_words(stage: SourceStage) -> str:
+    match stage:
+        case Retrieve():
+            return f"{stage.id or stage.backend} {stage.top}"
+        case Fuse():
+            how = f"rrf k={stage.k}" if stage.method == "rrf" else stage.normalisation
+            weights = "" if stage.weights is None else " " + "/".join(f"{weight:g}" for weight in stage.weights)
+            return f"{how}{weights} of " + " + ".join(_source_in_words(one) for one in stage.inputs)
+
+
+def _ms(ms: float | None) -> str:
+    return "–" if ms is None else f"{ms:.1f}"
+
+
+def front_chart(report: ReplayReport) -> str:
+    """Draws every point, the front as a line, and the pipelines of the run by name."""
+    points = [(one.cost_ms, one.mean) for one in report.points if one.cost_ms]
+    arms = [(name, one.cost_ms, one.mean) for name, one in report.arms.items() if one.cost_ms]
+    described = "; ".join(f"{cost:.1f} ms {mean:.4f}" for cost, mean in _front_line(report))
+    drawing = Drawing(WIDTH, HEIGHT, f"{report.metric} against estimated cost", f"The front: {described}")
+    costs = [cost for cost, _ in points] + [cost for _, cost, _ in arms]
+    means = [mean for _, mean in points] + [mean for _, _, mean in arms]
+    if not costs:
+        drawing.text(16, 60, "No stage was timed, so no cost is known.")
+        return drawing.svg()
+    x = Scale(min(costs) * 0.8, max(costs) * 1.25, 70, WIDTH - 30, logarithmic=True)
+    margin = max(0.005, (max(means) - min(means)) * 0.05)
+    y = Scale(min(means) - margin, max(means) + margin, HEIGHT - 64, 50)
+    drawing.vertical_axis(y, 70, WIDTH - 30, [(tick, f"{tick:.2f}") for tick in y.ticks()])
+    drawing.horizontal_axis(x, HEIGHT - 64, [(tick, chart_number(tick)) for tick in x.ticks()], "estimated cost, ms")
+    for cost, mean in points:
+        drawing.dot(5, x.at(cost), y.at(mean))
+    drawing.line([(x.at(cost), y.at(mean)) for cost, mean in _front_line(report)], "line c0")
+    for number, (name, cost, mean) in enumerate(arms, start=1):
+        drawing.mark(number, x.at(cost), y.at(mean))
+        at_right = x.at(cost) > WIDTH - 160
+        drawing.text(
+            x.at(cost) + (-10 if at_right else 10), y.at(mean) + 4, name, anchor="end" if at_right else "start"
+        )
+    drawing.text(
+        16, HEIGHT - 8, "Grey: every pipeline that was replayed. Line: the front. Marks: pipelines of the run.", "soft"
+    )
+    return drawing.svg()
+
+
+def _front_line(report: ReplayReport) -> list[tuple[float, float]]:
+    found = [report.points[at] for at in report.front]
+    return [(one.cost_ms, one.mean) for one in found if one.cost_ms]

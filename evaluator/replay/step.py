@@ -1,0 +1,136 @@
+"""Replays a grid over the candidates of a run; writes replay.json, replay.md and replay/. Asks the gateway to check."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evaluator.answers import read_outcomes
+from evaluator.arms import Arm, search_request
+from evaluator.attribution.candidates import CANDIDATES, LINES, CandidatesReport, read_candidates
+from evaluator.breakdown import stage_times
+from evaluator.client import GatewayClient, GatewayError
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import judgments_of
+from evaluator.prepared_run import expect_same_answers, prepare_run
+from evaluator.progress import progress
+from evaluator.replay.all_queries import QueryAnswers, measured, replay_all
+from evaluator.replay.cost_model import CostModel, StageSample, arm_samples, cost_model
+from evaluator.replay.grid import Grid, points
+from evaluator.replay.page import front_chart, render_replay, winner_yaml
+from evaluator.replay.report import CheckedPoint, RecordedArm, ReplayReport, replay_report
+from evaluator.report import Report
+from evaluator.run_folder import RunFolder, writable
+from services.contracts.pipelines import Pipeline
+
+REPLAY = "replay.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Pipelines of a grid with their answers to every query of a run."""
+
+    found: CandidatesReport
+    pipelines: list[Pipeline]
+    answers: list[QueryAnswers]
+
+
+def replay(folder: RunFolder, grid: Grid) -> Replayed:
+    """Replays a grid. Raises EvaluationError where no candidates were collected."""
+    found = folder.read(CANDIDATES, CandidatesReport)
+    pipelines = points(grid, found)
+    return Replayed(found, pipelines, replay_all(folder.path / LINES, pipelines, found.top))
+
+
+def replay_step(
+    folder: RunFolder, grid: Grid, done: Replayed, within_ms: float | None, checked: Sequence[CheckedPoint] = ()
+) -> ReplayReport:
+    """Measures what was replayed and writes the files."""
+    experiment = folder.experiment
+    metric = f"nDCG@{done.found.top}"
+    judgments = judgments_of(folder)
+    arm_pipelines = list(done.found.pipelines.values())
+    costs = _costs(folder, done.found)
+    values = measured(done.answers, judgments, len(done.pipelines), metric)
+    own = _recorded(folder, done.found)
+    arm_values = measured(own, judgments, len(arm_pipelines), metric)
+    report = replay_report(
+        made_from=folder.hashes(CANDIDATES, LINES, "rank.json"),
+        experiment=experiment.name,
+        dataset=experiment.directory.resolve().name,
+        metric=metric,
+        seed=experiment.seed,
+        grid=grid,
+        pipelines=done.pipelines,
+        values=values,
+        costs=costs,
+        times_valid=folder.read("report.json", Report).timing_valid if folder.has("report.json") else None,
+        arms={
+            name: RecordedArm(mean=float(arm_values[at].mean()), cost_ms=costs.ms(arm_pipelines[at]))
+            for at, name in enumerate(done.found.pipelines)
+        },
+        within_ms=within_ms,
+        checked=checked,
+    )
+    if report is None:
+        raise EvaluationError(f"{folder.path}: no point of the grid was collected for all queries; attribute again")
+    folder.write(REPLAY, report)
+    writable(folder.path / "replay" / "front.svg").write_text(front_chart(report), encoding="utf-8")
+    (folder.path / "replay" / "replayed.yaml").write_text(winner_yaml(report), encoding="utf-8")
+    folder.write_text("replay.md", render_replay(report))
+    return report
+
+
+async def check_step(client: GatewayClient, folder: RunFolder, done: Replayed, count: int) -> list[CheckedPoint]:
+    """Asks the gateway for `count` of the points, drawn by the seed, on all queries, and compares the ids of the hits.
+
+    Points that were not collected for all queries are not drawn.
+    """
+    with folder.locked():
+        experiment = folder.experiment
+        ready = await prepare_run(client, folder)
+        expect_same_answers(folder, ready.manifest)
+        whole = [at for at in range(len(done.pipelines)) if all(one.numbers[at] is not None for one in done.answers)]
+        drawn = random.Random(experiment.seed).sample(whole, min(count, len(whole)))
+        checked = []
+        with progress("Checking", len(drawn) * len(done.answers), "queries") as advance:
+            for at in drawn:
+                arm = Arm("point", done.pipelines[at], done.pipelines[at], None)
+                otherwise = []
+                for one in done.answers:
+                    request = search_request(arm, ready.dataset, one.query, done.found.top)
+                    try:
+                        answer = (await client.search(experiment.target, request, caches=True)).answer
+                    except GatewayError:
+                        otherwise.append(one.query)
+                    else:
+                        if tuple(hit.id for hit in answer.hits) != one.answer(at):
+                            otherwise.append(one.query)
+                    advance(1)
+                checked.append(
+                    CheckedPoint(pipeline=done.pipelines[at], queries=len(done.answers), otherwise=tuple(otherwise))
+                )
+        return checked
+
+
+def _recorded(folder: RunFolder, found: CandidatesReport) -> list[QueryAnswers]:
+    """Returns the gateway's own answers to the run's pipelines, in their order; one that was lost is empty."""
+    answers = []
+    for line in read_candidates(folder.path / LINES):
+        given = [line.arms[name].hits[: found.top] for name in found.pipelines]
+        distinct = list(dict.fromkeys(given))
+        answers.append(QueryAnswers(line.query, distinct, [distinct.index(one) for one in given]))
+    return answers
+
+
+def _costs(folder: RunFolder, found: CandidatesReport) -> CostModel:
+    """Fits the cost model to the stages' times in the run, and of the legs that were asked alone."""
+    samples: list[StageSample] = []
+    for name, pipeline in found.pipelines.items():
+        outcomes = [one for one in read_outcomes(folder.answers(name)) if one.phase == "measured" and one.error is None]
+        times = stage_times(outcomes, [one.id for one in pipeline.identified])
+        medians = {stage: time.p50 for stage, time in times.items() if time.p50 is not None}
+        samples += arm_samples(pipeline, medians)
+    tops: Mapping[str, int] = {leg.name: leg.retrieve.top for leg in found.legs}
+    for line in read_candidates(folder.path / LINES):
+        samples += [StageSample(name, tops[name], ms) for name, ms in line.leg_ms.items()]
+    return cost_model(samples)
