@@ -101,6 +101,8 @@ def test_nothing_refers_to_a_document_that_is_not_here() -> None:
     here = {path.name for path in DOCUMENTS} | {
         "report.md",
         "load.md",
+        "attribution.md",
+        "replay.md",
         "repeats.md",
         "summary.md",
         "ContribOperators.md",
