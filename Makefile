@@ -46,6 +46,10 @@ models: $(VENV)/.installed ## fetch, verify and prepare the default models, or t
 dataset: $(VENV)/.installed ## fetch a public test collection into .datasets/; without NAME, list them [NAME=scifact]
 	@$(BIN)/python -m evaluator datasets $(if $(NAME),fetch $(NAME),list)
 
+.PHONY: browser
+browser: $(VENV)/.installed ## provide a Chromium for the tests of pages: an installed one, or one in .cache/browser [CHROMIUM=]
+	@$(BIN)/python -m deploy.browser
+
 ##@ Run
 .PHONY: demo
 demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= LEXICAL= DENSE= ENGINE=]
