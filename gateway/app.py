@@ -16,6 +16,8 @@ from gateway.indexing import Indexing
 from gateway.publishing import Publishing
 from gateway.reloading import reloading_on_hangup
 from gateway.routes import collection_routes, pipeline_routes, search_routes
+from gateway.search_page.rendering import PageFiles
+from gateway.search_page.routes import page_routes, page_wordings
 from gateway.settings import BackendAddress, GatewaySettings
 from gateway.sockets import SocketEndpoints
 from gateway.write_pauses import WritePauses
@@ -38,6 +40,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_en
     """
     catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
     instruments = Instruments()
+    files = PageFiles() if settings.page else None
     admission = Admission(settings.max_in_flight, settings.max_waiting, instruments)
 
     @asynccontextmanager
@@ -54,7 +57,9 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_en
             publishing = Publishing(backends, generations, locks, pauses, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_expired_generations)
             executor = Executor(backends, generations, catalog, admission, instruments)
+            pages = () if files is None else (page_routes(executor, catalog, generations, files),)
             routes = (
+                *pages,
                 search_routes(executor),
                 pipeline_routes(catalog),
                 collection_routes(
@@ -75,5 +80,11 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_en
                 yield routes, readiness
 
     return create_app(
-        "gateway", settings, instruments, opened, cors_origins=settings.cors_origins, own_lane=admission.ordinary
+        "gateway",
+        settings,
+        instruments,
+        opened,
+        wordings={} if files is None else page_wordings(files),
+        cors_origins=settings.cors_origins,
+        own_lane=admission.ordinary,
     )

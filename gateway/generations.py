@@ -91,6 +91,10 @@ class Generations:
         held = {name_of(state.generation) for snapshot in snapshots for state in snapshot.states or ()}
         return sorted(held | {name_of(one.generation) for snapshot in snapshots for one in snapshot.unusable})
 
+    def live_names(self) -> tuple[str, ...]:
+        """Returns the collections that have a live generation, as of the last poll."""
+        return tuple(name for name in self.names() if self.live(name) is not None)
+
     def unusable(self, name: str) -> dict[str, tuple[Unusable, ...]]:
         """Returns, by backend, the generations of a collection that it cannot open."""
         return {

@@ -68,6 +68,11 @@ class GatewaySettings(ServiceSettings):
         description='Origins whose pages may call from a browser, as JSON: ["https://shop.example"]; ["*"] is all.',
     )
 
+    page: bool = Field(
+        True,
+        description="Whether `/` is a page that compares two pipelines, and `/docs` lists the routes.",
+    )
+
     @model_validator(mode="after")
     def _has_a_retriever(self) -> Self:
         if not any(FAMILIES[backend.family].retrieves for backend in self.backends.values()):

@@ -45,8 +45,8 @@ def create_app(
     """Builds an app around `opened`, which opens engines and clients when the process starts and closes them later.
 
     `opened` yields the service's routers and its readiness checks. `wordings` are, by path, the error bodies that a
-    vendor's clients expect. Only pages of `cors_origins` may call from a browser. `own_lane` is what routes of the lane
-    `own` take slots of. Tests without a server enter `app.router.lifespan_context(app)` first.
+    vendor's clients or a browser expect. Only pages of `cors_origins` may call from a browser. `own_lane` is what
+    routes of the lane `own` take slots of. Tests without a server enter `app.router.lifespan_context(app)` first.
     """
     lifecycle = Lifecycle()
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from services.chassis.errors import DeadlineExceeded
@@ -33,6 +33,10 @@ class Deadline:
     def remaining_ms(self) -> int:
         """Whole milliseconds left, never below 0."""
         return int(self.remaining_s * 1000)
+
+    def after_share(self, share: float) -> Self:
+        """Returns the deadline at which this share (0 to 1) of the time that is left now is over."""
+        return replace(self, at=self.at - (1.0 - share) * self.remaining_s)
 
     def header(self) -> Mapping[str, str]:
         """Returns the header for the next hop. Raises DeadlineExceeded if less than a millisecond remains."""

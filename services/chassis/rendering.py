@@ -1,4 +1,4 @@
-"""Renders errors as problem+json (RFC 9457) or as a vendor's error body. Does not define them: errors.py does."""
+"""Renders errors as problem+json (RFC 9457), as a vendor's error body or as a page. errors.py defines them."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +15,9 @@ from services.contracts.validation_messages import validation_message
 
 logger = logging.getLogger(__name__)
 
-# Maps a problem to the status and body that a vendor's clients expect. Wordings are looked up by path, because many
-# requests are refused (too large, too many, too late) before routing.
-Wording = Callable[[Problem], tuple[int, BaseModel]]
+# Maps a problem to the status and body that a vendor's clients expect, or to a page for a browser. Wordings are looked
+# up by path, because many requests are refused (too large, too many, too late) before routing.
+Wording = Callable[[Problem], tuple[int, BaseModel] | Response]
 Wordings = Mapping[str, Wording]
 
 # Kind, title and detail for the router's own errors, whose text does not say what the caller can do.
@@ -32,11 +32,15 @@ ROUTING = {
 
 
 def render(error: Exception, wording: Wording | None = None, asked: object = None) -> Response:
-    """Renders any error as problem+json or in a vendor's `wording`. `asked` is the model of the request's body."""
+    """Renders any error as problem+json or in the `wording` of its path. `asked` is the model of the request's body."""
     problem, headers = _describe(error, asked)
     if wording is None:
         return Response(problem.model_dump_json(), problem.status, headers, media_type="application/problem+json")
-    status, body = wording(problem)
+    worded = wording(problem)
+    if isinstance(worded, Response):
+        worded.headers.update(headers)
+        return worded
+    status, body = worded
     return Response(body.model_dump_json(), status, headers, media_type="application/json")
 
 

@@ -1,0 +1,192 @@
+"""Owns what the page shows of an answer: hits, degradations, times and stages. Pure: renders nothing."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.search_page.form import PageSearch
+from gateway.search_page.movement import Movement, movement
+from services.chassis.errors import ProblemError
+from services.contracts.pipelines import Fuse, Pipeline, PipelineView
+from services.contracts.query import Degradation, SearchAnswer, SearchHit, StagePlace
+
+SIDES = ("left", "right")
+EXCERPT = 280
+# A word that is cut is shown cut if it is longer: scripts without spaces have no better place.
+LONGEST_WORD = 40
+
+
+@dataclass(frozen=True, slots=True)
+class ShownProblem:
+    """A problem as the page shows it: HTTP status, title, and what to do."""
+
+    status: int
+    title: str
+    detail: str
+
+    @classmethod
+    def of(cls, error: ProblemError) -> "ShownProblem":
+        """Returns what is shown of an error."""
+        return cls(error.status, error.title, error.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownHit:
+    """A hit. `places` are its rank and score at each stage; `moved` compares it with the other list."""
+
+    id: str
+    rank: int
+    score: str
+    title: str
+    excerpt: str
+    places: tuple[tuple[str, StagePlace], ...]
+    moved: Movement | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTime:
+    """Milliseconds of a stage, or of the `part` of one that its service reports."""
+
+    name: str
+    ms: float
+    part: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShownStage:
+    """A stage of a pipeline: its id, its kind, and what it was given."""
+
+    id: str
+    kind: str
+    given: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSide:
+    """One of the two lists, or the only one. Has an answer or a problem. `label` names its place."""
+
+    side: str
+    label: str
+    pipeline: str
+    answer: SearchAnswer | None
+    problem: ShownProblem | None
+    hits: tuple[ShownHit, ...] = ()
+    times: tuple[ShownTime, ...] = ()
+    stages: tuple[ShownStage, ...] = ()
+    description: str = ""
+
+    @property
+    def degraded(self) -> tuple[Degradation, ...]:
+        """What its stages left out."""
+        return self.answer.degraded if self.answer is not None else ()
+
+    @property
+    def total_ms(self) -> float:
+        """Milliseconds of the whole search."""
+        return self.answer.timings_ms["total"] if self.answer is not None else 0.0
+
+
+Outcome = SearchAnswer | ProblemError
+
+
+def shown_sides(
+    pipelines: Sequence[str], outcomes: Sequence[Outcome], views: Mapping[str, PipelineView]
+) -> tuple[ShownSide, ...]:
+    """Returns the lists of one or two pipelines, each compared with the other. `views` are the pipelines by name."""
+    labels = ("Left", "Right") if len(pipelines) > 1 else ("Hits",)
+    ranks = [_ranks(outcome) for outcome in outcomes]
+    shown = []
+    for place, (name, outcome) in enumerate(zip(pipelines, outcomes, strict=True)):
+        side, label = SIDES[place], labels[place]
+        if isinstance(outcome, ProblemError):
+            shown.append(ShownSide(side, label, name, None, ShownProblem.of(outcome)))
+            continue
+        other = 1 - place
+        compared = ranks[other] if len(pipelines) > 1 else None
+        view = views.get(name)  # None if it was removed meanwhile
+        shown.append(
+            ShownSide(
+                side,
+                label,
+                name,
+                outcome,
+                None,
+                tuple(_shown_hit(hit, compared, SIDES[other]) for hit in outcome.hits),
+                shown_times(outcome.timings_ms),
+                () if view is None else shown_stages(view.pipeline),
+                "" if view is None else view.pipeline.description,
+            )
+        )
+    return tuple(shown)
+
+
+def _ranks(outcome: Outcome) -> dict[str, int] | None:
+    return None if isinstance(outcome, ProblemError) else {hit.id: hit.rank for hit in outcome.hits}
+
+
+def _shown_hit(hit: SearchHit, others: Mapping[str, int] | None, other: str) -> ShownHit:
+    return ShownHit(
+        id=hit.id,
+        rank=hit.rank,
+        score=f"{hit.score:.4f}",
+        title=(hit.title or "").strip() or hit.id,
+        excerpt=excerpt(hit.text or ""),
+        places=tuple((hit.stages or {}).items()),
+        moved=None if others is None else movement(hit.id, hit.rank, others, other),
+    )
+
+
+def excerpt(text: str) -> str:
+    """Returns the start of a text in one line, at most EXCERPT characters and an ellipsis, cut between words."""
+    line = " ".join(text[: 4 * EXCERPT].split())
+    if len(line) <= EXCERPT:
+        return line if len(text) <= 4 * EXCERPT else f"{line} …"
+    start, _, word = line[:EXCERPT].rpartition(" ")
+    return f"{start if start and len(word) <= LONGEST_WORD else line[:EXCERPT]} …"
+
+
+def shown_times(timings_ms: Mapping[str, float]) -> tuple[ShownTime, ...]:
+    """Returns the times of an answer in its order, the parts of a stage marked as such."""
+    return tuple(
+        ShownTime(name, ms, part=any(name.startswith(f"{stage}.") for stage in timings_ms))
+        for name, ms in timings_ms.items()
+    )
+
+
+def shown_stages(pipeline: Pipeline) -> tuple[ShownStage, ...]:
+    """Returns the stages of a pipeline, inputs before their fuse, with what its file gives them."""
+    stages = []
+    for one in pipeline.identified:
+        given = one.stage.model_dump(exclude={"kind", "id", "inputs"}, exclude_unset=True)
+        if isinstance(one.stage, Fuse):
+            given = {"of": [below.id for below in one.inputs], **given}
+        stages.append(ShownStage(one.id, one.stage.kind, ", ".join(f"{name} {_said(v)}" for name, v in given.items())))
+    return tuple(stages)
+
+
+def _said(value: Any) -> str:
+    return " and ".join(str(one) for one in value) if isinstance(value, list | tuple) else str(value)
+
+
+def comparison(asked: PageSearch, sides: Sequence[ShownSide]) -> str:
+    """Returns, as JSON, what a noted preference is about; empty unless there are two answers over one generation."""
+    answers = [side.answer for side in sides if side.answer is not None]
+    if len(answers) < 2 or answers[0].collection != answers[1].collection:
+        return ""
+    left, right = answers
+    return json.dumps(
+        {
+            "collection": asked.collection,
+            "generation": left.collection,
+            "query": asked.query,
+            "left": left.pipeline.name,
+            "left_fingerprint": left.pipeline.fingerprint,
+            "right": right.pipeline.name,
+            "right_fingerprint": right.pipeline.fingerprint,
+            "top": asked.top,
+            "degraded": [side.side for side in sides if side.degraded],
+            "blind": asked.blind,
+            "seed": asked.seed if asked.blind else None,
+        }
+    )

@@ -1,0 +1,93 @@
+"""Opens pages in a real Chromium at a chosen size. Nothing of a page may leave this machine or break its policy."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, ConsoleMessage, Page, Request, Route, async_playwright
+
+from deploy.browser import BrowserProblem, provide
+
+# Chromium's sandbox needs rights that a container lacks, and names are not looked up: all pages are on 127.0.0.1.
+ARGUMENTS = ("--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+# axe would fetch style sheets again by script, which a strict policy forbids; the page has loaded them.
+AXE_OPTIONS = {"resultTypes": ["violations"], "preload": False}
+HEIGHT = 900
+
+
+@asynccontextmanager
+async def opened_browser() -> AsyncIterator[Browser]:
+    """Starts the Chromium of `make browser`. Skips the test where there is none and none can be fetched."""
+    try:
+        chromium = provide(os.environ, lambda _: None)
+    except BrowserProblem as problem:
+        pytest.skip(str(problem))
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=chromium.executable,
+            args=list(ARGUMENTS),
+            env={**os.environ, **chromium.environment},
+        )
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@asynccontextmanager
+async def opened_page(
+    browser: Browser, width: int, *, dark: bool = False, script: bool = True, height: int = HEIGHT
+) -> AsyncIterator[Page]:
+    """Opens a page of this size in pixels, with a storage of its own.
+
+    Fails at its end if it sent a request to another host than 127.0.0.1, met an error in a script, or broke its policy.
+    """
+    outside: list[str] = []
+    faults: list[str] = []
+    context = await browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        java_script_enabled=script,
+    )
+
+    def on_request(request: Request) -> None:
+        if leaves_this_machine(request.url):
+            outside.append(request.url)
+
+    async def on_route(route: Route) -> None:
+        await (route.abort() if leaves_this_machine(route.request.url) else route.continue_())
+
+    def on_console(message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text:
+            faults.append(message.text)
+
+    context.on("request", on_request)
+    context.on("console", on_console)
+    context.on("weberror", lambda error: faults.append(str(error.error)))
+    await context.route("**/*", on_route)
+    try:
+        yield await context.new_page()
+    finally:
+        await context.close()
+    assert outside == []
+    assert faults == []
+
+
+def leaves_this_machine(url: str) -> bool:
+    """Returns whether a request for this URL goes to another host than 127.0.0.1."""
+    parts = urlsplit(url)
+    return parts.scheme not in ("data", "blob", "about") and parts.hostname != "127.0.0.1"
+
+
+async def accessibility_violations(page: Page) -> list[str]:
+    """Returns what axe finds wrong with a page: rule, impact, and the first elements."""
+    found = (await Axe().run(page, options=AXE_OPTIONS)).response["violations"]
+    return [f"{one['id']} ({one['impact']}): {[node['target'] for node in one['nodes'][:3]]}" for one in found]
+
+
+async def overflow_px(page: Page) -> int:
+    """Returns by how many pixels a page is wider than its window, which would then scroll sideways."""
+    return int(await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
