@@ -72,8 +72,8 @@ async def opened_page(
         yield await context.new_page()
     finally:
         await context.close()
-    assert outside == []
-    assert faults == []
+    assert not outside, f"the page sent requests to {outside}"
+    assert not faults, f"the page met {faults}"
 
 
 def leaves_this_machine(url: str) -> bool:

@@ -1,0 +1,248 @@
+"""The page at `/` over the wire: what it shows, that it escapes all of it, and how errors look."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from html import unescape
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+
+from tests.support.backends import DOCUMENTS, Stack, opened_stack
+
+SCRIPT = "<script>alert('x')</script>"
+HOSTILE = ({"id": SCRIPT, "title": f"fruit {SCRIPT}", "text": f"fruit \"><img src=x onerror='a'> {SCRIPT}"}, *DOCUMENTS)
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[Stack]:
+    async with opened_stack() as stack:
+        yield stack
+
+
+async def page(stack: Stack, **parameters: object) -> httpx.Response:
+    given = {name: str(value) for name, value in parameters.items()}
+    return await stack.client.get("/", params=given, headers={"accept": "text/html"})
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, Mapping[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self.text += " " if tag in ("td", "th", "p", "h3") else ""
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def titles(html: str) -> list[str]:
+    return [unescape(title) for title in re.findall(r"<h3[^>]*>(.*?)</h3>", html)]
+
+
+async def test_a_first_visit_shows_a_form_of_what_is_served(stack: Stack) -> None:
+    answer = await page(stack)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "<option selected>demo</option>" in answer.text
+    for name in ("bm25", "bm25-rerank", "dense", "hybrid", "hybrid-rerank"):
+        assert answer.text.count(f">{name}</option>") == 2
+    assert "<h3" not in answer.text
+
+
+async def test_two_lists_stand_side_by_side_with_what_moved(stack: Stack) -> None:
+    answer = await page(stack, query="fruit trees", collection="demo", left="bm25", right="dense", top=5)
+    direct = [
+        [hit["title"] for hit in (await stack.search("fruit trees", name, top=5, include=["title"])).json()["hits"]]
+        for name in ("bm25", "dense")
+    ]
+    assert titles(answer.text) == direct[0] + direct[1]
+    assert "Left<span" in answer.text
+    assert "1 place higher than on the right" in answer.text
+    assert "same place as on the left" in answer.text
+    assert "not among the 3 hits on the left" in answer.text
+
+
+async def test_each_list_shows_scores_places_times_and_stages(stack: Stack) -> None:
+    answer = await page(stack, query="fruit trees", collection="demo", left="hybrid-rerank", right="")
+    text = " ".join(Elements(answer.text).text.split())
+    assert re.search(r"tree · score \d+\.\d{4} · bm25 2 · dense 1 · fuse 1 · rerank 1", text)
+    assert "rerank rerank backend reranker, top 100, weight 0.3, on_failure skip" in text
+    assert re.search(r"Stage or part ms bm25 \d+\.\d", text)
+    assert "Generation demo@1" in text
+    assert "Which list is better?" not in text
+
+
+async def test_what_was_degraded_is_said_above_the_list(stack: Stack) -> None:
+    stack.wires["reranker"].fault = "refused"
+    answer = await page(stack, query="fruit", collection="demo", left="bm25", right="hybrid-rerank")
+    assert answer.status_code == 200
+    assert answer.text.count("Degraded: a stage did less than the pipeline says.") == 1
+    assert re.search(r"<code>rerank</code> unreachable, 0 of \d+ done", answer.text)
+
+
+async def test_nothing_of_a_query_an_id_a_title_or_a_text_becomes_markup() -> None:
+    async with opened_stack(documents=HOSTILE) as stack:
+        answer = await page(stack, query=f"fruit {SCRIPT} \"'", collection="demo", left="bm25", right="dense")
+    elements = Elements(answer.text).found
+    assert [attributes for tag, attributes in elements if tag == "script"] == [
+        {"src": re.search(r'src="(page/page\.js\?\w+)"', answer.text)[1], "defer": None}
+    ]
+    assert not any(tag in ("img", "style", "iframe") or any(a.startswith("on") for a in of) for tag, of in elements)
+    assert dict(elements)["input"]
+    assert f"fruit {SCRIPT}" in Elements(answer.text).text
+    assert titles(answer.text).count(f"fruit {SCRIPT}") == 2
+    (query,) = [of["value"] for tag, of in elements if tag == "input" and of.get("name") == "query"]
+    assert query == f"fruit {SCRIPT} \"'"
+    (compared,) = [of["data-compared"] for _, of in elements if "data-compared" in of]
+    assert json.loads(compared)["query"] == query
+
+
+async def test_what_was_typed_stays_typed_and_escaped_where_it_is_refused(stack: Stack) -> None:
+    answer = await page(stack, query="fruit", collection=SCRIPT, left='"><b>', top="x")
+    assert answer.status_code == 422
+    assert "<b>" not in answer.text
+    assert SCRIPT not in answer.text
+    assert f"<option selected>{SCRIPT}</option>" in unescape(answer.text)
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/?query=fruit&collection=nope"])
+async def test_a_page_may_load_the_files_of_the_gateway_alone(stack: Stack, path: str) -> None:
+    answer = await stack.client.get(path)
+    policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert set(policy.values()) == {"'none'", "'self'"}
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    for tag, attributes in Elements(answer.text).found:
+        assert "style" not in attributes
+        if tag in ("link", "script"):
+            loaded = await stack.client.get(str(attributes.get("src") or attributes.get("href")))
+            assert loaded.status_code == 200
+            assert "immutable" in loaded.headers["cache-control"]
+            assert loaded.content
+
+
+async def test_an_unknown_file_of_the_page_is_a_problem_that_names_those_that_are_there(stack: Stack) -> None:
+    answer = await stack.client.get("/page/search.html")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+    assert "page.css, page.js, icon.svg" in answer.json()["detail"]
+
+
+async def test_an_unknown_collection_is_said_on_the_page_with_its_status(stack: Stack) -> None:
+    answer = await page(stack, query="fruit", collection="nope", left="bm25", right="dense")
+    assert answer.status_code == 404
+    text = Elements(answer.text).text
+    assert text.count("404 Unknown collection. There is no collection 'nope'; known: demo.") == 1
+
+
+async def test_a_query_that_is_refused_is_said_on_the_page_with_its_status(stack: Stack) -> None:
+    answer = await page(stack, query=" ", collection="demo")
+    assert answer.status_code == 422
+    assert "422 Bad input. query: must not be empty or only white space" in Elements(answer.text).text
+
+
+async def test_one_list_is_shown_although_the_other_has_a_problem(stack: Stack) -> None:
+    stack.wires["dense"].fault = "refused"
+    answer = await page(stack, query="fruit", collection="demo", left="bm25", right="dense")
+    assert answer.status_code == 200
+    assert "503 Unavailable." in Elements(answer.text).text
+    assert "Apple" in titles(answer.text)
+    assert "Which list is better?" not in answer.text
+
+
+async def test_two_different_problems_are_both_shown(stack: Stack) -> None:
+    answer = await page(stack, query="fruit", collection="demo", left="nope", right="also-nope")
+    assert answer.status_code == 404
+    text = Elements(answer.text).text
+    assert "There is no pipeline 'nope'" in text
+    assert "There is no pipeline 'also-nope'" in text
+
+
+async def test_an_overloaded_gateway_says_so_on_the_page() -> None:
+    async with opened_stack(max_in_flight=1, max_waiting=0) as stack:
+        stack.wires["lexical"].fault = stack.wires["dense"].fault = "hung"
+        held = asyncio.create_task(stack.search("fruit", "hybrid", deadline_ms=800))
+        await asyncio.sleep(0.1)
+        answer = await page(stack, query="fruit", collection="demo", left="hybrid", right="")
+        await held
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) >= 1
+    assert "429 Overloaded. Too many requests are waiting" in Elements(answer.text).text
+    assert 'value="fruit"' in answer.text
+
+
+async def test_a_hung_first_search_leaves_the_second_its_time(stack: Stack) -> None:
+    stack.wires["dense"].fault = "hung"
+    parameters = {"query": "fruit", "collection": "demo", "left": "dense", "right": "bm25"}
+    answer = await stack.client.get("/", params=parameters, headers={"x-deadline-ms": "1000"})
+    assert answer.status_code == 200
+    assert "dense: no answer within 0.45 s." in Elements(answer.text).text
+    assert "Apple" in titles(answer.text)
+
+
+async def test_a_deadline_that_cannot_be_read_is_a_page_too(stack: Stack) -> None:
+    answer = await stack.client.get("/", headers={"x-deadline-ms": "soon"})
+    assert (answer.status_code, answer.headers["content-type"]) == (400, "text/html; charset=utf-8")
+    assert "X-Deadline-Ms must be a whole number" in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+async def test_a_blind_comparison_gets_a_seed_in_its_address(stack: Stack) -> None:
+    parameters = {"query": "a&b fruit", "collection": "demo", "left": "bm25", "right": "dense", "blind": "1"}
+    answer = await stack.client.get("/", params=parameters)
+    assert answer.status_code == 303
+    target = httpx.URL(answer.headers["location"])
+    assert {**parameters, "top": "10"} == {name: v for name, v in target.params.items() if name != "seed"}
+    assert 0 <= int(target.params["seed"]) < 2**32
+    assert (await stack.client.get("/" + answer.headers["location"])).status_code == 200
+
+
+async def test_a_blind_page_shows_neither_names_nor_what_tells_them(stack: Stack) -> None:
+    stack.wires["reranker"].fault = "refused"
+    asked = {"query": "fruit", "collection": "demo", "left": "bm25", "right": "hybrid-rerank", "top": 4, "blind": 1}
+    answer = await page(stack, **asked, seed=1)
+    shown = re.sub(r'<(div|span|ul) class="revealed" hidden>.*?</\1>', "", answer.text, flags=re.DOTALL)
+    lists = shown[shown.index('<div class="sides two">') : shown.index('<section id="preference"')]
+    text = Elements(lists).text
+    for hidden in ("bm25", "rerank", "score", "ms", "demo@1", "unreachable"):
+        assert hidden not in text.split("Degraded: a stage did less than the pipeline says.")[0]
+    assert "Degraded" in text
+    assert text.count("Apple") == 2
+
+
+async def test_without_the_page_there_are_no_routes_of_it() -> None:
+    async with opened_stack(page=False) as stack:
+        for path in ("/", "/docs", "/page/page.css"):
+            answer = await stack.client.get(path)
+            assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+        assert (await stack.search("fruit", "bm25")).status_code == 200
+
+
+async def test_a_gateway_without_collections_says_so() -> None:
+    async with opened_stack(ingested=False) as stack:
+        answer = await page(stack)
+    assert answer.status_code == 200
+    assert "No collection is published here yet." in answer.text
+
+
+async def test_the_list_of_routes_has_every_route_of_the_api(stack: Stack) -> None:
+    listed = re.findall(r"<td>([A-Z]+)</td><td><code>(.*?)</code></td>", (await stack.client.get("/docs")).text)
+    paths = (await stack.client.get("/openapi.json")).json()["paths"]
+    assert {(method, unescape(path)) for method, path in listed} == {
+        (method.upper(), path) for path, methods in paths.items() for method in methods
+    }
+
+
+async def test_searches_of_a_page_add_nothing_up_in_the_times_of_stages(stack: Stack) -> None:
+    answer = await page(stack, query="fruit", collection="demo", left="bm25", right="bm25")
+    assert re.fullmatch(r"total;dur=[\d.]+", answer.headers["server-timing"])
+    metrics = (await stack.client.get("/metrics")).text
+    assert 'stage_seconds_count{stage="bm25"}' not in metrics
+    assert 'http_requests_total{method="GET",route="/",status="200"} 1.0' in metrics
