@@ -4,6 +4,7 @@ import pytest
 from fastapi import APIRouter
 
 from gateway.routes import collection_routes, pipeline_routes, search_routes
+from gateway.search_page.routes import page_routes
 from services.chassis.handling import Handling, HandlingTable
 from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router as tei_embed_router
@@ -15,7 +16,12 @@ from services.vectorservice.routes import collection_router, document_router
 
 # Routers alone: nothing behind them is asked for a declaration.
 ROUTERS: dict[str, tuple[APIRouter, ...]] = {
-    "gateway": (search_routes(None), pipeline_routes(None), collection_routes(None, None, None)),
+    "gateway": (
+        search_routes(None),
+        pipeline_routes(None),
+        collection_routes(None, None, None),
+        page_routes(None, None, None, None),
+    ),
     "lexical": (lexical_router(None),),
     "dense": (
         collection_router(None, None, None),
@@ -50,6 +56,9 @@ EXPECTED = {
         ("GET", "/v1/pipelines", CONTROL),
         ("GET", "/v1/pipelines/bm25", CONTROL),
         ("POST", "/v1/pipelines/reload", CONTROL),
+        ("GET", "/", Handling("own")),
+        ("GET", "/docs", CONTROL),
+        ("GET", "/page/page.css", Handling(logged=False)),
     ],
     "lexical": [*OF_COLLECTIONS, GETTING, FINISHING],
     "dense": [*OF_COLLECTIONS, FINISHING, ("POST", "/v1/embeddings", BULK), ("POST", "/embed", BULK)],

@@ -178,6 +178,20 @@ async def test_an_overloaded_gateway_says_so_on_the_page() -> None:
     assert 'value="fruit"' in answer.text
 
 
+async def test_a_request_that_is_refused_before_it_is_read_gets_a_page_too() -> None:
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": ("127.0.0.1", 1)}
+    async with opened_stack(max_in_flight=1, max_waiting=0) as stack:
+        stack.wires["lexical"].fault = stack.wires["dense"].fault = "hung"
+        held = asyncio.create_task(stack.search("fruit", "hybrid", deadline_ms=800))
+        await asyncio.sleep(0.1)
+        await page(stack, query="fruit", collection="demo", left="hybrid", right="")
+        refusal = stack.app.state.early_refusals.of(scope)
+        await held
+    assert (refusal.status_code, refusal.media_type) == (429, "text/html")
+    assert int(refusal.headers["retry-after"]) >= 1
+    assert b"429 Overloaded" in refusal.body
+
+
 async def test_a_hung_first_search_leaves_the_second_its_time(stack: Stack) -> None:
     stack.wires["dense"].fault = "hung"
     parameters = {"query": "fruit", "collection": "demo", "left": "dense", "right": "bm25"}
