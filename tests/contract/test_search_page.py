@@ -174,7 +174,9 @@ async def test_an_overloaded_gateway_says_so_on_the_page() -> None:
         await held
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) >= 1
-    assert "429 Overloaded. Too many requests are waiting" in Elements(answer.text).text
+    said = Elements(answer.text).text
+    assert "429 Overloaded. Too many requests are waiting" in said
+    assert f"(Retry-After: {answer.headers['retry-after']} s)" in said
     assert 'value="fruit"' in answer.text
 
 
@@ -243,7 +245,7 @@ async def test_a_gateway_without_collections_says_so() -> None:
     async with opened_stack(ingested=False) as stack:
         answer = await page(stack)
     assert answer.status_code == 200
-    assert "No collection is published here yet." in answer.text
+    assert "No collection is known yet: none is published" in answer.text
 
 
 async def test_the_list_of_routes_has_every_route_of_the_api(stack: Stack) -> None:

@@ -78,6 +78,8 @@ async def test_a_query_is_typed_and_compared_and_axe_finds_no_fault(
         await expect(page.get_by_role("heading", name="Right: dense")).to_be_visible()
         assert await shown_titles(page, "left") == ["Apple", "Trees", "Banana"]
         assert (await shown_titles(page, "right"))[:2] == ["Trees", "Apple"]
+        for summary in await page.locator("summary").all():
+            await summary.click()
         assert await accessibility_violations(page) == []
         assert await overflow_px(page) == 0
 
@@ -221,6 +223,16 @@ async def test_the_list_of_routes_leads_to_the_description_of_the_api(browser: B
         assert await overflow_px(page) == 0
         await page.get_by_role("link", name="openapi.json").click()
         await expect(page.locator("body")).to_contain_text('"openapi"')
+
+
+async def test_a_browser_that_keeps_nothing_says_so_and_searches(browser: Browser, address: str) -> None:
+    async with opened_page(browser, 390) as page:
+        denied = "Object.defineProperty(window, 'localStorage', {get() { throw new Error('denied') }})"
+        await page.add_init_script(denied)
+        await page.goto(f"{address}?{urlencode(COMPARED)}")
+        await expect(page.locator("#notes")).to_contain_text("Preferences cannot be noted in this browser: denied")
+        await expect(page.get_by_role("button", name="Left")).to_be_hidden()
+        assert await shown_titles(page, "left") == ["Apple", "Trees", "Banana"]
 
 
 @pytest.mark.parametrize(

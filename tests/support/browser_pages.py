@@ -79,7 +79,7 @@ async def opened_page(
 def leaves_this_machine(url: str) -> bool:
     """Returns whether a request for this URL goes to another host than 127.0.0.1."""
     parts = urlsplit(url)
-    return parts.scheme not in ("data", "blob", "about") and parts.hostname != "127.0.0.1"
+    return parts.scheme not in ("data", "blob", "about", "file") and parts.hostname != "127.0.0.1"
 
 
 async def accessibility_violations(page: Page) -> list[str]:

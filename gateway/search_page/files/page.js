@@ -52,7 +52,12 @@
     const own = ofThisPage(records);
     if (own && compared.blind) return;
     const others = records.filter((one) => one !== own);
-    write([...others, { ...compared, preferred, time: new Date().toISOString() }]);
+    try {
+      write([...others, { ...compared, preferred, time: new Date().toISOString() }]);
+    } catch (error) {
+      at("noted").textContent = `Not noted: ${error.message}`;
+      return;
+    }
     show();
   }
 
@@ -84,7 +89,8 @@
     show();
   } catch (error) {
     notes.hidden = false;
-    notes.textContent = `Preferences cannot be noted: this browser keeps nothing for this page (${error.message}).`;
+    const said = `Preferences cannot be noted in this browser: ${error.message}`;
+    notes.replaceChildren(at("notes-title"), document.createTextNode(said));
     return;
   }
   at("download").addEventListener("click", download);
