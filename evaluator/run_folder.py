@@ -229,6 +229,19 @@ class RunFolder:
         part.replace(self.path / name)
 
 
+def named_place(word: str, runs: Path) -> tuple[Path, str | None] | None:
+    """Returns the folder of a run or suite that a word names, and the pipeline of `RUN:PIPELINE`; None: no folder.
+
+    A name is looked for here, then in the folder of all runs.
+    """
+    path, colon, arm = word.rpartition(":")
+    for name, pipeline in ((word, None), (path, arm)) if colon else ((word, None),):
+        for place in (Path(name), runs / name):
+            if place.is_dir():
+                return place, pipeline
+    return None
+
+
 def writable(path: Path) -> Path:
     """Returns the path of a file that is about to be written, after creating its folder."""
     path.parent.mkdir(exist_ok=True)
@@ -239,8 +252,7 @@ def new_folder(runs: Path, name: str, fingerprint: str) -> Path:
     """Creates the folder `<utc>-<name>-<fingerprint>`."""
     runs.mkdir(parents=True, exist_ok=True)
     while True:
-        now = datetime.now(UTC)
-        milliseconds = f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z"
+        milliseconds = utc_stamp(datetime.now(UTC))
         path = runs / f"{milliseconds}-{name}-{fingerprint}"
         try:
             if not any(runs.glob(f"{milliseconds}-*")):  # so that the order of the names is that of the creation
@@ -249,6 +261,11 @@ def new_folder(runs: Path, name: str, fingerprint: str) -> Path:
         except FileExistsError:  # another process has created it in between
             pass
         time.sleep(0.001)
+
+
+def utc_stamp(now: datetime) -> str:
+    """Returns a time to the millisecond, as the names of folders have it: 20261124T153144245Z."""
+    return f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z"
 
 
 def _in_order(runs: Path, files: Iterable[Path]) -> list[Path]:

@@ -72,8 +72,7 @@ def _directory_and_name(dataset: str) -> tuple[Path, str]:
     directory = Path(dataset)
     if dataset not in catalogue.sets or find_one(directory, (CORPUS,)):
         corpus_file(directory)
-        *_, parent, name = directory.resolve().parts
-        return directory, f"{parent}/{name}" if f"{parent}/{name}" in catalogue.sets else name
+        return directory, catalogue.name_of(directory)
     first, *others = catalogue.parts(dataset)
     if others:
         raise EvaluationError(

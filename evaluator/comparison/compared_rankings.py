@@ -15,7 +15,7 @@ from evaluator.experiment import Experiment
 from evaluator.interruptions import LatencySource, latency_source
 from evaluator.manifest import Manifest
 from evaluator.rank import RankReport
-from evaluator.run_folder import SUITE, RunFolder
+from evaluator.run_folder import SUITE, RunFolder, named_place
 from evaluator.run_import import IMPORTED, ImportedFile, ImportReport, import_runs, named_files
 from evaluator.trec_runs import read_run
 
@@ -104,15 +104,13 @@ def resolve_compared(
 
 def _folder_and_arm(word: str, runs: Path) -> tuple[RunFolder, str | None] | None:
     """Returns the run folder (and pipeline) that a word names, None where it is a file."""
-    path, colon, arm = word.rpartition(":")
-    for name, pipeline in ((word, None), (path, arm)) if colon else ((word, None),):
-        for place in (Path(name), runs / name):
-            if (place / SUITE).is_file():
-                shown = place.name if place.parent == runs else name
-                held = ", ".join(sorted(f"{shown}/{one.parent.name}" for one in place.glob("*/experiment.json")))
-                raise EvaluationError(f"{shown} holds several runs; name one of them: {held}")
-            if place.is_dir():
-                return RunFolder.open(place), pipeline
+    if found := named_place(word, runs):
+        place, pipeline = found
+        if (place / SUITE).is_file():
+            shown = place.name if place.parent == runs else str(place)
+            held = ", ".join(sorted(f"{shown}/{one.parent.name}" for one in place.glob("*/experiment.json")))
+            raise EvaluationError(f"{shown} holds several runs; name one of them: {held}")
+        return RunFolder.open(place), pipeline
     if Path(word).is_file() or Path(word.partition("=")[2]).is_file():
         return None
     raise EvaluationError(f"{word}: neither a run folder (here or in {runs}), RUN:PIPELINE nor a TREC run file")

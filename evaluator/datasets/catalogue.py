@@ -98,6 +98,13 @@ class Catalogue:
         """Returns the directory that holds a set in BEIR layout; None: it is not on this machine."""
         return next((place / name for place in self.directories if holds_set(place / name)), None)
 
+    def name_of(self, directory: Path) -> str:
+        """Returns the name that a set in this directory has in the catalogue (`cqadupstack/android`), else the last
+        part of the path.
+        """
+        *_, parent, name = ("", *directory.resolve().parts)
+        return f"{parent}/{name}" if f"{parent}/{name}" in self.sets else name
+
     def located(self, given: str) -> tuple[LocatedSet, ...]:
         """Returns the collections that a directory or a name of the catalogue means. A directory goes first.
 

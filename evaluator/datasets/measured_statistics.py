@@ -1,10 +1,12 @@
 """Measures the statistics by which the BEIR paper describes a set, and sets them beside the published ones."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
 from evaluator.datasets.catalogue import PublishedStatistics
 from evaluator.datasets.reader import Dataset
+from services.contracts.documents import Document
 
 # The digits of the paper's table 1.
 DIGITS = {
@@ -31,17 +33,28 @@ class MeasuredStatistics:
 
 def measure_statistics(dataset: Dataset) -> MeasuredStatistics:
     """Reads the whole corpus once more and counts."""
-    judged = dataset.judgments
     words = documents = 0
     for document in dataset.documents():
         documents += 1
-        words += len(document.title.split()) + len(document.text.split())
+        words += document_words(document)
+    return statistics_of(dataset.judgments, dataset.queries, documents, words)
+
+
+def document_words(document: Document) -> int:
+    """Counts the words of a document, title and text."""
+    return len(document.title.split()) + len(document.text.split())
+
+
+def statistics_of(
+    judged: Mapping[str, Mapping[str, int]], queries: Mapping[str, str], documents: int, words: int
+) -> MeasuredStatistics:
+    """Returns the statistics. `judged`: grades by query and document; `words`: of all `documents` together."""
     return MeasuredStatistics(
         documents=documents,
         queries=len(judged),
         judged_a_query=fmean(len(grades) for grades in judged.values()),
         relevant_a_query=fmean(sum(grade > 0 for grade in grades.values()) for grades in judged.values()),
-        query_words=fmean(len(dataset.queries[query].split()) for query in judged),
+        query_words=fmean(len(queries[query].split()) for query in judged),
         document_words=words / documents,
     )
 

@@ -1,4 +1,4 @@
-"""Reads the published BM25 figures and the settings behind them (published.yaml). Runs and compares nothing."""
+"""Reads the published figures and the settings behind those of BM25 (published.yaml). Runs and compares nothing."""
 
 import re
 from pathlib import Path
@@ -34,12 +34,20 @@ class _Row(Wire):
     source: str
 
 
+class PublishedSystem(Wire):
+    """A system that has published figures: a name for tables, and whose figures they are."""
+
+    title: str
+    of: str
+
+
 class _Preset(Wire):
     settings: FigureSettings
 
 
 class _Table(Wire):
     presets: dict[str, _Preset]
+    systems: dict[str, PublishedSystem]
     published: dict[str, dict[str, _Row]]
 
 
@@ -66,6 +74,20 @@ def published_figures(preset: str, dataset: str) -> PublishedFigures:
         documented=documented if row.k1 is None else changed(documented, {"k1": row.k1}),
         source=row.source,
     )
+
+
+def published_systems() -> dict[str, PublishedSystem]:
+    """Returns the systems that have published figures, by name."""
+    return _table().systems
+
+
+def figures_on(dataset: str) -> dict[str, dict[str, str]]:
+    """Returns all published figures on a dataset, as printed, by system and metric; systems without one are absent."""
+    return {
+        system: {"nDCG@10": row.ndcg_at_10} | ({"Recall@100": row.recall_at_100} if row.recall_at_100 else {})
+        for system, rows in _table().published.items()
+        if (row := rows.get(dataset)) is not None
+    }
 
 
 def given_figure(preset: str, metric: str, figure: str) -> PublishedFigures:
