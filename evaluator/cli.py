@@ -3,6 +3,7 @@
 import typer
 
 from evaluator.commands.attribution import attribute, replay
+from evaluator.commands.analyses import analyse
 from evaluator.commands.comparison import compare
 from evaluator.commands.datasets import datasets
 from evaluator.commands.deadlines import deadlines
@@ -29,6 +30,7 @@ for command in (
     load,
     parity,
 ):
+for command in (run, demo, ingest, rank, quality, report, compare, analyse, deadlines, export, history, load, parity):
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(datasets, name="datasets")

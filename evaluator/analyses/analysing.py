@@ -1,0 +1,143 @@
+"""Makes an analysis of runs: reads their files, judgments and corpora, one set after the other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+
+from evaluator.analyses.added_judgments import AddedJudgments, add_judgments, judgment_files
+from evaluator.analyses.analysed_runs import AnalysedSet, changed_pipelines, resolve_runs
+from evaluator.analyses.analysis_report import AddedFile, Analysis, SetAnalysis, VocabularyOverlap
+from evaluator.analyses.averages import SetRow, common_rows, ndcg_at_10, set_rows, summarise
+from evaluator.analyses.corpus_words import Vocabulary, count_corpus_words, weighted_jaccard
+from evaluator.analyses.document_lengths import length_distribution
+from evaluator.analyses.measured_rankings import MeasuredRanking, measure_ranking
+from evaluator.analyses.remarks import analysis_notes, not_as_published
+from evaluator.datasets.catalogue import Catalogue, load_catalogue
+from evaluator.datasets.measured_statistics import statistics_of
+from evaluator.datasets.queries import queries_file, read_queries
+from evaluator.datasets.reader import corpus_file
+from evaluator.errors import DatasetError, WrongOption
+from evaluator.evaluation import judgments_of
+from evaluator.metric_formulas import RELEVANCE_LEVEL
+from evaluator.parity.published import figures_on, published_systems
+from evaluator.progress import say
+from evaluator.quality import Grades
+
+BASELINE = "bm25"
+
+
+def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgments: Sequence[str] = ()) -> Analysis:
+    """Returns the analysis of the runs that the words name. `judgments`: `SET=FILE` or FILE, added to a set's own.
+
+    Raises EvaluationError for runs that cannot stand in one table, for changed files, and where no set has the
+    baseline.
+    """
+    catalogue = load_catalogue()
+    found = resolve_runs(words, runs, catalogue)
+    pipelines = tuple(dict.fromkeys(name for one in found for name in one.runs))
+    if baseline not in pipelines:
+        raise WrongOption(
+            f"--baseline {baseline}: no pipeline of that name in these runs; there are {_list(pipelines)}"
+        )
+    files = judgment_files(judgments, [one.name for one in found])
+    sets, vocabularies = [], {}
+    for one in found:
+        analysed, vocabularies[one.name] = _analysed_set(one, files.get(one.name))
+        sets.append(analysed)
+        say(f"{one.name}: {analysed.statistics.documents} documents, {_list(analysed.pipelines)}")
+    rows = set_rows(sets, {one.part_of: len(catalogue.parts(one.part_of)) for one in sets if one.part_of})
+    published, unlike = _published(rows, catalogue)
+    return Analysis(
+        baseline=baseline,
+        pipelines=pipelines,
+        sets=tuple(sets),
+        common_sets=tuple(row.name for row in common_rows(rows, pipelines, ndcg_at_10)),
+        summaries=summarise(rows, pipelines, baseline),
+        overlaps=tuple(_overlaps(vocabularies)),
+        systems={
+            name: system
+            for name, system in published_systems().items()
+            if any(name in systems for systems in published.values())
+        },
+        published=published,
+        notes=tuple(analysis_notes(sets, rows, baseline, pipelines, changed_pipelines(found), unlike)),
+    )
+
+
+def _analysed_set(one: AnalysedSet, file: Path | None) -> tuple[SetAnalysis, Vocabulary]:
+    experiment, queries = one.first.experiment, one.first.ranked.queries
+    hashes = one.first.manifest.dataset_sha256
+    own = judgments_of(one.first.folder)
+    asked = queries_file(experiment.directory)
+    texts = read_queries(asked)
+    if texts.sha256 != hashes.get(asked.name):
+        raise DatasetError(f"{asked} changed since the queries ran; rank or import again")
+    added = add_judgments(file, own, queries, texts.texts) if file else None
+    measured = {
+        name: measure_ranking(run, name, own, added.grades if added else None) for name, run in one.runs.items()
+    }
+    relevant = list(_relevant(own, queries))
+    corpus = corpus_file(experiment.directory)
+    counted = count_corpus_words(corpus, hashes.get(corpus.name, ""), {*relevant, *_first_ten(measured)})
+    analysed = SetAnalysis(
+        name=one.name,
+        part_of=one.part_of,
+        directory=experiment.dataset,
+        split=experiment.split,
+        dataset_sha256=hashes,
+        statistics=statistics_of(own, texts.texts, counted.documents, counted.words),
+        queries=len(queries),
+        pipelines={name: ranking.figures for name, ranking in measured.items()},
+        relevant_lengths=length_distribution(relevant, counted.lengths),
+        lengths={name: length_distribution(ranking.first_ten, counted.lengths) for name, ranking in measured.items()},
+        judgments=_added_file(added) if added else None,
+    )
+    return analysed, counted.vocabulary
+
+
+def _relevant(grades: Grades, queries: Sequence[str]) -> Iterator[str]:
+    for query in queries:
+        yield from (name for name, grade in grades.get(query, {}).items() if grade >= RELEVANCE_LEVEL)
+
+
+def _first_ten(measured: Mapping[str, MeasuredRanking]) -> Iterator[str]:
+    for ranking in measured.values():
+        yield from ranking.first_ten
+
+
+def _added_file(added: AddedJudgments) -> AddedFile:
+    return AddedFile(
+        file=str(added.file),
+        sha256=added.sha256,
+        added=added.added,
+        changed=added.changed,
+        other_queries=added.other_queries,
+    )
+
+
+def _overlaps(vocabularies: Mapping[str, Vocabulary]) -> Iterator[VocabularyOverlap]:
+    for (first, mine), (second, theirs) in combinations(vocabularies.items(), 2):
+        yield VocabularyOverlap(first=first, second=second, weighted_jaccard=weighted_jaccard(mine, theirs))
+
+
+def _published(
+    rows: Sequence[SetRow], catalogue: Catalogue
+) -> tuple[dict[str, dict[str, dict[str, str]]], dict[str, str]]:
+    """Returns the published figures by row, and why sets of that name have none beside theirs."""
+    found, unlike = {}, {}
+    for row in rows:
+        figures = figures_on(row.name)
+        if not figures:
+            continue
+        reasons = [reason for member in row.members if (reason := not_as_published(member, catalogue))]
+        if len(row.members) > 1 or row.members[0].name != row.name:
+            reasons += [f"{len(row.members)} parts"] if len(row.members) < len(catalogue.parts(row.name)) else []
+        if reasons:
+            unlike[row.name] = reasons[0]
+        else:
+            found[row.name] = figures
+    return found, unlike
+
+
+def _list(names: Sequence[str] | Mapping[str, object]) -> str:
+    return ", ".join(names)

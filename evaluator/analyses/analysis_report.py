@@ -1,0 +1,110 @@
+"""Defines analysis.json: every figure of an analysis, from which its tables, charts and page are made."""
+
+from typing import Literal
+
+from pydantic import FiniteFloat
+
+from evaluator.datasets.measured_statistics import MeasuredStatistics
+from evaluator.parity.published import PublishedSystem
+from services.contracts.base import Count, Wire
+
+
+class RejudgedFigures(Wire):
+    """Figures of a ranking after judgments were added."""
+
+    ndcg_at_10: FiniteFloat | None
+    hole_at_10: FiniteFloat | None
+
+
+class RankingFigures(Wire):
+    """Means of one pipeline over the measured queries of one set, unrounded.
+
+    null: the rankings are shallower than the metric looks, or no query has a value.
+    """
+
+    run: str  # the name of its folder
+    run_file_sha256: str
+    depth: Count  # documents of each ranking, at most
+    lost: Count  # queries without a usable answer; their rankings are empty
+    degraded: Count  # answers of which a stage was skipped
+    ndcg_at_10: FiniteFloat | None
+    recall_at_100: FiniteFloat | None
+    capped_recall_at_100: FiniteFloat | None
+    hole_at_10: FiniteFloat | None
+    after: RejudgedFigures | None = None  # null: no judgments were added
+
+
+class LengthDistribution(Wire):
+    """Lengths of documents in words, one for each pair of query and document."""
+
+    documents: Count
+    absent: Count  # pairs whose document the corpus does not have: in no figure
+    mean: FiniteFloat | None  # null: no document
+    quartiles: tuple[Count, Count, Count] | None  # the least length with a quarter, half, three quarters of all below
+    counts: tuple[tuple[Count, Count], ...]  # (words, documents), ascending
+
+
+class AddedFile(Wire):
+    """A file of judgments that were added to those of a set, and what of it counted."""
+
+    file: str
+    sha256: str
+    added: Count
+    changed: Count
+    other_queries: Count
+
+
+class SetAnalysis(Wire):
+    """The figures of one set. `dataset_sha256` by file name."""
+
+    name: str
+    part_of: str | None
+    directory: str
+    split: str
+    dataset_sha256: dict[str, str]
+    statistics: MeasuredStatistics
+    queries: Count  # measured
+    pipelines: dict[str, RankingFigures]
+    relevant_lengths: LengthDistribution  # of the documents judged relevant
+    lengths: dict[str, LengthDistribution]  # of the first ten documents, by pipeline
+    judgments: AddedFile | None = None
+
+
+class VocabularyOverlap(Wire):
+    """How alike the words of two corpora are: the weighted Jaccard similarity of their shares."""
+
+    first: str
+    second: str
+    weighted_jaccard: FiniteFloat
+
+
+class PipelineSummary(Wire):
+    """nDCG@10 of a pipeline over sets, and against the baseline. Names say over which sets each figure is.
+
+    `percent` is the mean over `percent_of` of 100 × (figure - baseline) / baseline.
+    """
+
+    pipeline: str
+    mean: FiniteFloat | None
+    mean_of: tuple[str, ...]
+    common_mean: FiniteFloat | None  # over the sets that every pipeline has
+    percent: FiniteFloat | None
+    percent_of: tuple[str, ...]
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+    equal: tuple[str, ...]
+
+
+class Analysis(Wire):
+    """analysis.json. It holds no time of its making: the same runs give the same file."""
+
+    schema_version: Literal[1] = 1
+    baseline: str
+    pipelines: tuple[str, ...]
+    sets: tuple[SetAnalysis, ...]
+    common_sets: tuple[str, ...]  # counted sets on which every pipeline has an nDCG@10
+    summaries: tuple[PipelineSummary, ...]
+    overlaps: tuple[VocabularyOverlap, ...]
+    systems: dict[str, PublishedSystem]  # those of `published`
+    published: dict[str, dict[str, dict[str, str]]]  # by set, system and metric, as printed
+    notes: tuple[str, ...]

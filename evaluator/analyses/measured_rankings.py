@@ -1,0 +1,64 @@
+"""Measures one pipeline over one set from the files of its run, as the step `quality` does."""
+
+from dataclasses import dataclass
+
+from evaluator.analyses.analysed_runs import AnalysedRun
+from evaluator.analyses.analysis_report import RankingFigures, RejudgedFigures
+from evaluator.answers import read_answers
+from evaluator.datasets.text_files import sha256
+from evaluator.quality import Grades, Rankings, means, within_depth
+from evaluator.quality_figures import ArmAnswers, arm_answers, measure_answers
+from evaluator.trec_runs import read_run
+
+NDCG, RECALL, CAPPED_RECALL, HOLE = METRICS = ("nDCG@10", "Recall@100", "R_cap@100", "hole@10")
+FIRST = 10  # documents whose lengths are looked at
+DEEP = 100  # documents that the two kinds of recall look at
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRanking:
+    """The figures of a ranking, and the ids of the first ten documents of every query, one after the other."""
+
+    figures: RankingFigures
+    first_ten: tuple[str, ...]
+
+
+def measure_ranking(run: AnalysedRun, pipeline: str, own: Grades, added: Grades | None) -> MeasuredRanking:
+    """Measures a pipeline with a set's own judgments, and once more where judgments were added."""
+    folder, ranked = run.folder, run.ranked
+    file = folder.run_file(pipeline)
+    records = tuple(read_answers(folder.answers(pipeline)))
+    answers, rankings = arm_answers(records, ranked.timed_top, ranked.depth), read_run(file)
+    figures = _means(own, answers, rankings, ranked.queries, METRICS, ranked.depth)
+    after = None
+    if added is not None:
+        again = _means(added, answers, rankings, ranked.queries, (NDCG, HOLE), ranked.depth)
+        after = RejudgedFigures(ndcg_at_10=again[NDCG], hole_at_10=again[HOLE])
+    shown = answers.of(NDCG)
+    asked = set(ranked.queries)
+    return MeasuredRanking(
+        figures=RankingFigures(
+            run=folder.name,
+            run_file_sha256=sha256(file),
+            depth=ranked.depth,
+            lost=len({one.query for one in records if one.error is not None and one.phase != "warmup"} & asked),
+            degraded=len({one.query for one in records if one.degraded and one.phase != "warmup"} & asked),
+            ndcg_at_10=figures[NDCG],
+            recall_at_100=figures[RECALL],
+            capped_recall_at_100=figures[CAPPED_RECALL],
+            hole_at_10=figures[HOLE],
+            after=after,
+        ),
+        first_ten=tuple(name for query in ranked.queries if query in shown for name in shown[query].ids[:FIRST]),
+    )
+
+
+def _means(
+    judgments: Grades,
+    answers: ArmAnswers,
+    rankings: Rankings,
+    queries: tuple[str, ...],
+    metrics: tuple[str, ...],
+    depth: int,
+) -> dict[str, float | None]:
+    return means(within_depth(measure_answers(judgments, answers, rankings, queries, metrics), depth))

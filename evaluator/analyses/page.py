@@ -1,0 +1,75 @@
+"""Renders the page of an analysis as Markdown: what may mislead first, then tables and figures. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from evaluator.analyses.analysis_report import Analysis
+from evaluator.analyses.drawing import PaperFigure
+from evaluator.analyses.table import FigureTable
+
+# What a reader must know of a table or figure, by the beginning of its name.
+_EXPLANATIONS = {
+    "table-1": "Words are separated by white space; a document is title and text. Queries are the judged ones of the "
+    "split. `datasets stats NAME` sets these figures beside the published ones.",
+    "table-2-against": "Percent: mean over sets of (figure - baseline) / baseline. Better and worse count any "
+    "difference; `compare` says whether one is significant. Compare means over common sets alone.",
+    "published-ndcg": "Published figures are as printed. Other engines, models and settings made them; `parity` "
+    "explains gaps of the lexical presets.",
+    "published-recall": "This is Recall@100 as trec_eval has it, not capped.",
+    "table-4": "A hole is a document that nobody judged for the query. nDCG counts it as not relevant.",
+    "table-9": "Relevant documents among the first 100, divided by the lesser of 100 and all relevant ones.",
+    "figure-2": "Weighted Jaccard similarity of the shares of all words (runs of letters and digits in lower case).",
+    "figure-3": "nDCG@10 of the pipeline less that of the baseline, on sets that both have.",
+    "figures-4-5": "One length for each pair of query and document. Dots are medians, bars the middle half.",
+}
+
+
+def render_analysis(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[str, PaperFigure]) -> str:
+    """Renders analysis.md. `figures` by file name without its ending; files lie in `tables/` and `figures/`."""
+    return "\n\n".join(_parts(analysis, tables, figures)) + "\n"
+
+
+def _parts(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[str, PaperFigure]) -> Iterator[str]:
+    yield f"# Analysis of {_counted(len(analysis.pipelines), 'pipeline')} on {_counted(len(analysis.sets), 'set')}"
+    yield (
+        f"Baseline: {analysis.baseline}. The tables and figures have the numbers of the BEIR paper (Thakur et al. "
+        "2021, arXiv 2104.08663). A dash is a figure that is missing; why stands below the table."
+    )
+    if analysis.notes:
+        yield "\n".join(f"- **{note}**" for note in analysis.notes)
+    yield from _runs(analysis)
+    shown = {table.name: table for table in tables}
+    for name, table in shown.items():
+        yield f"## {table.title}"
+        if said := _explained(name):
+            yield said
+        yield table.markdown()
+        if table.why_missing:
+            yield "\n".join(f"- {reason}" for reason in table.why_missing)
+        if name == "table-4-holes" and all(one.judgments is None for one in analysis.sets):
+            yield (
+                "nDCG@10 after the holes are judged is not here: give the new judgments with `--judgments SET=FILE` "
+                "(BEIR's qrels or TREC's)."
+            )
+        yield f"Files: [CSV, all digits](tables/{name}.csv), [LaTeX](tables/{name}.tex)"
+    for name, figure in figures.items():
+        yield f"## {figure.title}"
+        if said := _explained(name):
+            yield said
+        yield f"![{figure.description}](figures/{name}.svg)"
+    if len(analysis.sets) < 2:
+        yield "Figure 2, the overlap of vocabularies, needs at least two sets."
+    if len(analysis.pipelines) < 2:
+        yield f"Figure 3, the differences from {analysis.baseline}, needs another pipeline."
+
+
+def _runs(analysis: Analysis) -> Iterator[str]:
+    runs = dict.fromkeys(found.run for one in analysis.sets for found in one.pipelines.values())
+    yield "Runs: " + ", ".join(runs)
+
+
+def _explained(name: str) -> str | None:
+    return next((said for beginning, said in _EXPLANATIONS.items() if name.startswith(beginning)), None)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,186 @@
+"""Builds the tables of an analysis, numbered as in the BEIR paper. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from evaluator.analyses.analysis_report import Analysis, LengthDistribution, RankingFigures
+from evaluator.analyses.averages import Pick, SetRow, common_rows, mean_of, ndcg_at_10
+from evaluator.analyses.measured_rankings import DEEP
+from evaluator.analyses.table import Cell, FigureTable
+
+TEXT, COUNT, SHARE, SIGNED = "", "d", ".4f", "+z.4f"
+
+
+def paper_tables(analysis: Analysis, rows: Sequence[SetRow]) -> tuple[FigureTable, ...]:
+    """Returns all tables that the analysis has figures for, in the order of the paper."""
+    return (
+        statistics_table(analysis),
+        over_sets(analysis, rows, "table-2-ndcg", "Table 2: nDCG@10", ndcg_at_10),
+        summary_table(analysis),
+        *published_tables(analysis, rows),
+        holes_table(analysis),
+        over_sets(
+            analysis,
+            rows,
+            "table-9-capped-recall",
+            f"Table 9: capped Recall@{DEEP} (R_cap@{DEEP})",
+            lambda figures: figures.capped_recall_at_100,
+        ),
+        lengths_table(analysis),
+    )
+
+
+def statistics_table(analysis: Analysis) -> FigureTable:
+    """Table 1: the statistics of each set as it lies on the disk."""
+    return FigureTable(
+        name="table-1-statistics",
+        title="Table 1: statistics of each set",
+        header=("set", "split", "documents", "queries", "judged a query", "relevant a query", "words a query",
+                "words a document"),
+        formats=(TEXT, TEXT, COUNT, COUNT, ".1f", ".1f", ".2f", ".2f"),
+        rows=tuple(
+            (one.name, one.split, found.documents, found.queries, found.judged_a_query, found.relevant_a_query,
+             found.query_words, found.document_words)
+            for one in analysis.sets
+            for found in (one.statistics,)
+        ),
+    )  # fmt: skip
+
+
+def over_sets(analysis: Analysis, rows: Sequence[SetRow], name: str, title: str, pick: Pick) -> FigureTable:
+    """Returns a table of sets × pipelines whose last row is the mean over the sets that every pipeline has."""
+    pipelines = analysis.pipelines
+    cells: list[tuple[Cell, ...]] = [
+        (row.label, *(row.figure(pipeline, pick) for pipeline in pipelines)) for row in rows
+    ]
+    counted = [row for row in rows if row.counted]
+    common = common_rows(rows, pipelines, pick)
+    missing = list(_why_missing(analysis, rows, pick))
+    if len(counted) > 1 and common:
+        of = f"{len(common)} sets" if len(common) == len(counted) else f"{len(common)} of {len(counted)} sets"
+        cells.append((f"mean of {of}", *(mean_of(common, pipeline, pick) for pipeline in pipelines)))
+    elif len(counted) > 1:
+        missing.append("No mean: there is no set on which every pipeline has this figure.")
+    if common and len(common) < len(counted):
+        missing.append(f"The mean is over {', '.join(row.name for row in common)}: there every pipeline has a figure.")
+    return FigureTable(
+        name=name,
+        title=title,
+        header=("set", *pipelines),
+        formats=(TEXT, *(SHARE for _ in pipelines)),
+        rows=tuple(cells),
+        last=int(len(cells) > len(rows)),
+        why_missing=tuple(missing),
+    )
+
+
+def summary_table(analysis: Analysis) -> FigureTable:
+    """Table 2, last rows: means over sets and performance against the baseline, with the number of sets of each."""
+    base = analysis.baseline
+    return FigureTable(
+        name="table-2-against-baseline",
+        title=f"Table 2, last rows: nDCG@10 over sets, and against {base}",
+        header=("pipeline", "mean of its sets", "its sets", "mean of common sets", "common sets", f"against {base} %",
+                "sets of that", "better on", "worse on", "equal on"),
+        formats=(TEXT, SHARE, COUNT, SHARE, COUNT, "+z.1f", COUNT, COUNT, COUNT, COUNT),
+        rows=tuple(
+            (one.pipeline, one.mean, len(one.mean_of), one.common_mean, len(analysis.common_sets), one.percent,
+             *((None,) * 4 if one.pipeline == base
+               else (len(one.percent_of), len(one.better), len(one.worse), len(one.equal))))
+            for one in analysis.summaries
+        ),
+    )  # fmt: skip
+
+
+def published_tables(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[FigureTable]:
+    """Yields, for nDCG@10 and Recall@100, our figures beside published ones, of sets that are as published."""
+    metrics: tuple[tuple[str, str, Pick], ...] = (
+        ("nDCG@10", "published-ndcg", ndcg_at_10),
+        ("Recall@100", "published-recall", lambda figures: figures.recall_at_100),
+    )
+    for metric, name, pick in metrics:
+        having = [
+            row for row in rows if any(metric in found for found in analysis.published.get(row.name, {}).values())
+        ]
+        systems = [
+            system
+            for system in analysis.systems
+            if any(metric in analysis.published[row.name].get(system, {}) for row in having)
+        ]
+        if having:
+            yield FigureTable(
+                name=name,
+                title=f"{metric} beside published figures",
+                header=("set", *analysis.pipelines, *(analysis.systems[system].title for system in systems)),
+                formats=(TEXT, *(SHARE for _ in (*analysis.pipelines, *systems))),
+                rows=tuple(
+                    (
+                        row.label,
+                        *(row.figure(pipeline, pick) for pipeline in analysis.pipelines),
+                        *(analysis.published[row.name].get(system, {}).get(metric) for system in systems),
+                    )
+                    for row in having
+                ),
+                why_missing=tuple(_why_missing(analysis, having, pick)),
+            )
+
+
+def holes_table(analysis: Analysis) -> FigureTable:
+    """Table 4: share of the first ten without a judgment, and nDCG@10 before and after judgments were added."""
+    judged = any(one.judgments is not None for one in analysis.sets)
+    after = ("hole@10 after", "nDCG@10 after", "change") if judged else ()
+    return FigureTable(
+        name="table-4-holes",
+        title="Table 4: documents without a judgment among the first ten (hole@10), and nDCG@10",
+        header=("set", "pipeline", "hole@10", "nDCG@10", *after),
+        formats=(TEXT, TEXT, SHARE, SHARE, *((SHARE, SHARE, SIGNED) if judged else ())),
+        rows=tuple(
+            (one.name, name, found.hole_at_10, found.ndcg_at_10, *(_after(found) if judged else ()))
+            for one in analysis.sets
+            for name, found in one.pipelines.items()
+        ),
+        why_missing=tuple(
+            f"{one.name}: no judgments were added." for one in analysis.sets if judged and one.judgments is None
+        ),
+    )
+
+
+def lengths_table(analysis: Analysis) -> FigureTable:
+    """Figures 4 and 5 in numbers: lengths of the first ten documents and of those judged relevant."""
+    rows = [
+        (one.name, name, *_length_cells(found))
+        for one in analysis.sets
+        for name, found in (("judged relevant", one.relevant_lengths), *one.lengths.items())
+    ]
+    return FigureTable(
+        name="figures-4-5-lengths",
+        title="Figures 4 and 5: lengths of documents in words",
+        header=("set", "documents of", "mean", "first quartile", "median", "third quartile", "documents", "absent"),
+        formats=(TEXT, TEXT, ".1f", COUNT, COUNT, COUNT, COUNT, COUNT),
+        rows=tuple(rows),
+    )
+
+
+def _after(found: RankingFigures) -> tuple[Cell, ...]:
+    again = found.after
+    if again is None:
+        return (None, None, None)
+    both = again.ndcg_at_10 is not None and found.ndcg_at_10 is not None
+    change = again.ndcg_at_10 - found.ndcg_at_10 if both else None  # type: ignore[operator]  # mypy forgets `both`
+    return (again.hole_at_10, again.ndcg_at_10, change)
+
+
+def _length_cells(found: LengthDistribution) -> tuple[Cell, ...]:
+    quartiles: tuple[Cell, ...] = found.quartiles or (None, None, None)
+    return (found.mean, *quartiles, found.documents, found.absent)
+
+
+def _why_missing(analysis: Analysis, rows: Sequence[SetRow], pick: Pick) -> Iterator[str]:
+    """Yields why cells of these rows have no figure."""
+    for one in dict.fromkeys(member.name for row in rows for member in row.members):
+        found = next(member for member in analysis.sets if member.name == one)
+        for pipeline in analysis.pipelines:
+            figures = found.pipelines.get(pipeline)
+            if figures is None:
+                yield f"{one}: {pipeline} was not measured."
+            elif pick(figures) is None:
+                yield f"{one}: the rankings of {pipeline} are {figures.depth} documents deep, too few for this metric."

@@ -1,0 +1,61 @@
+"""Says what a reader of an analysis must know beside its figures: what is missing, lost or not as published. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from evaluator.analyses.analysis_report import SetAnalysis
+from evaluator.analyses.averages import IN_DOMAIN, SetRow, ndcg_at_10
+from evaluator.datasets.catalogue import Catalogue
+
+
+def analysis_notes(
+    sets: Sequence[SetAnalysis],
+    rows: Sequence[SetRow],
+    baseline: str,
+    pipelines: Sequence[str],
+    changed: Sequence[str],
+    unlike: Mapping[str, str],
+) -> Iterator[str]:
+    """Yields the remarks. `changed`: pipelines that differ between sets; `unlike`: why a set is not as published."""
+    for one in sets:
+        if one.queries < one.statistics.queries:
+            yield f"{one.name}: a sample of {one.queries} of {one.statistics.queries} judged queries was measured."
+        for name, figures in one.pipelines.items():
+            if figures.lost:
+                yield f"{one.name}, {name}: {figures.lost} queries were LOST; they count as 0."
+            if figures.degraded:
+                yield f"{one.name}, {name}: {figures.degraded} answers were DEGRADED: not this pipeline's figures."
+        if missing := [name for name in pipelines if name not in one.pipelines]:
+            yield f"{one.name}: not measured: {', '.join(missing)}."
+        if one.judgments is not None:
+            given = one.judgments
+            yield (
+                f"{one.name}: {given.file} adds {given.added} judgments and changes {given.changed}; "
+                f"{given.other_queries} other queries in it are ignored."
+            )
+        if one.name in IN_DOMAIN:
+            yield f"{one.name} is in no mean and no comparison: models are trained on it."
+    for name in changed:
+        yield f"{name}: the pipeline of that name is not the same on all sets (other stages, preset or settings)."
+    for row in rows:
+        if row.counted and row.figure(baseline, ndcg_at_10) == 0:
+            yield f"{row.name}: {baseline} has an nDCG@10 of 0, so no pipeline has a percentage of it there."
+    for name, reason in unlike.items():
+        yield f"{name}: no published figures beside ours: {reason}."
+
+
+def not_as_published(one: SetAnalysis, catalogue: Catalogue) -> str | None:
+    """Returns why the published figures of a set's name are not of these files and queries; None: they may be."""
+    known = catalogue.sets.get(one.name)
+    if known is None:
+        return "not in the catalogue"
+    found, published = one.statistics, known.statistics
+    if one.split != known.split:
+        return f"they are of the split {known.split}, these of {one.split}"
+    if (found.documents, found.queries) != (published.documents, published.queries):
+        return (
+            f"the set has {published.documents} documents and {published.queries} queries, "
+            f"this one {found.documents} and {found.queries}"
+        )
+    if one.queries < found.queries:
+        return f"{one.queries} of {found.queries} queries were measured"
+    return None

@@ -1,0 +1,99 @@
+"""Owns a table of figures and its three forms: Markdown, CSV with all digits, LaTeX with booktabs. Pure."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaluator.markdown_table import aligned
+
+Cell = str | int | float | None  # None: no figure
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "–": "--",
+        "→": r"$\rightarrow$",
+        "×": r"$\times$",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FigureTable:
+    """A table. `formats`: of the floats of each column; `last`: so many rows at the end are means over the others.
+
+    `why_missing`: sentences, one for each reason of a cell without a figure.
+    """
+
+    name: str  # of its files
+    title: str
+    header: tuple[str, ...]
+    formats: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    last: int = 0
+    why_missing: tuple[str, ...] = ()
+
+    def markdown(self) -> str:
+        """Renders rounded figures; a missing one is a dash."""
+        return aligned([self.header, *self._rounded()])
+
+    def csv(self) -> str:
+        """Renders unrounded figures; a missing one is empty."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(self.header)
+        writer.writerows(self.rows)  # the writer prints None as nothing
+        return file.getvalue()
+
+    def latex(self) -> str:
+        """Renders a floating table for `\\usepackage{booktabs}`, with a label `tab:<name>`."""
+        columns = "".join("l" if self._is_text(at) else "r" for at in range(len(self.header)))
+        rows = [_latex_row(row) for row in self._rounded()]
+        upto = len(rows) - self.last
+        lines = [
+            *(f"% {reason}" for reason in self.why_missing),
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{self.title.translate(_LATEX)}}}",
+            rf"\label{{tab:{self.name}}}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            _latex_row(self.header),
+            r"\midrule",
+            *rows[:upto],
+            *([r"\midrule", *rows[upto:]] if self.last else []),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _rounded(self) -> list[list[str]]:
+        return [[_rounded(cell, form) for cell, form in zip(row, self.formats, strict=True)] for row in self.rows]
+
+    def _is_text(self, column: int) -> bool:
+        return not self.formats[column]
+
+
+def _rounded(cell: Cell, form: str) -> str:
+    match cell:
+        case None:
+            return "–"
+        case float():
+            return format(cell, form)
+        case _:
+            return str(cell)
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(cell.translate(_LATEX) for cell in cells) + r" \\"
