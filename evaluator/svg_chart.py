@@ -35,15 +35,20 @@ def style() -> str:
     def variables(colours: dict[str, str]) -> str:
         return "svg{" + "".join(f"--{name}:{value};" for name, value in colours.items()) + "}"
 
-    fills = "".join(f".b{number}{{fill:var(--b{number})}}" for number in range(COLOURS))
-    lines = "".join(f".c{number}{{color:var(--c{number})}}" for number in range(COLOURS))
+    def shade(kind: str, name: str) -> str:
+        # Twice: converters to PDF and PNG often know no variables, and keep the literal colour.
+        return f"{kind}:{LIGHT[name]};{kind}:var(--{name})"
+
+    fills = "".join(f".b{number}{{{shade('fill', f'b{number}')}}}" for number in range(COLOURS))
+    lines = "".join(f".c{number}{{{shade('color', f'c{number}')}}}" for number in range(COLOURS))
     return (
         f"{variables(LIGHT)}@media (prefers-color-scheme:dark){{{variables(DARK)}}}@media print{{{variables(LIGHT)}}}"
-        f"text{{font:{FONT_PX}px system-ui,sans-serif;fill:var(--ink)}}.title{{font-weight:600;font-size:15px}}"
-        ".soft{fill:var(--soft)}.paper{fill:var(--paper)}.grid{stroke:var(--grid)}.axis{stroke:var(--soft)}"
-        ".band{fill:var(--grid);fill-opacity:.45}.line{fill:none;stroke:currentColor;stroke-width:2}"
+        f"text{{font:{FONT_PX}px system-ui,sans-serif;{shade('fill', 'ink')}}}"
+        f".title{{font-weight:600;font-size:15px}}.name{{font-weight:600}}.soft{{{shade('fill', 'soft')}}}"
+        f".paper{{{shade('fill', 'paper')}}}.grid{{{shade('stroke', 'grid')}}}.axis{{{shade('stroke', 'soft')}}}"
+        f".band{{{shade('fill', 'grid')};fill-opacity:.45}}.line{{fill:none;stroke:currentColor;stroke-width:2}}"
         ".dashed{stroke-dasharray:5 4}.thin{stroke-width:1}.mark{fill:currentColor;stroke:currentColor}"
-        ".hollow{fill:var(--paper);stroke:currentColor;stroke-width:1.5}.part{stroke:var(--paper)}"
+        f".hollow{{{shade('fill', 'paper')};stroke:currentColor;stroke-width:1.5}}.part{{{shade('stroke', 'paper')}}}"
         f"{lines}{fills}"
     )
 

@@ -45,7 +45,7 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
         analysed, vocabularies[one.name] = _analysed_set(one, files.get(one.name))
         sets.append(analysed)
         say(f"{one.name}: {analysed.statistics.documents} documents, {_list(analysed.pipelines)}")
-    rows = set_rows(sets, {one.part_of: len(catalogue.parts(one.part_of)) for one in sets if one.part_of})
+    rows = set_rows(sets, catalogue)
     published, unlike = _published(rows, catalogue)
     return Analysis(
         baseline=baseline,
@@ -130,8 +130,8 @@ def _published(
         if not figures:
             continue
         reasons = [reason for member in row.members if (reason := not_as_published(member, catalogue))]
-        if len(row.members) > 1 or row.members[0].name != row.name:
-            reasons += [f"{len(row.members)} parts"] if len(row.members) < len(catalogue.parts(row.name)) else []
+        if len(row.members) < (of := len(catalogue.parts(row.name))):
+            reasons.append(f"{len(row.members)} of its {of} parts are here")
         if reasons:
             unlike[row.name] = reasons[0]
         else:

@@ -29,9 +29,7 @@ def new_analysis_folder(out: Path | None, runs: Path) -> Path:
 
 def write_analysis(analysis: Analysis, folder: Path) -> None:
     """Renders everything, then writes it."""
-    catalogue = load_catalogue()
-    parts = {one.part_of: len(catalogue.parts(one.part_of)) for one in analysis.sets if one.part_of}
-    rows = set_rows(analysis.sets, parts)
+    rows = set_rows(analysis.sets, load_catalogue())
     tables, figures = paper_tables(analysis, rows), paper_figures(analysis, rows)
     files = {
         **{f"tables/{table.name}.csv": table.csv() for table in tables},

@@ -4,11 +4,12 @@ A set of several parts counts once, with the mean of its parts, and MS MARCO is 
 (Thakur et al. 2021, table 2).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from evaluator.analyses.analysis_report import PipelineSummary, RankingFigures, SetAnalysis
+from evaluator.datasets.catalogue import Catalogue
 
 IN_DOMAIN = frozenset({"msmarco"})
 
@@ -31,15 +32,16 @@ class SetRow:
         return fmean(known) if len(known) == len(values) else None
 
 
-def set_rows(sets: Sequence[SetAnalysis], parts: Mapping[str, int]) -> tuple[SetRow, ...]:
-    """Returns the rows: every set, and below the last part of a set the whole. `parts`: how many a whole has."""
+def set_rows(sets: Sequence[SetAnalysis], catalogue: Catalogue) -> tuple[SetRow, ...]:
+    """Returns the rows: every set, and below the last part of a set the whole. `catalogue`: how many parts it has."""
     rows: list[SetRow] = []
     for at, one in enumerate(sets):
         rows.append(SetRow(one.name, one.name, (one,), one.part_of is None and one.name not in IN_DOMAIN))
         whole = one.part_of
         if whole is not None and all(later.part_of != whole for later in sets[at + 1 :]):
             members = tuple(other for other in sets if other.part_of == whole)
-            rows.append(SetRow(whole, f"{whole} (mean of {len(members)} of {parts[whole]} parts)", members, True))
+            label = f"{whole} (mean of {len(members)} of {len(catalogue.parts(whole))} parts)"
+            rows.append(SetRow(whole, label, members, True))
     return tuple(rows)
 
 

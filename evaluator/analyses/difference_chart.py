@@ -52,5 +52,7 @@ def difference_chart(differences: Differences, pipelines: Sequence[str], title: 
             drawing.text(beside[0], y + 13, f"{value:+z.4f}", "", beside[1])
             y += ROW_PX
     drawing.line([(x.at(0.0), TOP + 8), (x.at(0.0), bottom)], "axis")
-    drawing.horizontal_axis(x, bottom, [(value, f"{value:+z.2g}" if value else "0") for value in ticks], "nDCG@10")
+    drawing.horizontal_axis(
+        x, bottom, [(value, f"{value:+z.2g}" if value else "0") for value in ticks], "nDCG@10 more or less"
+    )
     return drawing.svg()

@@ -9,7 +9,7 @@ from evaluator.svg_chart import LIGHT
 CELL_INCHES = 0.62
 # Texts on cells, which have the same colour on light and dark paper; neither is a colour of the palette.
 ON_LIGHT, ON_DARK = "#111111", "#fafafa"
-DARK_FROM = 0.55  # of the scale
+DARK_FROM = 0.68  # of the scale
 
 
 def overlap_heatmap(overlaps: Sequence[VocabularyOverlap], title: str, description: str) -> str:
