@@ -1,0 +1,228 @@
+"""`analyse` makes the tables and figures of the paper from runs that were imported or ranked."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from tests.support.simulated_runs import BAD, FAIR, GOOD, write_collection, write_rankings
+
+DATASETS = Path(__file__).resolve().parents[3] / "shared" / "datasets"
+METRICS = "nDCG@10,hole@10,R_cap@100"
+
+Evaluator = Callable[..., Result]
+
+
+@pytest.fixture
+def evaluator(tmp_path: Path) -> Evaluator:
+    return lambda *words: CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
+
+
+@pytest.fixture
+def imported(evaluator: Evaluator, tmp_path: Path) -> Callable[..., Path]:
+    """Imports rankings over a collection; returns the run's folder."""
+
+    def done(dataset: Path, depth: int = 20, **ranks: dict[int, int | None]) -> Path:
+        files = [write_rankings(tmp_path / f"{dataset.name}-{name}.trec", of, depth) for name, of in ranks.items()]
+        before = {*(tmp_path / "runs").glob("2*")}
+        named = [f"{name}={file}" for name, file in zip(ranks, files, strict=True)]
+        result = evaluator("import", dataset, *named, "--metrics", METRICS)
+        assert result.exit_code in (0, 3), result.output
+        (fresh,) = {*(tmp_path / "runs").glob("2*")} - before
+        return fresh
+
+    return done
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    return write_collection(tmp_path / "shop")
+
+
+@pytest.fixture
+def depot(tmp_path: Path) -> Path:
+    return write_collection(tmp_path / "depot", queries=20)
+
+
+def figures_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "analysis.json").read_text())
+    return found
+
+
+def rows_of(folder: Path, table: str) -> list[list[str]]:
+    with (folder / "tables" / f"{table}.csv").open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_two_sets_give_tables_figures_a_page_and_json(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, depot: Path, tmp_path: Path
+) -> None:
+    first = imported(shop, bm25=FAIR, dense=GOOD)
+    second = imported(depot, bm25=GOOD, dense=BAD)
+    out = tmp_path / "out"
+    done = evaluator("analyse", first.name, second, "--out", out)
+    assert done.exit_code == 0, done.output
+    assert done.stdout == f"{out / 'analysis.md'}\n"
+    measured = {
+        name: json.loads((run / "quality.json").read_text())["arms"]
+        for name, run in (("shop", first), ("depot", second))
+    }
+    found = figures_of(out)
+    for one in found["sets"]:
+        for pipeline, figures in one["pipelines"].items():
+            assert figures["ndcg_at_10"] == measured[one["name"]][pipeline]["nDCG@10"]
+            assert figures["hole_at_10"] == measured[one["name"]][pipeline]["hole@10"]
+    header, of_shop, of_depot, mean = rows_of(out, "table-2-ndcg")
+    assert (header, mean[0]) == (["set", "bm25", "dense"], "mean of 2 sets")
+    assert float(mean[1]) == pytest.approx((float(of_shop[1]) + float(of_depot[1])) / 2)
+    (dense,) = [one for one in found["summaries"] if one["pipeline"] == "dense"]
+    assert (dense["better"], dense["worse"]) == (["shop"], ["depot"])
+    assert {path.name for path in (out / "figures").iterdir()} == {
+        "figure-2-overlap.svg",
+        "figure-3-differences.svg",
+        "figures-4-5-lengths-shop.svg",
+        "figures-4-5-lengths-depot.svg",
+    }
+    page = (out / "analysis.md").read_text()
+    linked = [link.partition(")")[0] for link in page.split("](")[1:]]
+    assert all((out / link).is_file() for link in linked)
+    assert len(linked) == 4 + 2 * len(list((out / "tables").glob("*.csv")))
+    assert "give the new judgments with `--judgments SET=FILE`" in page
+    # Rankings of 20 documents say nothing of the first 100.
+    assert [row[1:] for row in rows_of(out, "table-9-capped-recall")[1:]] == [["", ""], ["", ""]]
+    assert "- shop: the rankings of bm25 are 20 documents deep, too few for this metric." in page
+    assert "No mean: there is no set on which every pipeline has this figure." in page
+
+
+def test_the_same_runs_give_the_same_files(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path
+) -> None:
+    run = imported(shop, bm25=FAIR, dense=GOOD)
+    for out in ("one", "two"):
+        assert evaluator("analyse", run, "--out", tmp_path / out).exit_code == 0
+    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*.*"))
+    assert len(files) > 10
+    assert [(tmp_path / "one" / file).read_bytes() for file in files] == [
+        (tmp_path / "two" / file).read_bytes() for file in files
+    ]
+
+
+def test_a_set_that_lacks_a_pipeline_is_shown_and_left_out_of_means(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, depot: Path, tmp_path: Path
+) -> None:
+    runs = imported(shop, bm25=FAIR, dense=GOOD), imported(depot, bm25=GOOD)
+    assert evaluator("analyse", *runs, "--out", tmp_path / "out").exit_code == 0
+    _, of_shop, of_depot, mean = rows_of(tmp_path / "out", "table-2-ndcg")
+    assert of_depot[2] == ""
+    assert mean == ["mean of 1 of 2 sets", *of_shop[1:]]
+    page = (tmp_path / "out" / "analysis.md").read_text()
+    assert "- **depot: not measured: dense.**" in page
+    assert "- The mean is over shop: there every pipeline has a figure." in page
+
+
+def test_added_judgments_give_the_figures_after(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path
+) -> None:
+    run = imported(shop, bm25=BAD)
+    # f0 leads every ranking of BAD and nobody judged it.
+    more = tmp_path / "more.tsv"
+    more.write_text("".join(f"q{n}\tf0\t1\n" for n in range(60)))
+    done = evaluator("analyse", run, "--judgments", more, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    (figures,) = figures_of(tmp_path / "out")["sets"][0]["pipelines"].values()
+    assert figures["hole_at_10"] == pytest.approx(0.9)
+    assert figures["after"]["hole_at_10"] == pytest.approx(0.8)
+    assert figures["after"]["ndcg_at_10"] > figures["ndcg_at_10"]
+    assert "adds 60 judgments and changes 0; 0 other queries in it are ignored" in done.stderr
+    assert rows_of(tmp_path / "out", "table-4-holes")[0][4:] == ["hole@10 after", "nDCG@10 after", "change"]
+
+
+def test_lost_queries_are_said(evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path) -> None:
+    run = imported(shop, bm25=dict.fromkeys(range(50), 1))
+    done = evaluator("analyse", run, "--out", tmp_path / "out")
+    assert "shop, bm25: 10 queries were LOST; they count as 0." in done.stderr
+    assert done.exit_code == 0
+
+
+def test_without_a_place_it_lies_below_the_runs_and_is_no_run(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path
+) -> None:
+    run = imported(shop, bm25=FAIR)
+    done = evaluator("analyse", run.name)
+    page = Path(done.stdout.strip())
+    assert page.parent.parent == tmp_path / "runs" / "analyses"
+    assert page.is_file()
+    assert evaluator("quality", "--run", page.parent).exit_code == 1
+    assert "analyses" not in evaluator("history").stdout
+
+
+def test_a_pipeline_of_a_run_can_be_picked(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path
+) -> None:
+    old, new = imported(shop, bm25=FAIR, dense=BAD), imported(shop, dense=GOOD)
+    both = evaluator("analyse", old, new, "--out", tmp_path / "out")
+    assert both.exit_code == 1
+    assert f"shop: {old.name} and {new.name} both have a pipeline dense; name the pipelines" in both.stderr
+    done = evaluator("analyse", f"{old.name}:bm25", new, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert [one["run"] for one in figures_of(tmp_path / "out")["sets"][0]["pipelines"].values()] == [old.name, new.name]
+
+
+def test_what_cannot_be_analysed_is_said_in_one_sentence(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path
+) -> None:
+    run = imported(shop, fair=FAIR)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").touch()
+    for words, status, said in (
+        ((run,), 2, "--baseline bm25: no pipeline of that name in these runs; there are fair"),
+        ((run, "--baseline", "fair", "--out", tmp_path / "full"), 2, "full: it is there already"),
+        (("nowhere",), 1, "nowhere: no run folder, here or in"),
+        ((f"{run.name}:dense",), 1, "the run has no pipeline 'dense'; it has fair"),
+    ):
+        done = evaluator("analyse", *words)
+        assert (done.exit_code, said in done.stderr.replace("\n", " ")) == (status, True), done.stderr
+
+
+def test_a_corpus_that_changed_is_refused(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path
+) -> None:
+    run = imported(shop, bm25=FAIR)
+    with (shop / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "new", "title": "", "text": "one more"}\n')
+    done = evaluator("analyse", run, "--out", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "corpus.jsonl changed since the queries ran; rank or import again" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_runs_over_other_files_of_the_same_name_stay_apart(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path
+) -> None:
+    other = write_collection(tmp_path / "elsewhere" / "shop", queries=20)
+    runs = imported(shop, bm25=FAIR), imported(other, dense=GOOD)
+    done = evaluator("analyse", *runs, "--out", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "are over different files or splits; analyse them apart" in done.stderr
+
+
+def test_a_set_as_published_has_the_published_figures_beside_ours(evaluator: Evaluator, tmp_path: Path) -> None:
+    nfcorpus = DATASETS / "nfcorpus"
+    if not nfcorpus.is_dir():
+        pytest.skip("../shared/datasets/nfcorpus is not here")
+    judged = dict(line.split("\t")[:2] for line in (nfcorpus / "qrels" / "test.tsv").read_text().splitlines()[1:])
+    file = tmp_path / "bm25.trec"
+    file.write_text("".join(f"{query} Q0 {document} 1 1 x\n" for query, document in judged.items()))
+    assert evaluator("import", nfcorpus, file, "--metrics", "nDCG@10").exit_code == 0
+    (run,) = (tmp_path / "runs").glob("2*")
+    assert evaluator("analyse", run, "--out", tmp_path / "out").exit_code == 0
+    header, row = rows_of(tmp_path / "out", "published-ndcg")
+    assert row[header.index("BM25 flat (Anserini)")] == "0.3218"
+    assert row[header.index("BM25 (paper)")] == "0.325"
+    assert rows_of(tmp_path / "out", "table-1-statistics")[1][:4] == ["nfcorpus", "test", "3633", "323"]

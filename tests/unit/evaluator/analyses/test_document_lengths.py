@@ -1,0 +1,19 @@
+"""Lengths are counted by pairs of query and document."""
+
+from evaluator.analyses.document_lengths import length_distribution
+
+
+def test_a_document_counts_as_often_as_it_is_shown() -> None:
+    found = length_distribution(["a", "b", "a", "c", "gone"], {"a": 4, "b": 9, "c": 1, "other": 100})
+    assert found.counts == ((1, 1), (4, 2), (9, 1))
+    assert (found.documents, found.absent, found.mean) == (4, 1, 4.5)
+    assert found.quartiles == (1, 4, 4)
+
+
+def test_a_single_document_is_all_quartiles() -> None:
+    assert length_distribution(["a"], {"a": 7}).quartiles == (7, 7, 7)
+
+
+def test_without_a_document_there_is_no_figure() -> None:
+    found = length_distribution(["gone"], {})
+    assert (found.documents, found.absent, found.mean, found.quartiles, found.counts) == (0, 1, None, None, ())

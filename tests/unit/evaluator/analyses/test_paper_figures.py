@@ -1,0 +1,111 @@
+"""The figures are the same bytes each time, hold their texts as texts, and are readable on light and dark paper."""
+
+import os
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from evaluator.analyses.analysis_report import Analysis, SetAnalysis, VocabularyOverlap
+from evaluator.analyses.averages import common_rows, ndcg_at_10, set_rows, summarise
+from evaluator.analyses.drawing import PaperFigure, paper_figures
+from evaluator.datasets.catalogue import load_catalogue
+from tests.support.analysed_sets import analysed_set, lengths
+from tests.support.svg_reading import texts
+
+SVG = "{http://www.w3.org/2000/svg}"
+CATALOGUE = load_catalogue()
+
+
+def drawn(*sets: SetAnalysis) -> dict[str, PaperFigure]:
+    pipelines = tuple(dict.fromkeys(name for one in sets for name in one.pipelines))
+    rows = set_rows(sets, CATALOGUE)
+    names = [one.name for one in sets]
+    analysis = Analysis(
+        baseline="bm25",
+        pipelines=pipelines,
+        sets=sets,
+        common_sets=tuple(row.name for row in common_rows(rows, pipelines, ndcg_at_10)),
+        summaries=summarise(rows, pipelines, "bm25"),
+        overlaps=tuple(
+            VocabularyOverlap(first=first, second=second, weighted_jaccard=0.31)
+            for at, first in enumerate(names)
+            for second in names[at + 1 :]
+        ),
+        systems={},
+        published={},
+        notes=(),
+    )
+    return paper_figures(analysis, rows)
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, PaperFigure]:
+    return drawn(analysed_set("shop", bm25=0.4, dense=0.55), analysed_set("depot", bm25=0.5, dense=0.45))
+
+
+def test_there_is_a_figure_for_each_of_the_paper(figures: dict[str, PaperFigure]) -> None:
+    assert list(figures) == [
+        "figure-2-overlap",
+        "figure-3-differences",
+        "figures-4-5-lengths-shop",
+        "figures-4-5-lengths-depot",
+    ]
+
+
+def test_another_process_draws_the_same_bytes(figures: dict[str, PaperFigure]) -> None:
+    again = (
+        "import sys; from tests.unit.evaluator.analyses.test_paper_figures import drawn, analysed_set; "
+        "found = drawn(analysed_set('shop', bm25=0.4, dense=0.55), analysed_set('depot', bm25=0.5, dense=0.45)); "
+        "sys.stdout.write(''.join(one.svg for one in found.values()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", again],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONHASHSEED": "7"},
+    )
+    assert done.stdout == "".join(one.svg for one in figures.values())
+
+
+def test_every_figure_has_a_title_and_a_description_for_screen_readers(figures: dict[str, PaperFigure]) -> None:
+    for figure in figures.values():
+        root = ElementTree.fromstring(figure.svg)
+        assert root.get("role") == "img"
+        assert [root[0].tag, root[1].tag] == [f"{SVG}title", f"{SVG}desc"]
+        assert (root[0].text, root[1].text) == (figure.title, figure.description)
+
+
+def test_texts_are_texts_and_no_outlines(figures: dict[str, PaperFigure]) -> None:
+    assert texts(figures["figure-2-overlap"].svg).count("0.31") == 2
+    assert {"shop", "dense", "+0.1500", "-0.0500"} <= set(texts(figures["figure-3-differences"].svg))
+    assert {"judged relevant", "bm25", "dense", "10", "100"} <= set(texts(figures["figures-4-5-lengths-shop"].svg))
+
+
+def test_no_figure_holds_the_time_of_its_making_or_a_picture(figures: dict[str, PaperFigure]) -> None:
+    for figure in figures.values():
+        assert "dc:date" not in figure.svg
+        assert "<image" not in figure.svg
+
+
+def test_every_figure_changes_its_colours_on_dark_paper(figures: dict[str, PaperFigure]) -> None:
+    for figure in figures.values():
+        assert "prefers-color-scheme:dark" in figure.svg
+        assert "#ffffff" in figure.svg
+
+
+def test_one_set_has_no_overlap_and_one_pipeline_no_difference() -> None:
+    assert list(drawn(analysed_set("shop", bm25=0.4))) == ["figures-4-5-lengths-shop"]
+
+
+def test_equal_pipelines_have_bars_of_no_length() -> None:
+    svg = drawn(analysed_set("shop", bm25=0.4, dense=0.4))["figure-3-differences"].svg
+    assert "+0.0000" in texts(svg)
+
+
+def test_lengths_that_are_all_the_same_and_none_at_all_are_drawn() -> None:
+    one = analysed_set("shop", bm25=0.4, dense=0.3)
+    one = one.model_copy(update={"lengths": {"bm25": lengths(7, 7, 7), "dense": lengths()}})
+    assert "no document" in texts(drawn(one)["figures-4-5-lengths-shop"].svg)
