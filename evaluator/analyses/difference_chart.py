@@ -53,6 +53,6 @@ def difference_chart(differences: Differences, pipelines: Sequence[str], title: 
             y += ROW_PX
     drawing.line([(x.at(0.0), TOP + 8), (x.at(0.0), bottom)], "axis")
     drawing.horizontal_axis(
-        x, bottom, [(value, f"{value:+z.2g}" if value else "0") for value in ticks], "nDCG@10 more or less"
+        x, bottom, [(value, f"{value:+z.2g}" if value else "0") for value in ticks], "difference in nDCG@10"
     )
     return drawing.svg()

@@ -1,6 +1,7 @@
 """Draws how long the documents are that pipelines prefer, beside those judged relevant (BEIR paper, figures 4, 5)."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evaluator.analyses.analysis_report import LengthDistribution, SetAnalysis
@@ -17,7 +18,6 @@ ROW_INCHES = 0.55
 def length_violins(analysed: SetAnalysis, title: str, description: str) -> str:
     """Draws a violin for the documents judged relevant and for each pipeline, over a logarithmic scale of words."""
     every = {RELEVANT: analysed.relevant_lengths, **analysed.lengths}
-    longest = max((words for one in every.values() for words, _ in one.counts), default=1)
     with plotted_svg(8.6, 1.1 + ROW_INCHES * len(every), title, description) as plot:
         axes = plot.axes
         for place, one in enumerate(every.values()):
@@ -27,7 +27,7 @@ def length_violins(analysed: SetAnalysis, title: str, description: str) -> str:
                 _draw_violin(axes, place, one, one.quartiles)
         axes.set_yticks(range(len(every)), list(every))
         axes.set_ylim(len(every) - 0.4, -0.6)
-        ticks = Scale(1.0, max(2.0, longest), 0.0, 1.0, logarithmic=True).ticks()
+        ticks = _ticks([words for one in every.values() for words, _ in one.counts])
         axes.set_xticks([_at(words) for words in ticks], [f"{words:g}" for words in ticks])
         axes.set_xlabel("words of a document, title and text")
         axes.grid(axis="x", color=LIGHT["grid"], linewidth=0.8)
@@ -54,6 +54,15 @@ def _draw_violin(axes: "Axes", place: int, one: LengthDistribution, quartiles: t
     low, middle, high = map(_at, quartiles)
     axes.plot([low, high], [place, place], color=shade, linewidth=3, solid_capstyle="butt")
     axes.plot([middle], [place], marker="o", markersize=6, color=shade, markeredgecolor=LIGHT["paper"])
+
+
+def _ticks(lengths: Sequence[int]) -> list[float]:
+    """Returns round lengths within those that are drawn; the longest alone where they are all the same."""
+    low, high = max(1.0, min(lengths, default=1)), max(1.0, max(lengths, default=1))
+    if low == high:
+        return [high]
+    ticks = Scale(low, high, 0.0, 1.0, logarithmic=True).ticks()
+    return ticks if len(ticks) > 2 else Scale(low, high, 0.0, 1.0).ticks()
 
 
 def _at(words: float) -> float:

@@ -100,6 +100,7 @@ def test_nothing_refers_to_a_document_that_is_not_here() -> None:
     # What evaluations write, and a document of ONNX Runtime.
     here = {path.name for path in DOCUMENTS} | {
         "report.md",
+        "analysis.md",
         "load.md",
         "attribution.md",
         "replay.md",
