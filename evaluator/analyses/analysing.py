@@ -86,6 +86,7 @@ def _analysed_set(one: AnalysedSet, file: Path | None) -> tuple[SetAnalysis, Voc
         split=experiment.split,
         dataset_sha256=hashes,
         statistics=statistics_of(own, texts.texts, counted.documents, counted.words),
+        warnings=one.first.manifest.counts.warnings,
         queries=len(queries),
         pipelines={name: ranking.figures for name, ranking in measured.items()},
         relevant_lengths=length_distribution(relevant, counted.lengths),

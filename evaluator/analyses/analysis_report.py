@@ -27,6 +27,7 @@ class RankingFigures(Wire):
     depth: Count  # documents of each ranking, at most
     lost: Count  # queries without a usable answer; their rankings are empty
     degraded: Count  # answers of which a stage was skipped
+    faults: tuple[str, ...]  # what else makes the run not valid, as in report.json
     ndcg_at_10: FiniteFloat | None
     recall_at_100: FiniteFloat | None
     capped_recall_at_100: FiniteFloat | None
@@ -63,6 +64,7 @@ class SetAnalysis(Wire):
     split: str
     dataset_sha256: dict[str, str]
     statistics: MeasuredStatistics
+    warnings: tuple[str, ...]  # of the dataset, as in report.json
     queries: Count  # measured
     pipelines: dict[str, RankingFigures]
     relevant_lengths: LengthDistribution  # of the documents judged relevant

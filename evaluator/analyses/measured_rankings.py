@@ -8,7 +8,9 @@ from evaluator.answers import read_answers
 from evaluator.datasets.text_files import sha256
 from evaluator.quality import Grades, Rankings, means, within_depth
 from evaluator.quality_figures import ArmAnswers, arm_answers, measure_answers
+from evaluator.run_import import IMPORTED, ImportReport
 from evaluator.trec_runs import read_run
+from evaluator.validity import arm_faults
 
 NDCG, RECALL, CAPPED_RECALL, HOLE = METRICS = ("nDCG@10", "Recall@100", "R_cap@100", "hole@10")
 FIRST = 10  # documents whose lengths are looked at
@@ -34,6 +36,8 @@ def measure_ranking(run: AnalysedRun, pipeline: str, own: Grades, added: Grades 
     if added is not None:
         again = _means(added, answers, rankings, ranked.queries, (NDCG, HOLE), ranked.depth)
         after = RejudgedFigures(ndcg_at_10=again[NDCG], hole_at_10=again[HOLE])
+    arm = next(one for one in ranked.arms if one.name == pipeline)
+    imported = folder.read(IMPORTED, ImportReport).arms.get(pipeline) if folder.has(IMPORTED) else None
     shown = answers.of(NDCG)
     asked = set(ranked.queries)
     return MeasuredRanking(
@@ -43,6 +47,7 @@ def measure_ranking(run: AnalysedRun, pipeline: str, own: Grades, added: Grades 
             depth=ranked.depth,
             lost=len({one.query for one in records if one.error is not None and one.phase != "warmup"} & asked),
             degraded=len({one.query for one in records if one.degraded and one.phase != "warmup"} & asked),
+            faults=tuple(arm_faults(pipeline, arm, run.manifest, records, imported)),
             ndcg_at_10=figures[NDCG],
             recall_at_100=figures[RECALL],
             capped_recall_at_100=figures[CAPPED_RECALL],

@@ -69,6 +69,7 @@ def over_sets(analysis: Analysis, rows: Sequence[SetRow], name: str, title: str,
         formats=(TEXT, *(SHARE for _ in pipelines)),
         rows=tuple(cells),
         last=int(len(cells) > len(rows)),
+        best_in_bold=True,
         why_missing=tuple(missing),
     )
 

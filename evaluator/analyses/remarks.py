@@ -17,6 +17,7 @@ def analysis_notes(
 ) -> Iterator[str]:
     """Yields the remarks. `changed`: pipelines that differ between sets; `unlike`: why a set is not as published."""
     for one in sets:
+        yield from (f"{one.name}: {warning}." for warning in one.warnings)
         if one.queries < one.statistics.queries:
             yield f"{one.name}: a sample of {one.queries} of {one.statistics.queries} judged queries was measured."
         for name, figures in one.pipelines.items():
@@ -24,6 +25,7 @@ def analysis_notes(
                 yield f"{one.name}, {name}: {figures.lost} queries were LOST; they count as 0."
             if figures.degraded:
                 yield f"{one.name}, {name}: {figures.degraded} answers were DEGRADED: not this pipeline's figures."
+            yield from (f"{one.name}, {fault}." for fault in figures.faults)
         if missing := [name for name in pipelines if name not in one.pipelines]:
             yield f"{one.name}: not measured: {', '.join(missing)}."
         if one.judgments is not None:

@@ -32,6 +32,7 @@ _LATEX = str.maketrans(
 class FigureTable:
     """A table. `formats`: of the floats of each column; `last`: so many rows at the end are means over the others.
 
+    `best_in_bold`: LaTeX prints the highest figure of each row in bold, all of them where several are printed alike.
     `why_missing`: sentences, one for each reason of a cell without a figure.
     """
 
@@ -41,6 +42,7 @@ class FigureTable:
     formats: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     last: int = 0
+    best_in_bold: bool = False
     why_missing: tuple[str, ...] = ()
 
     def markdown(self) -> str:
@@ -58,7 +60,7 @@ class FigureTable:
     def latex(self) -> str:
         """Renders a floating table for `\\usepackage{booktabs}`, with a label `tab:<name>`."""
         columns = "".join("l" if self._is_text(at) else "r" for at in range(len(self.header)))
-        rows = [_latex_row(row) for row in self._rounded()]
+        rows = [_latex_row(row, self._best(at)) for at, row in enumerate(self._rounded())]
         upto = len(rows) - self.last
         lines = [
             *(f"% {reason}" for reason in self.why_missing),
@@ -68,7 +70,7 @@ class FigureTable:
             rf"\label{{tab:{self.name}}}",
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
-            _latex_row(self.header),
+            _latex_row(self.header, None),
             r"\midrule",
             *rows[:upto],
             *([r"\midrule", *rows[upto:]] if self.last else []),
@@ -80,6 +82,15 @@ class FigureTable:
 
     def _rounded(self) -> list[list[str]]:
         return [[_rounded(cell, form) for cell, form in zip(row, self.formats, strict=True)] for row in self.rows]
+
+    def _best(self, row: int) -> str | None:
+        """Returns the highest figure of a row as it is printed; None: there is nothing to choose from."""
+        figures = [
+            (cell, format(cell, form))
+            for cell, form in zip(self.rows[row], self.formats, strict=True)
+            if isinstance(cell, float)
+        ]
+        return max(figures)[1] if self.best_in_bold and len(figures) > 1 else None
 
     def _is_text(self, column: int) -> bool:
         return not self.formats[column]
@@ -95,5 +106,6 @@ def _rounded(cell: Cell, form: str) -> str:
             return str(cell)
 
 
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(cell.translate(_LATEX) for cell in cells) + r" \\"
+def _latex_row(cells: Sequence[str], bold: str | None) -> str:
+    printed = (cell.translate(_LATEX) for cell in cells)
+    return " & ".join(rf"\textbf{{{cell}}}" if cell == bold else cell for cell in printed) + r" \\"

@@ -30,7 +30,7 @@ def imported(evaluator: Evaluator, tmp_path: Path) -> Callable[..., Path]:
 
     def done(dataset: Path, depth: int = 20, **ranks: dict[int, int | None]) -> Path:
         files = [write_rankings(tmp_path / f"{dataset.name}-{name}.trec", of, depth) for name, of in ranks.items()]
-        before = {*(tmp_path / "runs").glob("2*")}
+        before = {*(tmp_path / "runs").glob("2*-*")}
         named = [f"{name}={file}" for name, file in zip(ranks, files, strict=True)]
         result = evaluator("import", dataset, *named, "--metrics", METRICS)
         assert result.exit_code in (0, 3), result.output
@@ -148,6 +148,38 @@ def test_lost_queries_are_said(evaluator: Evaluator, imported: Callable[..., Pat
     done = evaluator("analyse", run, "--out", tmp_path / "out")
     assert "shop, bm25: 10 queries were LOST; they count as 0." in done.stderr
     assert done.exit_code == 0
+
+
+def test_hits_of_another_corpus_are_said_and_have_no_length(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path
+) -> None:
+    (shop / "corpus.jsonl").write_text(
+        "".join(line for line in (shop / "corpus.jsonl").open() if '"f0"' not in line and '"f1"' not in line)
+    )
+    run = imported(shop, bm25=GOOD)
+    done = evaluator("analyse", run, "--out", tmp_path / "out")
+    assert "shop, bm25: 120 of 1200 hits are NOT IN THE CORPUS: of another one?" in done.stderr
+    assert rows_of(tmp_path / "out", "figures-4-5-lengths")[2][-2:] == ["480", "120"]
+
+
+def test_a_suite_stands_for_all_its_runs(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, depot: Path, tmp_path: Path
+) -> None:
+    suite = tmp_path / "runs" / "20261124T120000000Z-both-00000000"
+    suite.mkdir(parents=True)
+    members = []
+    for dataset, ranks in ((shop, FAIR), (depot, GOOD)):
+        run = imported(dataset, bm25=ranks).rename(suite / dataset.name)
+        members.append({"name": dataset.name, "experiment": json.loads((run / "experiment.json").read_text())})
+    (suite / "suite.json").write_text(json.dumps({"name": "both", "members": members}))
+    done = evaluator("analyse", suite.name, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert [one["pipelines"]["bm25"]["run"] for one in figures_of(tmp_path / "out")["sets"]] == [
+        f"{suite.name}/shop",
+        f"{suite.name}/depot",
+    ]
+    (suite / "depot" / "rank.json").unlink()
+    assert "no rank.json; run" in evaluator("analyse", suite).stderr
 
 
 def test_without_a_place_it_lies_below_the_runs_and_is_no_run(

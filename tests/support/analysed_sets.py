@@ -12,6 +12,7 @@ def ranking_figures(ndcg: float | None, capped: float | None = 0.5, depth: int =
         depth=depth,
         lost=0,
         degraded=0,
+        faults=(),
         ndcg_at_10=ndcg,
         recall_at_100=capped,
         capped_recall_at_100=capped,
@@ -33,6 +34,7 @@ def analysed_set(name: str, part_of: str | None = None, **ndcg: float | None) ->
         statistics=MeasuredStatistics(
             documents=90, queries=60, judged_a_query=1, relevant_a_query=1, query_words=2, document_words=3.5
         ),
+        warnings=(),
         queries=60,
         pipelines={pipeline: ranking_figures(value) for pipeline, value in ndcg.items()},
         relevant_lengths=lengths(5, 10, 20, 40),

@@ -40,6 +40,21 @@ def test_latex_escapes_what_it_would_take_for_commands() -> None:
     assert lines[0] == "% one: bm25_k1 was not measured."
 
 
+def test_latex_prints_the_best_of_each_row_in_bold() -> None:
+    table = FigureTable(
+        name="t",
+        title="t",
+        header=("set", "a", "b", "c"),
+        formats=("", ".2f", ".2f", ".2f"),
+        rows=(("one", 0.5, 0.25, None), ("two", 0.301, 0.304, 0.2), ("three", 0.5, None, None)),
+        best_in_bold=True,
+    )
+    lines = table.latex().splitlines()
+    assert r"one & \textbf{0.50} & 0.25 & -- \\" in lines
+    assert r"two & \textbf{0.30} & \textbf{0.30} & 0.20 \\" in lines
+    assert r"three & 0.50 & -- & -- \\" in lines
+
+
 def test_means_stand_below_a_rule_of_their_own() -> None:
     lines = TABLE.latex().splitlines()
     assert lines[lines.index(r"mean of 1 of 2 sets & 0.5000 & -- \\") - 1] == r"\midrule"
