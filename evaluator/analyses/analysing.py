@@ -20,7 +20,7 @@ from evaluator.errors import DatasetError, WrongOption
 from evaluator.evaluation import judgments_of
 from evaluator.metric_formulas import RELEVANCE_LEVEL
 from evaluator.parity.published import figures_on, published_systems
-from evaluator.progress import say
+from evaluator.progress import progress
 from evaluator.quality import Grades
 
 BASELINE = "bm25"
@@ -44,7 +44,6 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
     for one in found:
         analysed, vocabularies[one.name] = _analysed_set(one, files.get(one.name))
         sets.append(analysed)
-        say(f"{one.name}: {analysed.statistics.documents} documents, {_list(analysed.pipelines)}")
     rows = set_rows(sets, catalogue)
     published, unlike = _published(rows, catalogue)
     return Analysis(
@@ -78,7 +77,9 @@ def _analysed_set(one: AnalysedSet, file: Path | None) -> tuple[SetAnalysis, Voc
     }
     relevant = list(_relevant(own, queries))
     corpus = corpus_file(experiment.directory)
-    counted = count_corpus_words(corpus, hashes.get(corpus.name, ""), {*relevant, *_first_ten(measured)})
+    chosen = {*relevant, *_first_ten(measured)}
+    with progress(f"{one.name}: counting words", one.first.manifest.counts.documents, "documents") as advance:
+        counted = count_corpus_words(corpus, hashes.get(corpus.name, ""), chosen, advance)
     analysed = SetAnalysis(
         name=one.name,
         part_of=one.part_of,

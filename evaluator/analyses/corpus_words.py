@@ -15,6 +15,7 @@ from evaluator.datasets.corpus import corpus_documents
 from evaluator.datasets.measured_statistics import document_words
 from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import DatasetError
+from evaluator.progress import Advance
 
 if TYPE_CHECKING:  # numpy is imported where it is used: the command line starts without it
     import numpy as np
@@ -42,8 +43,13 @@ class CorpusWords:
     vocabulary: Vocabulary
 
 
-def count_corpus_words(corpus: Path, sha256: str, chosen: Container[str]) -> CorpusWords:
-    """Reads a corpus once. Raises DatasetError where its sha256 is another one, or it has no word at all."""
+def count_corpus_words(
+    corpus: Path, sha256: str, chosen: Container[str], advance: Advance = lambda count: None
+) -> CorpusWords:
+    """Reads a corpus once, and calls `advance` for each document.
+
+    Raises DatasetError where its sha256 is another one, or it has no word at all.
+    """
     lines = HashedLines(corpus)
     documents = words = 0
     lengths: dict[str, int] = {}
@@ -55,6 +61,7 @@ def count_corpus_words(corpus: Path, sha256: str, chosen: Container[str]) -> Cor
         words += length
         if document.id in chosen:
             lengths[document.id] = length
+        advance(1)
         counts.update(_WORD.findall(f"{document.title} {document.text}".lower()))
     if lines.sha256 != sha256:
         raise DatasetError(f"{corpus} changed since the queries ran; rank or import again")

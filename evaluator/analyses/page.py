@@ -17,7 +17,8 @@ _EXPLANATIONS = {
     "published-recall": "This is Recall@100 as trec_eval has it, not capped.",
     "table-4": "A hole is a document that nobody judged for the query. nDCG counts it as not relevant.",
     "table-9": "Relevant documents among the first 100, divided by the lesser of 100 and all relevant ones.",
-    "figure-2": "Weighted Jaccard similarity of the shares of all words (runs of letters and digits in lower case).",
+    "figure-2": "Weighted Jaccard similarity of the shares of all words (runs of letters and digits in lower "
+    "case). The diagonal, always 1, is left empty.",
     "figure-3": "nDCG@10 of the pipeline less that of the baseline, on sets that both have.",
     "figures-4-5": "One length for each pair of query and document. Dots are medians, bars the middle half.",
 }
@@ -39,7 +40,7 @@ def _parts(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[s
     yield from _runs(analysis)
     shown = {table.name: table for table in tables}
     for name, table in shown.items():
-        yield f"## {table.title}"
+        yield f"## {table.heading}"
         if said := _explained(name):
             yield said
         yield table.markdown()

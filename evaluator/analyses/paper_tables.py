@@ -14,7 +14,7 @@ def paper_tables(analysis: Analysis, rows: Sequence[SetRow]) -> tuple[FigureTabl
     """Returns all tables that the analysis has figures for, in the order of the paper."""
     return (
         statistics_table(analysis),
-        over_sets(analysis, rows, "table-2-ndcg", "Table 2: nDCG@10", ndcg_at_10),
+        over_sets(analysis, rows, "table-2-ndcg", "Table 2", "nDCG@10", ndcg_at_10),
         summary_table(analysis),
         *published_tables(analysis, rows),
         holes_table(analysis),
@@ -22,9 +22,11 @@ def paper_tables(analysis: Analysis, rows: Sequence[SetRow]) -> tuple[FigureTabl
             analysis,
             rows,
             "table-9-capped-recall",
-            f"Table 9: capped Recall@{DEEP} (R_cap@{DEEP})",
+            "Table 9",
+            f"capped Recall@{DEEP} (R_cap@{DEEP})",
             lambda figures: figures.capped_recall_at_100,
         ),
+        *overlap_tables(analysis),
         lengths_table(analysis),
     )
 
@@ -33,7 +35,8 @@ def statistics_table(analysis: Analysis) -> FigureTable:
     """Table 1: the statistics of each set as it lies on the disk."""
     return FigureTable(
         name="table-1-statistics",
-        title="Table 1: statistics of each set",
+        place="Table 1",
+        title="statistics of each set",
         header=("set", "split", "documents", "queries", "judged a query", "relevant a query", "words a query",
                 "words a document"),
         formats=(TEXT, TEXT, COUNT, COUNT, ".1f", ".1f", ".2f", ".2f"),
@@ -46,7 +49,7 @@ def statistics_table(analysis: Analysis) -> FigureTable:
     )  # fmt: skip
 
 
-def over_sets(analysis: Analysis, rows: Sequence[SetRow], name: str, title: str, pick: Pick) -> FigureTable:
+def over_sets(analysis: Analysis, rows: Sequence[SetRow], name: str, place: str, title: str, pick: Pick) -> FigureTable:
     """Returns a table of sets × pipelines whose last row is the mean over the sets that every pipeline has."""
     pipelines = analysis.pipelines
     cells: list[tuple[Cell, ...]] = [
@@ -64,6 +67,7 @@ def over_sets(analysis: Analysis, rows: Sequence[SetRow], name: str, title: str,
         missing.append(f"The mean is over {', '.join(row.name for row in common)}: there every pipeline has a figure.")
     return FigureTable(
         name=name,
+        place=place,
         title=title,
         header=("set", *pipelines),
         formats=(TEXT, *(SHARE for _ in pipelines)),
@@ -79,7 +83,8 @@ def summary_table(analysis: Analysis) -> FigureTable:
     base = analysis.baseline
     return FigureTable(
         name="table-2-against-baseline",
-        title=f"Table 2, last rows: nDCG@10 over sets, and against {base}",
+        place="Table 2, last rows",
+        title=f"nDCG@10 over sets, and against {base}",
         header=("pipeline", "mean of its sets", "its sets", "mean of common sets", "common sets", f"against {base} %",
                 "sets of that", "better on", "worse on", "equal on"),
         formats=(TEXT, SHARE, COUNT, SHARE, COUNT, "+z.1f", COUNT, COUNT, COUNT, COUNT),
@@ -131,7 +136,8 @@ def holes_table(analysis: Analysis) -> FigureTable:
     after = ("hole@10 after", "nDCG@10 after", "change") if judged else ()
     return FigureTable(
         name="table-4-holes",
-        title="Table 4: documents without a judgment among the first ten (hole@10), and nDCG@10",
+        place="Table 4",
+        title="documents without a judgment among the first ten (hole@10), and nDCG@10",
         header=("set", "pipeline", "hole@10", "nDCG@10", *after),
         formats=(TEXT, TEXT, SHARE, SHARE, *((SHARE, SHARE, SIGNED) if judged else ())),
         rows=tuple(
@@ -145,6 +151,21 @@ def holes_table(analysis: Analysis) -> FigureTable:
     )
 
 
+def overlap_tables(analysis: Analysis) -> Iterator[FigureTable]:
+    """Yields figure 2 in numbers, where there are at least two sets."""
+    found = {(pair.first, pair.second): pair.weighted_jaccard for pair in analysis.overlaps}
+    names = [one.name for one in analysis.sets]
+    if found:
+        yield FigureTable(
+            name="figure-2-overlap",
+            place="Figure 2",
+            title="overlap of vocabularies",
+            header=("set", *names),
+            formats=(TEXT, *(SHARE for _ in names)),
+            rows=tuple((one, *(found.get((one, other), found.get((other, one))) for other in names)) for one in names),
+        )
+
+
 def lengths_table(analysis: Analysis) -> FigureTable:
     """Figures 4 and 5 in numbers: lengths of the first ten documents and of those judged relevant."""
     rows = [
@@ -154,7 +175,8 @@ def lengths_table(analysis: Analysis) -> FigureTable:
     ]
     return FigureTable(
         name="figures-4-5-lengths",
-        title="Figures 4 and 5: lengths of documents in words",
+        place="Figures 4 and 5",
+        title="lengths of documents in words",
         header=("set", "documents of", "mean", "first quartile", "median", "third quartile", "documents", "absent"),
         formats=(TEXT, TEXT, ".1f", COUNT, COUNT, COUNT, COUNT, COUNT),
         rows=tuple(rows),

@@ -30,8 +30,10 @@ _LATEX = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class FigureTable:
-    """A table. `formats`: of the floats of each column; `last`: so many rows at the end are means over the others.
+    """A table.
 
+    `formats`: of the floats of each column; none: a column of texts. `place`: its number in the paper, which LaTeX does
+    not print beside its own. `last`: so many rows at the end are means over the others.
     `best_in_bold`: LaTeX prints the highest figure of each row in bold, all of them where several are printed alike.
     `why_missing`: sentences, one for each reason of a cell without a figure.
     """
@@ -41,9 +43,15 @@ class FigureTable:
     header: tuple[str, ...]
     formats: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    place: str = ""
     last: int = 0
     best_in_bold: bool = False
     why_missing: tuple[str, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        """The title with the number in the paper."""
+        return f"{self.place}: {self.title}" if self.place else self.title
 
     def markdown(self) -> str:
         """Renders rounded figures; a missing one is a dash."""

@@ -4,7 +4,14 @@ import pytest
 
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.errors import EvaluationError
-from evaluator.parity.published import equals_published, given_figure, presets, published_figures
+from evaluator.parity.published import (
+    equals_published,
+    figures_on,
+    given_figure,
+    presets,
+    published_figures,
+    published_systems,
+)
 
 
 def test_every_dataset_with_a_figure_is_in_the_catalogue() -> None:
@@ -15,6 +22,15 @@ def test_every_dataset_with_a_figure_is_in_the_catalogue() -> None:
         listed = str(refused.value).partition("figures for: ")[2].rstrip(")").split(", ")
         assert set(listed) <= set(known)
         assert {"scifact", "nfcorpus"} <= set(listed)
+
+
+def test_every_system_with_a_figure_has_a_title_and_each_has_figures_of_catalogued_sets() -> None:
+    by_set = {name: figures_on(name) for name in load_catalogue().sets}
+    assert {system for figures in by_set.values() for system in figures} == set(published_systems())
+    assert set(presets()) < set(published_systems())
+    assert by_set["scifact"]["splade-v3"] == {"nDCG@10": "0.7140", "Recall@100": "0.9360"}
+    assert by_set["cqadupstack"]["paper-bm25-ce"] == {"nDCG@10": "0.370"}
+    assert figures_on("nowhere") == {}
 
 
 def test_figures_come_with_the_settings_and_the_source_that_made_them() -> None:
