@@ -187,9 +187,9 @@ def _after(found: RankingFigures) -> tuple[Cell, ...]:
     again = found.after
     if again is None:
         return (None, None, None)
-    both = again.ndcg_at_10 is not None and found.ndcg_at_10 is not None
-    change = again.ndcg_at_10 - found.ndcg_at_10 if both else None  # type: ignore[operator]  # mypy forgets `both`
-    return (again.hole_at_10, again.ndcg_at_10, change)
+    before, after = found.ndcg_at_10, again.ndcg_at_10
+    change = None if before is None or after is None else after - before
+    return (again.hole_at_10, after, change)
 
 
 def _length_cells(found: LengthDistribution) -> tuple[Cell, ...]:
