@@ -14,7 +14,7 @@ from evaluator.progress import say, show
 
 def analyse(
     names: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Each a run, a suite (all its runs) or RUN:PIPELINE.")
+        list[str], typer.Argument(metavar="RUN", help="Each a run, a suite (all its runs) or RUN:PIPELINE.")
     ],
     out: Annotated[Path | None, typer.Option(help="Where; without it, analyses/<utc> in the folder of runs.")] = None,
     baseline: Annotated[str, typer.Option(help="The pipeline that the others are set against.")] = BASELINE,
