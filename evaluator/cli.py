@@ -2,8 +2,8 @@
 
 import typer
 
-from evaluator.commands.attribution import attribute, replay
 from evaluator.commands.analyses import analyse
+from evaluator.commands.attribution import attribute, replay
 from evaluator.commands.comparison import compare
 from evaluator.commands.datasets import datasets
 from evaluator.commands.deadlines import deadlines
@@ -15,22 +15,9 @@ from evaluator.commands.steps import demo, ingest, quality, rank, report, run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 for command in (
-    run,
-    demo,
-    ingest,
-    rank,
-    quality,
-    report,
-    compare,
-    attribute,
-    replay,
-    deadlines,
-    export,
-    history,
-    load,
+    run, demo, ingest, rank, quality, report, compare, analyse, attribute, replay, deadlines, export, history, load,
     parity,
-):
-for command in (run, demo, ingest, rank, quality, report, compare, analyse, deadlines, export, history, load, parity):
+):  # fmt: skip
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(datasets, name="datasets")
