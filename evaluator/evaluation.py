@@ -3,11 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from evaluator.answers import read_answers, read_outcomes
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.comparison.arm_statistics import statistics_of_arms
-from evaluator.datasets.judgments import qrels_file, read_judgments
 from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
@@ -22,15 +22,16 @@ from evaluator.pipeline_costs import COSTS, costs_of, pipeline_costs
 from evaluator.prepared_run import dataset_of, prepare_run
 from evaluator.process_costs import NO_PROCESSES
 from evaluator.progress import say
-from evaluator.quality import Grades, PerQuery, means, within_depth
+from evaluator.quality import PerQuery, means, within_depth
 from evaluator.quality_figures import arm_answers, measure_answers, quality_figures
-from evaluator.quality_report import QualityReport, QueryFigures
+from evaluator.quality_report import CHANGE_METRICS, JudgmentChange, QualityReport, QueryFigures
 from evaluator.rank import RankedArm, RankReport, rank, write_rank_report
 from evaluator.render import render_page
 from evaluator.report import Report, build_report
 from evaluator.resume import continue_or_begin
 from evaluator.run_folder import RunFolder, writable
 from evaluator.run_import import IMPORTED, ImportReport
+from evaluator.run_judgments import judgments_of, judgments_with_added
 from evaluator.timing_validity import conditions_of
 from evaluator.trec_runs import read_run
 from evaluator.vector_recall import RecallReport, vector_recall
@@ -99,11 +100,16 @@ async def rank_step(
         return write_rank_report(folder, queries, ranked, experiment.ranking_depth, compared, experiment.timed_top)
 
 
-def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> QualityReport:
-    """Measures the run files; writes quality.json and quality/<arm>.jsonl. `metrics`: others than the experiment's."""
+def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added: Sequence[Path] = ()) -> QualityReport:
+    """Measures the run files; writes quality.json and quality/<arm>.jsonl.
+
+    `metrics`: others than the experiment's. `added`: qrels files that are merged over the dataset's judgments.
+    """
     experiment, ranked = folder.experiment, folder.read("rank.json", RankReport)
-    judgments = judgments_of(folder)
+    merged = judgments_with_added(folder, added)
+    judgments, own = merged.grades, judgments_of(folder) if added else {}
     arms, found, not_judged, differing = {}, {}, {}, {}
+    before, after = {}, {}
     for arm in ranked.arms:
         rankings, records = read_run(folder.run_file(arm.name)), tuple(read_answers(folder.answers(arm.name)))
         answers = arm_answers(records, ranked.timed_top, ranked.depth)
@@ -113,6 +119,15 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> Qua
         found[arm.name] = quality_figures(judgments, answers, figures, ranked.queries)
         differing[arm.name] = answers.differing
         not_judged[arm.name] = len(rankings.keys() - set(ranked.queries))
+        if added:
+            before[arm.name], after[arm.name] = (
+                means(
+                    within_depth(
+                        measure_answers(grades, answers, rankings, ranked.queries, CHANGE_METRICS), ranked.depth
+                    )
+                )
+                for grades in (own, judgments)
+            )
         with writable(folder.per_query(arm.name)).open("w", encoding="utf-8") as file:
             for query in ranked.queries:
                 values = {metric: figures[metric][query] for metric in figures}
@@ -125,20 +140,11 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None) -> Qua
         judged=len(ranked.queries),
         run_queries_not_judged=not_judged,
         deep_differs=differing,
+        added_judgments=JudgmentChange(files=merged.files, before=before, after=after) if added else None,
     )
     folder.write("quality.json", report)
     say(f"Measured {len(arms)} run files of {experiment.name}")
     return report
-
-
-def judgments_of(folder: RunFolder) -> Grades:
-    """Reads the judgments of a run's dataset. Raises EvaluationError when they changed since the queries ran."""
-    experiment = folder.experiment
-    qrels = qrels_file(experiment.directory, experiment.split)
-    judgments = read_judgments(qrels, strict=experiment.strict)
-    if judgments.sha256 != folder.read("manifest.json", Manifest).dataset_sha256.get(qrels.name):
-        raise EvaluationError(f"{qrels} changed since the queries ran; rank or import again")
-    return judgments.grades
 
 
 def report_step(folder: RunFolder) -> Report:

@@ -200,7 +200,10 @@ def _measured(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[
             imported=outcome.imported is not None,
             dataset=report.dataset,
             split=report.split,
-            files=tuple(sorted(report.manifest.dataset_sha256.items())),
+            files=(
+                *sorted(report.manifest.dataset_sha256.items()),
+                *((one.file, one.sha256) for one in (report.added_judgments.files if report.added_judgments else ())),
+            ),
             depth=report.depth,
             caches=report.caches,
             queries=tuple(figures),

@@ -2,9 +2,23 @@
 
 from pydantic import FiniteFloat
 
+from evaluator.datasets.added_judgments import AddedJudgments
 from evaluator.quality_figures import QualityFigure
 from evaluator.run_folder import StepFile
 from services.contracts.base import Count, Wire
+
+CHANGE_METRICS = ("nDCG@10", "judged@10")  # shown before and after a merge of judgments
+
+
+class JudgmentChange(Wire):
+    """What merging files over the dataset's judgments changed. Figures: means by arm and metric of CHANGE_METRICS.
+
+    null where the rankings are cut above 10, or no query has a value.
+    """
+
+    files: tuple[AddedJudgments, ...]
+    before: dict[str, dict[str, FiniteFloat | None]]  # by the dataset's judgments alone
+    after: dict[str, dict[str, FiniteFloat | None]]
 
 
 class QualityReport(StepFile):
@@ -16,6 +30,7 @@ class QualityReport(StepFile):
     judged: Count
     run_queries_not_judged: dict[str, Count]  # in the run file, but not among the judged ones: ignored
     deep_differs: dict[str, Count] = {}  # queries whose deeper answer does not begin as the timed one
+    added_judgments: JudgmentChange | None = None  # null: measured by the dataset's judgments alone
 
 
 class QueryFigures(Wire):

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from evaluator.cost_page import cost_parts
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.deadline_sweep import render_deadlines
+from evaluator.judgments_page import judgment_parts
 from evaluator.load.chart_images import chart_images
 from evaluator.load.cost_table import render_costs
 from evaluator.load.report import LoadReport
@@ -90,6 +91,7 @@ def render_page(report: Report, charts: Collection[str] = ()) -> str:
         *render_verdicts(report),
         "Quality: means over the judged queries that were asked for; a lost query counts as 0. "
         f"Rankings are {report.depth} deep. " + _what_was_timed(report),
+        *judgment_parts(report.added_judgments),
         "## What each figure is a mean of",
         "Queries: those in the mean, of which the lost and those without hits have an empty ranking. Worst, expected, "
         "best: the mean with tied documents in their worst order, over their orders, in their best; moved: the queries "

@@ -18,7 +18,7 @@ from evaluator.machine_conditions import MachineConditions
 from evaluator.manifest import Manifest
 from evaluator.pipeline_costs import CostReport, index_bytes
 from evaluator.pipeline_report import PipelineReport, gated_figures, pipeline_report, samples_ms, without_p99
-from evaluator.quality_report import QualityReport
+from evaluator.quality_report import JudgmentChange, QualityReport
 from evaluator.rank import RankReport
 from evaluator.run_folder import StepFile
 from evaluator.run_import import ImportedFile
@@ -59,6 +59,7 @@ class Report(StepFile):
     load: LoadReport | None = None  # null: no traffic was sent
     deadlines: DeadlinesFile | None = None  # null: `deadlines --run` was not called
     vector_recall: dict[str, VectorRecall]
+    added_judgments: JudgmentChange | None = None  # null: measured by the dataset's judgments alone
     counts: DatasetCounts
     ingest: IngestReport | None  # null when the collection was there already
     manifest: Manifest
@@ -126,7 +127,11 @@ def build_report(
         sample=len(ranked.queries) if len(ranked.queries) < manifest.counts.judged_queries else None,
         caches=experiment.caches,
         valid=not faults,
-        warnings=(*faults, *_remarks(ranked, records, source), *cache_remarks(experiment.caches, cached)),
+        warnings=(
+            *faults,
+            *_remarks(ranked, records, source, quality.added_judgments),
+            *cache_remarks(experiment.caches, cached),
+        ),
         timing_valid=not doubts if samples else None,
         timing_reasons=doubts,
         conditions=conditions,
@@ -137,6 +142,7 @@ def build_report(
         load=load,
         deadlines=deadlines,
         vector_recall=dict(recall),
+        added_judgments=quality.added_judgments,
         counts=manifest.counts,
         ingest=ingested,
         manifest=manifest,
@@ -144,9 +150,13 @@ def build_report(
 
 
 def _remarks(
-    ranked: RankReport, records: Mapping[str, Sequence[AnswerOutcome]], source: LatencySource | None
+    ranked: RankReport,
+    records: Mapping[str, Sequence[AnswerOutcome]],
+    source: LatencySource | None,
+    added: JudgmentChange | None,
 ) -> Iterator[str]:
     """Yields what a reader should know although the run is valid."""
+    yield from (file.sentence for file in (added.files if added else ()))
     yield from interruption_remarks(source)
     yield from warmup_remarks(records, source)
     if ranked.compared_documents == 0:

@@ -1,15 +1,15 @@
 """Writes the rankings and judgments of a run so that trec_eval reads them. Reads the run folder; changes none of it."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import judgments_of
 from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder
+from evaluator.run_judgments import judgments_with_added
 from evaluator.trec_runs import read_run, run_lines
 
 QRELS = "judgments.qrels"
@@ -27,15 +27,15 @@ class Exported:
     unjudged: int  # measured queries without a judgment that counts: trec_eval's means leave them out
 
 
-def export_run(folder: RunFolder, directory: Path) -> Exported:
+def export_run(folder: RunFolder, directory: Path, added: Sequence[Path] = ()) -> Exported:
     """Writes the judgments of the measured queries and a run file a pipeline, separated by spaces.
 
     Ids are written as they are, unless one has white space: then in all files `%` and white space are percent-encoded
-    (RFC 3986), which `urllib.parse.unquote` reverses. Scores are n - rank. Raises EvaluationError when the judgments
-    changed since the queries ran.
+    (RFC 3986), which `urllib.parse.unquote` reverses. Scores are n - rank. `added`: qrels files merged over the
+    dataset's judgments. Raises EvaluationError when the dataset's judgments changed since the queries ran.
     """
     ranked = folder.read("rank.json", RankReport)
-    grades = judgments_of(folder)
+    grades = judgments_with_added(folder, added).grades
     if unknown := [query for query in ranked.queries if query not in grades]:
         raise EvaluationError(
             f"{folder.path / 'rank.json'}: query {unknown[0]!r} has no judgments; rank or import again"

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from evaluator.commands.options import RUNS, Junit, Runs, collection_directory, reporting_errors
+from evaluator.commands.options import RUNS, AddedFiles, Junit, Runs, collection_directory, reporting_errors
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.comparison.comparing import compare as compared
 from evaluator.comparison.comparison_page import render_comparison
@@ -33,6 +33,7 @@ def compare(
         str | None, typer.Option(help="The collection of run files: a directory or a set of the catalogue.")
     ] = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of --dataset; without it, test.")] = None,
+    judgments: AddedFiles = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     junit: Junit = None,
     runs: Runs = RUNS,
@@ -48,7 +49,8 @@ def compare(
             raise EvaluationError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
         if junit is not None and no_worse_than is None:
             raise WrongOption("--junit writes the outcome of --no-worse-than; give both")
-        report = compared(names, runs, settings, collection_directory(dataset) if dataset else None, split)
+        directory = collection_directory(dataset) if dataset else None
+        report = compared(names, runs, settings, directory, split, judgments or ())
         show(report.model_dump_json(indent=2) if as_json else render_comparison(report))
         if junit is not None:
             gates = [pair.gate for pair in report.pairs if pair.gate is not None]

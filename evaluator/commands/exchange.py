@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from evaluator.commands.options import RUNS, Metrics, Run, Runs, collection_directory, metric_names, reporting_errors
+from evaluator.commands.options import (
+    RUNS,
+    AddedFiles,
+    Metrics,
+    Run,
+    Runs,
+    collection_directory,
+    metric_names,
+    reporting_errors,
+)
 from evaluator.commands.steps import print_outcome
 from evaluator.evaluation import quality_step, report_step
 from evaluator.progress import say, show
@@ -42,11 +51,12 @@ def export(
     runs: Runs = RUNS,
     run: Run = None,
     to: Annotated[Path | None, typer.Option(help="Where; without it, `export` in the folder of the run.")] = None,
+    judgments: AddedFiles = None,
 ) -> None:
     """Writes rankings and judgments of a run for trec_eval (the latest run unless --run says which)."""
     with reporting_errors():
         folder = RunFolder.open(run or runs / LATEST)
-        done = export_run(folder, to or folder.path / "export")
+        done = export_run(folder, to or folder.path / "export", judgments or ())
         for path in done.runs:
             show(shlex.join(["trec_eval", "-c", "-m", "all_trec", str(done.qrels), str(path)]))
         if done.escaped:

@@ -47,6 +47,10 @@ Processes = Annotated[
     typer.Option(envvar="PROCESSES", help="Whose cost is measured: dense=http://127.0.0.1:8002,elasticsearch=URL."),
 ]
 Junit = Annotated[Path | None, typer.Option("--junit", help="Write the outcome of each gate as JUnit XML.")]
+AddedFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--judgments", help="A qrels file merged over the dataset's judgments; may be given several times."),
+]
 Wait = Annotated[float, typer.Option(help="Seconds to wait until the gateway is ready.")]
 
 

@@ -13,6 +13,7 @@ from evaluator.commands.exit_status import end_status, expect_gates
 from evaluator.commands.options import (
     GATEWAY,
     RUNS,
+    AddedFiles,
     AllExperimentOverrides,
     ExperimentOverrides,
     Gateway,
@@ -135,12 +136,15 @@ def rank(
         _print_next_step("quality", path)
 
 
-def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None) -> None:
-    """Measures the run files of a run (the latest one unless --run says which), by other metrics if named."""
+def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgments: AddedFiles = None) -> None:
+    """Measures the run files of a run (the latest one unless --run says which), by other metrics if named.
+
+    Without --judgments, by the judgments of the dataset alone.
+    """
     with reporting_errors():
         path = run or runs / LATEST
         for folder in runs_of(path):
-            quality_step(folder, metric_names(metrics))
+            quality_step(folder, metric_names(metrics), judgments or ())
         _print_next_step("report", path)
 
 

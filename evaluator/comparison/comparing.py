@@ -17,12 +17,14 @@ from evaluator.comparison.latency_ratio import LatencyRatio, latency_ratio
 from evaluator.comparison.list_overlap import overlap, rank_biased_overlap
 from evaluator.comparison.paired_tests import differences, interval, mean
 from evaluator.comparison.query_slices import query_slices
-from evaluator.comparison.shared_queries import Rankings, SharedQueries, find_shared_queries, judgments_of_compared
+from evaluator.comparison.shared_queries import Rankings, SharedQueries, find_shared_queries
 from evaluator.comparison.verdict import MARGIN, NoWorseGate, PairedComparison, ScoredPair, compare_pairs, no_worse_gate
+from evaluator.datasets.added_judgments import AddedJudgments
 from evaluator.datasets.queries import queries_file
 from evaluator.errors import EvaluationError
 from evaluator.metric_table import MetricName, expect_higher_is_better, parse_metric
 from evaluator.quality import Grades, PerQuery, measure
+from evaluator.run_judgments import judgments_with_added
 from services.contracts.base import Count, Wire
 
 Margin = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -82,6 +84,7 @@ class ComparisonReport(Wire):
     pairs: tuple[PairReport, ...]
     slices: tuple[SliceReport, ...]
     no_worse: bool | None  # every gate passed; null: none was asked for
+    added_judgments: tuple[AddedJudgments, ...] = ()  # files merged over the judgments of the dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +115,18 @@ def compare(
     settings: ComparisonSettings,
     dataset: Path | None = None,
     split: str | None = None,
+    added: Sequence[Path] = (),
 ) -> ComparisonReport:
-    """Compares what the words name (see `resolve_compared`). Raises EvaluationError."""
+    """Compares what the words name (see `resolve_compared`). Raises EvaluationError.
+
+    `added`: qrels files that are merged over the judgments of the dataset.
+    """
     expect_higher_is_better(settings.metric)
     with tempfile.TemporaryDirectory(prefix="compare-") as imports:
         pairs = resolve_compared(words, runs, Path(imports), dataset, split)
         first = pairs[0][0]
-        judgments = judgments_of_compared(first)
+        merged = judgments_with_added(first.folder, added)
+        judgments = merged.grades
         measured = [_measured(one, other, judgments, settings.metric) for one, other in pairs]
         label = _label(settings.metric, measured)
         verdicts = compare_pairs(
@@ -134,6 +142,7 @@ def compare(
             metric=label,
             seed=settings.seed,
             notes=(
+                *(file.sentence for file in merged.files),
                 *dict.fromkeys(note for pair in measured for note in pair.shared.notes),
                 *_not_sliced(fields, every),
             ),
@@ -142,6 +151,7 @@ def compare(
                 one for field, values in fields.items() for one in _slices_of_field(measured, field, values, settings)
             ),
             no_worse=all(one.gate.passed for one in reports if one.gate) if settings.no_worse_than else None,
+            added_judgments=merged.files,
         )
 
 

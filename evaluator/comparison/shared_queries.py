@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.comparison.compared_rankings import ComparedRanking
-from evaluator.datasets.judgments import qrels_file, read_judgments
+from evaluator.datasets.judgments import qrels_file
 from evaluator.errors import EvaluationError
-from evaluator.quality import Grades
 from evaluator.validity import arm_faults
 
 Rankings = Mapping[str, Sequence[str]]
@@ -26,16 +25,6 @@ class SharedQueries:
     def cut(self, rankings: Rankings) -> Rankings:
         """Returns the rankings of the shared queries, as deep as the shallower side."""
         return {query: rankings.get(query, ())[: self.depth] for query in self.queries}
-
-
-def judgments_of_compared(ranking: ComparedRanking) -> Grades:
-    """Reads the judgments of a run's dataset. Raises EvaluationError when they are not those of the run."""
-    experiment = ranking.experiment
-    path = qrels_file(experiment.directory, experiment.split)
-    judgments = read_judgments(path, strict=experiment.strict)
-    if judgments.sha256 != ranking.manifest.dataset_sha256.get(path.name):
-        raise EvaluationError(f"{path} is not what {ranking.run} was judged by: it changed since")
-    return judgments.grades
 
 
 def find_shared_queries(first: ComparedRanking, second: ComparedRanking) -> SharedQueries:

@@ -26,6 +26,14 @@ class AddedJudgments(Wire):
     other_queries: Count  # left out: the dataset judges no document of their query
     negative: Count  # left out: a negative judgment counts as none
 
+    @property
+    def sentence(self) -> str:
+        """What the file did, for a report."""
+        left = f", {self.other_queries} of other queries left out" if self.other_queries else ""
+        left += f", {self.negative} negative ones left out" if self.negative else ""
+        counts = f"{self.added} judgments added, {self.changed} changed, {self.unchanged} the same"
+        return f"judged also by {self.file} (sha256 {self.sha256[:12]}): {counts}{left}"
+
 
 @dataclass(frozen=True, slots=True)
 class MergedJudgments:

@@ -176,7 +176,7 @@ def test_judgments_that_changed_since_are_refused(
         file.write("q1\tf1\t1\n")
     done = evaluator("compare", run)
     assert done.exit_code == 1
-    assert "it changed since" in done.stderr
+    assert "changed since the queries ran" in done.stderr
 
 
 def test_rankings_of_other_depths_are_cut_and_it_is_said_first(

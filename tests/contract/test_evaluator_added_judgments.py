@@ -1,0 +1,94 @@
+"""Reports and comparisons say which judgments were merged over those of the dataset, and what that changed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from tests.support.simulated_runs import write_collection, write_three_rankings
+
+Evaluator = Callable[..., Result]
+
+
+@pytest.fixture
+def evaluator(tmp_path: Path) -> Evaluator:
+    return lambda *words: CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
+
+
+@pytest.fixture
+def run(tmp_path: Path, evaluator: Evaluator) -> Path:
+    """A run of two pipelines over 60 queries: fair finds the relevant document below the first fillers, good above."""
+    files = write_three_rankings(tmp_path)
+    done = evaluator("import", write_collection(tmp_path / "shop"), files["fair"], files["good"])
+    assert done.exit_code == 0, done.output
+    return next((tmp_path / "runs").glob("2*"))
+
+
+@pytest.fixture
+def more(tmp_path: Path) -> Path:
+    """Judgments that make the first filler of every query relevant, and change the grade of one document."""
+    path = tmp_path / "more.qrels"
+    path.write_text("".join(f"q{n}\t0\tf0\t1\n" for n in range(60)) + "q0\t0\tr0\t2\nq99\t0\tf0\t1\n")
+    return path
+
+
+def test_quality_and_report_say_what_added_judgments_changed(evaluator: Evaluator, run: Path, more: Path) -> None:
+    before = json.loads((run / "report.json").read_text())
+    assert before["added_judgments"] is None
+    assert evaluator("quality", "--run", run, "--judgments", more).exit_code == 0
+    shown = evaluator("report", "--run", run)
+    assert "judged also by" in shown.stderr
+    report = json.loads((run / "report.json").read_text())
+    change = report["added_judgments"]
+    (file,) = change["files"]
+    assert (file["file"], file["added"], file["changed"], file["other_queries"]) == (str(more), 60, 1, 1)
+    for name in ("fair", "good"):
+        assert change["before"][name]["nDCG@10"] == before["pipelines"][name]["quality"]["nDCG@10"]
+        assert change["after"][name]["nDCG@10"] == report["pipelines"][name]["quality"]["nDCG@10"]
+        assert change["before"][name]["judged@10"] == pytest.approx(0.1)
+        assert change["after"][name]["judged@10"] == pytest.approx(0.2)
+    assert "## Added judgments" in (run / "report.md").read_text()
+
+
+def test_quality_without_the_option_is_of_the_dataset_alone_again(evaluator: Evaluator, run: Path, more: Path) -> None:
+    before = json.loads((run / "quality.json").read_text())
+    evaluator("quality", "--run", run, "--judgments", more)
+    assert evaluator("quality", "--run", run).exit_code == 0
+    assert json.loads((run / "quality.json").read_text()) == before
+
+
+def test_compare_takes_added_judgments_and_says_so_first(evaluator: Evaluator, run: Path, more: Path) -> None:
+    plain = json.loads(evaluator("compare", run, "--json").stdout)
+    added = json.loads(evaluator("compare", run, "--judgments", more, "--json").stdout)
+    assert plain["added_judgments"] == []
+    assert added["added_judgments"][0]["added"] == 60
+    assert added["notes"][0].startswith(f"judged also by {more} (sha256 ")
+    assert added["pairs"][0]["verdict"]["first_mean"] != plain["pairs"][0]["verdict"]["first_mean"]
+
+
+def test_the_exported_judgments_are_those_of_the_report(evaluator: Evaluator, run: Path, more: Path) -> None:
+    assert evaluator("export", "--run", run, "--judgments", more).exit_code == 0
+    exported = (run / "export" / "judgments.qrels").read_text().splitlines()
+    assert {"q0 0 r0 2", "q1 0 r1 1", "q1 0 f0 1"} <= set(exported)
+    assert len(exported) == 120
+
+
+def test_runs_measured_by_other_judgments_are_a_history_of_their_own(
+    evaluator: Evaluator, run: Path, more: Path, tmp_path: Path
+) -> None:
+    files = write_three_rankings(tmp_path)
+    evaluator("import", tmp_path / "shop", files["fair"], files["good"])
+    evaluator("quality", "--run", run, "--judgments", more)
+    evaluator("report", "--run", run)
+    pipelines = json.loads(evaluator("history", "shop", "--json").stdout)["pipelines"]
+    assert [(one["pipeline"], len(one["entries"])) for one in pipelines] == [("fair", 1), ("good", 1)] * 2
+
+
+def test_a_missing_file_is_named(evaluator: Evaluator, run: Path, tmp_path: Path) -> None:
+    done = evaluator("quality", "--run", run, "--judgments", tmp_path / "none.qrels")
+    assert done.exit_code == 1
+    assert f"{tmp_path / 'none.qrels'}: no such file" in done.stderr
