@@ -9,6 +9,7 @@ from evaluator.commands.datasets import datasets
 from evaluator.commands.deadlines import deadlines
 from evaluator.commands.exchange import export, import_
 from evaluator.commands.history import history
+from evaluator.commands.judging import judge
 from evaluator.commands.load import load
 from evaluator.commands.parity import parity
 from evaluator.commands.steps import demo, ingest, quality, rank, report, run
@@ -21,6 +22,7 @@ for command in (
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(datasets, name="datasets")
+app.add_typer(judge, name="judge")
 
 
 @app.command()

@@ -77,8 +77,18 @@ def resolve_compared(
     """Returns the pairs to compare, the one compared with first.
 
     Every pipeline of a single run is compared with its first one. If the first word is one pipeline, all others are
-    compared with it; if it is a run of several, those of other runs with its pipeline of the same name. Run files are
-    imported below `imports`, over `dataset` or else the dataset of the first run. Raises EvaluationError.
+    compared with it; if it is a run of several, those of other runs with its pipeline of the same name. Words are read
+    as `resolve_rankings` does. Raises EvaluationError.
+    """
+    return tuple(_pairs(resolve_rankings(words, runs, imports, dataset, split)))
+
+
+def resolve_rankings(
+    words: Sequence[str], runs: Path, imports: Path, dataset: Path | None, split: str | None
+) -> list[list[ComparedRanking]]:
+    """Returns the pipelines that each word names.
+
+    Run files are imported below `imports`, over `dataset` or else the dataset of the first run. Raises EvaluationError.
     """
     if repeated := [word for word, times in Counter(words).items() if times > 1]:
         raise EvaluationError(f"{repeated[0]}: named twice; a pipeline compared twice changes p of all others")
@@ -99,7 +109,7 @@ def resolve_compared(
     for number, (word, found) in enumerate(zip(words, known, strict=True)):
         folder, arm = found or _imported(word, imports / str(number), dataset, split or "test")
         groups.append(_compared_rankings(folder, word, arm, folder.name if found else word))
-    return tuple(_pairs(_labelled(groups)))
+    return _labelled(groups)
 
 
 def _folder_and_arm(word: str, runs: Path) -> tuple[RunFolder, str | None] | None:
@@ -152,7 +162,7 @@ def _pairs(groups: Sequence[Sequence[ComparedRanking]]) -> Iterator[tuple[Compar
     by_name = {one.arm: one for one in first}
     seen: set[tuple[Path, str]] = set()
     for one in (one for group in others for one in group):
-        _expect_one_dataset(first[0], one)
+        expect_one_dataset(first[0], one)
         against = first[0] if len(first) == 1 else by_name.get(one.arm)
         if against is None:
             raise EvaluationError(
@@ -167,7 +177,7 @@ def _pairs(groups: Sequence[Sequence[ComparedRanking]]) -> Iterator[tuple[Compar
         yield against, one
 
 
-def _expect_one_dataset(first: ComparedRanking, other: ComparedRanking) -> None:
+def expect_one_dataset(first: ComparedRanking, other: ComparedRanking) -> None:
     """Raises EvaluationError when the datasets of two runs have no file in common."""
     if first.manifest.dataset_sha256.items().isdisjoint(other.manifest.dataset_sha256.items()):
         names = f"{first.experiment.dataset} and {other.experiment.dataset}"

@@ -82,12 +82,25 @@ def compare_pairs(
 ) -> tuple[PairedComparison, ...]:
     """Compares each pair; all of them are one family. Every pair has at least one query."""
     found = [differences(pair.first_values, pair.second_values) for pair in pairs]
-    ps = [sign_flip_p(values, seed) for values in found]
-    adjusted, same = holm(ps), holm([equivalence_p(values, margin) for values in found])
+    ps, adjusted, same = _tested(found, seed, margin)
     return tuple(
         _compared(pair, values, metric, seed, margin, (p, p_holm, p_same), len(pairs))
         for pair, values, p, p_holm, p_same in zip(pairs, found, ps, adjusted, same, strict=True)
     )
+
+
+def outcomes_of(found: Sequence[Sequence[float]], seed: int, margin: float = MARGIN) -> tuple[Outcome, ...]:
+    """Returns the outcome of each comparison by its differences of queries alone; all of them are one family."""
+    _, adjusted, same = _tested(found, seed, margin)
+    return tuple(_outcome(values, p, p_same) for values, p, p_same in zip(found, adjusted, same, strict=True))
+
+
+def _tested(
+    found: Sequence[Sequence[float]], seed: int, margin: float
+) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
+    """Returns p of each comparison, p adjusted for the family, and the adjusted p of being the same."""
+    ps = [sign_flip_p(values, seed) for values in found]
+    return ps, holm(ps), holm([equivalence_p(values, margin) for values in found])
 
 
 def _compared(

@@ -29,6 +29,7 @@ SOAKS = (
     "against",
     "against_live",
     "compared",
+    "judging",
 )
 
 

@@ -1,0 +1,175 @@
+"""Commands of judging: make a pool, grade its pairs, look how far judges are and how they agree, export qrels."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from evaluator.command_line import command_line
+from evaluator.commands.options import RUNS, AddedFiles, Runs, collection_directory, reporting_errors
+from evaluator.errors import WrongOption
+from evaluator.judging.agreement import group_agreement, judge_agreements
+from evaluator.judging.consensus import consensus_grades, disputed_pairs
+from evaluator.judging.export import export_judgments
+from evaluator.judging.judgment_log import MOST_GRADE
+from evaluator.judging.new_session import create_session
+from evaluator.judging.progress_page import (
+    outlook_sentence,
+    render_agreement,
+    render_disputed,
+    render_outlooks,
+    render_progress,
+    render_session,
+)
+from evaluator.judging.session import JudgingSession, Order, ShownPair
+from evaluator.progress import say, show
+
+judge = typer.Typer(no_args_is_help=True, help="Judges the documents that runs found and nobody has judged.")
+
+KEYS = "0 not relevant, 1 partly, 2 relevant, 3 answers in full; s skip, u undo, q quit"
+# How often the outlook is computed while a judge is at work: it takes up to a second.
+OUTLOOK_EVERY = 10
+
+Session = Annotated[Path, typer.Argument(help="The folder of the session.")]
+
+
+@judge.command()
+def pool(
+    names: Annotated[
+        list[str], typer.Argument(help="Each a run folder, RUN:PIPELINE or a TREC run file ([NAME=]FILE).")
+    ],
+    top: Annotated[int, typer.Option(min=1, max=1000, help="How many hits of each ranking are pooled.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the order.")] = 20_250_601,
+    session: Annotated[
+        Path | None, typer.Option(help="The folder to make; without it, judging/<utc>-<dataset> in the runs folder.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="The collection of run files: a directory or a set of the catalogue.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Which judgments of --dataset; without it, test.")] = None,
+    judgments: AddedFiles = None,
+    runs: Runs = RUNS,
+) -> None:
+    """Pools the unjudged documents of pipelines in a folder that judges work in."""
+    with reporting_errors():
+        made = create_session(
+            names,
+            runs,
+            top=top,
+            seed=seed,
+            folder=session,
+            dataset=collection_directory(dataset) if dataset else None,
+            split=split,
+            added=judgments or (),
+        )
+        for note in made.notes:
+            say(note)
+        show(render_session(made.file))
+        if made.file.not_in_corpus:
+            say(f"{made.file.not_in_corpus} pairs are left out: the corpus lacks their documents.")
+        known = made.file.known_grades
+        if known and max(known) < MOST_GRADE:
+            say(
+                f"The judgments so far have the grades {', '.join(map(str, known))}. The gain in nDCG is the grade: "
+                "grade on the scale of the collection, or its relevant documents count less than yours."
+            )
+        show(f"Session: {made.folder}")
+        say(f"Next: {command_line('judge', 'grade', str(made.folder), '--judge', 'NAME')}")
+
+
+@judge.command("show")
+def show_session(folder: Session) -> None:
+    """Prints progress, agreement, disputed pairs, and what the verdict can still become."""
+    with reporting_errors():
+        session = JudgingSession(folder)
+        judges = session.grades()
+        show(render_session(session.file))
+        show(f"\n{render_progress(session.progress(), len(session.pairs), len(consensus_grades(judges)))}")
+        parts = [*render_agreement(judge_agreements(judges), group_agreement(judges))]
+        parts += render_disputed(disputed_pairs(judges))
+        if len(session.rankings) > 1:
+            parts += render_outlooks(session.outlooks(), session.verdicts())
+        for part in parts:
+            show(f"\n{part}")
+
+
+@judge.command()
+def grade(
+    folder: Session,
+    judge: Annotated[str, typer.Option("--judge", help="Who judges: the name of the file of judgments.")],
+    order: Annotated[
+        str,
+        typer.Option(
+            help="pool; others: without pairs that another judge has graded; impact: so, by what they change."
+        ),
+    ] = "pool",
+) -> None:
+    """Shows one pair after another and reads a key for each, with Enter. Ends with q, or where the input ends."""
+    with reporting_errors():
+        if order not in get_args(Order):
+            raise WrongOption(f"--order {order}: there are {', '.join(get_args(Order))}")
+        session = JudgingSession(folder)
+        done = _graded(session, judge, _order(order))
+        say(f"{done} judgments written. Progress: {command_line('judge', 'show', str(folder))}")
+
+
+@judge.command()
+def export(folder: Session, file: Annotated[Path, typer.Argument(help="The qrels to write.")]) -> None:
+    """Writes the judgments as qrels, and beside them FILE.json, which says what made them."""
+    with reporting_errors():
+        made = export_judgments(JudgingSession(folder), file)
+        show(f"{made.judged} of {made.pairs} pairs in {file}; {made.disputed} of them disputed ({made.rule}).")
+        say(f"Next: {command_line('quality', '--run', 'RUN', '--judgments', str(file))}")
+
+
+def _graded(session: JudgingSession, judge: str, order: Order) -> int:
+    """Reads keys until there is no pair, no input, or a q. Returns how many judgments were written."""
+    written, settled = 0, False
+    current = session.next_pair(judge, order)
+    show(KEYS)
+    while current is not None:
+        if order == "impact" and written % OUTLOOK_EVERY == 0 and not settled:
+            outlooks = session.outlooks()
+            settled = all(outlook.settled for outlook in outlooks.values())
+            for pipeline, outlook in outlooks.items():
+                say(f"{pipeline}: {outlook.outcome}. {outlook_sentence(outlook)}")
+        _show_pair(current)
+        key = _key()
+        if key in ("", "q"):
+            return written
+        if key == "u":
+            taken_back = session.undo(judge)
+            if taken_back is None:
+                say("Nothing to undo.")
+            else:
+                current = session.shown(taken_back)
+            continue
+        if key == "s":
+            session.skip(judge, current.pair)
+        else:
+            session.grade(judge, current.pair, int(key))
+        written += 1
+        current = session.next_pair(judge, order)
+    say("No pair is left for this judge.")
+    return written
+
+
+def _show_pair(shown: ShownPair) -> None:
+    show(f"\nQuery:    {shown.query}\nDocument: {shown.title or '(no title)'}\n\n{shown.text}\n")
+
+
+def _key() -> str:
+    """Reads lines until one is a key; returns an empty string where the input ends."""
+    while True:
+        sys.stdout.write("grade> ")
+        sys.stdout.flush()
+        line = sys.stdin.readline()
+        key = line.strip().lower()
+        if not line or key in ("s", "u", "q", *map(str, range(MOST_GRADE + 1))):
+            return key
+        say(f"{key!r} is no key: {KEYS}")
+
+
+def _order(name: str) -> Order:
+    return next(order for order in get_args(Order) if order == name)

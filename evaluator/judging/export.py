@@ -1,0 +1,87 @@
+"""Writes the consensus of a session as qrels, which `--judgments FILE` and other tools read, and says what made it."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from evaluator.datasets.text_files import sha256
+from evaluator.errors import EvaluationError
+from evaluator.judging.consensus import RULE, consensus_grades, disputed_pairs
+from evaluator.judging.session import JudgingSession
+from evaluator.judging.session_files import PoolSource
+from services.contracts.base import Count, Wire
+
+
+class JudgmentsExport(Wire):
+    """`FILE.json` beside an exported FILE: qrels have no comments. Within a version, fields are only added."""
+
+    schema_version: Literal[1] = 1
+    qrels_sha256: str
+    session: str
+    dataset: str
+    split: str
+    sources: tuple[PoolSource, ...]
+    top: Count
+    seed: Count
+    rule: str  # how one grade is made of several
+    judges: dict[str, Count]  # graded pairs by judge
+    pairs: Count  # of the pool
+    judged: Count  # of them; lines of the file
+    by_several: Count  # of `judged`, graded by more than one judge
+    disputed: Count  # of `by_several`, with different grades
+
+
+def export_judgments(session: JudgingSession, path: Path) -> JudgmentsExport:
+    """Writes one line a judged pair: `query-id corpus-id score` under that header for `.tsv`, else TREC's four columns.
+
+    Fields are separated by tabs, so ids may have spaces. A file that is there is replaced only where it is an earlier
+    export. Raises EvaluationError for any other, for a suffix that means another format, and without a judgment.
+    """
+    beside = path.with_name(f"{path.name}.json")
+    if path.suffix in (".json", ".jsonl", ".gz"):
+        raise EvaluationError(f"{path}: qrels are written as text; name it .qrels (TREC) or .tsv (BEIR)")
+    if path.exists() and not _is_export(beside):
+        raise EvaluationError(f"{path}: is there already and no export of judgments; name another file")
+    judges = session.grades()
+    grades = consensus_grades(judges)
+    if not grades:
+        raise EvaluationError(f"{session.folder}: nobody has graded a pair; `judge grade` does")
+    beir = path.suffix == ".tsv"
+    lines = ["query-id\tcorpus-id\tscore\n"] if beir else []
+    for pair in sorted(grades):
+        between = "" if beir else "0\t"
+        lines.append(f"{pair.query}\t{between}{pair.document}\t{grades[pair]}\n")
+    _replace(path, "".join(lines))
+    file = session.file
+    made = JudgmentsExport(
+        qrels_sha256=sha256(path),
+        session=str(session.folder.resolve()),
+        dataset=file.dataset,
+        split=file.split,
+        sources=file.sources,
+        top=file.top,
+        seed=file.seed,
+        rule=RULE,
+        judges={judge: len(of_judge) for judge, of_judge in judges.items()},
+        pairs=len(session.pairs),
+        judged=len(grades),
+        by_several=sum(sum(pair in of_judge for of_judge in judges.values()) > 1 for pair in grades),
+        disputed=len(disputed_pairs(judges)),
+    )
+    _replace(beside, made.model_dump_json(indent=2) + "\n")
+    return made
+
+
+def _is_export(path: Path) -> bool:
+    try:
+        JudgmentsExport.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return False
+    return True
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8", newline="\n")
+    part.replace(path)

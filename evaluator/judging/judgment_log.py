@@ -1,0 +1,161 @@
+"""Owns the file of one judge: JSON lines of grades, skips and undos, each on the disk before the call returns.
+
+Lines are only appended. Leaves which pairs there are to `evaluator.judging.session`.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from evaluator.errors import EvaluationError
+from evaluator.judging.pool import PooledPair
+from services.contracts.base import Name, Wire
+
+Action = Literal["grade", "skip", "undo"]
+MOST_GRADE = 3
+Grade = Annotated[int, Field(strict=True, ge=0, le=MOST_GRADE)]
+
+
+class JudgmentLine(Wire):
+    """What a judge did. `undo` takes back the judge's last action that still stands, and names its pair."""
+
+    action: Action
+    query: str
+    document: str
+    grade: Grade | None = None  # of the action `grade` alone
+    judge: Name
+    utc: str
+
+    @model_validator(mode="after")
+    def _graded(self) -> Self:
+        if (self.grade is not None) != (self.action == "grade"):
+            raise ValueError("grade: belongs to the action `grade`, and to no other")
+        return self
+
+    @property
+    def pair(self) -> PooledPair:
+        """What was judged."""
+        return PooledPair(self.query, self.document)
+
+
+@dataclass(frozen=True, slots=True)
+class StandingJudgments:
+    """What stands of a judge after all undos. A later judgment of a pair replaces an earlier one."""
+
+    grades: Mapping[PooledPair, int]
+    skipped: Set[PooledPair]
+
+
+class JudgmentLog:
+    """Owns `<judge>.jsonl`. Several processes may append to it; a lock keeps their lines apart."""
+
+    def __init__(self, folder: Path, judge: str) -> None:
+        self.judge = judge
+        self.path = folder / f"{judge}.jsonl"
+
+    def append(self, pair: PooledPair, grade: int | None) -> None:
+        """Writes a grade, or a skip (None). Raises EvaluationError for a grade out of range and a disk that fails."""
+        with self._locked() as file:
+            self._write(file, "skip" if grade is None else "grade", pair, grade)
+
+    def undo(self) -> PooledPair | None:
+        """Takes back the last action that stands and returns its pair; None, and no line, where there is none."""
+        with self._locked() as file:
+            standing = self._standing_lines()
+            if not standing:
+                return None
+            self._write(file, "undo", standing[-1].pair, None)
+            return standing[-1].pair
+
+    def standing(self) -> StandingJudgments:
+        """Reads what stands. Raises EvaluationError with `file:line` for a line that is none."""
+        grades: dict[PooledPair, int] = {}
+        skipped: set[PooledPair] = set()
+        for line in self._standing_lines():
+            grades.pop(line.pair, None)
+            skipped.discard(line.pair)
+            if line.grade is None:
+                skipped.add(line.pair)
+            else:
+                grades[line.pair] = line.grade
+        return StandingJudgments(grades, skipped)
+
+    def _standing_lines(self) -> list[JudgmentLine]:
+        standing: list[JudgmentLine] = []
+        for number, line in self._lines():
+            if line.action != "undo":
+                standing.append(line)
+            elif not standing or standing.pop().pair != line.pair:
+                raise EvaluationError(f"{self.path}:{number}: takes back what is not the last action of {self.judge}")
+        return standing
+
+    def _lines(self) -> Iterator[tuple[int, JudgmentLine]]:
+        """Yields every whole line. The last one has no line feed while it is being written, or after a kill."""
+        if not self.path.exists():
+            return
+        for number, line in enumerate(self.path.read_bytes().splitlines(keepends=True), start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                found = JudgmentLine.model_validate_json(line)
+            except ValidationError as error:
+                reason = error.errors()[0]["msg"]
+                raise EvaluationError(f"{self.path}:{number}: not a judgment: {reason}") from error
+            if found.judge != self.judge:
+                raise EvaluationError(f"{self.path}:{number}: of the judge {found.judge}, in the file of {self.judge}")
+            yield number, found
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        fresh = not self.path.exists()
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if fresh:
+                _sync_folder(self.path.parent)
+            self._drop_torn_line(file)
+            yield file
+        except OSError as error:
+            raise EvaluationError(f"{self.path}: not written: {error.strerror}; this judgment is lost") from error
+        finally:
+            os.close(file)  # ends the lock too
+
+    def _drop_torn_line(self, file: int) -> None:
+        """Cuts off what a killed process wrote of its last line: it was never acknowledged."""
+        content = self.path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.ftruncate(file, whole)
+
+    def _write(self, file: int, action: Action, pair: PooledPair, grade: int | None) -> None:
+        try:
+            line = JudgmentLine(
+                action=action,
+                query=pair.query,
+                document=pair.document,
+                grade=grade,
+                judge=self.judge,
+                utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            )
+        except ValidationError as error:
+            raise EvaluationError(f"judgment: {error.errors()[0]['msg']}; a grade is 0 to {MOST_GRADE}") from error
+        content = line.model_dump_json(exclude_none=True).encode() + b"\n"
+        while content:
+            content = content[os.write(file, content) :]
+        os.fsync(file)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the name of a new file outlive a power failure."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,165 @@
+"""Makes a session folder: pools the unjudged documents of runs, and reads their texts from the corpus once."""
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from evaluator.comparison.compared_rankings import ComparedRanking, expect_one_dataset, resolve_rankings
+from evaluator.comparison.shared_queries import find_shared_queries
+from evaluator.datasets.corpus import corpus_documents
+from evaluator.datasets.judgments import qrels_file
+from evaluator.datasets.queries import queries_file, read_queries
+from evaluator.datasets.reader import corpus_file
+from evaluator.datasets.text_files import HashedLines, sha256
+from evaluator.errors import EvaluationError
+from evaluator.judging.compared_pool import DEPTH
+from evaluator.judging.pool import pooled_pairs
+from evaluator.judging.session_files import (
+    DOCUMENT_TEXTS,
+    JUDGES,
+    KNOWN,
+    KNOWN_GRADES,
+    POOL,
+    QUERY_TEXTS,
+    RANKINGS,
+    RANKINGS_BY_PIPELINE,
+    SESSION,
+    DocumentText,
+    PooledLine,
+    PoolSource,
+    QueryText,
+    SessionFile,
+    write_lines,
+)
+from evaluator.run_judgments import judgments_with_added
+
+FOLDER = "judging"  # in the folder of all runs
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """The folder of a new session. `notes`: what its rankings do not share, or what may mislead."""
+
+    folder: Path
+    file: SessionFile
+    notes: tuple[str, ...]
+
+
+def create_session(
+    words: Sequence[str],
+    runs: Path,
+    *,
+    top: int,
+    seed: int,
+    folder: Path | None = None,
+    dataset: Path | None = None,
+    split: str | None = None,
+    added: Sequence[Path] = (),
+) -> NewSession:
+    """Pools the top documents of the pipelines that the words name, for the judged queries that all were asked.
+
+    `added`: qrels files, such as exports of earlier sessions; what they judge is not pooled again. Words, `dataset` and
+    `split` are those of `resolve_rankings`. Raises EvaluationError where nothing is to judge, and for a folder that is
+    not empty.
+    """
+    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise EvaluationError(
+            f"{folder}: is there already; `judge grade` goes on with it, a new pool needs a new folder"
+        )
+    with tempfile.TemporaryDirectory(prefix="judging-") as imports:
+        rankings = [one for group in resolve_rankings(words, runs, Path(imports), dataset, split) for one in group]
+        queries, notes = _shared(rankings, top)
+        first = rankings[0]
+        merged = judgments_with_added(first.folder, added)
+        depth = max(top, DEPTH)
+        lists = {
+            one.label: {query: tuple(one.rankings.get(query, ()))[:depth] for query in queries} for one in rankings
+        }
+        pairs = pooled_pairs(list(lists.values()), merged.grades, queries, top, seed)
+        if not pairs:
+            raise EvaluationError(f"every document among the first {top} is judged; nothing is left to judge")
+        experiment = first.experiment
+        documents = _texts(experiment.directory, {pair.document for pair in pairs})
+        kept = [pair for pair in pairs if pair.document in documents]
+        if not kept:
+            raise EvaluationError(f"{experiment.directory}: its corpus has none of the {len(pairs)} pooled documents")
+        asked = read_queries(queries_file(experiment.directory)).texts
+        if unknown := [query for query in queries if query not in asked]:
+            raise EvaluationError(
+                f"{experiment.directory}: query {unknown[0]!r} is no longer in its queries; rank again"
+            )
+        known = {query: dict(merged.grades.get(query, {})) for query in queries}
+        file = SessionFile(
+            created_utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            dataset=str(experiment.directory.resolve()),
+            split=experiment.split,
+            qrels_sha256=sha256(qrels_file(experiment.directory, experiment.split)),
+            added_judgments=merged.files,
+            top=top,
+            seed=seed,
+            sources=tuple(
+                PoolSource(
+                    label=one.label,
+                    run=one.run,
+                    pipeline=one.arm,
+                    run_file_sha256=one.imported.sha256 if one.imported else sha256(one.folder.run_file(one.arm)),
+                )
+                for one in rankings
+            ),
+            queries=tuple(queries),
+            pairs=len(kept),
+            not_in_corpus=len(pairs) - len(kept),
+            known_grades=tuple(sorted({grade for judged in known.values() for grade in judged.values()})),
+        )
+    made = folder or _new_folder(runs, experiment.directory.resolve().name)
+    (made / JUDGES).mkdir(parents=True, exist_ok=True)
+    write_lines(made / POOL, [PooledLine(query=pair.query, document=pair.document) for pair in kept])
+    write_lines(made / QUERY_TEXTS, {one: QueryText(id=one, text=asked[one]) for one in queries})
+    write_lines(made / DOCUMENT_TEXTS, documents)
+    (made / RANKINGS).write_bytes(RANKINGS_BY_PIPELINE.dump_json(lists))
+    (made / KNOWN).write_bytes(KNOWN_GRADES.dump_json(known))
+    (made / SESSION).write_text(file.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return NewSession(made, file, notes)
+
+
+def _shared(rankings: Sequence[ComparedRanking], top: int) -> tuple[list[str], tuple[str, ...]]:
+    """Returns the queries that all were asked, and what they do not share."""
+    first, *others = rankings
+    queries = list(first.ranked.queries)
+    notes: list[str] = []
+    for one in others:
+        expect_one_dataset(first, one)
+        shared = find_shared_queries(first, one)
+        queries = [query for query in queries if query in set(shared.queries)]
+        notes += shared.notes
+    if not queries:
+        raise EvaluationError("no query was asked of all these pipelines; pool those that share queries")
+    for one in rankings:
+        if one.ranked.depth < top:
+            raise EvaluationError(f"{one.label} was ranked {one.ranked.depth} deep; --top is at most that")
+    return queries, tuple(dict.fromkeys(notes))
+
+
+def _texts(directory: Path, wanted: Iterable[str]) -> dict[str, DocumentText]:
+    """Reads the wanted documents; those that the corpus lacks are missing."""
+    left = set(wanted)
+    found: dict[str, DocumentText] = {}
+    path = corpus_file(directory)
+    for one in corpus_documents(path, HashedLines(path)):
+        if one.document.id in left:
+            found[one.document.id] = DocumentText(
+                id=one.document.id, title=one.document.title or "", text=one.document.text
+            )
+            if len(found) == len(left):
+                break
+    return found
+
+
+def _new_folder(runs: Path, dataset: str) -> Path:
+    """Creates `judging/<utc>-<dataset>` in the folder of all runs."""
+    now = datetime.now(UTC)
+    path = runs / FOLDER / f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z-{dataset}"
+    path.mkdir(parents=True)
+    return path

@@ -1,0 +1,82 @@
+"""Renders how far a session is, how judges agree, and what the verdict can still become. Pure; Markdown."""
+
+from collections.abc import Mapping, Sequence
+
+from evaluator.comparison.verdict import PairedComparison
+from evaluator.judging.agreement import GRADES, GroupAgreement, JudgeAgreement
+from evaluator.judging.consensus import DisputedPair
+from evaluator.judging.outlook import CONFIDENCE, VerdictOutlook
+from evaluator.judging.session import JudgeProgress
+from evaluator.judging.session_files import SessionFile
+from evaluator.markdown_table import aligned
+
+MOST_DISPUTED = 20
+
+
+def render_session(file: SessionFile) -> str:
+    """Renders what the pool is."""
+    sources = ", ".join(source.label for source in file.sources)
+    return (
+        f"{file.pairs} pairs of {len(file.queries)} judged queries of {file.dataset}, split {file.split}: the unjudged "
+        f"documents among the first {file.top} of {sources}."
+    )
+
+
+def render_progress(found: Sequence[JudgeProgress], pairs: int, judged: int) -> str:
+    """Renders a row a judge. `judged`: pairs that any judge has graded."""
+    rows = [["judge", "graded", "skipped", "left"]]
+    rows += [[one.judge, str(one.graded), str(one.skipped), str(one.left)] for one in found]
+    table = f"{aligned(rows)}\n\n" if found else ""
+    return f"{table}{judged} of {pairs} pairs are judged."
+
+
+def render_agreement(found: Sequence[JudgeAgreement], group: GroupAgreement | None) -> list[str]:
+    """Renders kappas and the confusion of each two judges that share pairs; nothing for a single judge."""
+    if not found:
+        return []
+    rows = [["judges", "pairs", "equal", "kappa", "linear", "quadratic"]]
+    for one in found:
+        figures = (one.agreement, one.kappa, one.kappa_linear, one.kappa_quadratic)
+        rows.append([f"{one.first}, {one.second}", str(one.pairs), *map(_figure, figures)])
+    parts = ["Agreement (Cohen's kappa: unweighted, linear and quadratic weights):", aligned(rows)]
+    if group is not None:
+        parts.append(f"Fleiss' kappa of all {len(group.judges)} judges: {_figure(group.kappa)} ({group.pairs} pairs).")
+    parts += [_confusion(one) for one in found if one.pairs]
+    return parts
+
+
+def render_disputed(found: Sequence[DisputedPair]) -> list[str]:
+    """Renders the pairs on which judges differ most."""
+    if not found:
+        return []
+    rows = [["query", "document", "grades"]]
+    for one in found[:MOST_DISPUTED]:
+        grades = ", ".join(f"{judge} {grade}" for judge, grade in one.grades.items())
+        rows.append([one.pair.query, one.pair.document, grades])
+    more = f", of which the first {MOST_DISPUTED} are shown" if len(found) > MOST_DISPUTED else ""
+    return [f"Disputed pairs: {len(found)}{more}.", aligned(rows)]
+
+
+def render_outlooks(outlooks: Mapping[str, VerdictOutlook], verdicts: Sequence[PairedComparison]) -> list[str]:
+    """Renders the verdict of each pipeline by the judgments so far, and whether it can still change."""
+    return [f"{verdict.sentence}\n{outlook_sentence(outlooks[verdict.second])}" for verdict in verdicts]
+
+
+def outlook_sentence(outlook: VerdictOutlook) -> str:
+    """Says whether the pairs that are left can change the verdict."""
+    if outlook.settled:
+        return f"What is left cannot change this verdict ({CONFIDENCE:.0%} confidence): judging may stop."
+    shares = ", ".join(
+        f"{outcome} {share:.0%}" for outcome, share in sorted(outlook.shares.items(), key=lambda one: -one[1]) if share
+    )
+    return f"What is left can change this verdict; with every pair judged it would be: {shares}."
+
+
+def _confusion(found: JudgeAgreement) -> str:
+    rows = [[f"{found.first} \\ {found.second}", *map(str, GRADES)]]
+    rows += [[str(grade), *map(str, counts)] for grade, counts in zip(GRADES, found.confusion, strict=True)]
+    return aligned(rows)
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:z.3f}"

@@ -1,0 +1,200 @@
+"""Owns a judging session: the pool with its texts, what judges did, and which pair a judge is shown next.
+
+Several processes may judge in one folder at once, each judge in a file of its own: nothing that others write is kept in
+memory. Making a session is left to `evaluator.judging.new_session`.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
+from evaluator.errors import EvaluationError
+from evaluator.judging.compared_pool import DEPTH, ComparedPool, compared_pool
+from evaluator.judging.consensus import JudgesGrades, consensus_grades
+from evaluator.judging.judge_next import JudgeNext, grade_counts
+from evaluator.judging.judgment_log import JudgmentLog, StandingJudgments
+from evaluator.judging.outlook import VerdictOutlook, verdict_outlooks
+from evaluator.judging.pool import PooledPair
+from evaluator.judging.session_files import (
+    DOCUMENT_TEXTS,
+    JUDGES,
+    KNOWN,
+    KNOWN_GRADES,
+    POOL,
+    QUERY_TEXTS,
+    RANKINGS,
+    RANKINGS_BY_PIPELINE,
+    SESSION,
+    DocumentText,
+    PooledLine,
+    QueryText,
+    SessionFile,
+    read_content,
+    read_lines,
+)
+from evaluator.metric_formulas import QueryJudgments, ndcg
+from evaluator.quality import Grades, Rankings
+from services.contracts.base import NAME
+
+# pool: as drawn; others: the same without pairs that another judge has graded; impact: by `judge_next`, likewise.
+Order = Literal["pool", "others", "impact"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPair:
+    """What a judge sees."""
+
+    pair: PooledPair
+    query: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeProgress:
+    """Pairs of the pool by what one judge did with them."""
+
+    judge: str
+    graded: int
+    skipped: int
+    left: int
+
+
+class JudgingSession:
+    """Owns the folder of a session."""
+
+    def __init__(self, folder: Path) -> None:
+        """Opens a session. Raises EvaluationError where the folder is none."""
+        self.folder = folder
+        try:
+            self.file = SessionFile.model_validate_json((folder / SESSION).read_bytes())
+        except OSError as error:
+            raise EvaluationError(f"{folder}: no judging session there; `judge pool RUN` makes one") from error
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise EvaluationError(f"{folder / SESSION}: not of this version: {reason}; make a new pool") from error
+        self.pairs = tuple(PooledPair(one.query, one.document) for one in read_lines(folder / POOL, PooledLine))
+        self._queries = {one.id: one.text for one in read_lines(folder / QUERY_TEXTS, QueryText)}
+        self._documents = {one.id: one for one in read_lines(folder / DOCUMENT_TEXTS, DocumentText)}
+
+    @cached_property
+    def known(self) -> Grades:
+        """The judgments before the pool."""
+        return read_content(self.folder / KNOWN, KNOWN_GRADES)
+
+    @cached_property
+    def rankings(self) -> dict[str, Rankings]:
+        """The rankings by pipeline, the one compared with first."""
+        found = read_content(self.folder / RANKINGS, RANKINGS_BY_PIPELINE)
+        return {**found}
+
+    @cached_property
+    def _compared(self) -> ComparedPool:
+        if len(self.rankings) < 2:
+            raise EvaluationError(
+                f"{self.folder}: one pipeline alone has no comparison; pool two, or judge in pool order"
+            )
+        return compared_pool(list(self.rankings.values()), self.file.queries)
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The names of all who have judged, in order of name."""
+        return tuple(sorted(path.stem for path in (self.folder / JUDGES).glob("*.jsonl")))
+
+    def standing(self, judge: str) -> StandingJudgments:
+        """Reads what stands of a judge. Raises EvaluationError for a damaged file or a pair of another pool."""
+        found = self._log(judge).standing()
+        if strange := (found.grades.keys() | found.skipped) - self._places.keys():
+            pair = min(strange)
+            raise EvaluationError(f"{self._log(judge).path}: {pair.query} {pair.document} is not in this pool")
+        return found
+
+    def grades(self) -> JudgesGrades:
+        """Reads what stands of every judge who has graded a pair."""
+        found = {judge: self.standing(judge).grades for judge in self.judges}
+        return {judge: grades for judge, grades in found.items() if grades}
+
+    def progress(self) -> list[JudgeProgress]:
+        """Returns how far each judge is."""
+        found = []
+        for judge in self.judges:
+            standing = self.standing(judge)
+            graded, skipped = len(standing.grades), len(standing.skipped)
+            found.append(JudgeProgress(judge, graded, skipped, len(self.pairs) - graded - skipped))
+        return found
+
+    def next_pair(self, judge: str, order: Order = "pool") -> ShownPair | None:
+        """Returns the next pair that this judge has neither graded nor skipped; None where none is left."""
+        mine = self.standing(judge)
+        done = mine.grades.keys() | mine.skipped
+        if order != "pool":
+            done = done | {pair for grades in self.grades().values() for pair in grades}
+        listed = self._judge_next().order() if order == "impact" else self.pairs
+        return next((self.shown(pair) for pair in listed if pair not in done), None)
+
+    def shown(self, pair: PooledPair) -> ShownPair:
+        """Returns the texts of a pair. Raises EvaluationError for one that is not in the pool."""
+        if pair not in self._places:
+            raise EvaluationError(f"{pair.query} {pair.document}: not in the pool of {self.folder}")
+        document = self._documents[pair.document]
+        return ShownPair(pair, self._queries[pair.query], document.title, document.text)
+
+    def grade(self, judge: str, pair: PooledPair, grade: int) -> None:
+        """Writes a grade, which replaces an earlier one of this judge. Raises EvaluationError (see JudgmentLog)."""
+        self.shown(pair)
+        self._log(judge).append(pair, grade)
+
+    def skip(self, judge: str, pair: PooledPair) -> None:
+        """Writes that this judge does not grade the pair."""
+        self.shown(pair)
+        self._log(judge).append(pair, None)
+
+    def undo(self, judge: str) -> PooledPair | None:
+        """Takes back the last grade or skip of this judge, and returns its pair; None where there is none."""
+        return self._log(judge).undo()
+
+    def outlooks(self) -> dict[str, VerdictOutlook]:
+        """Returns by pipeline what its verdict against the first one can still become."""
+        consensus = consensus_grades(self.grades())
+        open_pairs = [pair for pair in self.pairs if pair not in consensus]
+        counts = grade_counts(self._compared, consensus)
+        found = verdict_outlooks(self._compared, self.judged(), open_pairs, counts, self.file.seed)
+        return dict(zip(list(self.rankings)[1:], found, strict=True))
+
+    def verdicts(self) -> tuple[PairedComparison, ...]:
+        """Compares each pipeline with the first in nDCG@10, by the judgments known before and the consensus."""
+        judged = self.judged()
+        values = {
+            name: [
+                ndcg(QueryJudgments(judged[query], ()), [(one,) for one in ranking.get(query, ())], DEPTH)
+                for query in self.file.queries
+            ]
+            for name, ranking in self.rankings.items()
+        }
+        first, *others = values
+        pairs = [ScoredPair(first, other, values[first], values[other]) for other in others]
+        return compare_pairs(pairs, f"nDCG@{DEPTH}", self.file.seed)
+
+    def judged(self) -> Grades:
+        """Returns the judgments known before, with the consensus of all judges."""
+        grades = {query: dict(self.known.get(query, {})) for query in self.file.queries}
+        for pair, grade in consensus_grades(self.grades()).items():
+            grades[pair.query][pair.document] = grade
+        return grades
+
+    @cached_property
+    def _places(self) -> dict[PooledPair, int]:
+        return {pair: at for at, pair in enumerate(self.pairs)}
+
+    def _judge_next(self) -> JudgeNext:
+        return JudgeNext(self._compared, self.known, self.pairs, consensus_grades(self.grades()))
+
+    def _log(self, judge: str) -> JudgmentLog:
+        if not re.fullmatch(NAME, judge):
+            raise EvaluationError(f"{judge!r} is no name of a judge: lower case letters, digits, - and _, at most 64")
+        return JudgmentLog(self.folder / JUDGES, judge)

@@ -1,0 +1,107 @@
+"""Defines the files of a session folder and reads them: the pool, its texts, the rankings and the known judgments.
+
+session.json    what the pool was made from; written last, so that an interrupted `judge pool` leaves no session
+pool.jsonl      the pairs, in the order of judging: no system, no rank
+queries.jsonl, documents.jsonl    the texts that judges read
+rankings.json, known.json         rankings by pipeline and judgments before the pool: what `judge next` weighs
+judges/<judge>.jsonl              grades, skips and undos (`evaluator.judging.judgment_log`)
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from evaluator.datasets.added_judgments import AddedJudgments
+from evaluator.errors import EvaluationError
+from services.contracts.base import Count, Depth, Wire
+
+SESSION, POOL, RANKINGS, KNOWN = "session.json", "pool.jsonl", "rankings.json", "known.json"
+QUERY_TEXTS, DOCUMENT_TEXTS, JUDGES = "queries.jsonl", "documents.jsonl", "judges"
+
+RANKINGS_BY_PIPELINE = TypeAdapter(dict[str, dict[str, tuple[str, ...]]])
+KNOWN_GRADES = TypeAdapter(dict[str, dict[str, int]])
+
+Line = TypeVar("Line", bound=Wire)
+Content = TypeVar("Content")
+
+
+class PoolSource(Wire):
+    """A ranking that was pooled."""
+
+    label: str
+    run: str  # the run folder or run file as it was named
+    pipeline: str
+    run_file_sha256: str
+
+
+class SessionFile(Wire):
+    """session.json. Within a version, fields are only added."""
+
+    schema_version: Literal[1] = 1
+    created_utc: str
+    dataset: str  # its directory
+    split: str
+    qrels_sha256: str
+    added_judgments: tuple[AddedJudgments, ...]  # known before the pool, beside those of the dataset
+    top: Depth
+    seed: Count
+    sources: tuple[PoolSource, ...]
+    queries: tuple[str, ...]  # judged queries that all sources were asked, in their order
+    pairs: Count
+    not_in_corpus: Count  # pooled documents that the corpus lacks: nobody can read them, so they are left out
+    known_grades: tuple[int, ...]  # the different grades among the judgments before the pool
+
+
+class QueryText(Wire):
+    """A line of queries.jsonl."""
+
+    id: str
+    text: str
+
+
+class DocumentText(Wire):
+    """A line of documents.jsonl."""
+
+    id: str
+    title: str
+    text: str
+
+
+class PooledLine(Wire):
+    """A line of pool.jsonl."""
+
+    query: str
+    document: str
+
+
+def read_lines(path: Path, model: type[Line]) -> list[Line]:
+    """Reads JSON lines. Raises EvaluationError with `file:line`."""
+    found = []
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    found.append(model.model_validate_json(line))
+                except ValidationError as error:
+                    raise EvaluationError(f"{path}:{number}: {error.errors()[0]['msg']}; make a new pool") from error
+    except OSError as error:
+        raise EvaluationError(f"{path}: {error.strerror}; make a new pool with `judge pool`") from error
+    return found
+
+
+def read_content(path: Path, adapter: TypeAdapter[Content]) -> Content:
+    """Reads a JSON file. Raises EvaluationError."""
+    try:
+        return adapter.validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise EvaluationError(f"{path}: {error.errors()[0]['msg']}; make a new pool with `judge pool`") from error
+    except OSError as error:
+        raise EvaluationError(f"{path}: {error.strerror}; make a new pool with `judge pool`") from error
+
+
+def write_lines(path: Path, lines: Mapping[str, Wire] | list[PooledLine]) -> None:
+    """Writes values as JSON lines."""
+    values = lines if isinstance(lines, list) else lines.values()
+    path.write_text("".join(one.model_dump_json() + "\n" for one in values), encoding="utf-8", newline="\n")

@@ -1,0 +1,165 @@
+"""Counts the judgments until a verdict is reached for good, and until it may be stopped, by judge next and at random.
+
+Collections are simulated (`tests/support/simulated_judging.py`), so that the verdict with all judgments is known.
+"""
+
+import asyncio
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaluator.comparison.verdict import Outcome as Verdict
+from evaluator.comparison.verdict import outcomes_of
+from evaluator.judging.compared_pool import ComparedPool, compared_pool
+from evaluator.judging.judge_next import JudgeNext, grade_counts
+from evaluator.judging.outlook import CONFIDENCE, verdict_outlooks
+from evaluator.judging.pool import PooledPair, pooled_pairs
+from tests.soak.outcome import Bar, Outcome
+from tests.support.simulated_judging import QUERIES, TOP, Known, simulated_collection
+
+SIMULATIONS = 50  # of each kind
+RANDOM_ORDERS = 2  # of a simulation; their mean counts
+STEP = 0.03  # of the pool: how often the verdict is looked at
+MOST_SHARE = 2 / 3
+LEAST_RIGHT = 0.9
+KINDS = {"none judged before": False, "an older system judged before": True}
+COLUMNS = (
+    "collections",
+    "simulations",
+    "pool",
+    "verdict changes",
+    "order",
+    "judgments until the final verdict stays",
+    "until judging may stop",
+    "right there",
+)
+SAYS = (
+    f"Two simulated systems over {QUERIES} queries; the pool is their top {TOP}, without what was judged before. "
+    "Systems differ by a draw around 0, so that the final verdict, by `evaluator/comparison/verdict.py` with the whole "
+    "pool judged, is often that the collection cannot tell. Counts are means over the simulations.\n\n"
+    "*Until the final verdict stays*: judgments after which the verdict is the final one and no later judgment changes "
+    "it, looked at every 3 % of the pool; unjudged documents count as not relevant. It is known only afterwards. "
+    f"*Until judging may stop*: where at least {CONFIDENCE:.0%} of the drawn completions of the judgments have the "
+    "present verdict (`evaluator/judging/outlook.py`), which a judge is told. *Right there*: the verdict at the stop is "
+    "the final one. Random orders shuffle all pairs of the pool; the same rule stops them. *Verdict changes*: "
+    "simulations whose final verdict is not that of the judgments before."
+)
+
+Order = Sequence[tuple[PooledPair, int]]  # pairs with their true grades
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedOrder:
+    """Judgments of one order: until the final verdict stays, until they may stop, and whether they stop right."""
+
+    needed: int
+    stopped: int
+    right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSimulation:
+    """One collection judged to its end in the order of judge next and in random ones."""
+
+    seed: int
+    pool: int
+    changes: bool
+    by_impact: JudgedOrder
+    by_chance: tuple[JudgedOrder, ...]
+
+
+def judged_in(pool: ComparedPool, judged: Known, order: Order, seed: int) -> tuple[JudgedOrder, bool]:
+    """Judges the pairs in their order. Returns the counts, and whether the verdict at the end is not the first one."""
+    grades = {query: dict(known) for query, known in judged.items()}
+    step = max(1, math.ceil(STEP * len(order)))
+    points = [*range(0, len(order), step), len(order)]
+    verdicts: list[Verdict] = []
+    stopped = None
+    done = 0
+    for point in points:
+        for pair, grade in order[done:point]:
+            grades[pair.query][pair.document] = grade
+        done = point
+        verdicts.append(outcomes_of(pool.differences(grades), seed)[0])
+        if stopped is None:
+            left = [pair for pair, _ in order[point:]]
+            counts = grade_counts(pool, dict(order[:point]))
+            stopped = point if verdict_outlooks(pool, grades, left, counts, seed)[0].settled else None
+    assert stopped is not None, "judging may stop where no pair is left"
+    last_other = max((at for at, verdict in enumerate(verdicts) if verdict != verdicts[-1]), default=-1)
+    right = verdicts[points.index(stopped)] == verdicts[-1]
+    return JudgedOrder(points[last_other + 1], stopped, right), verdicts[0] != verdicts[-1]
+
+
+def simulated(seed: int, with_older: bool) -> JudgedSimulation:
+    """Judges one simulated collection in each order."""
+    found = simulated_collection(seed, with_older)
+    rankings = (found.first, found.second)
+    pool = compared_pool(rankings, list(found.truth))
+    pairs = pooled_pairs(rankings, found.judged, pool.queries, TOP, seed)
+    graded = [(pair, found.truth[pair.query][pair.document]) for pair in pairs]
+    by_impact, changes = judged_in(pool, found.judged, impact_order(pool, found.judged, dict(graded)), seed)
+    dice = random.Random(seed)
+    orders = [dice.sample(graded, len(graded)) for _ in range(RANDOM_ORDERS)]
+    by_chance = tuple(judged_in(pool, found.judged, order, seed)[0] for order in orders)
+    return JudgedSimulation(seed, len(pairs), changes, by_impact, by_chance)
+
+
+def impact_order(pool: ComparedPool, judged: Known, grades: dict[PooledPair, int]) -> Order:
+    """Returns the pairs in the order of judge next, each asked for after the grades of those before."""
+    following = JudgeNext(pool, judged, list(grades), {})
+    order = []
+    while (pair := following.first()) is not None:
+        order.append((pair, grades[pair]))
+        following.add(pair, grades[pair])
+    return order
+
+
+async def run(seed: int, size: int = SIMULATIONS) -> Outcome:
+    """Judges `size` simulated collections of each kind."""
+    rows, bars, broken = [], [], []
+    for number, (name, with_older) in enumerate(KINDS.items()):
+        seeds = range(seed + number * size, seed + (number + 1) * size)
+        found = [await asyncio.to_thread(simulated, one, with_older) for one in seeds]
+        orders = {
+            "judge next": [one.by_impact for one in found],
+            "random": [order for one in found for order in one.by_chance],
+        }
+        pool = statistics.fmean(one.pool for one in found)
+        changes = sum(one.changes for one in found)
+        for order, judged in orders.items():
+            needed, stopped, right = _means(judged)
+            cells = (f"{pool:.0f}", str(changes), order, f"{needed:.0f}", f"{stopped:.0f}", f"{right:.0%}")
+            rows.append((name, str(size), *cells))
+        bars += _bars(name, orders["judge next"], orders["random"])
+        broken += [f"{name}, seed {one.seed}: stopped wrong" for one in found if not one.by_impact.right]
+    return Outcome("judging", SAYS, seed, COLUMNS, tuple(rows), tuple(bars), tuple(broken))
+
+
+def _bars(name: str, by_impact: Sequence[JudgedOrder], by_chance: Sequence[JudgedOrder]) -> list[Bar]:
+    (needed, stopped, right), (needed_by_chance, stopped_by_chance, _) = _means(by_impact), _means(by_chance)
+    return [
+        Bar(
+            f"{name}: judge next reaches the final verdict for good with at least a third fewer judgments",
+            f"{needed:.0f} of {needed_by_chance:.0f}",
+            needed <= MOST_SHARE * needed_by_chance,
+        ),
+        Bar(
+            f"{name}: judge next may stop with at least a third fewer judgments",
+            f"{stopped:.0f} of {stopped_by_chance:.0f}",
+            stopped <= MOST_SHARE * stopped_by_chance,
+        ),
+        Bar(
+            f"{name}: at least {LEAST_RIGHT:.0%} of the verdicts are final where judge next may stop",
+            f"{right:.0%}",
+            right >= LEAST_RIGHT,
+        ),
+    ]
+
+
+def _means(judged: Sequence[JudgedOrder]) -> tuple[float, float, float]:
+    columns = ([one.needed for one in judged], [one.stopped for one in judged], [one.right for one in judged])
+    needed, stopped, right = map(statistics.fmean, columns)
+    return needed, stopped, right
