@@ -5,7 +5,6 @@ ranking less that in the other, over the ideal DCG of its query.
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,10 +14,7 @@ from evaluator.quality import Rankings
 
 DEPTH = 10
 DISCOUNTS = tuple(1 / math.log2(rank + 1) for rank in range(1, DEPTH + 1))
-# Strata of documents: returned by the first pipeline alone, by others alone, by both; each by the best rank in any.
-SIDES = 3
-BEST_RANKS = (2, 5)  # the last rank of each band; the last band has all deeper ones
-STRATA = SIDES * (len(BEST_RANKS) + 1)
+STRATA = 3  # of documents: returned by the first pipeline alone, by others alone, by both
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +50,9 @@ def compared_pool(rankings: Sequence[Rankings], queries: Sequence[str]) -> Compa
     ]
     strata: dict[str, dict[str, int]] = {}
     for query in queries:
-        best: dict[str, int] = {}
-        for ranking in rankings:
-            for rank, document in enumerate(ranking.get(query, ()), start=1):
-                best[document] = min(rank, best.get(document, rank))
         first = set(rankings[0].get(query, ()))
         others = {document for ranking in rankings[1:] for document in ranking.get(query, ())}
-        strata[query] = {
-            one: SIDES * bisect_left(BEST_RANKS, rank) + (2 if one in first & others else int(one in others))
-            for one, rank in best.items()
-        }
+        strata[query] = {one: 2 if one in first & others else int(one in others) for one in first | others}
     return ComparedPool(
         tuple(queries),
         tuple({query: _less(other[query], discounts[0][query]) for query in queries} for other in discounts[1:]),

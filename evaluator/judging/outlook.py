@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, get_args
 
 from evaluator.comparison.paired_tests import ALPHA, ROUNDING
 from evaluator.comparison.verdict import MARGIN, Outcome, outcomes_of
-from evaluator.judging.compared_pool import DEPTH, DISCOUNTS, ComparedPool, best_gains, weighted_gain
-from evaluator.judging.judge_next import with_prior
+from evaluator.judging.compared_pool import DEPTH, DISCOUNTS, STRATA, ComparedPool, best_gains, weighted_gain
+from evaluator.judging.judgment_log import MOST_GRADE
 from evaluator.judging.pool import PooledPair, pairs_by_query
 from evaluator.quality import Grades
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 DRAWS = 400
 CONFIDENCE = 0.95
+# Judgments of each grade in each stratum that the prior counts for: all grades are as likely before any judgment.
+PRIOR = 1.0
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
@@ -60,6 +62,16 @@ def verdict_outlooks(
     return tuple(outlooks)
 
 
+def grade_counts(pool: ComparedPool, graded: Mapping[PooledPair, int]) -> "NDArray[np.float64]":
+    """Counts the graded pairs of a pool by stratum (row) and grade (column)."""
+    import numpy as np
+
+    counts = np.zeros((STRATA, MOST_GRADE + 1))
+    for pair, grade in graded.items():
+        counts[pool.strata[pair.query].get(pair.document, 0), grade] += 1
+    return counts
+
+
 def _completions(
     pool: ComparedPool,
     grades: Grades,
@@ -71,7 +83,7 @@ def _completions(
     import numpy as np
 
     dice = np.random.default_rng(seed)
-    rates = np.stack([dice.dirichlet(row, DRAWS) for row in with_prior(counts)], axis=1)
+    rates = np.stack([dice.dirichlet(row + PRIOR, DRAWS) for row in counts], axis=1)
     thresholds = rates.cumsum(axis=2)[:, :, :-1]
     discounts, documents = np.array(DISCOUNTS), pairs_by_query(open_pairs)
     values = np.zeros((len(pool.weights), DRAWS, len(pool.queries)))

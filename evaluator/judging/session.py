@@ -16,9 +16,9 @@ from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_p
 from evaluator.errors import EvaluationError
 from evaluator.judging.compared_pool import DEPTH, ComparedPool, compared_pool
 from evaluator.judging.consensus import JudgesGrades, consensus_grades
-from evaluator.judging.judge_next import JudgeNext, grade_counts
+from evaluator.judging.judge_next import JudgeNext
 from evaluator.judging.judgment_log import JudgmentLog, StandingJudgments
-from evaluator.judging.outlook import VerdictOutlook, verdict_outlooks
+from evaluator.judging.outlook import VerdictOutlook, grade_counts, verdict_outlooks
 from evaluator.judging.pool import PooledPair
 from evaluator.judging.session_files import (
     DOCUMENT_TEXTS,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from evaluator.comparison.verdict import Outcome as Verdict
 from evaluator.comparison.verdict import outcomes_of
 from evaluator.judging.compared_pool import ComparedPool, compared_pool
-from evaluator.judging.judge_next import JudgeNext, grade_counts
-from evaluator.judging.outlook import CONFIDENCE, verdict_outlooks
+from evaluator.judging.judge_next import JudgeNext
+from evaluator.judging.outlook import CONFIDENCE, grade_counts, verdict_outlooks
 from evaluator.judging.pool import PooledPair, pooled_pairs
 from tests.soak.outcome import Bar, Outcome
 from tests.support.simulated_judging import QUERIES, TOP, Known, simulated_collection
@@ -42,7 +42,7 @@ SAYS = (
     "*Until the final verdict stays*: judgments after which the verdict is the final one and no later judgment changes "
     "it, looked at every 3 % of the pool; unjudged documents count as not relevant. It is known only afterwards. "
     f"*Until judging may stop*: where at least {CONFIDENCE:.0%} of the drawn completions of the judgments have the "
-    "present verdict (`evaluator/judging/outlook.py`), which a judge is told. *Right there*: the verdict at the stop is "
+    "present verdict (`evaluator/judging/outlook.py`), as judges are told. *Right there*: the verdict at the stop is "
     "the final one. Random orders shuffle all pairs of the pool; the same rule stops them. *Verdict changes*: "
     "simulations whose final verdict is not that of the judgments before."
 )
@@ -160,6 +160,8 @@ def _bars(name: str, by_impact: Sequence[JudgedOrder], by_chance: Sequence[Judge
 
 
 def _means(judged: Sequence[JudgedOrder]) -> tuple[float, float, float]:
-    columns = ([one.needed for one in judged], [one.stopped for one in judged], [one.right for one in judged])
-    needed, stopped, right = map(statistics.fmean, columns)
+    count = len(judged)
+    needed, stopped, right = (
+        sum(column) / count for column in zip(*((one.needed, one.stopped, one.right) for one in judged), strict=True)
+    )
     return needed, stopped, right
