@@ -130,10 +130,7 @@ def _graded(session: JudgingSession, judge: str, order: Order) -> int:
     show(KEYS)
     while current is not None:
         if order == "impact" and written % OUTLOOK_EVERY == 0 and not settled:
-            outlooks = session.outlooks()
-            settled = all(outlook.settled for outlook in outlooks.values())
-            for pipeline, outlook in outlooks.items():
-                say(f"{pipeline}: {outlook.outcome}. {outlook_sentence(outlook)}")
+            settled = _say_outlooks(session)
         _show_pair(current)
         key = _key()
         if key in ("", "q"):
@@ -152,7 +149,17 @@ def _graded(session: JudgingSession, judge: str, order: Order) -> int:
         written += 1
         current = session.next_pair(judge, order)
     say("No pair is left for this judge.")
+    if order == "impact" and not settled:
+        _say_outlooks(session)
     return written
+
+
+def _say_outlooks(session: JudgingSession) -> bool:
+    """Prints what each verdict can still become. Returns whether all are settled."""
+    outlooks = session.outlooks()
+    for pipeline, outlook in outlooks.items():
+        say(f"{pipeline}: {outlook.outcome}. {outlook_sentence(outlook)}")
+    return all(outlook.settled for outlook in outlooks.values())
 
 
 def _show_pair(shown: ShownPair) -> None:
