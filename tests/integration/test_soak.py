@@ -10,6 +10,7 @@ from tests.soak import (
     cost,
     faults,
     hostile,
+    judging,
     kills,
     load,
     overload,
@@ -95,3 +96,8 @@ async def test_a_stack_at_four_times_what_it_carries_answers_as_much_and_sets_no
     outcome.demand()
     goodput = {row[1]: float(row[3]) for row in outcome.rows if row[0] == "hybrid"}
     assert goodput["4x"] > 0.5 * goodput["1x"], outcome.rows
+
+
+async def test_judge_next_needs_a_third_fewer_judgments_than_a_random_order() -> None:
+    kinds = {"none judged before": False}
+    (await judging.run(SEED, 4, kinds=kinds, share=0.1)).demand()

@@ -143,7 +143,7 @@ async def run(seed: int, size: int = SIMULATIONS, kinds: Mapping[str, bool] = KI
 
 
 def _bars(name: str, with_older: bool, by_impact: Sequence[JudgedOrder], by_chance: Sequence[JudgedOrder]) -> list[Bar]:
-    """Returns the promises: a third fewer judgments where nothing was judged before, and elsewhere no more than random."""
+    """Returns the promises: a third fewer judgments where none was judged before, elsewhere no more than at random."""
     most, words = (1.0, "no more") if with_older else (MOST_SHARE, "at least a third fewer")
     (needed, stopped, right), (needed_by_chance, stopped_by_chance, _) = _means(by_impact), _means(by_chance)
     return [
