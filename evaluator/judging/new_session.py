@@ -1,7 +1,7 @@
 """Makes a session folder: pools the unjudged documents of runs, and reads their texts from the corpus once."""
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from evaluator.datasets.reader import corpus_file
 from evaluator.datasets.text_files import HashedLines, sha256
 from evaluator.errors import EvaluationError
 from evaluator.judging.compared_pool import DEPTH
-from evaluator.judging.pool import pooled_pairs
+from evaluator.judging.pool import PooledPair, pooled_pairs
 from evaluator.judging.session_files import (
     DOCUMENT_TEXTS,
     JUDGES,
@@ -65,63 +65,56 @@ def create_session(
     not empty.
     """
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise EvaluationError(
-            f"{folder}: is there already; `judge grade` goes on with it, a new pool needs a new folder"
-        )
+        raise EvaluationError(f"{folder}: is there; `judge grade` goes on with it, and a new pool needs a new folder")
     with tempfile.TemporaryDirectory(prefix="judging-") as imports:
         rankings = [one for group in resolve_rankings(words, runs, Path(imports), dataset, split) for one in group]
         queries, notes = _shared(rankings, top)
-        first = rankings[0]
-        merged = judgments_with_added(first.folder, added)
         depth = max(top, DEPTH)
         lists = {
             one.label: {query: tuple(one.rankings.get(query, ()))[:depth] for query in queries} for one in rankings
         }
-        pairs = pooled_pairs(list(lists.values()), merged.grades, queries, top, seed)
-        if not pairs:
-            raise EvaluationError(f"every document among the first {top} is judged; nothing is left to judge")
-        experiment = first.experiment
-        documents = _texts(experiment.directory, {pair.document for pair in pairs})
-        kept = [pair for pair in pairs if pair.document in documents]
-        if not kept:
-            raise EvaluationError(f"{experiment.directory}: its corpus has none of the {len(pairs)} pooled documents")
-        asked = read_queries(queries_file(experiment.directory)).texts
-        if unknown := [query for query in queries if query not in asked]:
-            raise EvaluationError(
-                f"{experiment.directory}: query {unknown[0]!r} is no longer in its queries; rank again"
-            )
-        known = {query: dict(merged.grades.get(query, {})) for query in queries}
-        file = SessionFile(
-            created_utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-            dataset=str(experiment.directory.resolve()),
-            split=experiment.split,
-            qrels_sha256=sha256(qrels_file(experiment.directory, experiment.split)),
-            added_judgments=merged.files,
-            top=top,
-            seed=seed,
-            sources=tuple(
-                PoolSource(
-                    label=one.label,
-                    run=one.run,
-                    pipeline=one.arm,
-                    run_file_sha256=one.imported.sha256 if one.imported else sha256(one.folder.run_file(one.arm)),
-                )
-                for one in rankings
-            ),
-            queries=tuple(queries),
-            pairs=len(kept),
-            not_in_corpus=len(pairs) - len(kept),
-            known_grades=tuple(sorted({grade for judged in known.values() for grade in judged.values()})),
-        )
+        merged = judgments_with_added(rankings[0].folder, added)
+        sources = tuple(map(_source, rankings))
+        experiment = rankings[0].experiment
+    pairs = pooled_pairs(list(lists.values()), merged.grades, queries, top, seed)
+    if not pairs:
+        raise EvaluationError(f"every document among the first {top} is judged; nothing is left to judge")
+    asked, documents = _texts(experiment.directory, queries, pairs)
+    kept = [pair for pair in pairs if pair.document in documents]
+    known = {query: dict(merged.grades.get(query, {})) for query in queries}
+    file = SessionFile(
+        created_utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        dataset=str(experiment.directory.resolve()),
+        split=experiment.split,
+        qrels_sha256=sha256(qrels_file(experiment.directory, experiment.split)),
+        added_judgments=merged.files,
+        top=top,
+        seed=seed,
+        sources=sources,
+        queries=tuple(queries),
+        pairs=len(kept),
+        not_in_corpus=len(pairs) - len(kept),
+        known_grades=tuple(sorted({grade for judged in known.values() for grade in judged.values()})),
+    )
     made = folder or _new_folder(runs, experiment.directory.resolve().name)
     (made / JUDGES).mkdir(parents=True, exist_ok=True)
     write_lines(made / POOL, [PooledLine(query=pair.query, document=pair.document) for pair in kept])
-    write_lines(made / QUERY_TEXTS, {one: QueryText(id=one, text=asked[one]) for one in queries})
-    write_lines(made / DOCUMENT_TEXTS, documents)
+    write_lines(made / QUERY_TEXTS, list(asked.values()))
+    write_lines(made / DOCUMENT_TEXTS, list(documents.values()))
     (made / RANKINGS).write_bytes(RANKINGS_BY_PIPELINE.dump_json(lists))
     (made / KNOWN).write_bytes(KNOWN_GRADES.dump_json(known))
     (made / SESSION).write_text(file.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return NewSession(made, file, notes)
+
+
+def _source(ranking: ComparedRanking) -> PoolSource:
+    read = ranking.imported
+    return PoolSource(
+        label=ranking.label,
+        run=ranking.run,
+        pipeline=ranking.arm,
+        run_file_sha256=read.sha256 if read is not None else sha256(ranking.folder.run_file(ranking.arm)),
+    )
 
 
 def _shared(rankings: Sequence[ComparedRanking], top: int) -> tuple[list[str], tuple[str, ...]]:
@@ -142,19 +135,25 @@ def _shared(rankings: Sequence[ComparedRanking], top: int) -> tuple[list[str], t
     return queries, tuple(dict.fromkeys(notes))
 
 
-def _texts(directory: Path, wanted: Iterable[str]) -> dict[str, DocumentText]:
-    """Reads the wanted documents; those that the corpus lacks are missing."""
-    left = set(wanted)
+def _texts(
+    directory: Path, queries: Sequence[str], pairs: Sequence[PooledPair]
+) -> tuple[dict[str, QueryText], dict[str, DocumentText]]:
+    """Reads the texts of the queries and of the pooled documents; documents that the corpus lacks are missing."""
+    texts = read_queries(queries_file(directory)).texts
+    if unknown := [query for query in queries if query not in texts]:
+        raise EvaluationError(f"{directory}: query {unknown[0]!r} is no longer among its queries; rank again")
+    wanted = {pair.document for pair in pairs}
     found: dict[str, DocumentText] = {}
     path = corpus_file(directory)
     for one in corpus_documents(path, HashedLines(path)):
-        if one.document.id in left:
-            found[one.document.id] = DocumentText(
-                id=one.document.id, title=one.document.title or "", text=one.document.text
-            )
-            if len(found) == len(left):
+        document = one.document
+        if document.id in wanted:
+            found[document.id] = DocumentText(id=document.id, title=document.title or "", text=document.text)
+            if len(found) == len(wanted):
                 break
-    return found
+    if not found:
+        raise EvaluationError(f"{path}: none of the {len(wanted)} pooled documents is there")
+    return {query: QueryText(id=query, text=texts[query]) for query in queries}, found
 
 
 def _new_folder(runs: Path, dataset: str) -> Path:

@@ -7,7 +7,7 @@ rankings.json, known.json         rankings by pipeline and judgments before the 
 judges/<judge>.jsonl              grades, skips and undos (`evaluator.judging.judgment_log`)
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -101,7 +101,6 @@ def read_content(path: Path, adapter: TypeAdapter[Content]) -> Content:
         raise EvaluationError(f"{path}: {error.strerror}; make a new pool with `judge pool`") from error
 
 
-def write_lines(path: Path, lines: Mapping[str, Wire] | list[PooledLine]) -> None:
+def write_lines(path: Path, values: Sequence[Wire]) -> None:
     """Writes values as JSON lines."""
-    values = lines if isinstance(lines, list) else lines.values()
     path.write_text("".join(one.model_dump_json() + "\n" for one in values), encoding="utf-8", newline="\n")
