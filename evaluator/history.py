@@ -202,7 +202,10 @@ def _measured(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[
             split=report.split,
             files=(
                 *sorted(report.manifest.dataset_sha256.items()),
-                *((one.file, one.sha256) for one in (report.added_judgments.files if report.added_judgments else ())),
+                *(
+                    ("added judgments", one.sha256)
+                    for one in (report.added_judgments.files if report.added_judgments else ())
+                ),
             ),
             depth=report.depth,
             caches=report.caches,

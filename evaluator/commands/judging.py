@@ -28,7 +28,7 @@ from evaluator.progress import say, show
 judge = typer.Typer(no_args_is_help=True, help="Judges the documents that runs found and nobody has judged.")
 
 KEYS = "0 not relevant, 1 partly, 2 relevant, 3 answers in full; s skip, u undo, q quit"
-# How often the outlook is computed while a judge is at work: it takes up to a second.
+# How often the outlook is computed while a judge is at work: it takes about a second.
 OUTLOOK_EVERY = 10
 
 Session = Annotated[Path, typer.Argument(help="The folder of the session.")]
