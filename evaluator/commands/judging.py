@@ -111,7 +111,7 @@ def grade(
             raise WrongOption(f"--order {order}: there are {', '.join(get_args(Order))}")
         session = JudgingSession(folder)
         done = _graded(session, judge, _order(order))
-        say(f"{done} judgments written. Progress: {command_line('judge', 'show', str(folder))}")
+        say(f"Judgments written: {done}. Progress: {command_line('judge', 'show', str(folder))}")
 
 
 @judge.command()
