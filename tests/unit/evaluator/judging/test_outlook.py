@@ -23,7 +23,7 @@ def outlook(pool: ComparedPool, pairs: tuple[PooledPair, ...], graded: dict[Pool
 
 def two_sides() -> tuple[ComparedPool, tuple[PooledPair, ...]]:
     """Each side has one document of its own at rank 1; rank 2 is the same in both."""
-    rankings = [{query: (own, "both") for query in QUERIES} for own in ("a", "b")]
+    rankings = [dict.fromkeys(QUERIES, (own, "both")) for own in ("a", "b")]
     return compared_pool(rankings, QUERIES), pooled_pairs(rankings, {}, QUERIES, 10, 1)
 
 
@@ -45,7 +45,7 @@ def test_a_clear_difference_is_settled_long_before_the_last_judgment() -> None:
 
 def test_a_verdict_is_settled_where_nothing_is_left() -> None:
     pool, pairs = two_sides()
-    graded = {pair: 1 for pair in pairs}
+    graded = dict.fromkeys(pairs, 1)
     assert outlook(pool, pairs, graded) == VerdictOutlook(
         "same", {"better": 0.0, "worse": 0.0, "same": 1.0, "cannot tell": 0.0}, settled=True
     )
@@ -67,7 +67,7 @@ def test_the_drawn_verdict_of_a_complete_pool_is_that_of_compare(seed: int) -> N
 
 def test_verdicts_of_several_pipelines_are_adjusted_as_one_family() -> None:
     dice = np.random.default_rng(1)
-    first = {query: ("a", "b", "c") for query in QUERIES}
+    first = dict.fromkeys(QUERIES, ("a", "b", "c"))
     others = [{query: tuple(dice.permutation(["a", "b", "c"])) for query in QUERIES} for _ in range(6)]
     pool = compared_pool([first, *others], QUERIES)
     grades = {query: {"a": 2, "b": int(dice.integers(0, 4)), "c": int(dice.integers(0, 3))} for query in QUERIES}
