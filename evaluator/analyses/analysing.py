@@ -4,24 +4,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from evaluator.analyses.added_judgments import AddedJudgments, add_judgments, judgment_files
 from evaluator.analyses.analysed_runs import AnalysedSet, changed_pipelines, resolve_runs
-from evaluator.analyses.analysis_report import AddedFile, Analysis, SetAnalysis, VocabularyOverlap
+from evaluator.analyses.analysis_report import Analysis, SetAnalysis, VocabularyOverlap
 from evaluator.analyses.averages import SetRow, common_rows, ndcg_at_10, set_rows, summarise
 from evaluator.analyses.corpus_words import Vocabulary, count_corpus_words, weighted_jaccard
 from evaluator.analyses.document_lengths import length_distribution
+from evaluator.analyses.judgment_files import judgment_files
 from evaluator.analyses.measured_rankings import MeasuredRanking, measure_ranking
 from evaluator.analyses.remarks import analysis_notes, not_as_published
+from evaluator.datasets.added_judgments import merged_judgments
 from evaluator.datasets.catalogue import Catalogue, load_catalogue
 from evaluator.datasets.measured_statistics import statistics_of
 from evaluator.datasets.queries import queries_file, read_queries
 from evaluator.datasets.reader import corpus_file
 from evaluator.errors import DatasetError, WrongOption
-from evaluator.evaluation import judgments_of
 from evaluator.metric_formulas import RELEVANCE_LEVEL
 from evaluator.parity.published import figures_on, published_systems
 from evaluator.progress import progress
 from evaluator.quality import Grades
+from evaluator.run_judgments import judgments_of
 
 BASELINE = "bm25"
 
@@ -71,7 +72,7 @@ def _analysed_set(one: AnalysedSet, file: Path | None) -> tuple[SetAnalysis, Voc
     texts = read_queries(asked)
     if texts.sha256 != hashes.get(asked.name):
         raise DatasetError(f"{asked} changed since the queries ran; rank or import again")
-    added = add_judgments(file, own, queries, texts.texts) if file else None
+    added = merged_judgments(own, [file]) if file else None
     measured = {
         name: measure_ranking(run, name, own, added.grades if added else None) for name, run in one.runs.items()
     }
@@ -92,7 +93,7 @@ def _analysed_set(one: AnalysedSet, file: Path | None) -> tuple[SetAnalysis, Voc
         pipelines={name: ranking.figures for name, ranking in measured.items()},
         relevant_lengths=length_distribution(relevant, counted.lengths),
         lengths={name: length_distribution(ranking.first_ten, counted.lengths) for name, ranking in measured.items()},
-        judgments=_added_file(added) if added else None,
+        judgments=added.files[0] if added else None,
     )
     return analysed, counted.vocabulary
 
@@ -105,16 +106,6 @@ def _relevant(grades: Grades, queries: Sequence[str]) -> Iterator[str]:
 def _first_ten(measured: Mapping[str, MeasuredRanking]) -> Iterator[str]:
     for ranking in measured.values():
         yield from ranking.first_ten
-
-
-def _added_file(added: AddedJudgments) -> AddedFile:
-    return AddedFile(
-        file=str(added.file),
-        sha256=added.sha256,
-        added=added.added,
-        changed=added.changed,
-        other_queries=added.other_queries,
-    )
 
 
 def _overlaps(vocabularies: Mapping[str, Vocabulary]) -> Iterator[VocabularyOverlap]:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
+from evaluator.datasets.added_judgments import AddedJudgments
 from evaluator.datasets.measured_statistics import MeasuredStatistics
 from evaluator.parity.published import PublishedSystem
 from services.contracts.base import Count, Wire
@@ -45,16 +46,6 @@ class LengthDistribution(Wire):
     counts: tuple[tuple[Count, Count], ...]  # (words, documents), ascending
 
 
-class AddedFile(Wire):
-    """A file of judgments that were added to those of a set, and what of it counted."""
-
-    file: str
-    sha256: str
-    added: Count
-    changed: Count
-    other_queries: Count
-
-
 class SetAnalysis(Wire):
     """The figures of one set. `dataset_sha256` by file name."""
 
@@ -69,7 +60,7 @@ class SetAnalysis(Wire):
     pipelines: dict[str, RankingFigures]
     relevant_lengths: LengthDistribution  # of the documents judged relevant
     lengths: dict[str, LengthDistribution]  # of the first ten documents, by pipeline
-    judgments: AddedFile | None = None
+    judgments: AddedJudgments | None = None
 
 
 class VocabularyOverlap(Wire):

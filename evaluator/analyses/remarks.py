@@ -29,11 +29,7 @@ def analysis_notes(
         if missing := [name for name in pipelines if name not in one.pipelines]:
             yield f"{one.name}: not measured: {', '.join(missing)}."
         if one.judgments is not None:
-            given = one.judgments
-            yield (
-                f"{one.name}: {given.file} adds {given.added} judgments and changes {given.changed}; "
-                f"{given.other_queries} other queries in it are ignored."
-            )
+            yield f"{one.name}: {one.judgments.sentence}."
         if one.name in IN_DOMAIN:
             yield f"{one.name} is in no mean and no comparison: models are trained on it."
     for name in changed:

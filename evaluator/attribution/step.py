@@ -7,10 +7,10 @@ from evaluator.attribution.collect import collect
 from evaluator.attribution.page import fates_chart, render_attribution
 from evaluator.attribution.report import ArmFates, AttributionReport
 from evaluator.client import GatewayClient
-from evaluator.evaluation import judgments_of
 from evaluator.prepared_run import expect_own_run
 from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder, writable
+from evaluator.run_judgments import judgments_of
 from evaluator.trec_runs import read_run
 
 ATTRIBUTION = "attribution.json"

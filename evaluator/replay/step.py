@@ -10,7 +10,6 @@ from evaluator.attribution.candidates import CANDIDATES, LINES, CandidatesReport
 from evaluator.breakdown import stage_times
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import judgments_of
 from evaluator.prepared_run import expect_same_answers, prepare_run
 from evaluator.progress import progress
 from evaluator.replay.all_queries import QueryAnswers, measured, replay_all
@@ -20,6 +19,7 @@ from evaluator.replay.page import front_chart, render_replay, winner_yaml
 from evaluator.replay.report import CheckedPoint, RecordedArm, ReplayReport, replay_report
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder, writable
+from evaluator.run_judgments import judgments_of
 from services.contracts.pipelines import Pipeline
 
 REPLAY = "replay.json"

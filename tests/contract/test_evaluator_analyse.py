@@ -139,7 +139,7 @@ def test_added_judgments_give_the_figures_after(
     assert figures["hole_at_10"] == pytest.approx(0.9)
     assert figures["after"]["hole_at_10"] == pytest.approx(0.8)
     assert figures["after"]["ndcg_at_10"] > figures["ndcg_at_10"]
-    assert "adds 60 judgments and changes 0; 0 other queries in it are ignored" in done.stderr
+    assert "60 judgments added, 0 changed, 0 the same" in done.stderr
     assert rows_of(tmp_path / "out", "table-4-holes")[0][4:] == ["hole@10 after", "nDCG@10 after", "change"]
 
 
