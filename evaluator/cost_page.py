@@ -1,7 +1,7 @@
-"""Renders what pipelines cost: latency, index size, CPU and memory, as table 3 of the BEIR paper does. Pure."""
+"""Tabulates what pipelines cost: latency, index size, CPU and memory, as table 3 of the BEIR paper does. Pure."""
 
 from evaluator.cost_rows import cpu_cells, number_cell, process_names, process_rows
-from evaluator.markdown_table import aligned
+from evaluator.page_blocks import Block, Heading, Prose, Table
 from evaluator.process_costs import MIB
 from evaluator.report import Report
 
@@ -13,18 +13,18 @@ COSTS = (
 MEMORY = "Memory: the resident set after the last block; of Elasticsearch, what the JVM has committed."
 
 
-def cost_parts(report: Report, mark: str) -> list[str]:
-    """Returns the parts of the page: nothing where neither an index size nor a process is known.
+def cost_blocks(report: Report, mark: str) -> list[Block]:
+    """Returns the section of costs: nothing where neither an index size nor a process is known.
 
     `mark` follows every time of a query: empty where the times hold.
     """
     outcomes = report.pipelines.values()
     if not any(one.cost or one.index_bytes is not None for one in outcomes):
         return []
-    parts = ["## Cost", COSTS, aligned(_costs(report, mark))]
+    blocks: list[Block] = [Heading("Cost"), Prose(COSTS), Table("costs", "Cost of each pipeline", _costs(report, mark))]
     if len(rows := process_rows([one.cost for one in outcomes if one.cost])) > 1:
-        parts += [MEMORY, aligned(rows)]
-    return parts
+        blocks += [Prose(MEMORY), Table("processes", "Memory of each process", rows)]
+    return blocks
 
 
 def _costs(report: Report, mark: str) -> list[list[str]]:

@@ -7,7 +7,7 @@ ranking, as it is for a caller with that deadline. One query is out at a time: t
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import FiniteFloat
@@ -20,13 +20,11 @@ from evaluator.experiment import Experiment
 from evaluator.latency import percentile
 from evaluator.machine_conditions import MachineConditions, MachineCounters
 from evaluator.machine_windows import ConditionsMeter, window_faults
-from evaluator.markdown_table import aligned
 from evaluator.progress import progress
 from evaluator.quality import means, measure
 from evaluator.rank import ChosenQueries
 from evaluator.reranked_candidates import candidates_scored, mean_scored, share_scored
 from evaluator.run_folder import StepFile
-from evaluator.svg_chart import DOUBTFUL
 from evaluator.turn_orders import query_turns
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Rerank
@@ -211,34 +209,3 @@ def at_deadline(
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
-
-
-def render_deadlines(found: DeadlinesFile) -> Iterator[str]:
-    """Yields a Markdown table a pipeline, and why the times do not hold, if so; then each of them is marked."""
-    for report in found.pipelines:
-        yield f"{report.pipeline} over {report.collection}, {', '.join(report.models) or 'no model'}"
-        yield _table(report, "" if found.timing_valid else DOUBTFUL)
-    for reason in found.timing_reasons:
-        yield f"**TIMING NOT VALID: {reason}**"
-
-
-def _table(report: DeadlineReport, mark: str) -> str:
-    """`mark`: stands behind every time."""
-    header = (
-        "deadline ms", "in time", "nDCG@10", "scored", "of candidates", "degraded", "late", "lost",
-        "p50 ms", "p95 ms", "slowest ms",
-    )  # fmt: skip
-    rows = [
-        (f"{one.deadline_ms}", f"{one.in_time:.2%}", f"{one.ndcg_at_10:.4f}",
-         "–" if one.scored is None else f"{one.scored:.1f}",
-         "–" if one.scored_share is None else f"{one.scored_share:.0%}",
-         f"{one.degraded}", f"{one.late}", _lost(one), f"{one.p50_ms:.0f}{mark}", f"{one.p95_ms:.0f}{mark}",
-         "–" if one.slowest_ms is None else f"{one.slowest_ms:.0f}{mark}")
-        for one in report.deadlines
-    ]  # fmt: skip
-    return aligned([header, *rows])
-
-
-def _lost(one: AtDeadline) -> str:
-    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(one.errors_by_kind.items()))
-    return f"{one.lost} ({kinds})" if kinds else "0"

@@ -26,8 +26,8 @@ from evaluator.quality import PerQuery, means, within_depth
 from evaluator.quality_figures import arm_answers, measure_answers, quality_figures
 from evaluator.quality_report import CHANGE_METRICS, JudgmentChange, QualityReport, QueryFigures
 from evaluator.rank import RankedArm, RankReport, rank, write_rank_report
-from evaluator.render import render_page
 from evaluator.report import Report, build_report
+from evaluator.report_files import write_pages
 from evaluator.resume import continue_or_begin
 from evaluator.run_folder import RunFolder, writable
 from evaluator.run_import import IMPORTED, ImportReport
@@ -148,7 +148,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added:
 
 
 def report_step(folder: RunFolder) -> Report:
-    """Builds the report from the files of all steps; writes report.json and report.md."""
+    """Builds the report from the files of all steps; writes report.json and its pages (report_files.py)."""
     ranked = folder.read("rank.json", RankReport)
     quality = folder.read("quality.json", QualityReport)  # first: it refuses changed files of the arms
     figures = {arm.name: _per_query(folder, arm.name) for arm in ranked.arms}
@@ -174,8 +174,7 @@ def report_step(folder: RunFolder) -> Report:
         deadlines=folder.read(DEADLINES, DeadlinesFile) if folder.has(DEADLINES) else None,
     )
     folder.write("report.json", report)
-    charts = {path.name for path in (folder.path / "load").glob("*.svg")}
-    folder.write_text("report.md", render_page(report, charts))
+    write_pages(folder, report)
     return report
 
 

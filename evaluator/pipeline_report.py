@@ -10,6 +10,7 @@ from evaluator.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers
 from evaluator.cached_results import CacheUse, sum_cached_results
 from evaluator.comparison.arm_statistics import ArmStatistics
 from evaluator.comparison.verdict import PairedComparison
+from evaluator.critical_path import mean_path
 from evaluator.gates import GatedFigures
 from evaluator.latency import MIN_SAMPLES_FOR_P99, Latency, summarise
 from evaluator.process_costs import PipelineCost
@@ -31,7 +32,10 @@ class PipelineReport(Wire):
     # By name: of the mean, 95 %, BCa bootstrap; null where a single query has a value.
     intervals: dict[str, tuple[FiniteFloat, FiniteFloat] | None] = {}
     against_first: PairedComparison | None = None  # in the first metric; null: the first pipeline, or no metric
+    # Of its queries against the first pipeline, ascending; of more than 201 queries the quantiles at even steps.
+    differences: tuple[FiniteFloat, ...] = ()
     latency_ms: Latency
+    path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
     stages_ms: dict[str, StageTime]  # by stage, `<stage>.<part>`, `include`, `gateway.wait`, `total`
     gap_ms: StageTime | None = None  # latency beyond `gateway.wait` and `total`; null: none was reported
     slowest: tuple[SlowAnswer, ...] = ()  # 1 % of the answers of `latency_ms`
@@ -92,7 +96,9 @@ def pipeline_report(
         figures=quality.figures[arm.name],
         intervals=dict(statistics.intervals),
         against_first=statistics.against_first,
+        differences=statistics.differences,
         latency_ms=summarise(samples_ms(records, timed_segment)),
+        path_ms=mean_path(timed, arm.pipeline.identified) if arm.pipeline else {},
         stages_ms=stage_times(timed, [one.id for one in arm.pipeline.identified] if arm.pipeline else []),
         gap_ms=gap_time(timed),
         slowest=slowest_answers(timed),

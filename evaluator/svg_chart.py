@@ -29,27 +29,39 @@ MOST_TICKS = 8  # of a logarithmic axis, before it shows powers of ten alone
 DOUBTFUL = "?"  # behind a time that is not valid, as in the report
 
 
-def style() -> str:
-    """Returns the style sheet of every drawing."""
+def style(within: str = "") -> str:
+    """Returns the style sheet of every drawing; `within`: a selector before each rule, for drawings in a page."""
+
+    def rules(*pairs: tuple[str, str]) -> str:
+        return "".join(f"{within} {selector}{{{look}}}".lstrip() for selector, look in pairs)
 
     def variables(colours: dict[str, str]) -> str:
-        return "svg{" + "".join(f"--{name}:{value};" for name, value in colours.items()) + "}"
+        return f"{within or 'svg'}{{" + "".join(f"--{name}:{value};" for name, value in colours.items()) + "}"
 
     def shade(kind: str, name: str) -> str:
         # Twice: converters to PDF and PNG often know no variables, and keep the literal colour.
         return f"{kind}:{LIGHT[name]};{kind}:var(--{name})"
 
-    fills = "".join(f".b{number}{{{shade('fill', f'b{number}')}}}" for number in range(COLOURS))
-    lines = "".join(f".c{number}{{{shade('color', f'c{number}')}}}" for number in range(COLOURS))
     return (
         f"{variables(LIGHT)}@media (prefers-color-scheme:dark){{{variables(DARK)}}}@media print{{{variables(LIGHT)}}}"
-        f"text{{font:{FONT_PX}px system-ui,sans-serif;{shade('fill', 'ink')}}}"
-        f".title{{font-weight:600;font-size:15px}}.name{{font-weight:600}}.soft{{{shade('fill', 'soft')}}}"
-        f".paper{{{shade('fill', 'paper')}}}.grid{{{shade('stroke', 'grid')}}}.axis{{{shade('stroke', 'soft')}}}"
-        f".band{{{shade('fill', 'grid')};fill-opacity:.45}}.line{{fill:none;stroke:currentColor;stroke-width:2}}"
-        ".dashed{stroke-dasharray:5 4}.thin{stroke-width:1}.mark{fill:currentColor;stroke:currentColor}"
-        f".hollow{{{shade('fill', 'paper')};stroke:currentColor;stroke-width:1.5}}.part{{{shade('stroke', 'paper')}}}"
-        f"{lines}{fills}"
+        + rules(
+            ("text", f"font:{FONT_PX}px system-ui,sans-serif;{shade('fill', 'ink')}"),
+            (".title", "font-weight:600;font-size:15px"),
+            (".name", "font-weight:600"),
+            (".soft", shade("fill", "soft")),
+            (".paper", shade("fill", "paper")),
+            (".grid", shade("stroke", "grid")),
+            (".axis", shade("stroke", "soft")),
+            (".band", f"{shade('fill', 'grid')};fill-opacity:.45"),
+            (".line", "fill:none;stroke:currentColor;stroke-width:2"),
+            (".dashed", "stroke-dasharray:5 4"),
+            (".thin", "stroke-width:1"),
+            (".mark", "fill:currentColor;stroke:currentColor"),
+            (".hollow", f"{shade('fill', 'paper')};stroke:currentColor;stroke-width:1.5"),
+            (".part", shade("stroke", "paper")),
+            *((f".c{number}", shade("color", f"c{number}")) for number in range(COLOURS)),
+            *((f".b{number}", shade("fill", f"b{number}")) for number in range(COLOURS)),
+        )
     )
 
 
@@ -157,6 +169,10 @@ class Drawing:
         """Fills a rectangle."""
         box = {"x": _px(x), "y": _px(y), "width": _px(width), "height": _px(height)}
         self._add("rect", look, **box, **({} if opacity == 1 else {"fill-opacity": f"{opacity:g}"}))
+
+    def area(self, corners: Sequence[tuple[float, float]], look: str) -> None:
+        """Fills the area within corners."""
+        self._path(look, corners)
 
     def mark(self, number: int, x: float, y: float, look: str = "mark") -> None:
         """Draws the mark of the n-th series."""

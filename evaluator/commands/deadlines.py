@@ -20,7 +20,8 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.deadline_sweep import DEADLINES, DeadlinesFile, render_deadlines
+from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
+from evaluator.deadline_tables import render_deadlines
 from evaluator.deadlines_step import deadlines_step
 from evaluator.errors import WrongOption
 from evaluator.measurement_lock import measuring

@@ -49,9 +49,10 @@ from evaluator.measurement_lock import measuring
 from evaluator.prepared_run import expect_own_run
 from evaluator.process_costs import parse_processes
 from evaluator.progress import say
-from evaluator.render import render_table, render_timing_reasons, render_verdicts
+from evaluator.render import render_table
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report import Report
+from evaluator.report_blocks import timing_reasons, verdicts
 from evaluator.run_folder import LATEST, RunFolder
 from evaluator.suite import Suite, experiments_of
 from evaluator.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
@@ -250,7 +251,7 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
     sample = f" (a sample, seed {outcome.seed})" if outcome.sample else ""
     engines = ", ".join(f"{name} on {engine}" for name, engine in outcome.engine.items()) or "imported run files"
     print(f"\n{outcome.dataset}: {outcome.counts.documents} documents; {engines}{sample}\n")
-    print("\n\n".join([render_table(outcome), *render_verdicts(outcome)]))
+    print("\n\n".join([render_table(outcome), *verdicts(outcome)]))
     for backend, found in outcome.vector_recall.items():
         if found.recall is not None:
             beam = "" if found.beam is None else f"beam {found.beam}, "
@@ -261,7 +262,7 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
     if outcome.load is not None:
         print_load(folder, outcome.load)
     print(f"\nReport: {folder.path / 'report.json'} (and report.md, runs/, manifest.json beside it)")
-    if reasons := render_timing_reasons(outcome):
+    if reasons := timing_reasons(outcome):
         print("\n" + "\n  ".join(reasons), file=sys.stderr)
     if outcome.valid and outcome.warnings:
         print(

@@ -6,7 +6,7 @@ Pure. Takes the values of each query; which files they come from is left to the 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evaluator.comparison.paired_tests import interval
+from evaluator.comparison.paired_tests import differences, interval, sorted_differences
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.metric_table import parse_metric
 from evaluator.quality import PerQuery
@@ -14,10 +14,14 @@ from evaluator.quality import PerQuery
 
 @dataclass(frozen=True, slots=True)
 class ArmStatistics:
-    """Intervals by metric, and the comparison with the first arm (None for that arm itself)."""
+    """Intervals by metric, and the comparison with the first arm (None for that arm itself).
+
+    `differences`: of the queries in that comparison, as `sorted_differences` has them.
+    """
 
     intervals: Mapping[str, tuple[float, float] | None]
     against_first: PairedComparison | None
+    differences: tuple[float, ...]
 
 
 def statistics_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) -> dict[str, ArmStatistics]:
@@ -27,14 +31,18 @@ def statistics_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) -
     """
     first, *others = figures
     compared: dict[str, PairedComparison] = {}
+    shown: dict[str, tuple[float, ...]] = {}
     for metric in figures[first]:
         pairs = [_scored(figures, first, arm, metric) for arm in others]
         if all(pair.first_values for pair in pairs) and not parse_metric(metric).family.lower_is_better:
             found = compare_pairs(pairs, parse_metric(metric).label(depth), seed)
             compared = dict(zip(others, found, strict=True))
+            shown = {
+                pair.second: sorted_differences(differences(pair.first_values, pair.second_values)) for pair in pairs
+            }
             break
     intervals = {arm: _intervals(of_arm, seed) for arm, of_arm in figures.items()}
-    return {arm: ArmStatistics(intervals[arm], compared.get(arm)) for arm in figures}
+    return {arm: ArmStatistics(intervals[arm], compared.get(arm), shown.get(arm, ())) for arm in figures}
 
 
 def _intervals(figures: PerQuery, seed: int) -> dict[str, tuple[float, float] | None]:

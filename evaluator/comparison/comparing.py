@@ -15,7 +15,7 @@ from evaluator.comparison.compared_rankings import ComparedRanking, resolve_comp
 from evaluator.comparison.examples import QueryExample, examples_of, texts_of, with_texts
 from evaluator.comparison.latency_ratio import LatencyRatio, latency_ratio
 from evaluator.comparison.list_overlap import overlap, rank_biased_overlap
-from evaluator.comparison.paired_tests import differences, interval, mean
+from evaluator.comparison.paired_tests import differences, interval, mean, sorted_differences
 from evaluator.comparison.query_slices import query_slices
 from evaluator.comparison.shared_queries import Rankings, SharedQueries, find_shared_queries
 from evaluator.comparison.verdict import MARGIN, NoWorseGate, PairedComparison, ScoredPair, compare_pairs, no_worse_gate
@@ -60,6 +60,7 @@ class PairReport(Wire):
     rank_biased_overlap: FiniteFloat  # mean over the queries, p = 0.9
     latency: LatencyRatio | None  # null: of two runs, imported, or fewer than 20 queries answered by both
     gate: NoWorseGate | None
+    differences: tuple[FiniteFloat, ...] = ()  # of the queries, as in report.json
     gains: tuple[QueryExample, ...]
     losses: tuple[QueryExample, ...]
 
@@ -194,6 +195,7 @@ def _pair_report(
         rank_biased_overlap=mean([rank_biased_overlap(one, other) for one, other in lists]),
         latency=_latency(pair, settings.seed),
         gate=_gate(pair, verdict, settings),
+        differences=sorted_differences(tuple(found.values())),
         gains=gains,
         losses=losses,
     )

@@ -31,6 +31,14 @@ def differences(first: Sequence[float], second: Sequence[float]) -> tuple[float,
     return tuple(0.0 if abs(value) < ROUNDING else value for value in found)
 
 
+def sorted_differences(values: Sequence[float], most: int = 201) -> tuple[float, ...]:
+    """Returns the differences in ascending order; of more than `most` the quantiles at even steps (nearest rank)."""
+    ordered = sorted(values)
+    if len(ordered) <= most:
+        return tuple(ordered)
+    return tuple(ordered[round(at * (len(ordered) - 1) / (most - 1))] for at in range(most))
+
+
 def sign_flip_p(values: Sequence[float], seed: int, resamples: int = RESAMPLES) -> float:
     """Returns p of the two-sided paired randomisation test of mean 0 (Smucker et al. 2007, section 3.4).
 

@@ -103,12 +103,17 @@ def best_under(
 
 def render_best(found: BestUnder) -> str:
     """Renders the sentence and a row a pipeline."""
-    rows = [("pipeline", "nDCG@10", "p99 ms", "95 % interval", "degraded", f"p99 <= {found.bound_ms:g} ms")]
+    return f"{found.sentence}\n\n{aligned(best_under_rows(found))}"
+
+
+def best_under_rows(found: BestUnder) -> list[list[str]]:
+    """Returns a header and a row a pipeline."""
+    rows = [["pipeline", "nDCG@10", "p99 ms", "95 % interval", "degraded", f"p99 <= {found.bound_ms:g} ms"]]
     for one in found.pipelines:
         interval = "–" if one.p99_interval is None else "{:.1f} to {:.1f}".format(*one.p99_interval)
         p99 = "–" if one.p99_ms is None else f"{one.p99_ms:.1f}"
-        rows.append((one.pipeline, f"{one.ndcg_at_10:.4f}", p99, interval, f"{one.degraded_share:.1%}", one.outcome))
-    return f"{found.sentence}\n\n{aligned(rows)}"
+        rows.append([one.pipeline, f"{one.ndcg_at_10:.4f}", p99, interval, f"{one.degraded_share:.1%}", one.outcome])
+    return rows
 
 
 def _outcome(interval: Interval | None, bound_ms: float) -> BoundOutcome:

@@ -29,13 +29,16 @@ def cost_parts(report: LoadReport) -> Iterator[str]:
 
 
 def render_costs(report: LoadReport) -> str:
-    """Renders CPU milliseconds a request, a row a point; empty without a cost."""
+    """Renders `cost_rows`; empty without a cost."""
+    return aligned(rows) if len(rows := cost_rows(report)) > 1 else ""
+
+
+def cost_rows(report: LoadReport) -> list[list[str]]:
+    """Returns a header, and CPU milliseconds a request, a row a point; no row without a cost."""
     names = process_names(point.cost for point in report.points if point.cost is not None)
-    if not names:
-        return ""
     head = ["pipeline", "rate", "CPU ms a request", *names, "requests", "lost"]
-    rows = [[point.pipeline, point.traffic_in_words, *cpu_cells(point.cost, names)] for point in report.points]
-    return aligned([head, *rows])
+    points = report.points if names else ()
+    return [head, *([point.pipeline, point.traffic_in_words, *cpu_cells(point.cost, names)] for point in points)]
 
 
 def render_memory(report: LoadReport) -> str:

@@ -22,8 +22,12 @@ def render_load(report: LoadReport) -> str:
     A point whose times are not valid is marked, and so is each of its times; its p99 is missing. `degraded`: share of
     the answers in time; `re-ranked`: their mean share of candidates, where the pipeline re-ranks.
     """
-    table = aligned([HEADER, *(_row(point) for point in report.points)])
-    return "\n\n".join([table, *map(render_best, report.best_under)])
+    return "\n\n".join([aligned(load_rows(report)), *map(render_best, report.best_under)])
+
+
+def load_rows(report: LoadReport) -> list[list[str]]:
+    """Returns the header and a row a point."""
+    return [list(HEADER), *(_row(point) for point in report.points)]
 
 
 def load_warnings(report: LoadReport) -> Iterator[str]:
@@ -53,7 +57,12 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
 
 
 def render_steps(report: LoadReport) -> str:
-    """Renders a row a step of changing rates; empty where nothing was sent in steps."""
+    """Renders `step_rows`; empty where nothing was sent in steps."""
+    return _rendered(step_rows(report))
+
+
+def step_rows(report: LoadReport) -> list[list[str]]:
+    """Returns a header and a row a step of changing rates."""
     rows = [
         [
             point.pipeline,
@@ -69,14 +78,16 @@ def render_steps(report: LoadReport) -> str:
         for point in report.points
         for one in point.by_step
     ]
-    head = ["pipeline", "step", "from s", "in time/s", "p50 ms", "p95 ms", "nDCG@10", "requests", "degraded"]
-    return aligned([head, *rows]) if rows else ""
+    return [["pipeline", "step", "from s", "in time/s", "p50 ms", "p95 ms", "nDCG@10", "requests", "degraded"], *rows]
 
 
 def render_ratios(report: LoadReport) -> str:
-    """Renders how many times as long one pipeline takes as another, a row each; empty without a pair."""
-    if not report.ratios:
-        return ""
+    """Renders `ratio_rows`; empty without a pair."""
+    return _rendered(ratio_rows(report))
+
+
+def ratio_rows(report: LoadReport) -> list[list[str]]:
+    """Returns a header, and how many times as long one pipeline takes as another, a row each."""
     rows = [
         [
             one.traffic,
@@ -87,11 +98,16 @@ def render_ratios(report: LoadReport) -> str:
         ]
         for one in report.ratios
     ]
-    return aligned([["rate", "pipelines", "of", "ratio", "from", "to"], *rows])
+    return [["rate", "pipelines", "of", "ratio", "from", "to"], *rows]
 
 
 def render_loading(report: LoadReport) -> str:
-    """Renders what was loaded while searches were timed, a row a point; empty where nothing was."""
+    """Renders `loading_rows`; empty where nothing was loaded."""
+    return _rendered(loading_rows(report))
+
+
+def loading_rows(report: LoadReport) -> list[list[str]]:
+    """Returns a header, and what was loaded while searches were timed, a row a point."""
     rows = [
         [
             point.pipeline,
@@ -103,11 +119,16 @@ def render_loading(report: LoadReport) -> str:
         for point in report.points
         if (one := point.loading) is not None
     ]
-    return aligned([["pipeline", "rate", "documents loaded", "within s", "documents/s"], *rows]) if rows else ""
+    return [["pipeline", "rate", "documents loaded", "within s", "documents/s"], *rows]
 
 
 def render_load_repeats(report: LoadReport) -> str:
-    """Renders the median of each figure over the repeats, a row each; empty where nothing was repeated."""
+    """Renders `repeat_rows`; empty where nothing was repeated."""
+    return _rendered(repeat_rows(report))
+
+
+def repeat_rows(report: LoadReport) -> list[list[str]]:
+    """Returns a header, and the median of each figure over the repeats, a row each."""
     rows = [
         [
             point.pipeline,
@@ -120,11 +141,11 @@ def render_load_repeats(report: LoadReport) -> str:
         for point in report.points
         for name, one in point.repeats.items()
     ]
-    return (
-        aligned([["pipeline", "rate", "figure", "median", "from", "to", "confidence", "repeats"], *rows])
-        if rows
-        else ""
-    )
+    return [["pipeline", "rate", "figure", "median", "from", "to", "confidence", "repeats"], *rows]
+
+
+def _rendered(rows: list[list[str]]) -> str:
+    return aligned(rows) if len(rows) > 1 else ""
 
 
 def _row(point: LoadPointReport) -> list[str]:

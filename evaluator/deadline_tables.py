@@ -1,0 +1,45 @@
+"""Builds the tables of a deadline sweep, a pipeline each, with what makes its times doubtful. Pure."""
+
+from collections.abc import Iterator
+
+from evaluator.deadline_sweep import AtDeadline, DeadlineReport, DeadlinesFile
+from evaluator.markdown_page import markdown_parts
+from evaluator.page_blocks import Block, Caution, Sentence, Table
+from evaluator.svg_chart import DOUBTFUL
+
+
+def render_deadlines(found: DeadlinesFile) -> Iterator[str]:
+    """Yields the parts in Markdown, for the terminal."""
+    return markdown_parts(deadline_blocks(found))
+
+
+def deadline_blocks(found: DeadlinesFile) -> Iterator[Block]:
+    """Yields a table a pipeline, and why the times do not hold, if so; then each of them is marked."""
+    for report in found.pipelines:
+        caption = f"{report.pipeline} over {report.collection}, {', '.join(report.models) or 'no model'}"
+        yield Sentence(caption)
+        yield Table(f"deadlines-{report.pipeline}", caption, _rows(report, "" if found.timing_valid else DOUBTFUL))
+    for reason in found.timing_reasons:
+        yield Caution(f"TIMING NOT VALID: {reason}")
+
+
+def _rows(report: DeadlineReport, mark: str) -> list[list[str]]:
+    """`mark`: stands behind every time."""
+    header = [
+        "deadline ms", "in time", "nDCG@10", "scored", "of candidates", "degraded", "late", "lost",
+        "p50 ms", "p95 ms", "slowest ms",
+    ]  # fmt: skip
+    rows = [
+        [f"{one.deadline_ms}", f"{one.in_time:.2%}", f"{one.ndcg_at_10:.4f}",
+         "–" if one.scored is None else f"{one.scored:.1f}",
+         "–" if one.scored_share is None else f"{one.scored_share:.0%}",
+         f"{one.degraded}", f"{one.late}", _lost(one), f"{one.p50_ms:.0f}{mark}", f"{one.p95_ms:.0f}{mark}",
+         "–" if one.slowest_ms is None else f"{one.slowest_ms:.0f}{mark}"]
+        for one in report.deadlines
+    ]  # fmt: skip
+    return [header, *rows]
+
+
+def _lost(one: AtDeadline) -> str:
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(one.errors_by_kind.items()))
+    return f"{one.lost} ({kinds})" if kinds else "0"

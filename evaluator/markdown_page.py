@@ -1,0 +1,38 @@
+"""Renders the blocks of a page as Markdown. Pure; writes no file."""
+
+from collections.abc import Iterable, Iterator
+
+from evaluator.markdown_table import aligned
+from evaluator.page_blocks import (
+    Block,
+    Bullets,
+    Caution,
+    ChartImage,
+    FoldedBlocks,
+    Heading,
+    Prose,
+    Sentence,
+    Table,
+)
+
+
+def markdown_parts(blocks: Iterable[Block]) -> Iterator[str]:
+    """Yields the parts of a page; an empty line belongs between two."""
+    for block in blocks:
+        match block:
+            case Heading(text=text):
+                yield f"## {text}"
+            case Prose(text=text) | Sentence(text=text):
+                yield text
+            case Caution(text=text):
+                yield f"**{text}**"
+            case Bullets(items=items):
+                yield "\n".join(f"- {item}" for item in items)
+            case Table(rows=rows):
+                yield aligned(rows)
+            case ChartImage(path=path, shows=shows):
+                yield f"![{shows}]({path})"
+            case FoldedBlocks(summary=summary, blocks=inner):
+                yield f"<details><summary>{summary}</summary>"
+                yield from markdown_parts(inner)
+                yield "</details>"

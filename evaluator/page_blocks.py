@@ -1,0 +1,109 @@
+"""Defines what a page is made of: headings, prose, warnings, tables, charts. Pure; knows no markup language.
+
+Markdown, HTML, CSV and LaTeX are renderings of these values, so that a table is built once.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+# A number as tables write it: sign, digits, per cent, `?` behind a doubtful time; or an interval of two.
+FIGURE = re.compile(r"–|[+-]?[\d,]*\.?\d+ ?[%?]?( to [+-]?[\d,]*\.?\d+ ?[%?]?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The title of a section."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """A paragraph of our own words, with `code` and [links](of the run's folder). Never holds data."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A paragraph that may hold data: shown as it is, without markup."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """A sentence that must not be overlooked. May hold data."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bullets:
+    """A list of sentences that may hold data."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table. The first of its `rows` is the header; a cell wholly in backticks is code.
+
+    `name` is that of its files (`tables/<name>.csv`), `caption` says what it shows.
+    """
+
+    name: str
+    caption: str
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def header(self) -> Sequence[str]:
+        """The names of the columns."""
+        return self.rows[0]
+
+    @property
+    def body(self) -> Sequence[Sequence[str]]:
+        """The rows without the header."""
+        return self.rows[1:]
+
+    @property
+    def figure_columns(self) -> tuple[bool, ...]:
+        """Whether each column holds numbers alone, so that its cells stand to the right."""
+        return tuple(
+            bool(self.body) and all(FIGURE.fullmatch(row[at]) for row in self.body) for at in range(len(self.header))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChartImage:
+    """A chart that lies as a file in the run's folder."""
+
+    path: str
+    shows: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedBlocks:
+    """Blocks that a reader opens, because they would fill several screens."""
+
+    summary: str
+    blocks: tuple["Block", ...]
+
+
+Block = Heading | Prose | Sentence | Caution | Bullets | Table | ChartImage | FoldedBlocks
+
+
+def filled(table: Table) -> tuple[Table, ...]:
+    """Returns the table where it has rows below its header, else nothing."""
+    return (table,) if len(table.rows) > 1 else ()
+
+
+def tables_of(blocks: Iterable[Block]) -> Iterator[Table]:
+    """Yields the tables among the blocks, folded ones too."""
+    for block in blocks:
+        match block:
+            case Table():
+                yield block
+            case FoldedBlocks(blocks=inner):
+                yield from tables_of(inner)

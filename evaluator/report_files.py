@@ -1,0 +1,33 @@
+"""Writes what a reader opens of a report: report.md, report.html, `charts/*.svg`, `tables/*.csv` and `tables/*.tex`."""
+
+from evaluator.page_blocks import tables_of
+from evaluator.pages.report_page import render_report_html
+from evaluator.render import render_page
+from evaluator.report import Report
+from evaluator.report_blocks import report_blocks
+from evaluator.report_charts import report_charts
+from evaluator.run_folder import RunFolder, writable
+from evaluator.table_files import render_csv, render_latex
+
+
+def write_pages(folder: RunFolder, report: Report) -> None:
+    """Writes the pages of a report and the charts and tables beside them; those of an earlier report are removed."""
+    for old in (*(folder.path / "charts").glob("*.svg"), *(folder.path / "tables").glob("*.*")):
+        old.unlink()
+    drawn = report_charts(report)
+    for path, svg in drawn.items():
+        writable(folder.path / path).write_text(svg, encoding="utf-8")
+    for table in tables_of(report_blocks(report)):
+        for suffix, text in (("csv", render_csv(table)), ("tex", render_latex(table))):
+            with writable(folder.path / "tables" / f"{table.name}.{suffix}").open("w", encoding="utf-8", newline="") as file:
+                file.write(text)
+    svgs = drawn | load_charts(folder)
+    folder.write_text("report.md", render_page(report, svgs))
+    folder.write_text("report.html", render_report_html(report, svgs))
+
+
+def load_charts(folder: RunFolder) -> dict[str, str]:
+    """Reads the charts that the load has drawn, by path within the folder."""
+    return {
+        f"load/{path.name}": path.read_text(encoding="utf-8") for path in sorted((folder.path / "load").glob("*.svg"))
+    }

@@ -1,0 +1,50 @@
+"""Renders tables as CSV (RFC 4180) and as LaTeX with the rules of the package booktabs. Pure; writes no file."""
+
+import csv
+import io
+
+from evaluator.page_blocks import Table
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "–": "--",
+        "→": r"$\rightarrow$",
+        "\n": " ",
+    }
+)
+
+
+def render_csv(table: Table) -> str:
+    """Renders the header and the rows as they are shown, one a line. An unknown value is an empty cell."""
+    file = io.StringIO()
+    csv.writer(file).writerows([["" if cell == "–" else cell.strip("`") for cell in row] for row in table.rows])
+    return file.getvalue()
+
+
+def render_latex(table: Table) -> str:
+    """Renders a `table` environment with caption; it needs `\\usepackage{booktabs}`."""
+    columns = "".join("r" if figures else "l" for figures in table.figure_columns)
+    header, *rows = (" & ".join(cell.strip("`").translate(_LATEX) for cell in row) + r" \\" for row in table.rows)
+    lines = [
+        r"\begin{table}",
+        rf"\caption{{{table.caption.translate(_LATEX)}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        header,
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
