@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager
 import httpx
 from fastapi import APIRouter, FastAPI
 
+from evaluator.comparison_cache import ComparisonCache
 from evaluator.jobs import Jobs
+from evaluator.page_routes import page_routes
 from evaluator.routes import comparison_routes, experiment_routes
 from evaluator.settings import EvaluatorSettings
 from services.chassis.app import create_app
@@ -22,14 +24,17 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[list[APIRouter], Readiness]]:
         jobs = Jobs(settings.runs, settings.gateway_url, transport)
+        comparisons = ComparisonCache(settings.runs)
 
         async def readiness() -> tuple[Check, ...]:
             # Ready without a gateway: a missing one is reported in the experiment's state.
             return (Check(name="runs", ok=True, detail=str(settings.runs)),)
 
         try:
-            yield [experiment_routes(jobs), comparison_routes(settings.runs)], readiness
+            routers = [experiment_routes(jobs), comparison_routes(settings.runs), page_routes(jobs, comparisons)]
+            yield routers, readiness
         finally:
+            await comparisons.close()
             await jobs.close()
 
     return create_app("evaluator", settings, Instruments(), opened)

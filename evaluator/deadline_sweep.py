@@ -107,10 +107,11 @@ async def sweep(
     with progress(f"Queries at {len(deadlines_ms)} deadlines", len(queries.measured) * len(pairs), "queries") as done:
         for number, query in query_turns(queries.measured, len(pairs), experiment.seed):
             arm, deadline_ms = pairs[number]
-            outcomes[number][query] = await _outcome(client, experiment, arm, dataset, query, deadline_ms)
+            outcome = await _outcome(client, experiment, arm, dataset, query, deadline_ms)
+            outcomes[number][query] = outcome
             if meter.due:
                 meter.read()
-            done(1)
+            done(1, int(isinstance(outcome, LostQuery)))
     conditions = meter.read()
     reports = await asyncio.to_thread(_reports, arms, dataset, deadlines_ms, outcomes, experiment.timed_top)
     faults = tuple(window_faults(conditions))

@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
 
 import httpx
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from evaluator.client import connected
 from evaluator.command_line import command_line
@@ -16,41 +15,29 @@ from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, expect_pipelines
 from evaluator.experiment import Experiment
+from evaluator.job_state import RUN_NAME, Ended, JobList, JobState
 from evaluator.load.live import LiveFigures, listening
 from evaluator.measurement_lock import MeasurementLock, MeasurementRunning
+from evaluator.progress import StepProgress, following
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
-from services.contracts.base import NAME, Wire
 
 logger = logging.getLogger(__name__)
 
-# The name of a run folder; of a run over several datasets, with the dataset's name behind it.
-RUN_ID = rf"[0-9]{{8}}T[0-9]{{6,9}}Z-[a-z0-9][a-z0-9_-]{{0,63}}-[0-9a-f]{{8}}(/{NAME})?"
-RunId = Annotated[str, Field(pattern=f"^{RUN_ID}$")]
 STATE = "state.json"
 # Last files of commands that need no ranking, and their names.
 MEASURED_ALONE = {"load.json": "load", "against.json": "load", "deadlines.json": "deadlines"}
-
-
-class JobState(Wire):
-    """Progress of an experiment. `id` is the name of its run folder (SUITE/DATASET of one over several datasets),
-    `step` the running step or the last one."""
-
-    id: str
-    state: Literal["running", "done", "failed", "interrupted"]
-    step: str
-    detail: str = ""
-    live: LiveFigures | None = None  # of the step `load` while it runs
-
-
-class JobList(Wire):
-    """All runs, the newest first."""
-
-    experiments: tuple[JobState, ...]
+# Steps that compute in a thread: a cancelled task would leave it at work, beside the next measurement.
+COMPUTED = ("quality", "report")
+LIVE_KEPT = 120  # seconds of a load that are shown while it runs
 
 
 class ExperimentRunning(Exception):
     """Another experiment or measurement runs; the message names it."""
+
+
+class NotCancellable(Exception):
+    """A run that has ended, or whose step cannot be left; the message says which."""
 
 
 class Jobs:
@@ -61,7 +48,9 @@ class Jobs:
         self._gateway = gateway
         self._transport = transport
         self._states: dict[str, JobState] = {}
-        self._live: LiveFigures | None = None
+        self._progress: StepProgress | None = None
+        self._live: deque[LiveFigures] = deque(maxlen=LIVE_KEPT)
+        self._cancelled = False
         self._task: asyncio.Task[None] | None = None
 
     async def expect_startable(self, experiment: Experiment) -> None:
@@ -83,6 +72,7 @@ class Jobs:
         except BaseException:
             lock.release()
             raise
+        self._cancelled = False
         self._task = asyncio.create_task(self._run(folder))
         # Also of a task that is cancelled before it begins.
         self._task.add_done_callback(lambda _: lock.release())
@@ -111,7 +101,11 @@ class Jobs:
         """Returns the state of a run of this process, of an earlier one or of the command line; None: no such run."""
         if run in self._states:
             state = self._states[run]
-            return state.model_copy(update={"live": self._live}) if state.state == "running" else state
+            if state.state == "running":
+                live = self._live[-1] if self._live else None
+                return state.model_copy(update={"live": live, "progress": self._progress})
+            if state.state != "interrupted":  # the command line may have gone on with it
+                return state
         folder = RunFolder(self._runs / run)
         if not folder.has("experiment.json"):
             return None
@@ -130,16 +124,46 @@ class Jobs:
             return last.model_copy(update={"state": "interrupted", "detail": detail})
         return last
 
+    def live_figures(self, run: str) -> Sequence[LiveFigures]:
+        """Returns the last seconds of the load that runs now; none for any other run."""
+        state = self._states.get(run)
+        return tuple(self._live) if state is not None and state.state == "running" else ()
+
+    def names(self) -> list[str]:
+        """Returns the ids of all runs in the folder, the newest first."""
+        every = (RunFolder(path).name for path in reversed(RunFolder.every(self._runs)))
+        return [name for name in every if RUN_NAME.fullmatch(name)]
+
+    def states(self, names: Sequence[str]) -> list[JobState]:
+        """Returns the states of runs, without those that are gone."""
+        return [state for name in names if (state := self.state(name)) is not None]
+
     def every(self) -> JobList:
         """Returns the state of every run in the folder, the newest first."""
-        every = (RunFolder(path).name for path in reversed(RunFolder.every(self._runs)))
-        names = [name for name in every if re.fullmatch(RUN_ID, name)]
-        return JobList(experiments=tuple(state for name in names if (state := self.state(name)) is not None))
+        return JobList(experiments=tuple(self.states(self.names())))
+
+    def folder(self, run: str) -> RunFolder:
+        """Returns the folder of a run."""
+        return RunFolder(self._runs / run)
 
     def report(self, run: str) -> Report | None:
         """Returns the report of a run; None when it has none."""
-        folder = RunFolder(self._runs / run)
+        folder = self.folder(run)
         return folder.read("report.json", Report) if folder.has("report.json") else None
+
+    async def cancel(self, run: str) -> JobState:
+        """Ends a running experiment; its folder keeps the files of completed steps. Raises NotCancellable."""
+        state = self._states.get(run)
+        if self._task is None or state is None or state.state != "running":
+            raise NotCancellable(f"{run} does not run in this service, so there is nothing to cancel.")
+        if state.step in COMPUTED:
+            raise NotCancellable(f"{run} is in its step {state.step}, which sends nothing and ends by itself.")
+        self._cancelled = True
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._states[run].state == "running":  # cancelled before its first line
+            self._end(run, "interrupted", "cancelled on request")
+        return self._states[run]
 
     async def close(self) -> None:
         """Cancels the running experiment; its folder keeps the files of completed steps."""
@@ -151,20 +175,22 @@ class Jobs:
         run = folder.path.name
 
         def on_step(step: str) -> None:
-            self._live = None
+            self._live.clear()
+            self._progress = None
             self._set(JobState(id=run, state="running", step=step))
 
-        def on_live(figures: LiveFigures) -> None:
-            self._live = figures
+        def on_progress(progress: StepProgress) -> None:
+            self._progress = progress
 
         try:
             async with connected(self._gateway, self._transport) as client:
-                with listening(on_live):
+                with listening(self._live.append), following(on_progress):
                     outcome = await evaluate(client, folder, on_step)
         except EvaluationError as error:
             self._end(run, "failed", str(error))
         except asyncio.CancelledError:
-            self._end(run, "interrupted", f"the service was stopped{_way_on(folder, self._states[run].step)}")
+            why = "cancelled on request" if self._cancelled else "the service was stopped"
+            self._end(run, "interrupted", f"{why}{_way_on(folder, self._states[run].step)}")
             raise
         except Exception:
             # No route renders this error: without this the job would stay `running`.
@@ -173,7 +199,7 @@ class Jobs:
         else:
             self._end(run, "done", "; ".join(_remarks(outcome)))
 
-    def _end(self, run: str, state: Literal["done", "failed", "interrupted"], detail: str) -> None:
+    def _end(self, run: str, state: Ended, detail: str) -> None:
         self._set(JobState(id=run, state=state, step=self._states[run].step, detail=detail))
 
     def _set(self, state: JobState) -> JobState:

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 # A number as tables write it: sign, digits, per cent, `?` behind a doubtful time; or an interval of two.
 FIGURE = re.compile(r"–|[+-]?[\d,]*\.?\d+ ?[%?]?( to [+-]?[\d,]*\.?\d+ ?[%?]?)?")
 
+# A cell of more characters is no label: its column may be broken into lines.
+LABEL_CHARACTERS = 36
+
 
 @dataclass(frozen=True, slots=True)
 class Heading:
@@ -72,6 +75,15 @@ class Table:
         """Whether each column holds numbers alone, so that its cells stand to the right."""
         return tuple(
             bool(self.body) and all(FIGURE.fullmatch(row[at]) for row in self.body) for at in range(len(self.header))
+        )
+
+    @property
+    def column_looks(self) -> tuple[str, ...]:
+        """What each column holds: `figure`, `words` (its cells may be broken into lines), or `label`."""
+        longest = [max((len(row[at]) for row in self.body), default=0) for at in range(len(self.header))]
+        return tuple(
+            "figure" if figures else "words" if length > LABEL_CHARACTERS else "label"
+            for figures, length in zip(self.figure_columns, longest, strict=True)
         )
 
 

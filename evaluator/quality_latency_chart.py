@@ -6,7 +6,7 @@ from evaluator.metric_table import parse_metric
 from evaluator.report import Report
 from evaluator.svg_chart import Drawing, Scale, chart_number, colour, round_step
 
-WIDTH, HEIGHT = 860.0, 400.0
+WIDTH, HEIGHT = 860.0, 374.0
 LEFT, RIGHT = 70.0, 640.0  # of the plotted area; names of pipelines stand right of it
 TOP, BOTTOM = 72.0, 320.0
 METRIC = "nDCG@10"

@@ -173,10 +173,10 @@ class QuerySender:
         with progress(what, len(walk), "queries") as advance:
             for at, query in walk:
                 before_each()
-                await self._send(at, query, phase)
-                advance(1)
+                advance(1, await self._send(at, query, phase))
 
-    async def _send(self, at: int, query: str, phase: Phase) -> None:
+    async def _send(self, at: int, query: str, phase: Phase) -> int:
+        """Sends a query and writes what came of it. Returns how many queries were lost: 0 or 1."""
         timeouts = self._timeouts.get(phase)  # a warm-up counts none
         if timeouts is not None and timeouts[at] >= MAX_TIMEOUTS_IN_A_ROW:
             detail = f"not sent: {MAX_TIMEOUTS_IN_A_ROW} queries in a row had timed out"
@@ -187,6 +187,7 @@ class QuerySender:
             timeouts[at] = timeouts_in_a_row(timeouts[at], record)
         self._answers[at].write(record.model_copy(update={"segment": self._segment}).line)
         self._answers[at].flush()
+        return int(record.error is not None)
 
 
 def write_rank_report(

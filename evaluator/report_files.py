@@ -19,7 +19,9 @@ def write_pages(folder: RunFolder, report: Report) -> None:
         writable(folder.path / path).write_text(svg, encoding="utf-8")
     for table in tables_of(report_blocks(report)):
         for suffix, text in (("csv", render_csv(table)), ("tex", render_latex(table))):
-            with writable(folder.path / "tables" / f"{table.name}.{suffix}").open("w", encoding="utf-8", newline="") as file:
+            with writable(folder.path / "tables" / f"{table.name}.{suffix}").open(
+                "w", encoding="utf-8", newline=""
+            ) as file:
                 file.write(text)
     svgs = drawn | load_charts(folder)
     folder.write_text("report.md", render_page(report, svgs))

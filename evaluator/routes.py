@@ -1,7 +1,6 @@
 """HTTP routes that start, list and report experiments, and compare runs. Jobs run experiments."""
 
 import asyncio
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -12,20 +11,17 @@ from evaluator.client import GatewayError
 from evaluator.comparison.comparing import ComparisonReport, ComparisonSettings, compare
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
-from evaluator.jobs import RUN_ID, ExperimentRunning, JobList, Jobs, JobState, RunId
+from evaluator.job_state import COMPARED_RUN, JobList, JobState, RunId
+from evaluator.jobs import ExperimentRunning, Jobs, NotCancellable
 from evaluator.report import Report
 from services.chassis.app import router
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable, UnknownPipeline
 from services.chassis.handling import handled
-from services.contracts.base import NAME
 from services.contracts.lists import Items
-
-# Not a path: only runs of this service are compared, and no file is read by a name that a caller chose.
-COMPARED = f"^{RUN_ID}(:{NAME})?$"
 
 
 def _expect_run(word: str) -> str:
-    if not re.fullmatch(COMPARED, word):
+    if not COMPARED_RUN.fullmatch(word):
         raise ValueError(
             "must be the name of a run folder (SUITE/DATASET of a run over several), alone or with :PIPELINE; "
             "`latest`, paths and run files are not taken"
@@ -33,7 +29,9 @@ def _expect_run(word: str) -> str:
     return word
 
 
-Compared = Annotated[str, AfterValidator(_expect_run), Field(json_schema_extra={"pattern": COMPARED})]
+Compared = Annotated[
+    str, AfterValidator(_expect_run), Field(json_schema_extra={"pattern": f"^{COMPARED_RUN.pattern}$"})
+]
 
 
 class ComparisonRequest(ComparisonSettings):
@@ -82,6 +80,15 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
         if found is None:
             raise NotFound(f"No run {run} here; POST /v1/experiments starts one.")
         return found
+
+    @routes.delete("/v1/experiments/{run:path}")
+    async def cancel(run: RunId) -> JobState:
+        if await asyncio.to_thread(jobs.state, run) is None:
+            raise NotFound(f"No run {run} here; GET /v1/experiments lists all.")
+        try:
+            return await jobs.cancel(run)
+        except NotCancellable as error:
+            raise Conflict(str(error)) from error
 
     return routes
 

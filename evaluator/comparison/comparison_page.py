@@ -1,34 +1,79 @@
-"""Renders a comparison for the terminal, as Markdown: what may mislead, verdicts, tables, examples. Pure."""
+"""Builds the page of a comparison: what may mislead, verdicts, tables, examples; renders it for the terminal. Pure."""
 
 from collections.abc import Iterator, Sequence
 
 from evaluator.comparison.comparing import ComparisonReport, PairReport, SliceReport
 from evaluator.comparison.examples import QueryExample
 from evaluator.comparison.verdict import PairedComparison
-from evaluator.markdown_table import aligned
+from evaluator.markdown_page import markdown_parts
+from evaluator.page_blocks import Block, Prose, Sentence, Table
 
 
 def render_comparison(report: ComparisonReport) -> str:
-    """Renders the report."""
-    return "\n\n".join(_parts(report)) + "\n"
+    """Renders the report as Markdown."""
+    title = f"{report.metric} on {report.dataset}, split {report.split} (seed {report.seed})"
+    blocks = [Sentence(title), *comparison_blocks(report), *_example_blocks(report)]
+    return "\n\n".join(markdown_parts(blocks)) + "\n"
 
 
-def _parts(report: ComparisonReport) -> Iterator[str]:
-    yield f"{report.metric} on {report.dataset}, split {report.split} (seed {report.seed})"
-    yield from (f"Note: {note}{'' if note.endswith('?') else '.'}" for note in report.notes)
-    yield from (pair.verdict.sentence for pair in report.pairs)
-    yield from (pair.gate.sentence for pair in report.pairs if pair.gate)
-    yield from (_latency(pair) for pair in report.pairs if pair.latency)
-    yield "Per pair: queries won, tied and lost; Cohen's d; how alike the lists are."
-    yield aligned([_PAIR_HEADER, *(_pair_row(pair) for pair in report.pairs)])
-    yield "Means and differences, with 95 % intervals (a test and a verdict only for the metric above)."
-    yield aligned([_METRIC_HEADER, *(row for pair in report.pairs for row in _metric_rows(pair))])
-    for field in dict.fromkeys(one.field for one in report.slices):
-        yield f"By `{field}` of the queries (Holm over all rows)."
-        yield aligned([_SLICE_HEADER, *_slice_rows([one for one in report.slices if one.field == field])])
+def comparison_blocks(report: ComparisonReport) -> list[Block]:
+    """Returns notes, verdicts and tables; the examples are left to `examples_shown`."""
+    return [
+        *(Sentence(f"Note: {note}{'' if note.endswith('?') else '.'}") for note in report.notes),
+        *(Sentence(pair.verdict.sentence) for pair in report.pairs),
+        *(Sentence(pair.gate.sentence) for pair in report.pairs if pair.gate),
+        *(Sentence(_latency(pair)) for pair in report.pairs if pair.latency),
+        Prose("Per pair: queries won, tied and lost; Cohen's d; how alike the lists are."),
+        Table("pairs", "Each pair", [_PAIR_HEADER, *(_pair_row(pair) for pair in report.pairs)]),
+        Prose("Means and differences, with 95 % intervals (a test and a verdict only for the metric above)."),
+        Table(
+            "metrics",
+            "Each metric of each pair",
+            [_METRIC_HEADER, *(row for pair in report.pairs for row in _metric_rows(pair))],
+        ),
+        *(block for field in dict.fromkeys(one.field for one in report.slices) for block in _slices(report, field)),
+    ]
+
+
+def examples_shown(report: ComparisonReport) -> Iterator[tuple[str, PairReport, Sequence[QueryExample]]]:
+    """Yields a title, the pair and its examples, for the gains and the losses of each pair that has some."""
     for pair in report.pairs:
-        yield from _examples(f"Biggest gains of {pair.verdict.second}", pair, pair.gains)
-        yield from _examples(f"Biggest losses of {pair.verdict.second}", pair, pair.losses)
+        for what, examples in (("gains", pair.gains), ("losses", pair.losses)):
+            if examples:
+                compared = pair.verdict
+                yield f"Biggest {what} of {compared.second} ({_name(compared)})", pair, examples
+
+
+def example_table(pair: PairReport, example: QueryExample, number: int) -> Table:
+    """Returns the documents of an example with their ranks in both systems. `number`: of the examples of a page."""
+    first, second = pair.verdict.first, pair.verdict.second
+    rows = [
+        [one.id, one.title.replace("|", "/"), *map(_count, (one.grade, one.first_rank, one.second_rank))]
+        for one in example.documents
+    ]
+    header = ["document", "title", "grade", f"rank: {first}", f"rank: {second}"]
+    return Table(f"example-{number}", "Documents of this query", [header, *rows])
+
+
+def example_scores(example: QueryExample) -> str:
+    """Returns the values of both systems."""
+    return f"{example.first:.4f} → {example.second:.4f}"
+
+
+def _slices(report: ComparisonReport, field: str) -> list[Block]:
+    rows = _slice_rows([one for one in report.slices if one.field == field])
+    what = f"By `{field}` of the queries (Holm over all rows)."
+    return [Sentence(what), Table(f"slices-{field}", f"By {field} of the queries", [_SLICE_HEADER, *rows])]
+
+
+def _example_blocks(report: ComparisonReport) -> Iterator[Block]:
+    number = 0
+    for title, pair, examples in examples_shown(report):
+        yield Sentence(title)
+        for example in examples:
+            number += 1
+            yield Sentence(f"{example.query}: {example.text} ({example_scores(example)})")
+            yield example_table(pair, example, number)
 
 
 _PAIR_HEADER = ("pair", "queries", "won", "tied", "lost", "d", "p", "overlap@10", "RBO")
@@ -98,24 +143,6 @@ def _latency(pair: PairReport) -> str:
         f"{found.second} takes {found.ratio:.2f} times as long as {found.first} "
         f"(95 % interval {low:.2f} to {high:.2f}; {found.pairs} pairs in blocks of {found.block})."
     )
-
-
-def _examples(title: str, pair: PairReport, examples: Sequence[QueryExample]) -> Iterator[str]:
-    if not examples:
-        return
-    first, second = pair.verdict.first, pair.verdict.second
-    yield f"{title} ({first} → {second})"
-    for example in examples:
-        yield f"{example.query}: {example.text} ({example.first:.4f} → {example.second:.4f})"
-        yield aligned(
-            [
-                ("document", "title", "grade", f"rank: {first}", f"rank: {second}"),
-                *(
-                    (one.id, one.title.replace("|", "/"), *map(_count, (one.grade, one.first_rank, one.second_rank)))
-                    for one in example.documents
-                ),
-            ]
-        )
 
 
 def _count(value: int | None) -> str:

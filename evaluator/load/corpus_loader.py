@@ -98,7 +98,7 @@ class CorpusLoader:
 
     @contextmanager
     def _counting(self, _label: str, _total: int, _unit: str) -> Iterator[Advance]:
-        def advance(documents: int) -> None:
+        def advance(documents: int, _lost: int = 0, /) -> None:
             self._documents += documents
             if self._ending:
                 raise _Ended

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from evaluator.arms import Arm
 from evaluator.load.corpus_loader import CorpusLoader
-from evaluator.load.kinds import Traffic
+from evaluator.load.kinds import Traffic, slice_count
 from evaluator.load.prepared_load import PreparedLoad
 from evaluator.load.process_watch import ProcessWatch
 from evaluator.load.sample_files import SampleFiles
@@ -40,8 +40,8 @@ async def driven_traffic(
     slices: list[TimeSlice] = []
     # One order for everything: begun anew, each pipeline would follow the same one at every rate and repeat.
     turns = balanced_turns(len(arms), ready.seed)
-    total = sum(map(len, groups)) * ready.plan.repeat
-    with files.telling(), progress("Load", total, "kind of traffic" if total == 1 else "kinds of traffic") as advance:
+    total = sum(_drives(group, ready, len(arms)) for group in groups) * ready.plan.repeat
+    with files.telling(), progress("Load", total, "drive" if total == 1 else "drives") as advance:
         for repeat in range(ready.plan.repeat):
             if repeat and beside.between is not None:
                 await beside.between()
@@ -55,5 +55,10 @@ async def driven_traffic(
                         await asyncio.to_thread(files.keep, part)
                         slices.append(replace(part, place=place))
                         place += 1
-                advance(len(group))
+                        advance(1, sum(sample.error is not None for sample in part.loaded.samples))
     return slices
+
+
+def _drives(group: Sequence[Traffic], ready: PreparedLoad, arms: int) -> int:
+    """Returns how many slices `driven_slices` yields of a group in a repeat."""
+    return 1 if group[0].trace else len(group) * arms * slice_count(group[0], ready.plan, arms)

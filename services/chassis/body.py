@@ -1,4 +1,7 @@
-"""Reads request bodies: bounds size, pace and total memory, accepts only JSON, cancels the work on a disconnect."""
+"""Reads request bodies: bounds size, pace and total memory, cancels the work on a disconnect.
+
+Accepts JSON, and of routes that declare it, forms.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.chassis.errors import BodyTooLarge, ClientGone, Overloaded, ProblemError, RequestTimeout, UnsupportedMedia
+from services.chassis.handling import handling_of
 from services.chassis.heap_trimming import HeapTrimmer
 from services.chassis.instruments import Instruments
 from services.chassis.json_shape import parse_json
@@ -25,7 +29,7 @@ UNCOUNTED_BYTES = 65_536
 
 
 class BodyMiddleware:
-    """Reads the body within its bounds, refuses other types than JSON, and cancels the work on a disconnect."""
+    """Reads the body within its bounds, refuses types that the route does not take, cancels the work on a disconnect."""
 
     def __init__(self, app: ASGIApp, *, most_bytes: int, instruments: Instruments) -> None:
         self.app = app
@@ -46,7 +50,7 @@ class BodyMiddleware:
         try:
             body = await self._read_in_time(receive, counted)
             if body:
-                _check_media(headers)
+                _check_media(headers, scope)
             await _run_until_disconnect(self.app, scope, body, receive, send)
         finally:
             self._counted_bytes -= counted.size
@@ -101,9 +105,11 @@ class CountedBytes:
     size: int = 0
 
 
-def _check_media(headers: Headers) -> None:
+def _check_media(headers: Headers, scope: Scope) -> None:
     media = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/json" and not media.endswith("+json"):
+    # A page of any site can send a form without asking first (CORS): only routes that declare it take one.
+    form = media == "application/x-www-form-urlencoded" and handling_of(scope).form
+    if not form and media != "application/json" and not media.endswith("+json"):
         raise UnsupportedMedia("Send the body as JSON, with the header Content-Type: application/json.")
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise UnsupportedMedia("Send the body uncompressed, without Content-Encoding.")

@@ -1,4 +1,4 @@
-"""Owns what a route declares about its handling: lane, default deadline, log line.
+"""Owns what a route declares about its handling: lane, default deadline, log line, kind of body.
 
 The declaration is a decorator at the route, in the service that owns the route. This module finds it for a request by
 method and path, before routing.
@@ -29,22 +29,26 @@ class Handling:
 
     `slow`: a request without a deadline header gets the longest deadline, because the route encodes documents, builds
     indexes, or serves a vendor's clients, which do not send the header and wait for minutes. Without `logged`,
-    successes are only counted, because a gateway calls the route every second.
+    successes are only counted, because a gateway calls the route every second. `form`: the body is that of an HTML form
+    (application/x-www-form-urlencoded), and the route checks where it comes from.
     """
 
     lane: Lane = "work"
     slow: bool = False
     logged: bool = True
+    form: bool = False
 
 
 DEFAULT_HANDLING = Handling()
 
 
-def handled(lane: Lane = "work", *, slow: bool = False, logged: bool = True) -> Callable[[Endpoint], Endpoint]:
+def handled(
+    lane: Lane = "work", *, slow: bool = False, logged: bool = True, form: bool = False
+) -> Callable[[Endpoint], Endpoint]:
     """Declares the handling of an endpoint, below the decorator of its route. The default is DEFAULT_HANDLING."""
 
     def marked(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, _MARK, Handling(lane, slow, logged))
+        setattr(endpoint, _MARK, Handling(lane, slow, logged, form))
         return endpoint
 
     return marked

@@ -1,0 +1,85 @@
+"""Reads what pages show of runs from their folders and from the job that runs. Renders nothing."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
+from evaluator.deadline_tables import deadline_blocks
+from evaluator.errors import EvaluationError
+from evaluator.experiment import Experiment
+from evaluator.jobs import Jobs
+from evaluator.load.live_chart import live_chart
+from evaluator.load.load_blocks import load_blocks
+from evaluator.load.plan_run import LOAD
+from evaluator.load.report import LoadReport
+from evaluator.page_blocks import Block, Heading
+from evaluator.pages.service_pages import ListedRun, ShownRun
+from evaluator.report_charts import report_charts
+from evaluator.report_files import load_charts
+from evaluator.run_folder import RunFolder
+
+
+def listed_runs(jobs: Jobs, names: Sequence[str]) -> list[ListedRun]:
+    """Returns the runs of these ids for the list."""
+    listed = []
+    for state in jobs.states(names):
+        experiment = _experiment(jobs.folder(state.id))
+        listed.append(
+            ListedRun(
+                state=state,
+                name=_name(state.id),
+                started=_started(state.id),
+                dataset=experiment.directory.name if experiment else "",
+                pipelines=experiment.arms if experiment else (),
+            )
+        )
+    return listed
+
+
+def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
+    """Returns what the page of a run shows; without `whole` its progress alone. Raises EvaluationError."""
+    state = jobs.state(run)
+    if state is None:
+        raise EvaluationError(f"{run} has just been removed")
+    folder, report, blocks, svgs = jobs.folder(run), None, list[Block](), dict[str, str]()
+    if whole and state.state != "running":
+        report = jobs.report(run)
+        svgs = load_charts(folder) | (report_charts(report) if report is not None else {})
+        if report is None:
+            blocks = _blocks_without_report(folder, svgs)
+    return ShownRun(
+        state=state,
+        name=f"{_name(run)}, {_started(run)} UTC",
+        report=report,
+        svgs=svgs,
+        blocks=blocks,
+        live=live_chart(jobs.live_figures(run)),
+    )
+
+
+def _blocks_without_report(folder: RunFolder, svgs: dict[str, str]) -> list[Block]:
+    """Returns what commands that need no ranking have measured."""
+    blocks: list[Block] = []
+    if folder.has(LOAD):
+        blocks += load_blocks(folder.read(LOAD, LoadReport), svgs)
+    if folder.has(DEADLINES):
+        blocks += [Heading("Deadlines"), *deadline_blocks(folder.read(DEADLINES, DeadlinesFile))]
+    return blocks
+
+
+def _experiment(folder: RunFolder) -> Experiment | None:
+    """Returns the experiment of a run; None of one that this release cannot read, whose state is shown all the same."""
+    try:
+        return folder.experiment
+    except EvaluationError:
+        return None
+
+
+def _name(run: str) -> str:
+    """Returns the experiment's name, of a run over several datasets with the dataset behind it."""
+    folder, slash, dataset = run.partition("/")
+    return folder.split("-", 1)[1].rpartition("-")[0] + slash + dataset
+
+
+def _started(run: str) -> str:
+    return f"{datetime.strptime(run[:15], '%Y%m%dT%H%M%S'):%Y-%m-%d %H:%M:%S}"
