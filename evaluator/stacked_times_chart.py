@@ -12,7 +12,7 @@ WIDTH = 860.0
 
 @dataclass(frozen=True, slots=True)
 class StackedTimes:
-    """A bar: milliseconds by piece (critical_path.py), which add up to the mean latency. `group`: a title above bars."""
+    """A bar: milliseconds by piece (critical_path.py), which add up to the mean latency. `group`: its title."""
 
     group: str
     name: str

@@ -29,7 +29,7 @@ UNCOUNTED_BYTES = 65_536
 
 
 class BodyMiddleware:
-    """Reads the body within its bounds, refuses types that the route does not take, cancels the work on a disconnect."""
+    """Reads the body within its bounds, refuses types that a route does not take, cancels work on a disconnect."""
 
     def __init__(self, app: ASGIApp, *, most_bytes: int, instruments: Instruments) -> None:
         self.app = app
