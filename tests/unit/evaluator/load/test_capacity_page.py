@@ -5,8 +5,9 @@ from evaluator.load.capacity_chart import capacity_chart
 from evaluator.load.capacity_figures import CapacityReport
 from evaluator.load.capacity_page import capacity_charts, capacity_section
 from evaluator.load.capacity_report import capacity_report
+from evaluator.load.load_blocks import load_blocks
 from evaluator.load.page import render_load_page
-from evaluator.render import load_section
+from evaluator.markdown_page import markdown_parts
 from tests.support.load_points import load_point, load_report
 from tests.support.svg_reading import elements, texts
 
@@ -93,7 +94,8 @@ def test_the_page_shows_the_chart_of_each_capacity_before_the_points() -> None:
 def test_the_report_of_a_run_tells_each_capacity_and_shows_the_charts_that_are_there() -> None:
     report = found()
     load = load_report(load_point("bm25", 80)).model_copy(update={"capacities": (report, unknown())})
-    section = load_section(load, {"capacity-bm25.svg", "rates.svg", "spectrum-80.svg", "other.svg"})
+    files = {f"load/{name}.svg" for name in ("capacity-bm25", "rates", "spectrum-80", "other")}
+    section = list(markdown_parts(load_blocks(load, files)))
     assert [part for part in section if part in (report.sentence, unknown().sentence)] == [
         report.sentence, unknown().sentence,
     ]  # fmt: skip
@@ -101,4 +103,4 @@ def test_the_report_of_a_run_tells_each_capacity_and_shows_the_charts_that_are_t
         "load/rates.svg)", "load/capacity-bm25.svg)", "load/spectrum-80.svg)",
     ]  # fmt: skip
     nothing = load.model_copy(update={"points": ()})
-    assert not any(part.startswith("|") for part in load_section(nothing, ()))
+    assert not any(part.startswith("|") for part in markdown_parts(load_blocks(nothing, ())))
