@@ -52,7 +52,7 @@ def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
         *(Caution(warning) for warning in report.warnings),
         *(Caution(line) for line in timing_reasons(report)),
         Table("pipelines", "Quality and latency of each pipeline", pipeline_rows(report)),
-        *_images(charts, QUALITY_LATENCY, "Quality against latency of each pipeline"),
+        *_quality_latency(report, charts),
         *(Sentence(line) for line in verdicts(report)),
         *_images(charts, DIFFERENCES, "Differences to the first pipeline, query by query"),
         Prose(
@@ -120,6 +120,13 @@ def verdicts(report: Report) -> list[str]:
     if not intervals:
         return sentences
     return [f"95 % intervals of {parse_metric(metric).label(report.depth)}: {intervals}.", *sentences]
+
+
+def _quality_latency(report: Report, charts: Collection[str]) -> list[Block]:
+    """Returns the chart, or why there is none although times were taken."""
+    if report.timing_reasons:
+        return [Prose("No chart of quality against latency: the times do not hold.")]
+    return _images(charts, QUALITY_LATENCY, "Quality against latency of each pipeline")
 
 
 def _images(charts: Collection[str], path: str, shows: str) -> list[Block]:

@@ -31,7 +31,9 @@ def test_the_time_left_is_that_of_the_pace_so_far(done: int, left: float | None)
     assert step_progress("Ranking", done, 55, "queries", 0, 10.0).seconds_left == left
 
 
-def test_lost_queries_stand_in_the_plain_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_queries_stand_in_the_plain_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("evaluator.progress.PLAIN_EVERY_S", 0.0)
     with progress("Ranking", 3, "queries") as advance:
         advance(1, 1)

@@ -1,0 +1,165 @@
+"""report.html and what lies beside it, of runs against a stub of the gateway."""
+
+import csv
+import json
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from evaluator.comparison.verdict import PairedComparison
+from evaluator.pages.report_page import render_report_html
+from evaluator.quality_latency_chart import quality_latency_chart
+from evaluator.render import render_page
+from evaluator.report import Report
+from evaluator.report_blocks import report_blocks
+from evaluator.report_charts import report_charts
+from evaluator.run_folder import RunFolder
+from tests.support.gateway_stub import GatewayStub, write_shop
+from tests.support.small_runs import evaluated, planned
+from tests.support.svg_reading import elements, texts
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+async def run(tmp_path: Path) -> tuple[Report, RunFolder]:
+    return await evaluated(GatewayStub(), planned(tmp_path), tmp_path)
+
+
+def page_of(folder: RunFolder) -> str:
+    return (folder.path / "report.html").read_text(encoding="utf-8")
+
+
+class Tags(HTMLParser):
+    """Collects the tags of a page and the addresses that they load."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loaded += [str(value) for name, value in attrs if name in ("src", "srcset", "data", "action")]
+
+
+async def test_the_page_loads_nothing_and_runs_no_script(run: tuple[Report, RunFolder]) -> None:
+    found = Tags(page_of(run[1]))
+    assert found.loaded == []
+    assert not {"script", "link", "iframe", "object", "img"} & set(found.tags)
+    assert "default-src 'none'" in page_of(run[1])
+
+
+async def test_every_cell_and_every_sentence_of_the_markdown_page_stands_in_the_html_page(
+    run: tuple[Report, RunFolder],
+) -> None:
+    report, folder = run
+    page = page_of(folder)
+    for block in report_blocks(report, report_charts(report)):
+        rows = getattr(block, "rows", ())
+        for cell in (cell.strip("`") for row in rows for cell in row if cell):
+            assert cell.replace("&", "&amp;").replace("'", "&#39;").replace('"', "&#34;") in page
+    headings = re.findall(r"^## (.*)$", render_page(report), re.MULTILINE)
+    assert [re.sub("<[^>]+>", "", one) for one in re.findall("<h2[^>]*>(.*?)</h2>", page)] == headings
+
+
+async def test_tables_lie_beside_the_page_as_csv_and_latex_with_the_same_rows(run: tuple[Report, RunFolder]) -> None:
+    report, folder = run
+    with (folder.path / "tables" / "pipelines.csv").open(newline="", encoding="utf-8") as file:
+        header, *rows = list(csv.reader(file))
+    assert (header[:2], [row[0] for row in rows]) == (["pipeline", "nDCG@10"], list(report.pipelines))
+    assert rows[0][1] == f"{report.pipelines['bm25'].quality['nDCG@10']:.4f}"
+    names = {path.stem for path in (folder.path / "tables").glob("*.csv")}
+    assert names == {path.stem for path in (folder.path / "tables").glob("*.tex")}
+    assert "\\toprule" in (folder.path / "tables" / "figures.tex").read_text(encoding="utf-8")
+
+
+async def test_the_charts_are_files_of_their_own_and_the_same_as_those_in_the_page(
+    run: tuple[Report, RunFolder],
+) -> None:
+    folder = run[1]
+    assert {path.name for path in (folder.path / "charts").iterdir()} >= {"differences.svg", "stages.svg"}
+    for path in (folder.path / "charts").iterdir():
+        svg = path.read_text(encoding="utf-8")
+        assert texts(svg)
+        assert "<style>" in svg
+        assert all(f">{one}</text>" in page_of(folder) for one in texts(svg) if one.isascii() and "'" not in one)
+    assert "![Where the time goes](charts/stages.svg)" in (folder.path / "report.md").read_text(encoding="utf-8")
+
+
+async def test_warnings_stand_before_all_tables(tmp_path: Path) -> None:
+    stub = GatewayStub(degraded_queries={"red bell"})
+    report, folder = await evaluated(stub, planned(tmp_path), tmp_path)
+    page = page_of(folder)
+    assert "NOT A VALID RUN" in page
+    assert 0 < page.index('class="caution"') < page.index("<table")
+    assert len(report.warnings) >= 2
+
+
+async def test_quality_against_latency_is_drawn_where_times_are_valid_and_only_there(
+    run: tuple[Report, RunFolder],
+) -> None:
+    valid = run[0].model_copy(update={"timing_valid": True, "timing_reasons": ()})
+    svg = quality_latency_chart(valid)
+    assert "nDCG@10 against latency" in texts(svg)
+    assert sum(elements(svg, f"mark c{number}") for number in range(2)) == 4  # a mark a pipeline, and its legend
+    doubtful = run[0].model_copy(update={"timing_valid": False, "timing_reasons": ("it was busy",)})
+    assert quality_latency_chart(doubtful) is None
+    page = render_report_html(doubtful, report_charts(doubtful))
+    assert "No chart of quality against latency" in page
+    assert "it was busy" in page
+
+
+async def test_texts_of_a_dataset_are_shown_and_not_run(tmp_path: Path) -> None:
+    shop = write_shop(tmp_path / f"shop {HOSTILE.replace('/', '')}")
+    for name in ("queries.jsonl", "qrels/test.tsv"):
+        path = shop / name
+        path.write_text(path.read_text(encoding="utf-8").replace("q1", "<script>alert(1)<script>"), encoding="utf-8")
+    experiment = planned(tmp_path).model_copy(update={"dataset": str(shop), "collection": "shop"})
+    _, folder = await evaluated(GatewayStub(), experiment, tmp_path)
+    assert "<script" not in page_of(folder).lower()
+    assert "&lt;script&gt;alert(1)" in page_of(folder)
+
+
+async def test_a_report_of_nine_pipelines_and_five_thousand_queries_is_rendered_within_a_second(
+    run: tuple[Report, RunFolder],
+) -> None:
+    report, _ = run
+    one = report.pipelines["hybrid"]
+    quantiles = tuple(at / 100 - 1 for at in range(201))
+    slowest = tuple(one.slowest[:1]) * 50
+    verdict = one.against_first
+    assert isinstance(verdict, PairedComparison)
+    many = {
+        f"pipeline-{number}": one.model_copy(
+            update={
+                "queries": 5_000,
+                "differences": quantiles if number else (),
+                "slowest": slowest,
+                "against_first": verdict.model_copy(update={"queries": 5_000}) if number else None,
+            }
+        )
+        for number in range(9)
+    }
+    large = report.model_copy(update={"pipelines": many, "timing_valid": True, "timing_reasons": ()})
+    began = time.process_time()
+    svgs = report_charts(large)
+    page = render_report_html(large, svgs)
+    assert time.process_time() - began < 1.0
+    assert page.count("<tr>") > 450
+    assert max(map(len, svgs.values())) < 100_000
+
+
+async def test_a_report_without_the_newer_fields_has_a_page_without_their_charts(
+    run: tuple[Report, RunFolder],
+) -> None:
+    content = json.loads(run[0].model_dump_json())
+    for outcome in content["pipelines"].values():
+        del outcome["differences"], outcome["path_ms"]
+    old = Report.model_validate(content)
+    assert "charts/differences.svg" not in report_charts(old)
+    assert "<h1>" in render_report_html(old, report_charts(old))
