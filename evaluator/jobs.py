@@ -224,8 +224,12 @@ def _way_on(folder: RunFolder, step: str) -> str:
 
 
 def _last_state(folder: RunFolder) -> JobState | None:
-    """Returns the state that a service has left; None for a run of the command line or of another release."""
+    """Returns the state that a service has left; None for a run of the command line or of another release.
+
+    Its id is the folder's present name: a folder may have been copied or moved into a suite.
+    """
     try:
-        return JobState.model_validate_json((folder.path / STATE).read_bytes())
+        left = JobState.model_validate_json((folder.path / STATE).read_bytes())
+        return left.model_copy(update={"id": folder.name})
     except (OSError, ValidationError):
         return None

@@ -1,10 +1,7 @@
 """The evaluator's HTTP service: the same steps, in the background, one experiment at a time."""
 
-import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -15,34 +12,14 @@ from evaluator.experiment import Experiment
 from evaluator.run_folder import RunFolder
 from evaluator.run_import import import_runs
 from evaluator.settings import EvaluatorSettings
-from services.chassis.errors import Overloaded
+from services.chassis.errors import Overloaded, Unavailable
+from tests.support.evaluator_service import ended, evaluator, hanging
 from tests.support.gateway_stub import GatewayStub, write_shop
-
-
-@asynccontextmanager
-async def evaluator(stub: GatewayStub, runs: Path) -> AsyncIterator[httpx.AsyncClient]:
-    gateway = stub.app
-    app = build_app(EvaluatorSettings(runs=runs, gateway_url="http://gateway"), httpx.ASGITransport(app=gateway))
-    async with (
-        gateway.router.lifespan_context(gateway),
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://evaluator") as client,
-    ):
-        yield client
 
 
 @pytest.fixture
 def body(tmp_path: Path) -> dict[str, object]:
     return {"name": "small", "dataset": str(write_shop(tmp_path / "shop")), "pipelines": ["bm25"]}
-
-
-async def ended(client: httpx.AsyncClient, run: str) -> dict[str, str]:
-    for _ in range(1_200):
-        state: dict[str, str] = (await client.get(f"/v1/experiments/{run}")).json()
-        if state["state"] != "running":
-            return state
-        await asyncio.sleep(0.05)
-    raise AssertionError("the experiment did not end")
 
 
 async def test_an_experiment_is_started_watched_and_reported(body: dict[str, object], tmp_path: Path) -> None:
@@ -97,14 +74,49 @@ async def test_an_experiment_stopped_while_it_ranked_says_which_command_goes_on(
     stub = GatewayStub(hangs_after=3)
     async with evaluator(stub, tmp_path / "runs") as client:
         run = (await client.post("/v1/experiments", json=body)).json()["id"]
-        for _ in range(3_000):
-            if stub.hanging:
-                break
-            await asyncio.sleep(0.01)
+        await hanging(stub)
     async with evaluator(GatewayStub(), tmp_path / "runs") as later:
         state = (await later.get(f"/v1/experiments/{run}")).json()
     assert (state["state"], state["step"]) == ("interrupted", "rank")
     assert f"evaluator rank --run {tmp_path}/runs/{run}` goes on" in state["detail"]
+
+
+async def test_a_running_experiment_tells_how_far_its_step_is(body: dict[str, object], tmp_path: Path) -> None:
+    stub = GatewayStub(hangs_after=8, failing_queries={"oil chain": Unavailable("gone")})
+    async with evaluator(stub, tmp_path / "runs") as client:
+        run = (await client.post("/v1/experiments", json=body)).json()["id"]
+        await hanging(stub)
+        state = (await client.get(f"/v1/experiments/{run}")).json()
+    progress = state["progress"]
+    assert (state["step"], progress["part"], progress["total"], progress["unit"]) == ("rank", "Ranking", 4, "queries")
+    assert 0 < progress["done"] < 4
+    assert progress["lost"] <= 1
+    assert progress["seconds_left"] > 0
+
+
+async def test_a_running_experiment_is_cancelled_and_keeps_the_files_of_completed_steps(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    stub = GatewayStub(hangs_after=3)
+    async with evaluator(stub, tmp_path / "runs") as client:
+        run = (await client.post("/v1/experiments", json=body)).json()["id"]
+        await hanging(stub)
+        cancelled = await client.delete(f"/v1/experiments/{run}")
+        again = await client.delete(f"/v1/experiments/{run}")
+        stub.hangs_after = None
+        following = await client.post("/v1/experiments", json=body)  # the lock is free
+        await ended(client, following.json()["id"])
+    assert (cancelled.status_code, cancelled.json()["state"], cancelled.json()["step"]) == (200, "interrupted", "rank")
+    assert cancelled.json()["detail"].startswith("cancelled on request; `")
+    assert (tmp_path / "runs" / run / "ingest.json").exists()
+    assert (again.status_code, "there is nothing to cancel" in again.json()["detail"]) == (409, True)
+    assert following.status_code == 202
+
+
+async def test_only_a_run_that_is_here_can_be_cancelled(tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        assert (await client.delete("/v1/experiments/20250101T000000Z-x-00000000")).status_code == 404
+        assert (await client.delete("/v1/experiments/..%2Fx")).status_code in (404, 422)
 
 
 async def test_an_experiment_that_the_command_line_has_finished_is_done(

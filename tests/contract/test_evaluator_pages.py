@@ -1,0 +1,263 @@
+"""The pages of the evaluator's service: what they show, what they escape, which forms they take."""
+
+import re
+import shutil
+from pathlib import Path
+
+import httpx
+import pytest
+
+from evaluator.experiment import Experiment
+from evaluator.run_folder import RunFolder
+from tests.support.evaluator_service import ended, evaluator, hanging
+from tests.support.gateway_stub import GatewayStub, write_shop
+from tests.support.small_runs import evaluated, planned
+
+HOSTILE = "<script>alert(1)</script>"
+SHOWN = "&lt;script&gt;alert(1)"
+
+
+@pytest.fixture
+def body(tmp_path: Path) -> dict[str, object]:
+    return {"name": "small", "dataset": str(write_shop(tmp_path / "shop")), "pipelines": ["bm25", "dense"]}
+
+
+async def finished(client: httpx.AsyncClient, body: dict[str, object]) -> str:
+    run: str = (await client.post("/v1/experiments", json=body)).json()["id"]
+    assert (await ended(client, run))["state"] == "done"
+    return run
+
+
+async def compared(client: httpx.AsyncClient, query: str) -> httpx.Response:
+    """Loads a comparison again until it is there, as its page does."""
+    for _ in range(100):
+        answer = await client.get(f"/compare?{query}")
+        if "refresh" not in answer.headers:
+            return answer
+    raise AssertionError("the comparison did not end")
+
+
+def token_of(page: httpx.Response) -> str:
+    found = re.search(r'name="token" value="([0-9a-f]+)"', page.text)
+    assert found is not None
+    return found[1]
+
+
+async def test_the_list_shows_the_newest_run_first_and_a_page_at_a_time(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    for number in range(53):
+        folder = tmp_path / "runs" / f"20260101T0000{number:02d}000Z-small-0123abcd"
+        folder.mkdir(parents=True)
+        RunFolder(folder).write("experiment.json", Experiment.model_validate(body))
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        first, second = await client.get("/"), await client.get("/?page=2")
+        beyond = [(await client.get(f"/?page={page}")).status_code for page in ("3", "0", "x")]
+    links = [re.findall(r'href="/runs/([^"]+)"', page.text) for page in (first, second)]
+    assert (len(links[0]), links[0][0], len(links[1])) == (50, "20260101T000052000Z-small-0123abcd", 3)
+    assert 'rel="next" href="/?page=2"' in first.text
+    assert "interrupted" in first.text
+    assert beyond == [404, 404, 422]
+
+
+async def test_an_empty_folder_says_how_to_begin(tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        assert "There is no run here yet" in (await client.get("/")).text
+
+
+async def test_a_finished_run_shows_its_report_with_charts_and_tables_to_fetch(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        run = await finished(client, body)
+        page = await client.get(f"/runs/{run}")
+        table = await client.get(f"/tables/{run}/pipelines.csv")
+        latex = await client.get(f"/tables/{run}/pipelines.tex")
+        unknown = await client.get(f"/tables/{run}/other.csv")
+    assert "<h1>small: shop, split test</h1>" in page.text
+    assert page.text.count("<svg viewBox") >= 2
+    assert f'href="/compare?runs={run}"' in page.text
+    assert f'href="/tables/{run}/pipelines.csv"' in page.text
+    assert table.text.startswith("pipeline,nDCG@10,")
+    assert "\\toprule" in latex.text
+    assert unknown.status_code == 404
+
+
+async def test_a_load_without_a_report_is_shown(tmp_path: Path) -> None:
+    experiment = planned(tmp_path, pipelines=["bm25"], load={"rates": [20], "seconds": 1, "warmup_seconds": 0})
+    _, folder = await evaluated(GatewayStub(), experiment, tmp_path)
+    for name in ("report.json", "rank.json"):
+        (folder.path / name).unlink()
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        page = await client.get(f"/runs/{folder.name}")
+    assert ('<h2 id="load">Load</h2>' in page.text, "step load" in page.text) == (True, True)
+    assert "nDCG@10 and p99 against the offered rate" in page.text
+
+
+async def test_a_running_experiment_shows_its_progress_and_can_be_cancelled(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    stub = GatewayStub(hangs_after=14)  # after two checks and ten warm-up queries
+    async with evaluator(stub, tmp_path / "runs") as client:
+        run = (await client.post("/v1/experiments", json=body)).json()["id"]
+        await hanging(stub)
+        page = await client.get(f"/runs/{run}")
+        part = await client.get(f"/progress/{run}")
+        refused = await client.post(f"/cancel/{run}", data={"token": "0" * 64})
+        cancelled = await client.post(f"/cancel/{run}", data={"token": token_of(page)})
+        after = await client.get(f"/runs/{run}")
+        again = await client.post(f"/cancel/{run}", data={"token": token_of(page)})
+    assert "Ranking:" in page.text
+    assert " of 8 queries" in part.text
+    assert 'data-watch="/progress/' in page.text
+    assert part.headers["x-run-state"] == "running"
+    assert refused.status_code == 403
+    assert (cancelled.status_code, cancelled.headers["location"]) == (303, f"/runs/{run}")
+    assert "cancelled on request" in after.text
+    assert again.status_code == 409
+
+
+async def test_runs_are_compared_with_verdict_tables_and_examples(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(approximate_misses=1), tmp_path / "runs") as client:
+        run = await finished(client, body)
+        page = await compared(client, f"runs={run}")
+        named = await compared(client, f"runs={run}:dense&runs={run}:bm25&metric=P@10")
+        alone = await compared(client, f"runs={run}:bm25")
+        wrong = await compared(client, f"runs={run}&metric=nonsense")
+    assert "dense is the same as bm25" in page.text or "cannot tell dense from bm25" in page.text
+    assert "Differences in nDCG@10, query by query" in page.text
+    assert "Biggest losses of dense" in page.text
+    assert "Red bell" in page.text  # the title of a document
+    assert "bm25 against dense" in named.text
+    assert (alone.status_code, "name something to compare it with" in alone.text) == (409, True)
+    assert (wrong.status_code, "metric: " in wrong.text) == (422, True)
+
+
+@pytest.mark.parametrize("query", ["", "runs=../x", "runs=latest", "runs=20260101T000000Z-small-0123abcd"])
+async def test_only_runs_that_are_here_are_compared(query: str, tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        answer = await client.get(f"/compare?{query}")
+    assert answer.status_code in (404, 422)
+    assert 'role="alert"' in answer.text
+
+
+async def test_the_form_starts_a_bundled_experiment_with_the_dataset_pipelines_and_queries_it_is_given(
+    tmp_path: Path,
+) -> None:
+    shop = write_shop(tmp_path / "shop")
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        page = await client.get("/new")
+        fields = {"experiment": "scifact", "dataset": str(shop), "pipelines": "hybrid, bm25", "queries": "2"}
+        started = await client.post("/new", data={"token": token_of(page), **fields})
+        run = started.headers["location"].removeprefix("/runs/")
+        assert (await ended(client, run))["state"] == "done"
+        report = (await client.get(f"/v1/experiments/{run}/report")).json()
+    assert started.status_code == 303
+    assert (report["dataset"], list(report["pipelines"]), report["sample"]) == ("shop", ["hybrid", "bm25"], 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "said"),
+    [
+        ({"experiment": "../x"}, 422, "is no bundled experiment"),
+        ({"experiment": "scifact", "dataset": HOSTILE}, 422, "neither a directory nor a name of the catalogue"),
+        ({"experiment": "scifact", "queries": "many"}, 422, "many is no number"),
+        ({"experiment": "demo", "pipelines": "bm26"}, 404, "there are bm25, dense, hybrid"),
+    ],
+)
+async def test_a_form_that_cannot_start_comes_back_with_the_reason_and_what_was_filled_in(
+    fields: dict[str, str], status: int, said: str, tmp_path: Path
+) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        page = await client.get("/new")
+        answer = await client.post("/new", data={"token": token_of(page), **fields})
+    assert (answer.status_code, said in answer.text) == (status, True), answer.text
+    assert f'value="{fields.get("pipelines", "")}"' in answer.text
+    assert "<script>alert" not in answer.text
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_a_form_without_the_token_of_its_own_cookie_is_refused(tmp_path: Path) -> None:
+    fields = {"experiment": "demo"}
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        page = await client.get("/new")
+        cookie = page.headers["set-cookie"]
+        answers = [await client.post("/new", data=fields), await client.post("/new", data={**fields, "token": "é"})]
+        client.cookies.clear()
+        answers.append(await client.post("/new", data={**fields, "token": token_of(page)}))
+        client.cookies.set("evaluator_form", "f" * 32)
+        answers.append(await client.post("/new", data={**fields, "token": token_of(page)}))
+        assert (await client.get("/v1/experiments")).json() == {"experiments": []}
+    assert [answer.status_code for answer in answers] == [403] * 4
+    assert "httponly" in cookie.lower()
+    assert "samesite=strict" in cookie.lower()
+
+
+async def test_a_form_is_taken_by_the_pages_alone(tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        answer = await client.post("/v1/experiments", data={"name": "x"})
+        as_json = await client.post("/v1/experiments", json={"name": "x"})
+    assert (answer.status_code, as_json.status_code) == (415, 422)
+
+
+async def test_texts_of_a_dataset_are_shown_and_not_run_on_any_page(tmp_path: Path) -> None:
+    shop = write_shop(tmp_path / f"shop {HOSTILE.replace('/', '')}")
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        path = shop / name
+        path.write_text(path.read_text().replace("Red bell", HOSTILE).replace('"red bell"', f'"{HOSTILE} red bell"'))
+    for name in ("queries.jsonl", "qrels/test.tsv"):
+        path = shop / name
+        path.write_text(path.read_text().replace("q1", "<script>alert(1)<script>"))
+    body = {"name": "small", "dataset": str(shop), "collection": "shop", "pipelines": ["bm25", "dense"]}
+    async with evaluator(GatewayStub(approximate_misses=1), tmp_path / "runs") as client:
+        run = await finished(client, body)
+        pages = {
+            "list": await client.get("/"),
+            "run": await client.get(f"/runs/{run}"),
+            "comparison": await compared(client, f"runs={run}"),
+            "problem": await client.get(f"/runs/{HOSTILE}"),
+            "form": await client.get("/new"),
+        }
+    for name, page in pages.items():
+        assert "<script>" not in page.text.lower(), name
+        assert name == "form" or SHOWN in page.text, name
+    assert pages["comparison"].text.count(SHOWN) > 3  # dataset, query, title
+
+
+async def test_every_page_forbids_foreign_content_and_guessing(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        run = await finished(client, body)
+        paths = ["/", "/new", f"/runs/{run}", f"/progress/{run}", f"/compare?runs={run}", "/runs/none", "/compare"]
+        answers = [await client.get(path) for path in [*paths, "/pages/style.css", "/pages/watch.js"]]
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        parts = dict(part.split(" ", 1) for part in policy.split("; "))
+        assert parts["default-src"] == parts["frame-ancestors"] == parts["base-uri"] == "'none'"
+        assert parts["script-src"] == parts["style-src"] == parts["form-action"] == "'self'"
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "same-origin"
+        # The policy would block both.
+        assert not re.search(r"<style|\sstyle=|<script(?! src=\"/pages/watch.js\")|\son[a-z]+=", answer.text)
+
+
+async def test_a_run_of_several_datasets_has_its_pages(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        run = await finished(client, body)
+        suite = "20260101T000000000Z-both-0123abcd"
+        shutil.copytree(tmp_path / "runs" / run, tmp_path / "runs" / suite / "progress")
+        (tmp_path / "runs" / suite / "suite.json").touch()
+        listed = await client.get("/")
+        page = await client.get(f"/runs/{suite}/progress")
+    assert f'href="/runs/{suite}/progress">both/progress</a>' in listed.text
+    assert "<h1>small: shop, split test</h1>" in page.text
+
+
+async def test_a_report_of_another_release_is_a_page_that_says_what_to_do(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        run = await finished(client, body)
+        (tmp_path / "runs" / run / "report.json").write_text('{"version": 0}')
+        page = await client.get(f"/runs/{run}")
+    assert (page.status_code, "not of this version" in page.text) == (409, True)
