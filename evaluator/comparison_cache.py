@@ -18,6 +18,10 @@ class TooManyComparisons(EvaluationError):
     """As many comparisons as may wait are being computed."""
 
 
+class ComparisonDelayed(EvaluationError):
+    """An experiment is being measured in this process, whose CPU time no rule of valid times sees."""
+
+
 class ComparisonCache:
     """Computes comparisons one after the other in a thread and keeps the last ones. Owned by one event loop."""
 
@@ -26,14 +30,21 @@ class ComparisonCache:
         self._tasks: dict[_Key, asyncio.Task[ComparisonReport]] = {}
         self._one_at_a_time = asyncio.Lock()
 
-    async def report(self, words: Sequence[str], settings: ComparisonSettings) -> ComparisonReport | None:
+    async def report(
+        self, words: Sequence[str], settings: ComparisonSettings, measured: str | None
+    ) -> ComparisonReport | None:
         """Returns a comparison, None while it is being computed. `words`: ids of runs, alone or with `:PIPELINE`.
 
-        Raises EvaluationError where the runs cannot be compared, and TooManyComparisons.
+        `measured`: the run that this process measures, during which none is begun. Raises EvaluationError where the
+        runs cannot be compared, ComparisonDelayed and TooManyComparisons.
         """
         key = (tuple(words), settings.model_dump_json(), tuple(map(self._changed_at, words)))
         task = self._tasks.get(key)
         if task is None:
+            if measured is not None:
+                raise ComparisonDelayed(
+                    f"{measured} is being measured, and a comparison would disturb its times; compare when it has ended"
+                )
             if sum(not one.done() for one in self._tasks.values()) >= MOST_WAITING:
                 raise TooManyComparisons("other comparisons are being computed; try again in a moment")
             task = self._tasks[key] = asyncio.create_task(self._compared(words, settings))

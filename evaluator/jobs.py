@@ -87,11 +87,8 @@ class Jobs:
         return lock
 
     def _expect_idle(self) -> None:
-        running = [state.id for state in self._states.values() if state.state == "running"]
-        if running:
-            raise ExperimentRunning(
-                f"{running[0]} is running; wait until GET /v1/experiments/{running[0]} says that it has ended."
-            )
+        if (run := self.running) is not None:
+            raise ExperimentRunning(f"{run} is running; wait until GET /v1/experiments/{run} says that it has ended.")
 
     def write_error_message(self, error: OSError) -> str:
         """Returns the message for a directory of runs that cannot be written."""
@@ -123,6 +120,11 @@ class Jobs:
             detail = f"the service ended while it ran{_way_on(folder, last.step)}"
             return last.model_copy(update={"state": "interrupted", "detail": detail})
         return last
+
+    @property
+    def running(self) -> str | None:
+        """The id of the run that this process measures now."""
+        return next((state.id for state in self._states.values() if state.state == "running"), None)
 
     def live_figures(self, run: str) -> Sequence[LiveFigures]:
         """Returns the last seconds of the load that runs now; none for any other run."""

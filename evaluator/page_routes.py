@@ -133,7 +133,7 @@ def page_routes(jobs: Jobs, comparisons: ComparisonCache) -> APIRouter:
             settings = ComparisonSettings(metric=metric.strip(), examples=_number(examples))
         except ValidationError as error:
             raise BadInput("; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())) from error
-        report = await comparisons.report(words, settings)
+        report = await comparisons.report(words, settings, jobs.running)
         if report is None:
             return _html(pages.comparing(words), 200, {"refresh": "2"})
         return _html(await asyncio.to_thread(pages.comparison, report, words))

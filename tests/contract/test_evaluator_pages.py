@@ -133,6 +133,20 @@ async def test_runs_are_compared_with_verdict_tables_and_examples(body: dict[str
     assert (wrong.status_code, "metric: " in wrong.text) == (422, True)
 
 
+async def test_no_comparison_is_begun_while_an_experiment_is_measured(body: dict[str, object], tmp_path: Path) -> None:
+    stub = GatewayStub()
+    async with evaluator(stub, tmp_path / "runs") as client:
+        run = await finished(client, body)
+        await compared(client, f"runs={run}")
+        stub.hangs_after = 0
+        await client.post("/v1/experiments", json=body)
+        await hanging(stub)
+        known = await client.get(f"/compare?runs={run}")
+        other = await client.get(f"/compare?runs={run}&metric=P@10")
+    assert known.status_code == 200
+    assert (other.status_code, "is being measured" in other.text) == (409, True)
+
+
 @pytest.mark.parametrize("query", ["", "runs=../x", "runs=latest", "runs=20260101T000000Z-small-0123abcd"])
 async def test_only_runs_that_are_here_are_compared(query: str, tmp_path: Path) -> None:
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
