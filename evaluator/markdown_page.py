@@ -13,6 +13,7 @@ from evaluator.page_blocks import (
     Prose,
     Sentence,
     Table,
+    Verdict,
 )
 
 
@@ -22,7 +23,7 @@ def markdown_parts(blocks: Iterable[Block]) -> Iterator[str]:
         match block:
             case Heading(text=text):
                 yield f"## {text}"
-            case Prose(text=text) | Sentence(text=text):
+            case Prose(text=text) | Sentence(text=text) | Verdict(text=text):
                 yield text
             case Caution(text=text):
                 yield f"**{text}**"

@@ -36,6 +36,23 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """A sentence that says its outcome before the first colon and the figures after it. May hold data."""
+
+    text: str
+
+    @property
+    def outcome(self) -> str:
+        """What is said before the figures, with the colon."""
+        return "".join(self.text.partition(": ")[:2])
+
+    @property
+    def figures(self) -> str:
+        """What stands behind it."""
+        return self.text.partition(": ")[2]
+
+
+@dataclass(frozen=True, slots=True)
 class Caution:
     """A sentence that must not be overlooked. May hold data."""
 
@@ -103,7 +120,7 @@ class FoldedBlocks:
     blocks: tuple["Block", ...]
 
 
-Block = Heading | Prose | Sentence | Caution | Bullets | Table | ChartImage | FoldedBlocks
+Block = Heading | Prose | Sentence | Verdict | Caution | Bullets | Table | ChartImage | FoldedBlocks
 
 
 def filled(table: Table) -> tuple[Table, ...]:

@@ -6,7 +6,7 @@ from evaluator.cost_page import cost_blocks
 from evaluator.deadline_tables import deadline_blocks
 from evaluator.load.load_blocks import load_blocks
 from evaluator.metric_table import parse_metric
-from evaluator.page_blocks import Block, Bullets, Caution, ChartImage, Heading, Prose, Sentence, Table, filled
+from evaluator.page_blocks import Block, Bullets, Caution, ChartImage, Heading, Prose, Table, Verdict, filled
 from evaluator.report import Report
 from evaluator.report_charts import DIFFERENCES, QUALITY_LATENCY, STAGES_CHART
 from evaluator.report_tables import (
@@ -53,7 +53,7 @@ def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
         *(Caution(line) for line in timing_reasons(report)),
         Table("pipelines", "Quality and latency of each pipeline", pipeline_rows(report)),
         *_quality_latency(report, charts),
-        *(Sentence(line) for line in verdicts(report)),
+        *(Verdict(line) for line in verdicts(report)),
         *_images(charts, DIFFERENCES, "Differences to the first pipeline, query by query"),
         Prose(
             "Quality: means over the judged queries that were asked for; a lost query counts as 0. "

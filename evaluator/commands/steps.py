@@ -150,7 +150,7 @@ def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgmen
 
 
 def report(runs: Runs = RUNS, run: Run = None, junit: Junit = None) -> None:
-    """Writes report.json and report.md of a run (the latest one unless --run says which). Exit status as of `run`."""
+    """Writes report.json and the pages of a run (the latest one unless --run says which). Exit status as of `run`."""
     with reporting_errors():
         path = run or runs / LATEST
         reports = {}
@@ -261,7 +261,7 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
             )
     if outcome.load is not None:
         print_load(folder, outcome.load)
-    print(f"\nReport: {folder.path / 'report.json'} (and report.md, runs/, manifest.json beside it)")
+    print(f"\nReport: {folder.path / 'report.json'} (and report.html, report.md, runs/, manifest.json beside it)")
     if reasons := timing_reasons(outcome):
         print("\n" + "\n  ".join(reasons), file=sys.stderr)
     if outcome.valid and outcome.warnings:

@@ -6,7 +6,7 @@ from evaluator.comparison.comparing import ComparisonReport, PairReport, SliceRe
 from evaluator.comparison.examples import QueryExample
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.markdown_page import markdown_parts
-from evaluator.page_blocks import Block, Prose, Sentence, Table
+from evaluator.page_blocks import Block, Prose, Sentence, Table, Verdict
 
 
 def render_comparison(report: ComparisonReport) -> str:
@@ -20,8 +20,8 @@ def comparison_blocks(report: ComparisonReport) -> list[Block]:
     """Returns notes, verdicts and tables; the examples are left to `examples_shown`."""
     return [
         *(Sentence(f"Note: {note}{'' if note.endswith('?') else '.'}") for note in report.notes),
-        *(Sentence(pair.verdict.sentence) for pair in report.pairs),
-        *(Sentence(pair.gate.sentence) for pair in report.pairs if pair.gate),
+        *(Verdict(pair.verdict.sentence) for pair in report.pairs),
+        *(Verdict(pair.gate.sentence) for pair in report.pairs if pair.gate),
         *(Sentence(_latency(pair)) for pair in report.pairs if pair.latency),
         Prose("Per pair: queries won, tied and lost; Cohen's d; how alike the lists are."),
         Table("pairs", "Each pair", [_PAIR_HEADER, *(_pair_row(pair) for pair in report.pairs)]),

@@ -14,6 +14,7 @@ from evaluator.page_blocks import (
     Prose,
     Sentence,
     Table,
+    Verdict,
 )
 
 
@@ -59,6 +60,8 @@ def _shown(block: Block, svgs: Mapping[str, str]) -> ShownBlock:
             return ShownBlock("caution", block)
         case Bullets():
             return ShownBlock("bullets", block)
+        case Verdict():
+            return ShownBlock("verdict", block)
         case Prose():
             return ShownBlock("prose", block)
         case Sentence() | Heading():
