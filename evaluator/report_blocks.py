@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from evaluator.cost_page import cost_blocks
 from evaluator.deadline_tables import deadline_blocks
+from evaluator.judgment_blocks import judgment_blocks
 from evaluator.load.load_blocks import load_blocks
 from evaluator.metric_table import parse_metric
 from evaluator.page_blocks import Block, Bullets, Caution, ChartImage, Heading, Prose, Table, Verdict, filled
@@ -59,6 +60,7 @@ def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
             "Quality: means over the judged queries that were asked for; a lost query counts as 0. "
             f"Rankings are {report.depth} deep. " + _what_was_timed(report)
         ),
+        *judgment_blocks(report.added_judgments),
         Heading("What each figure is a mean of"),
         Prose(FIGURES),
         Table("figures", "Each metric of each pipeline, with interval, bounds and denominators", figure_rows(report)),

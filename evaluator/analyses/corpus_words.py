@@ -44,7 +44,7 @@ class CorpusWords:
 
 
 def count_corpus_words(
-    corpus: Path, sha256: str, chosen: Container[str], advance: Advance = lambda count: None
+    corpus: Path, sha256: str, chosen: Container[str], advance: Advance = lambda count, lost=0: None
 ) -> CorpusWords:
     """Reads a corpus once, and calls `advance` for each document.
 

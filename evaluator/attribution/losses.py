@@ -27,7 +27,7 @@ Ranks = Mapping[str, int]  # rank by document
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DocumentVerdict:
     """What became of a document: exactly one fate, and the stage (its id, or ANSWER) where it happened.
 
     `ranks`: by stage that had it. `passed_by`: of a demotion, the documents among the first hits after the stage that
@@ -62,7 +62,7 @@ class QueryFates:
         self._deep = {name: _ranks(one.ranking) for name, one in given.legs.items()}
         self._exact = {name: _ranks(one.ranking) for name, one in given.exact.items()}
 
-    def of(self, document: str) -> Verdict:
+    def of(self, document: str) -> DocumentVerdict:
         """Returns the fate of a relevant document.
 
         The stage that moved it out of the top is the cause, unless a later one moved it back. A document that never
@@ -70,10 +70,10 @@ class QueryFates:
         re-ranker. Else the re-ranker has set it lower, or the answer ends above it (`cut`).
         """
         if self._own.error is not None:
-            return Verdict("query lost", ANSWER, {})
+            return DocumentVerdict("query lost", ANSWER, {})
         ranks = {stage: found[document] for stage, found in self._ranks.items() if document in found}
         if document in self._hits:
-            return Verdict("found", ANSWER, ranks)
+            return DocumentVerdict("found", ANSWER, ranks)
         legs = {one.id: one.stage for one in self._pipeline.identified if isinstance(one.stage, Retrieve)}
         seen = [leg for leg in legs if leg in ranks]
         if not seen:
@@ -82,15 +82,15 @@ class QueryFates:
         steps = [_Step(best, "cut", ranks[best]), *self._steps(document, ranks)]
         return self._moved_out(document, steps, ranks) or _never_inside(steps, ranks)
 
-    def _outside(self, document: str, legs: Mapping[str, Retrieve], ranks: Ranks) -> Verdict:
+    def _outside(self, document: str, legs: Mapping[str, Retrieve], ranks: Ranks) -> DocumentVerdict:
         deep = []
         for identity, leg in legs.items():
             place = self._exact.get(leg_name(leg), {}).get(document)
             if place is not None and place <= leg.top:
-                return Verdict("lost by the approximate index", identity, ranks)
+                return DocumentVerdict("lost by the approximate index", identity, ranks)
             if place is not None or document in self._deep.get(leg_name(leg), {}):
                 deep.append(identity)
-        return Verdict("below a leg's depth" if deep else "in no leg", (deep or list(legs))[0], ranks)
+        return DocumentVerdict("below a leg's depth" if deep else "in no leg", (deep or list(legs))[0], ranks)
 
     def _steps(self, document: str, ranks: Ranks) -> list[_Step]:
         """Returns the steps after the legs that have run."""
@@ -108,7 +108,7 @@ class QueryFates:
                     steps.append(_Step(one.id, "demoted by the re-ranker", ranks.get(one.id), scored))
         return steps
 
-    def _moved_out(self, document: str, steps: list[_Step], ranks: Ranks) -> Verdict | None:
+    def _moved_out(self, document: str, steps: list[_Step], ranks: Ranks) -> DocumentVerdict | None:
         """Returns the last move out of the top that no later stage undid; None where the document was never there."""
         moved: tuple[_Step, _Step] | None = None
         for before, after in itertools.pairwise(steps):
@@ -122,23 +122,23 @@ class QueryFates:
         above = frozenset(name for name, rank in self._ranks[before.id].items() if rank < (before.rank or 0))
         ahead = sorted(self._ranks[after.id].items(), key=lambda item: item[1])[: self._top]
         risers = tuple(name for name, _ in ahead if name not in above)
-        return Verdict(after.fate, after.id, ranks, risers)
+        return DocumentVerdict(after.fate, after.id, ranks, risers)
 
     def _inside(self, step: _Step) -> bool:
         return step.rank is not None and step.rank <= self._top
 
 
-def _never_inside(steps: list[_Step], ranks: Ranks) -> Verdict:
+def _never_inside(steps: list[_Step], ranks: Ranks) -> DocumentVerdict:
     for before, after in itertools.pairwise(steps):
         if before.rank is not None and after.rank is None:
-            return Verdict("cut", after.id, ranks)
+            return DocumentVerdict("cut", after.id, ranks)
         if not after.scored:
-            return Verdict("below the re-ranker's depth", after.id, ranks)
+            return DocumentVerdict("below the re-ranker's depth", after.id, ranks)
     for before, after in itertools.pairwise(steps):
         lowered = before.rank is not None and after.rank is not None and after.rank > before.rank
         if lowered and after.fate == "demoted by the re-ranker":
-            return Verdict(after.fate, after.id, ranks)
-    return Verdict("cut", ANSWER, ranks)
+            return DocumentVerdict(after.fate, after.id, ranks)
+    return DocumentVerdict("cut", ANSWER, ranks)
 
 
 def _ranks(ranking: Ranking) -> dict[str, int]:

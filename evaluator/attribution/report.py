@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from evaluator.attribution.candidates import QueryCandidates
-from evaluator.attribution.losses import ANSWER, FATES, QueryFates, Verdict
+from evaluator.attribution.losses import ANSWER, FATES, DocumentVerdict, QueryFates
 from evaluator.metric_formulas import RELEVANCE_LEVEL
 from evaluator.quality import Grades, means, measure
 from evaluator.run_folder import StepFile
@@ -115,7 +115,7 @@ class ArmFates:
         )
 
 
-def _line(query: str, document: str, grade: int, verdict: Verdict, grades: Mapping[str, int]) -> DocumentFate:
+def _line(query: str, document: str, grade: int, verdict: DocumentVerdict, grades: Mapping[str, int]) -> DocumentFate:
     return DocumentFate(
         query=query,
         document=document,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from evaluator.attribution.candidates import ArmCandidates, QueryCandidates
-from evaluator.attribution.losses import QueryFates, Verdict
+from evaluator.attribution.losses import DocumentVerdict, QueryFates
 from services.contracts.pipelines import Pipeline
 from services.contracts.query import StageCandidates
 from services.contracts.scored import Scored
@@ -34,14 +34,14 @@ def fate(
     hits: str = "ab",
     legs: dict[str, StageCandidates] | None = None,
     exact: dict[str, StageCandidates] | None = None,
-) -> Verdict:
+) -> DocumentVerdict:
     pipeline = Pipeline.model_validate({"name": "p", "stages": list(stages)})
     arm = ArmCandidates(hits=tuple(hits), stages=own)
     line = QueryCandidates(query="q", arms={"p": arm}, legs=legs or {}, exact=exact or {})
     return QueryFates(pipeline, line, "p", TOP).of(document)
 
 
-def told(verdict: Verdict) -> tuple[str, str]:
+def told(verdict: DocumentVerdict) -> tuple[str, str]:
     return verdict.fate, verdict.stage
 
 

@@ -1,11 +1,11 @@
-"""Renders which judgments were merged over those of the dataset, and what that changed. Pure; Markdown."""
+"""Builds the section on judgments that were merged over those of the dataset, and on what that changed. Pure."""
 
-from evaluator.markdown_table import aligned
+from evaluator.page_blocks import Block, Heading, Prose, Table
 from evaluator.quality_report import CHANGE_METRICS, JudgmentChange
 
 
-def judgment_parts(change: JudgmentChange | None) -> list[str]:
-    """Renders the section; nothing where the figures are of the dataset's judgments alone."""
+def judgment_blocks(change: JudgmentChange | None) -> list[Block]:
+    """Returns the section; nothing where the figures are of the dataset's judgments alone."""
     if change is None:
         return []
     files = [["file", "sha256", "added", "changed", "unchanged", "of other queries"]]
@@ -19,11 +19,13 @@ def judgment_parts(change: JudgmentChange | None) -> list[str]:
         for name in change.after
     ]
     return [
-        "## Added judgments",
-        "All figures of quality are by the dataset's judgments with those of these files merged over them. Before: by "
-        "the dataset's alone.",
-        aligned(files),
-        aligned(figures),
+        Heading("Added judgments"),
+        Prose(
+            "All figures of quality are by the dataset's judgments with those of these files merged over them. Before: "
+            "by the dataset's alone."
+        ),
+        Table("added-judgments", "Files of added judgments", files),
+        Table("before-and-after", "Figures before and after the judgments were added", figures),
     ]
 
 
