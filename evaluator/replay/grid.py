@@ -70,8 +70,10 @@ def points(grid: Grid, found: CandidatesReport) -> list[Pipeline]:
 def _sources(grid: Grid, found: CandidatesReport) -> Iterator[SourceStage]:
     deepest_rerank = max(grid.rerank_depths, default=0) if found.rerankers else 0
     different: dict[tuple[str, str | None], AskedLeg] = {}
-    for leg in sorted(found.legs, key=lambda leg: leg.retrieve.top):
-        different[leg.retrieve.backend, leg.retrieve.preset] = leg
+    for leg in found.legs:
+        known = different.setdefault((leg.retrieve.backend, leg.retrieve.preset), leg)
+        if leg.retrieve.top > known.retrieve.top:
+            different[leg.retrieve.backend, leg.retrieve.preset] = leg
     for leg in different.values():
         yield _leg(leg, max(found.top, deepest_rerank))
     if len(different) < 2:

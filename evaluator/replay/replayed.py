@@ -30,7 +30,9 @@ class ReplayedQuery:
         if source is not self._source:
             self._ranking = self._sourced(source)
             self._source = source
-        ranking = self._ranking
+        # No later stage looks deeper, and what stands below never rises: most of the time went into carrying it along.
+        deepest = max((one.stage.top for one in pipeline.identified.later), default=top)
+        ranking = self._ranking[: max(top, deepest)]
         for one in pipeline.identified.later:
             match one.stage:
                 case Rerank() as stage:
