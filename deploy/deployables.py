@@ -86,7 +86,7 @@ DEPLOYABLES = {
             module="evaluator",
             prefix="EVALUATOR_",
             port=8009,
-            paths=(*_SERVICE, "evaluator"),
+            paths=(*_SERVICE, "services/ranking", "evaluator"),
             extra="evaluator",
             # Without it the module is the command line.
             arguments=("serve",),
