@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from evaluator.answers import read_answers, read_outcomes
+from evaluator.attribution.report import ATTRIBUTION, AttributionReport
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.comparison.arm_statistics import statistics_of_arms
 from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
@@ -169,9 +170,12 @@ def report_step(folder: RunFolder) -> Report:
         run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
         imported=folder.read(IMPORTED, ImportReport).arms if folder.has(IMPORTED) else {},
         costs=costs_of(folder),
-        made_from=folder.hashes("rank.json", "quality.json", *[name for name in (LOAD, DEADLINES) if folder.has(name)]),
+        made_from=folder.hashes(
+            "rank.json", "quality.json", *[name for name in (LOAD, DEADLINES, ATTRIBUTION) if folder.has(name)]
+        ),
         load=folder.read(LOAD, LoadReport) if folder.has(LOAD) else None,
         deadlines=folder.read(DEADLINES, DeadlinesFile) if folder.has(DEADLINES) else None,
+        attribution=folder.read(ATTRIBUTION, AttributionReport) if folder.has(ATTRIBUTION) else None,
     )
     folder.write("report.json", report)
     write_pages(folder, report)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from evaluator.answers import AnswerOutcome
+from evaluator.attribution.report import AttributionReport
 from evaluator.cached_results import cache_faults, cache_remarks
 from evaluator.comparison.arm_statistics import ArmStatistics
 from evaluator.conventions import Conventions, state_conventions
@@ -58,6 +59,7 @@ class Report(StepFile):
     gates: tuple[GateOutcome, ...] = ()  # of the queries one at a time; those of the load stand in `load`
     load: LoadReport | None = None  # null: no traffic was sent
     deadlines: DeadlinesFile | None = None  # null: `deadlines --run` was not called
+    attribution: AttributionReport | None = None  # null: `attribute` was not called
     vector_recall: dict[str, VectorRecall]
     added_judgments: JudgmentChange | None = None  # null: measured by the dataset's judgments alone
     counts: DatasetCounts
@@ -82,6 +84,7 @@ def build_report(
     made_from: Mapping[str, str],
     load: LoadReport | None,
     deadlines: DeadlinesFile | None,
+    attribution: AttributionReport | None,
 ) -> Report:
     """Builds the report from the outcomes of the steps.
 
@@ -141,6 +144,7 @@ def build_report(
         gates=tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in pipelines.items()))),
         load=load,
         deadlines=deadlines,
+        attribution=attribution,
         vector_recall=dict(recall),
         added_judgments=quality.added_judgments,
         counts=manifest.counts,

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from evaluator.attribution.page import attribution_blocks
 from evaluator.cost_page import cost_blocks
 from evaluator.deadline_tables import deadline_blocks
 from evaluator.judgment_blocks import judgment_blocks
@@ -79,6 +80,9 @@ def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
         blocks += load_blocks(report.load, charts)
     if report.deadlines is not None:
         blocks += [Heading("Deadlines"), *deadline_blocks(report.deadlines)]
+    if report.attribution is not None:
+        title = f"Where relevant documents were lost (first {report.attribution.top} hits)"
+        blocks += [Heading(title), *attribution_blocks(report.attribution)]
     if gates := [*report.gates, *(report.load.gates if report.load is not None else ())]:
         blocks += [Heading("Gates"), Bullets(tuple(one.sentence for one in gates))]
     if files := filled(Table("imported", "What reading the run files decided", imported_rows(report))):

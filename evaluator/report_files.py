@@ -23,13 +23,15 @@ def write_pages(folder: RunFolder, report: Report) -> None:
                 "w", encoding="utf-8", newline=""
             ) as file:
                 file.write(text)
-    svgs = drawn | load_charts(folder)
+    svgs = drawn | step_charts(folder)
     folder.write_text("report.md", render_page(report, svgs))
     folder.write_text("report.html", render_report_html(report, svgs))
 
 
-def load_charts(folder: RunFolder) -> dict[str, str]:
-    """Reads the charts that the load has drawn, by path within the folder."""
+def step_charts(folder: RunFolder) -> dict[str, str]:
+    """Reads the charts that `load` and `attribute` have drawn, by path within the folder."""
     return {
-        f"load/{path.name}": path.read_text(encoding="utf-8") for path in sorted((folder.path / "load").glob("*.svg"))
+        f"{step}/{path.name}": path.read_text(encoding="utf-8")
+        for step in ("load", "attribution")
+        for path in sorted((folder.path / step).glob("*.svg"))
     }

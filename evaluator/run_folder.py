@@ -51,7 +51,10 @@ WRITTEN_BY = {
     "summary.json": "report",
 }
 # A run is whole without them. They were measured beside the ranking, with its manifest.
-BESIDE_RANKING = ("load.json", "capacity.json", "against.json", "compared.json", "deadlines.json")
+BESIDE_RANKING = (
+    "load.json", "capacity.json", "against.json", "compared.json", "deadlines.json", "candidates.json",
+    "attribution.json", "replay.json",
+)  # fmt: skip
 LOAD_PAGE = "load.md"
 
 

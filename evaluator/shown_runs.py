@@ -15,7 +15,7 @@ from evaluator.load.report import LoadReport
 from evaluator.page_blocks import Block, Heading
 from evaluator.pages.service_pages import ListedRun, ShownRun
 from evaluator.report_charts import report_charts
-from evaluator.report_files import load_charts
+from evaluator.report_files import step_charts
 from evaluator.run_folder import RunFolder
 
 
@@ -44,7 +44,7 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
     folder, report, blocks, svgs = jobs.folder(run), None, list[Block](), dict[str, str]()
     if whole and state.state != "running":
         report = jobs.report(run)
-        svgs = load_charts(folder) | (report_charts(report) if report is not None else {})
+        svgs = step_charts(folder) | (report_charts(report) if report is not None else {})
         if report is None:
             blocks = _blocks_without_report(folder, svgs)
     return ShownRun(

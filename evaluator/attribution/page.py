@@ -1,13 +1,15 @@
-"""Renders an attribution as Markdown and as a chart. Pure."""
+"""Builds the page and the chart of an attribution. Pure."""
 
 from collections.abc import Iterator, Sequence
 
 from evaluator.attribution.losses import FATES
-from evaluator.attribution.report import ArmAttribution, AttributionReport
-from evaluator.markdown_table import aligned
+from evaluator.attribution.report import AttributionReport
+from evaluator.markdown_page import markdown_parts
+from evaluator.page_blocks import Block, Caution, ChartImage, Prose, Table
 from evaluator.svg_chart import COLOURS, Drawing, Scale, text_width
 
 WIDTH = 860.0
+FATES_CHART = "attribution/fates.svg"
 LOSSES = FATES[1:]
 # Of losses, in the order of FATES; a seventh and eighth come again, paler.
 PALE = 0.45
@@ -25,33 +27,35 @@ WATERFALL_SAYS = (
 
 def render_attribution(report: AttributionReport) -> str:
     """Renders attribution.md."""
-    return "\n\n".join(_parts(report)) + "\n"
+    title = f"# Where relevant documents were lost: {report.experiment}, {report.dataset}, first {report.top} hits"
+    return "\n\n".join([title, *markdown_parts(attribution_blocks(report))]) + "\n"
 
 
-def _parts(report: AttributionReport) -> Iterator[str]:
-    yield f"# Where relevant documents were lost: {report.experiment}, {report.dataset}, first {report.top} hits"
+def attribution_blocks(report: AttributionReport) -> list[Block]:
+    """Returns the parts of a page: what may mislead, the fates with their chart, the waterfall, legs alone."""
+    blocks: list[Block] = [Caution(line) for line in _warnings(report)]
+    return [
+        *blocks,
+        Prose(FATES_SAY),
+        Table("fates", f"Fates of the relevant documents, first {report.top} hits", fate_rows(report)),
+        ChartImage(FATES_CHART, "Fates of relevant documents"),
+        Prose(WATERFALL_SAYS),
+        Table("waterfall", f"{report.metric} after each stage", waterfall_rows(report)),
+        Table("legs", f"{report.metric} of every leg alone", leg_rows(report)),
+        Prose("Every document with its fate and its ranks: attribution/<pipeline>.jsonl."),
+    ]
+
+
+def _warnings(report: AttributionReport) -> Iterator[str]:
     if report.failed:
-        yield f"**{report.failed} requests for deep legs or scores failed: documents may count as `in no leg`.**"
+        yield f"{report.failed} requests for deep legs or scores failed: documents may count as `in no leg`."
     for name, arm in report.arms.items():
-        yield from _warnings(name, arm, report.queries)
-    yield FATES_SAY
-    yield aligned(fate_rows(report))
-    yield "![Fates of relevant documents](attribution/fates.svg)"
-    yield f"## {report.metric} after each stage"
-    yield WATERFALL_SAYS
-    yield aligned(waterfall_rows(report))
-    yield f"## {report.metric} of every leg alone"
-    yield aligned(leg_rows(report))
-    yield "Every document with its fate and its ranks: attribution/<pipeline>.jsonl."
-
-
-def _warnings(name: str, arm: ArmAttribution, queries: int) -> Iterator[str]:
-    if arm.lost:
-        yield f"**{name}: {arm.lost} of {queries} queries had no answer.**"
-    if arm.degraded:
-        yield f"**{name}: {arm.degraded} of {queries} answers were degraded: not this pipeline's figures.**"
-    if arm.otherwise:
-        yield f"**{name}: {arm.otherwise} of {queries} queries were answered otherwise than in the run.**"
+        if arm.lost:
+            yield f"{name}: {arm.lost} of {report.queries} queries had no answer."
+        if arm.degraded:
+            yield f"{name}: {arm.degraded} of {report.queries} answers were degraded: not this pipeline's figures."
+        if arm.otherwise:
+            yield f"{name}: {arm.otherwise} of {report.queries} queries were answered otherwise than in the run."
 
 
 def fate_rows(report: AttributionReport) -> list[list[str]]:

@@ -14,6 +14,8 @@ from evaluator.run_folder import StepFile
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline, Retrieve
 
+ATTRIBUTION = "attribution.json"
+
 
 class DocumentFate(Wire):
     """A line of attribution/<arm>.jsonl: a relevant document of a query, and what became of it."""

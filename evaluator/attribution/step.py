@@ -4,8 +4,8 @@ import asyncio
 
 from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
 from evaluator.attribution.collect import collect
-from evaluator.attribution.page import fates_chart, render_attribution
-from evaluator.attribution.report import ArmFates, AttributionReport
+from evaluator.attribution.page import FATES_CHART, fates_chart, render_attribution
+from evaluator.attribution.report import ATTRIBUTION, ArmFates, AttributionReport
 from evaluator.client import GatewayClient
 from evaluator.prepared_run import expect_own_run
 from evaluator.rank import RankReport
@@ -13,7 +13,6 @@ from evaluator.run_folder import RunFolder, writable
 from evaluator.run_judgments import judgments_of
 from evaluator.trec_runs import read_run
 
-ATTRIBUTION = "attribution.json"
 TOP = 10
 
 
@@ -50,7 +49,7 @@ def attribution(folder: RunFolder) -> AttributionReport:
     for name, fates in arms.items():
         path = writable(folder.path / "attribution" / f"{name}.jsonl")
         path.write_text("".join(f"{one.model_dump_json()}\n" for one in fates.lines), encoding="utf-8")
-    (folder.path / "attribution" / "fates.svg").write_text(fates_chart(report), encoding="utf-8")
+    (folder.path / FATES_CHART).write_text(fates_chart(report), encoding="utf-8")
     folder.write(ATTRIBUTION, report)
     folder.write_text("attribution.md", render_attribution(report))
     return report

@@ -12,6 +12,7 @@ from evaluator.attribution.report import AttributionReport
 from evaluator.attribution.step import TOP, attribute_step, attribution
 from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
+from evaluator.errors import EvaluationError
 from evaluator.measurement_lock import measuring
 from evaluator.progress import show
 from evaluator.replay.grid import read_grid
@@ -19,6 +20,7 @@ from evaluator.replay.page import in_words, render_replay
 from evaluator.replay.report import CheckedPoint
 from evaluator.replay.step import check_step, replay_step
 from evaluator.replay.step import replay as replay_grid
+from evaluator.run_folder import RunFolder, named_place
 from evaluator.suite_folder import runs_of
 
 AskedRun = Annotated[str, typer.Argument(help="A run or suite folder: its name or path. Without one, the latest.")]
@@ -41,7 +43,7 @@ def attribute(
     """
     with reporting_errors():
         doubts: list[str] = []
-        for folder in runs_of(run_path(run, runs)):
+        for folder in _runs_of(run, runs):
             if offline:
                 found = attribution(folder)
             else:
@@ -75,7 +77,7 @@ def replay(
     with reporting_errors():
         tried = read_grid(grid)
         otherwise: list[str] = []
-        for folder in runs_of(run_path(run, runs)):
+        for folder in _runs_of(run, runs):
             done = replay_grid(folder, tried)
             checked: Sequence[CheckedPoint] = ()
             if check:
@@ -90,9 +92,12 @@ def replay(
         end_status(run, otherwise, ())
 
 
-def run_path(word: str, runs: Path) -> Path:
-    """Returns the folder that a word names: a path, or a name in the folder of all runs."""
-    return Path(word) if Path(word).is_dir() else runs / word
+def _runs_of(word: str, runs: Path) -> Sequence[RunFolder]:
+    """Returns the runs that a word names: a run, or all of a suite. Raises EvaluationError."""
+    found = named_place(word, runs)
+    if found is None or found[1] is not None:
+        raise EvaluationError(f"{word}: no run or suite folder, here or in {runs}")
+    return runs_of(found[0])
 
 
 def _doubts(found: AttributionReport) -> list[str]:
