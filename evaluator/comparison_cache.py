@@ -55,7 +55,7 @@ class ComparisonCache:
         if not task.done():
             return None
         if task.exception() is not None:
-            del self._tasks[key]  # what was missing may be there next time
+            self._tasks.pop(key, None)  # what was missing may be there next time
         return task.result()
 
     async def close(self) -> None:

@@ -82,7 +82,7 @@ def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
         blocks += [Heading("Deadlines"), *deadline_blocks(report.deadlines)]
     if report.attribution is not None:
         title = f"Where relevant documents were lost (first {report.attribution.top} hits)"
-        blocks += [Heading(title), *attribution_blocks(report.attribution)]
+        blocks += [Heading(title), *attribution_blocks(report.attribution, charts)]
     if gates := [*report.gates, *(report.load.gates if report.load is not None else ())]:
         blocks += [Heading("Gates"), Bullets(tuple(one.sentence for one in gates))]
     if files := filled(Table("imported", "What reading the run files decided", imported_rows(report))):

@@ -33,6 +33,7 @@ from services.contracts.pipelines import Fuse, Pipeline, Rerank, Retrieve
 from services.contracts.query import SearchAnswer, StageCandidates
 from services.contracts.retrieval import DEFAULT_BEAM
 
+BEGUN = "candidates.begun.json"
 RERANKED = 100  # candidates of every leg and of their fusion whose scores are collected
 
 
@@ -110,14 +111,18 @@ async def collect(client: GatewayClient, folder: RunFolder, top: int) -> Candida
         probes = probes_of([arm.pipeline for arm in ready.arms], vectors)
         await expect_runnable(client, experiment, [Arm(one.name, one, one, None) for one in probes.every()])
         path = folder.path / LINES
-        (folder.path / CANDIDATES).unlink(missing_ok=True)
+        asked = CandidatesReport(
+            made_from=folder.hashes("experiment.json", "manifest.json", "rank.json"),
+            pipelines={arm.name: arm.pipeline for arm in ready.arms},
+            legs=probes.legs,
+            rerankers=probes.rerankers,
+            top=top,
+            queries=len(ready.queries.measured),
+            failed=0,
+        )
+        _keep_whole_lines(folder, asked)
         failed = 0
-        done: set[str] = set()
-        if path.exists():
-            drop_torn_line(path)
-            for line in read_candidates(path):
-                done.add(line.query)
-                failed += _failures(line)
+        done = {line.query for line in read_candidates(path)} if path.exists() else set()
         left = [query for query in ready.queries.measured if query not in done]
         with path.open("a", encoding="utf-8") as file, progress("Candidates", len(left), "queries") as advance:
             for query in left:
@@ -126,17 +131,30 @@ async def collect(client: GatewayClient, folder: RunFolder, top: int) -> Candida
                 file.write(found.model_dump_json(exclude_defaults=True) + "\n")
                 file.flush()
                 advance(1)
-        report = CandidatesReport(
-            made_from=folder.hashes("experiment.json", "manifest.json", "rank.json", LINES),
-            pipelines={arm.name: arm.pipeline for arm in ready.arms},
-            legs=probes.legs,
-            rerankers=probes.rerankers,
-            top=top,
-            queries=len(ready.queries.measured),
-            failed=failed,
-        )
+        hashes = folder.hashes("experiment.json", "manifest.json", "rank.json", LINES)
+        report = asked.model_copy(update={"made_from": hashes, "failed": failed})
         folder.write(CANDIDATES, report)
         return report
+
+
+def _keep_whole_lines(folder: RunFolder, asked: CandidatesReport) -> None:
+    """Keeps the lines of an interrupted call that asked the same of the same ranking, without torn and failed ones.
+
+    What is asked lies in BEGUN meanwhile; with another depth, pipeline or ranking, the lines are of something else.
+    """
+    (folder.path / CANDIDATES).unlink(missing_ok=True)
+    lines, begun = folder.path / LINES, folder.path / BEGUN
+    wanted = asked.model_dump_json()
+    if not lines.exists() or not begun.exists() or begun.read_text(encoding="utf-8") != wanted:
+        lines.unlink(missing_ok=True)
+        folder.write_text(BEGUN, wanted)
+        return
+    drop_torn_line(lines)
+    with (folder.path / f".{LINES}.part").open("w", encoding="utf-8") as file:
+        for line in read_candidates(lines):
+            if not _failures(line):
+                file.write(line.model_dump_json(exclude_defaults=True) + "\n")
+    (folder.path / f".{LINES}.part").replace(lines)
 
 
 def _failures(found: QueryCandidates) -> int:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, assert_never, get_args
 
 from evaluator.attribution.candidates import ArmCandidates, QueryCandidates
 from evaluator.attribution.collect import leg_name
@@ -106,6 +106,8 @@ class QueryFates:
                 case Rerank():
                     scored = document in (self._own.stages[one.id].model_scores or {})
                     steps.append(_Step(one.id, "demoted by the re-ranker", ranks.get(one.id), scored))
+                case _:
+                    assert_never(one.stage)
         return steps
 
     def _moved_out(self, document: str, steps: list[_Step], ranks: Ranks) -> DocumentVerdict | None:

@@ -1,6 +1,6 @@
 """Builds the page and the chart of an attribution. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from evaluator.attribution.losses import FATES
 from evaluator.attribution.report import AttributionReport
@@ -28,17 +28,20 @@ WATERFALL_SAYS = (
 def render_attribution(report: AttributionReport) -> str:
     """Renders attribution.md."""
     title = f"# Where relevant documents were lost: {report.experiment}, {report.dataset}, first {report.top} hits"
-    return "\n\n".join([title, *markdown_parts(attribution_blocks(report))]) + "\n"
+    return "\n\n".join([title, *markdown_parts(attribution_blocks(report, [FATES_CHART]))]) + "\n"
 
 
-def attribution_blocks(report: AttributionReport) -> list[Block]:
-    """Returns the parts of a page: what may mislead, the fates with their chart, the waterfall, legs alone."""
+def attribution_blocks(report: AttributionReport, charts: Collection[str]) -> list[Block]:
+    """Returns the parts of a page: what may mislead, the fates with their chart, the waterfall, legs alone.
+
+    `charts`: paths of those that are there, within the run's folder.
+    """
     blocks: list[Block] = [Caution(line) for line in _warnings(report)]
     return [
         *blocks,
         Prose(FATES_SAY),
         Table("fates", f"Fates of the relevant documents, first {report.top} hits", fate_rows(report)),
-        ChartImage(FATES_CHART, "Fates of relevant documents"),
+        *([ChartImage(FATES_CHART, "Fates of relevant documents")] if FATES_CHART in charts else []),
         Prose(WATERFALL_SAYS),
         Table("waterfall", f"{report.metric} after each stage", waterfall_rows(report)),
         Table("legs", f"{report.metric} of every leg alone", leg_rows(report)),

@@ -75,6 +75,7 @@ class ArmFates:
         self._name, self._pipeline, self._top = name, pipeline, top
         self.lines: list[DocumentFate] = []
         self._rankings: dict[str, dict[str, tuple[str, ...]]] = {}  # stage → query → ids
+        self._answers: dict[str, tuple[str, ...]] = {}  # apart: a stage may be called `answer`
         self._degraded = self._lost = 0
 
     def add(self, given: QueryCandidates, grades: Mapping[str, int]) -> None:
@@ -89,7 +90,7 @@ class ArmFates:
         for stage, found in own.stages.items():
             ids = tuple(one.id for one in found.ranking[: self._top])
             self._rankings.setdefault(stage, {})[given.query] = ids
-        self._rankings.setdefault(ANSWER, {})[given.query] = own.hits[: self._top]
+        self._answers[given.query] = own.hits[: self._top]
 
     def attribution(
         self, judgments: Grades, queries: Sequence[str], metric: str, run: Mapping[str, Sequence[str]]
@@ -97,7 +98,7 @@ class ArmFates:
         """Returns the figures. `run`: the rankings of the run's own answers, by query."""
         ndcg = {stage: _mean(judgments, found, queries, metric) for stage, found in self._rankings.items()}
         legs = {one.id: ndcg.get(one.id, 0.0) for one in self._pipeline.identified if isinstance(one.stage, Retrieve)}
-        answers = self._rankings[ANSWER]
+        final = _mean(judgments, self._answers, queries, metric)
         fates = Counter(line.fate for line in self.lines)
         stages: dict[str, Counter[str]] = {fate: Counter() for fate in FATES}
         for line in self.lines:
@@ -108,10 +109,10 @@ class ArmFates:
             stages={fate: dict(found) for fate, found in stages.items() if found and fate != "found"},
             only_unjudged=dict(Counter(line.fate for line in self.lines if line.only_unjudged)),
             legs=legs,
-            waterfall=_waterfall(self._pipeline, legs, ndcg),
-            ndcg=ndcg[ANSWER],
+            waterfall=_waterfall(self._pipeline, legs, ndcg, final),
+            ndcg=final,
             run_ndcg=_mean(judgments, {query: run.get(query, ())[: self._top] for query in queries}, queries, metric),
-            otherwise=sum(tuple(run.get(query, ())[: self._top]) != answers.get(query, ()) for query in queries),
+            otherwise=sum(tuple(run.get(query, ())[: self._top]) != self._answers.get(query, ()) for query in queries),
             degraded=self._degraded,
             lost=self._lost,
         )
@@ -130,18 +131,20 @@ def _line(query: str, document: str, grade: int, verdict: DocumentVerdict, grade
     )
 
 
-def _waterfall(pipeline: Pipeline, legs: Mapping[str, float], ndcg: Mapping[str, float]) -> tuple[WaterfallStep, ...]:
+def _waterfall(
+    pipeline: Pipeline, legs: Mapping[str, float], ndcg: Mapping[str, float], final: float
+) -> tuple[WaterfallStep, ...]:
     """Returns the steps from the best leg through the source's fusion and the later stages to the answer."""
     best = max(legs, key=lambda leg: legs[leg])
     source = pipeline.identified.source.id
     later = [one.id for one in pipeline.identified.later if one.id in ndcg]
     steps, before = [], 0.0
-    for stage in dict.fromkeys((best, source, *later, ANSWER)):
+    for stage in dict.fromkeys((best, source, *later)):
         after = ndcg.get(stage, 0.0)
-        if stage == ANSWER and after == before:
-            continue
         steps.append(WaterfallStep(stage=stage, ndcg=after, added=after - before))
         before = after
+    if final != before:
+        steps.append(WaterfallStep(stage=ANSWER, ndcg=final, added=final - before))
     return tuple(steps)
 
 

@@ -1,5 +1,6 @@
 """Chooses among replayed points: the front of quality against cost, and a choice by nested cross-validation. Pure."""
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -38,9 +39,13 @@ def best(means: Sequence[float], costs_ms: Sequence[float]) -> int:
 def honest_mean(values: Values, costs_ms: Sequence[float], count: int, seed: int) -> tuple[float, list[int]]:
     """Returns the mean over queries that were held out when their point was chosen, and the point of each fold.
 
+    NaN and no point where there are fewer than two folds: a single query cannot be held out.
+
     Nested cross-validation (Cawley and Talbot 2010, section 5): the choice is made anew without each outer fold. A
     point has no fitted parameters, so the mean over the inner folds is that over all queries that were not held out.
     """
+    if count < 2:
+        return math.nan, []
     held: list[float] = []
     chosen = []
     for fold in folds(values.shape[1], count, seed):

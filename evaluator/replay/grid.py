@@ -11,7 +11,7 @@ from evaluator.attribution.candidates import AskedLeg, CandidatesReport
 from evaluator.errors import EvaluationError
 from services.contracts.base import Depth, Weight, Wire
 from services.contracts.lists import Items
-from services.contracts.pipelines import Fuse, Pipeline, Rerank, Retrieve, SourceStage
+from services.contracts.pipelines import Fuse, Pipeline, Rerank, Retrieve
 from services.ranking.fusion import Normalisation
 
 Constant = Annotated[int, Field(strict=True, ge=1, le=10_000)]
@@ -67,7 +67,7 @@ def points(grid: Grid, found: CandidatesReport) -> list[Pipeline]:
     return list(every.values())
 
 
-def _sources(grid: Grid, found: CandidatesReport) -> Iterator[SourceStage]:
+def _sources(grid: Grid, found: CandidatesReport) -> Iterator[Retrieve | Fuse]:
     deepest_rerank = max(grid.rerank_depths, default=0) if found.rerankers else 0
     different: dict[tuple[str, str | None], AskedLeg] = {}
     for leg in found.legs:
@@ -95,7 +95,7 @@ def _weighted(legs: Sequence[Retrieve], normalisation: Normalisation, weights: t
     )
 
 
-def _rerankings(grid: Grid, found: CandidatesReport, source: SourceStage) -> Iterator[Rerank | None]:
+def _rerankings(grid: Grid, found: CandidatesReport, source: Retrieve | Fuse) -> Iterator[Rerank | None]:
     yield None
     most = source.top if isinstance(source, Retrieve) else sum(one.top for one in _retrieves(source))
     for backend in found.rerankers:

@@ -1,13 +1,14 @@
 """Renders a replay: a table of the front, the choice with its honest estimate, the winner as pipeline YAML. Pure."""
 
 from collections.abc import Iterator
+from typing import assert_never
 
 import yaml
 
 from evaluator.markdown_table import aligned
 from evaluator.replay.report import ReplayReport
 from evaluator.svg_chart import Drawing, Scale, chart_number
-from services.contracts.pipelines import Fuse, Pipeline, Rerank, Retrieve, SourceStage
+from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
 
 WIDTH, HEIGHT = 860.0, 460.0
 COSTS = (
@@ -49,7 +50,7 @@ def _parts(report: ReplayReport) -> Iterator[str]:
     bound = "" if choice.within_ms is None else f" within {choice.within_ms:g} ms"
     yield (
         f"The best pipeline{bound}: {in_words(choice.pipeline)}. {report.metric} tuned {choice.tuned:.4f}, "
-        f"honest {choice.honest:.4f}; {choice.agreeing} of {choice.folds} folds chose it."
+        f"honest {_figure(choice.honest)}; {choice.agreeing} of {choice.folds} folds chose it."
     )
     if choice.within_ms is not None and (choice.cost_ms is None or choice.cost_ms > choice.within_ms):
         yield f"**No pipeline is estimated within {choice.within_ms:g} ms; this is the cheapest.**"
@@ -70,7 +71,9 @@ def front_rows(report: ReplayReport) -> list[list[str]]:
 def winner_yaml(report: ReplayReport) -> str:
     """Returns the chosen pipeline as a file of gateway/pipelines."""
     choice = report.choice
-    description = f"Chosen by a replay over {report.dataset}: {report.metric} {choice.honest:.4f} on held-out queries."
+    description = (
+        f"Chosen by a replay over {report.dataset}: {report.metric} {_figure(choice.honest)} on held-out queries."
+    )
     content = choice.pipeline.model_dump(mode="json", exclude_defaults=True)
     named = {"name": "replayed", "description": description, "stages": content["stages"]}
     return yaml.safe_dump(named, sort_keys=False, allow_unicode=True, width=100)
@@ -80,11 +83,14 @@ def in_words(pipeline: Pipeline) -> str:
     """Describes a pipeline in a line."""
     words = [_source_in_words(pipeline.identified.source.stage)]
     for one in pipeline.identified.later:
-        if isinstance(one.stage, Rerank):
-            weight = "" if one.stage.weight is None else f", weight {one.stage.weight:g}"
-            words.append(f"{one.stage.backend} {one.stage.top}{weight}")
-        else:
-            words.append(f"cut {one.stage.top}")
+        match one.stage:
+            case Rerank() as stage:
+                weight = "" if stage.weight is None else f", weight {stage.weight:g}"
+                words.append(f"{stage.backend} {stage.top}{weight}")
+            case Cut() as stage:
+                words.append(f"cut {stage.top}")
+            case _:
+                assert_never(one.stage)
     return " → ".join(words)
 
 
@@ -96,6 +102,12 @@ def _source_in_words(stage: SourceStage) -> str:
             how = f"rrf k={stage.k}" if stage.method == "rrf" else stage.normalisation
             weights = "" if stage.weights is None else " " + "/".join(f"{weight:g}" for weight in stage.weights)
             return f"{how}{weights} of " + " + ".join(_source_in_words(one) for one in stage.inputs)
+        case _:
+            assert_never(stage)
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
 
 
 def _ms(ms: float | None) -> str:

@@ -4,6 +4,7 @@ Fusion and mixing are the gateway's own (services/ranking/stages.py).
 """
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from evaluator.attribution.candidates import QueryCandidates
 from evaluator.attribution.collect import leg_name
@@ -39,6 +40,8 @@ class ReplayedQuery:
                     ranking = self._reranked(stage, ranking)
                 case Cut() as stage:
                     ranking = ranking[: stage.top]
+                case _:
+                    assert_never(one.stage)
         return tuple(hit.id for hit in ranking[:top])
 
     def _sourced(self, stage: SourceStage) -> Ranking:
@@ -50,6 +53,8 @@ class ReplayedQuery:
                 return found.ranking[: stage.top]
             case Fuse():
                 return fused(stage, [self._sourced(one) for one in stage.inputs], self._least_scores(stage.inputs))
+            case _:
+                assert_never(stage)
 
     def _least_scores(self, inputs: Sequence[SourceStage]) -> list[float | None]:
         """Returns the least scores of legs; of fuses, 0 unless they are sums of z-scores."""

@@ -1,5 +1,6 @@
 """Defines replay.json and builds it: every point with its quality and cost, the front, and the honest choice. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -38,7 +39,7 @@ class Choice(Wire):
 
     pipeline: Pipeline
     tuned: FiniteFloat
-    honest: FiniteFloat
+    honest: FiniteFloat | None  # null: a single query cannot be held out
     folds: Count
     agreeing: Count
     cost_ms: FiniteFloat | None
@@ -133,7 +134,7 @@ def _choice(
     return Choice(
         pipeline=point.pipeline,
         tuned=point.mean,
-        honest=honest,
+        honest=None if math.isnan(honest) else honest,
         folds=count,
         agreeing=chosen.count(at),
         cost_ms=point.cost_ms,

@@ -217,6 +217,8 @@ class Limiter:
         self._of_client[ticket.client] -= 1
         if not self._of_client[ticket.client]:
             del self._of_client[ticket.client]
+        if not self._of_client:
+            self._in_flight = 0.0  # a sum of fractions leaves a residue, beside which no request above the limit fits
         self._admit_next()
 
     def _leave(self, ticket: Ticket) -> None:

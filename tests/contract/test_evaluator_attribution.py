@@ -113,3 +113,26 @@ def test_a_grid_that_is_none_is_refused_by_its_file(tmp_path: Path) -> None:
     (tmp_path / "grid.yaml").write_text("leg_depths: [0]\n")
     with pytest.raises(EvaluationError, match=r"grid\.yaml: no grid"):
         read_grid(tmp_path / "grid.yaml")
+
+
+async def test_another_depth_is_asked_anew(gateway: str, tmp_path: Path) -> None:
+    async with ranked(gateway, tmp_path) as (client, folder):
+        ten = await attribute_step(client, folder, 10)
+        three = await attribute_step(client, folder, 3)
+    assert (ten.top, three.top) == (10, 3)
+    assert three.arms["bm25"].fates["found"] < ten.arms["bm25"].fates["found"]
+    lines = (folder.path / "candidates.jsonl").read_text().splitlines()
+    assert {len(json.loads(line)["arms"]["bm25"]["hits"]) for line in lines} == {3}
+
+
+async def test_a_query_that_failed_is_asked_again(gateway: str, tmp_path: Path) -> None:
+    async with ranked(gateway, tmp_path) as (client, folder):
+        await attribute_step(client, folder)
+        path = folder.path / "candidates.jsonl"
+        lost, *others = path.read_text().splitlines()
+        query = json.loads(lost)["query"]
+        failed = {"query": query, "arms": {name: {"error": "timeout"} for name in PIPELINES}}
+        path.write_text("".join(f"{line}\n" for line in (json.dumps(failed), *others)))
+        found = await attribute_step(client, folder)
+    assert [arm.lost for arm in found.arms.values()] == [0] * len(PIPELINES)
+    assert json.loads(path.read_text().splitlines()[-1])["query"] == query

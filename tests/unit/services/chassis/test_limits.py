@@ -132,6 +132,14 @@ async def test_costly_requests_take_more_of_the_limit_and_one_beyond_it_runs_alo
     await requests.ask("beyond", cost=9.0)
 
 
+async def test_a_request_beyond_the_limit_runs_alone_whatever_fractions_ran_before() -> None:
+    requests = Requests(lane(slots=8.0))
+    await asyncio.gather(*(requests.ask("before", cost=0.1, lasts_s=0.01) for _ in range(3)))
+    async with asyncio.timeout(5):
+        await requests.ask("beyond", cost=12.0, lasts_s=0.01)
+    assert requests.began[-1] == "beyond"
+
+
 async def test_more_than_may_wait_are_refused() -> None:
     requests = Requests(lane(most_waiting=1))
     tasks = await requests.queued([("", "1"), ("", "2")])
