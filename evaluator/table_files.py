@@ -3,25 +3,8 @@
 import csv
 import io
 
+from evaluator.latex_text import latex_text
 from evaluator.page_blocks import Table
-
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "&": r"\&",
-        "%": r"\%",
-        "$": r"\$",
-        "#": r"\#",
-        "_": r"\_",
-        "{": r"\{",
-        "}": r"\}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "–": "--",
-        "→": r"$\rightarrow$",
-        "\n": " ",
-    }
-)
 
 
 def render_csv(table: Table) -> str:
@@ -34,10 +17,10 @@ def render_csv(table: Table) -> str:
 def render_latex(table: Table) -> str:
     """Renders a `table` environment with caption; it needs `\\usepackage{booktabs}`."""
     columns = "".join("r" if figures else "l" for figures in table.figure_columns)
-    header, *rows = (" & ".join(cell.strip("`").translate(_LATEX) for cell in row) + r" \\" for row in table.rows)
+    header, *rows = (" & ".join(latex_text(cell.strip("`")) for cell in row) + r" \\" for row in table.rows)
     lines = [
         r"\begin{table}",
-        rf"\caption{{{table.caption.translate(_LATEX)}}}",
+        rf"\caption{{{latex_text(table.caption)}}}",
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
         header,

@@ -5,27 +5,10 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evaluator.latex_text import latex_text
 from evaluator.markdown_table import aligned
 
 Cell = str | int | float | None  # None: no figure
-
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "&": r"\&",
-        "%": r"\%",
-        "$": r"\$",
-        "#": r"\#",
-        "_": r"\_",
-        "{": r"\{",
-        "}": r"\}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "–": "--",
-        "→": r"$\rightarrow$",
-        "×": r"$\times$",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +57,7 @@ class FigureTable:
             *(f"% {reason}" for reason in self.why_missing),
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{self.title.translate(_LATEX)}}}",
+            rf"\caption{{{latex_text(self.title)}}}",
             rf"\label{{tab:{self.name}}}",
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
@@ -115,5 +98,5 @@ def _rounded(cell: Cell, form: str) -> str:
 
 
 def _latex_row(cells: Sequence[str], bold: str | None) -> str:
-    printed = (cell.translate(_LATEX) for cell in cells)
+    printed = (latex_text(cell) for cell in cells)
     return " & ".join(rf"\textbf{{{cell}}}" if cell == bold else cell for cell in printed) + r" \\"
