@@ -113,6 +113,7 @@ class Connections(ServerState):
         """Marks that a request, or the rest of one that is already answered, is arriving."""
         self._idle.pop(connection, None)
         self._asking[connection] = now
+        self._asking.move_to_end(connection)
 
     def on_data(self, connection: Connection, now: float) -> None:
         """Handles arriving bytes: on an idle connection they begin a request."""

@@ -4,7 +4,6 @@ httptools itself bounds nothing: it keeps a header of 200 MB, and copies all of 
 """
 
 import asyncio
-import contextlib
 import contextvars
 import time
 from typing import Any, Literal
@@ -49,6 +48,8 @@ class BoundedHttp(HttpToolsProtocol):
         # Bytes that the parser has buffered without a callback: half a header, trailers, extensions of chunks.
         self._unparsed = 0
         self._ignores_input = False
+        self._only_probes = False
+        self._answered: RequestResponseCycle | None = None  # or being answered; later ones may have been read since
 
     # Called by Connections.
 
@@ -87,9 +88,7 @@ class BoundedHttp(HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
         response = contextvars.copy_context().run(_with_request_id, error)
-        head = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]
-        lines = [STATUS_LINE[response.status_code], *(b"%s: %s\r\n" % header for header in head), b"\r\n"]
-        self.transport.write(b"".join([*lines, bytes(response.body)]))
+        self._write(response, closes=True)
         if self.transport.can_write_eof():
             self.transport.write_eof()
             self.flow.resume_reading()
@@ -97,11 +96,20 @@ class BoundedHttp(HttpToolsProtocol):
         else:
             self.transport.close()
 
+    def _write(self, response: Response, *, closes: bool, has_body: bool = True) -> None:
+        """Writes an answer at once: between two writes, a full buffer would make the second one wait."""
+        head = [*self.server_state.default_headers, *response.raw_headers]
+        if closes:
+            head.append((b"connection", b"close"))
+        lines = [STATUS_LINE[response.status_code], *(b"%s: %s\r\n" % header for header in head), b"\r\n"]
+        self.transport.write(b"".join([*lines, bytes(response.body) if has_body else b""]))
+
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         if not self._owner.admit(self, self.loop.time()):
+            self._only_probes = True
             self.app = _probes_only(self.app)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -164,7 +172,8 @@ class BoundedHttp(HttpToolsProtocol):
         scope[RECEIVED_AT] = time.monotonic()
         super().on_headers_complete()
         self._awaits = "body"
-        self._owner.on_head_complete(self)
+        if not self.cycle.response_complete:  # after an early refusal, the rest of the request is still to come
+            self._owner.on_head_complete(self)
 
     def on_body(self, body: bytes) -> None:
         self._unparsed = 0
@@ -179,13 +188,16 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # `app`: an ASGI app, as uvicorn has it
         scope: Any = cycle.scope
-        refusal: Any = None if self.flow.write_paused else self._owner.early_refusal(scope)
+        self._answered = cycle
+        refusal = None if self.flow.write_paused or self._only_probes else self._owner.early_refusal(scope)
         if refusal is None:
             super()._start_asgi_task(cycle, app)
             return
-        # Answered at once, without a task: nothing of it waits while writing is not paused.
-        with contextlib.suppress(StopIteration):
-            cycle.run_asgi(refusal).send(None)
+        cycle.response_started = cycle.response_complete = True
+        self._write(refusal, closes=not cycle.keep_alive, has_body=scope["method"] != "HEAD")
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
 
     # Called by an answered request.
 
@@ -193,23 +205,27 @@ class BoundedHttp(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        pauses = self.cycle.scope.get(PAUSES, False)
-        if pauses:
+        if not self.pipeline:
+            if self._awaits == "nothing":
+                self._owner.mark_idle(self, self.loop.time())
+            else:
+                self._owner.mark_asking(self, self.loop.time())
+        assert self._answered is not None
+        scope: Any = self._answered.scope
+        if scope.get(PAUSES, False):
             self.flow.pause_reading()
-            self.loop.call_later(PAUSE_S, self._read_again)
+            self.loop.call_later(PAUSE_S, self._go_on)
         else:
-            self.flow.resume_reading()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Reads on, and begins the next of the requests that were read already."""
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
-        elif self._awaits == "nothing":
-            self._owner.mark_idle(self, self.loop.time())
-        else:
-            self._owner.mark_asking(self, self.loop.time())
-
-    def _read_again(self) -> None:
-        if not self.transport.is_closing():
-            self.flow.resume_reading()
 
     def _check_upgrade(self) -> None:
         names = {name for name, _ in self.headers}
