@@ -3,13 +3,12 @@
 from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 
+from gateway.search_depths import PlannedRetrieve
 from gateway.sockets import CONNECTIONS
 from services.chassis.adaptive_limit import AdaptiveLimit
 from services.chassis.instruments import Instruments
 from services.chassis.lane_rest import Rest
 from services.chassis.limits import Held, Limiter
-from services.contracts.base import DEEPEST
-from services.contracts.pipelines import Retrieve
 from services.contracts.query import SearchRequest
 
 # A search of cost 1: two retrieves of 200 hits for a query of at most 500 characters.
@@ -24,14 +23,9 @@ DEEP = 2.5
 DEEP_SHARE = 0.25
 
 
-def search_cost(retrieves: Collection[Retrieve], request: SearchRequest, *, alone: bool) -> float:
-    """Returns the cost of a search: the hits that its retrieves read, times the length of its query.
-
-    `alone`: no stage follows its only retrieve, which reads no more hits than are asked for.
-    """
-    fewer = alone and request.explain != "candidates"
-    tops = [min(one.top, request.top) if fewer else one.top for one in retrieves]
-    hits = sum(tops) + sum(DEEPEST for one in retrieves if request.top > one.top)
+def search_cost(retrieves: Collection[PlannedRetrieve], request: SearchRequest) -> float:
+    """Returns the cost of a search: the hits that its retrieves ask for, times the length of its query."""
+    hits = sum(sum(one.depths(request)) for one in retrieves)
     return max(LEAST_COST, hits / ORDINARY_HITS * max(1.0, len(request.query) / ORDINARY_CHARACTERS))
 
 

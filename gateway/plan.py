@@ -10,6 +10,7 @@ from typing import Any, assert_never
 
 from gateway.families import FAMILIES, Family, family_names
 from gateway.reranking import rerank
+from gateway.search_depths import PlannedRetrieve
 from gateway.settings import BackendAddress
 from gateway.sources import PlannedSource, fuse, retrieve
 from gateway.walked import RERANKING, WalkContext, Walked
@@ -59,8 +60,6 @@ class WalkPlan:
     fingerprint: str
     source: PlannedSource
     later: tuple[PlannedStage, ...]
-    retrieves: tuple[Retrieve, ...]
-    alone: bool  # no stage follows its only retrieve
     least_scores: Mapping[str, float | None]  # that each source stage can give; None: no bound
 
 
@@ -76,8 +75,7 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
     alone = isinstance(pipeline.identified.source.stage, Retrieve) and not pipeline.identified.later
     source = _source(pipeline.identified.source, backends, alone=alone)
     later = tuple(_later(one, backends) for one in pipeline.identified.later)
-    retrieves = tuple(one.stage for one in pipeline.identified if isinstance(one.stage, Retrieve))
-    return WalkPlan(pipeline, pipeline.fingerprint, source, later, retrieves, alone, dict(source.least_scores()))
+    return WalkPlan(pipeline, pipeline.fingerprint, source, later, dict(source.least_scores()))
 
 
 def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, alone: bool = False) -> PlannedSource:
@@ -85,16 +83,16 @@ def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, al
     match identified.stage:
         case Retrieve() as stage:
             family = _checked_retrieve(identified.id, stage, backends)
-            approximate = family.approximate and not stage.exact
-            return PlannedSource(
-                identified.id, partial(retrieve, identified.id, stage, approximate, alone), family.least_score
-            )
+            planned = PlannedRetrieve(stage, family.approximate and not stage.exact, alone)
+            run = partial(retrieve, identified.id, planned)
+            return PlannedSource(identified.id, run, family.least_score, (planned,))
         case Fuse() as stage:
             inputs = tuple(_source(one, backends) for one in identified.inputs)
             _check_fuse(identified.id, stage, inputs)
             # A sum of z-scores has no least score; one of non-negative terms has 0.
             least = None if stage.method == "weighted" and stage.normalisation == "z-score" else 0.0
-            return PlannedSource(identified.id, partial(fuse, identified.id, stage, inputs), least, inputs)
+            retrieves = tuple(planned for one in inputs for planned in one.retrieves)
+            return PlannedSource(identified.id, partial(fuse, identified.id, stage, inputs), least, retrieves, inputs)
         case _:
             assert_never(identified.stage)
 

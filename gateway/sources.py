@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from gateway import backends as wire
 from gateway.failures import BackendFailed, as_problem, not_held
+from gateway.search_depths import PlannedRetrieve
 from gateway.service_timings import collected_parts
 from gateway.walked import RETRIEVAL, Found, Sourced, WalkContext, elapsed_ms
 from services.chassis.errors import BadInput, DeadlineExceeded, Overloaded, ProblemError, Unavailable
-from services.contracts.base import DEEPEST
 from services.contracts.generations import name_of
 from services.contracts.pipelines import Fuse, Retrieve
 from services.contracts.retrieval import RetrievalRequest
@@ -29,11 +29,15 @@ class GenerationMovedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PlannedSource:
-    """A source, bound to the function that runs it. `run` also takes the sum of the later stages' shares of time."""
+    """A source, bound to the function that runs it. `run` also takes the sum of the later stages' shares of time.
+
+    `retrieves` are its own, at every depth.
+    """
 
     id: str
     run: Callable[[WalkContext, float], Coroutine[Any, Any, Sourced]]
     least_score: float | None
+    retrieves: tuple[PlannedRetrieve, ...]
     inputs: tuple["PlannedSource", ...] = ()
 
     def least_scores(self) -> Iterator[tuple[str, float | None]]:
@@ -43,21 +47,16 @@ class PlannedSource:
         yield self.id, self.least_score
 
 
-async def retrieve(
-    identity: str, stage: Retrieve, approximate: bool, alone: bool, context: WalkContext, later: float
-) -> Sourced:
-    """Searches one backend. A failure is part of the result if the stage may be skipped; else it is raised.
-
-    `alone`: no other stage reads its candidates, so those that the request does not ask for are not retrieved, unless
-    the request wants to see them.
-    """
+async def retrieve(identity: str, planned: PlannedRetrieve, context: WalkContext, later: float) -> Sourced:
+    """Searches one backend. A failure is part of the result if the stage may be skipped; else it is raised."""
     started = time.perf_counter()
+    stage = planned.stage
     backend = context.backends[stage.backend]
     try:
         # A stage that must not fail gets the time of later stages too: without it they do not run.
         timeout_s = context.timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
         with collected_parts() as parts:
-            candidates, deeper = await _searched(stage, approximate, alone, context, timeout_s)
+            candidates, deeper = await _searched(planned, context, timeout_s)
     except BackendFailed as failed:
         failure = not_held(backend.name, context.generation) if failed.unknown_generation else failed
         await _require_skippable(identity, stage, context, failure)
@@ -67,13 +66,9 @@ async def retrieve(
     return Sourced(found, {identity: elapsed_ms(started)}, {}, {identity: parts})
 
 
-async def _searched(
-    stage: Retrieve, approximate: bool, alone: bool, context: WalkContext, timeout_s: float
-) -> tuple[Ranking, Ranking | None]:
-    """Returns the stage's candidates and, where more hits are asked for and there are more, the ranking DEEPEST deep.
-
-    That depth does not depend on the request either: else the order beneath the candidates would.
-    """
+async def _searched(planned: PlannedRetrieve, context: WalkContext, timeout_s: float) -> tuple[Ranking, Ranking | None]:
+    """Returns the stage's candidates and, where more hits are asked for and there are more, the deeper ranking."""
+    stage = planned.stage
 
     async def search(top: int) -> Ranking:
         request = RetrievalRequest(
@@ -88,14 +83,11 @@ async def _searched(
         answer = await wire.search(context.backends[stage.backend], context.generation, request, timeout_s)
         return ranked(answer.hits)
 
-    if context.request.top <= stage.top:
-        fewer = alone and context.request.explain != "candidates"
-        return await search(context.request.top if fewer else stage.top), None
-    if approximate:
-        candidates, deeper = await _at_once(search(stage.top), search(DEEPEST))
-    else:
-        deeper = await search(DEEPEST)
-        candidates = deeper[: stage.top]
+    depths = planned.depths(context.request)
+    if depths[-1] <= stage.top:
+        return await search(depths[-1]), None
+    found = await _at_once(*map(search, depths))
+    candidates, deeper = found[0][: stage.top], found[-1]
     # Fewer than may be there are all: an approximate search could find others in a wider beam.
     return candidates, deeper if len(candidates) == stage.top else None
 

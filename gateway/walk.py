@@ -31,7 +31,7 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     shares = [stage.share for stage in plan.later]
     including = INCLUDING if context.request.include else 0.0
     later = sum(shares) + including
-    cost = search_cost(plan.retrieves, context.request, alone=plan.alone)
+    cost = search_cost(plan.source.retrieves, context.request)
     within_s = context.budget.share_s(RETRIEVAL, later)
     async with context.admission.slot(cost, within_s, context.client) as held:
         held.overloaded = False  # a backend that is slow or hangs is not overloaded: one that is says so

@@ -6,21 +6,29 @@ import re
 import httpx
 import pytest
 
-from gateway.admission import DEEP, LEAST_COST, search_cost
+from gateway.admission import LEAST_COST, search_cost
+from gateway.search_depths import PlannedRetrieve
 from services.chassis.limits import WAIT
 from services.contracts.pipelines import Retrieve
 from services.contracts.query import SearchRequest
 from tests.support.backends import Stack, opened_stack
 
-WIDE = Retrieve(kind="retrieve", backend="lexical", top=1_000)
-
 
 @pytest.mark.parametrize(
-    ("alone", "top", "cost"),
-    [(True, 10, LEAST_COST), (False, 10, DEEP), (True, 1_000, DEEP)],
+    ("depth", "approximate", "alone", "top", "cost"),
+    [
+        (1_000, False, True, 10, LEAST_COST),
+        (1_000, False, False, 10, 2.5),
+        (1_000, False, True, 1_000, 2.5),
+        (100, False, True, 1_000, 2.5),  # one search gives the candidates and what is beneath them
+        (100, True, True, 1_000, 2.75),  # two at once
+    ],
 )
-def test_hits_count_that_are_read_and_no_others(alone: bool, top: int, cost: float) -> None:
-    assert search_cost([WIDE], SearchRequest(query="fruit", top=top), alone=alone) == cost
+def test_hits_count_that_are_read_and_no_others(
+    depth: int, approximate: bool, alone: bool, top: int, cost: float
+) -> None:
+    stage = Retrieve(kind="retrieve", backend="dense", top=depth)
+    assert search_cost([PlannedRetrieve(stage, approximate, alone)], SearchRequest(query="fruit", top=top)) == cost
 
 
 class Waited(httpx.AsyncBaseTransport):
