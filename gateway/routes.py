@@ -12,7 +12,7 @@ from gateway.publishing import Publishing
 from gateway.reloading import reload
 from services.chassis.app import router
 from services.chassis.handling import handled
-from services.chassis.limits import client_of
+from services.chassis.lanes import client_of
 from services.contracts.base import Name
 from services.contracts.collections import (
     BeginCollection,

@@ -16,7 +16,7 @@ from services.chassis.app import router
 from services.chassis.deadlines import current_deadline, set_deadline
 from services.chassis.errors import BadInput, ProblemError
 from services.chassis.handling import handled
-from services.chassis.limits import client_of
+from services.chassis.lanes import client_of
 from services.chassis.rendering import Wordings
 from services.chassis.telemetry import stages_apart
 

@@ -6,20 +6,20 @@ from types import MappingProxyType
 
 from fastapi import APIRouter, FastAPI, Response
 from pydantic import BaseModel
-from starlette.middleware.cors import CORSMiddleware
 
 from services.chassis import rendering
 from services.chassis.body import BodyMiddleware, JsonRoute
-from services.chassis.caching import CACHED_HEADER, CachingMiddleware
+from services.chassis.caching import CachingMiddleware
+from services.chassis.cross_origin import CrossOrigin
 from services.chassis.deadline_middleware import DeadlineMiddleware
-from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.early_refusals import EarlyRefusals
 from services.chassis.handling import HandlingTable, Lane
 from services.chassis.instruments import Instruments
-from services.chassis.limits import Limiter, LimitMiddleware, lanes_of
+from services.chassis.lanes import LimitMiddleware, lanes_of
+from services.chassis.limits import Limiter
 from services.chassis.probes import Lifecycle, Readiness, probe_router
 from services.chassis.settings import ServiceSettings
-from services.chassis.telemetry import REQUEST_ID_HEADER, TelemetryMiddleware
+from services.chassis.telemetry import TelemetryMiddleware
 from services.contracts.problem import Problem
 
 Opened = AbstractAsyncContextManager[tuple[Sequence[APIRouter], Readiness]]
@@ -67,7 +67,8 @@ def create_app(
     refusing: dict[Lane, Limiter] = {"work": lanes["work"]}
     if own_lane is not None:
         refusing["own"] = own_lane
-    app.state.early_refusals = EarlyRefusals(app.state.handling, refusing, wordings, instruments)
+    cross_origin = CrossOrigin(app, cors_origins) if cors_origins else None
+    app.state.early_refusals = EarlyRefusals(app.state.handling, refusing, wordings, instruments, cross_origin)
     rendering.install_error_handlers(app, wordings)
 
     def render(error: Exception, path: str) -> Response:
@@ -82,11 +83,5 @@ def create_app(
     app.add_middleware(TelemetryMiddleware, instruments=instruments, render=render)
     if cors_origins:
         # Outside the rendering of errors too: a page could not read them without the CORS headers.
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=cors_origins,
-            allow_methods=("GET", "POST", "PUT", "DELETE"),
-            allow_headers=("content-type", "cache-control", DEADLINE_HEADER, REQUEST_ID_HEADER),
-            expose_headers=("retry-after", "server-timing", CACHED_HEADER, REQUEST_ID_HEADER),
-        )
+        app.add_middleware(CrossOrigin, origins=cors_origins)
     return app

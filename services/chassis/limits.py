@@ -4,34 +4,26 @@ refuses the rest at once with 429."""
 import asyncio
 import math
 import time
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 from services.chassis.adaptive_limit import AdaptiveLimit
-from services.chassis.cores import available_cores
+from services.chassis.client_turns import ClientTurns, Ticket
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Overloaded
-from services.chassis.handling import Lane, handling_of
 from services.chassis.instruments import Instruments
 from services.chassis.lane_rest import Rest
-from services.chassis.settings import CONTROL_SLOTS, ServiceSettings
-from services.chassis.telemetry import PROBES, timed
+from services.chassis.telemetry import timed
 
-CONTROL_WAITING = 64
 # The stage of Server-Timing that is the time a request waited for its slot.
 WAIT = "wait"
-# Work in threads of this process: more at once than cores gains nothing, and takes the interpreter from the event loop.
-PER_CORE = 2
 # Iterations of the event loop from a disconnect to the end of the waiting request: watcher, cancellation, wait.
 LOOP_ITERATIONS = 4
 # For this long after `slot` has refused a request, others of the lane may be refused before they are read.
 EARLY_S = 5.0
-# Of the wait at which `slot` refused, relative to the time left, this share is enough to refuse before reading: a busy
-# event loop takes its time to read a request and begin it.
+# Of the wait at which `slot` refuses, this share is enough to refuse before reading: a busy event loop takes its time
+# to read a request and begin it.
 EARLY_SHARE = 0.75
 # A request was slow if it took more than this share of the time it had.
 SLOW_SHARE = 0.5
@@ -42,30 +34,22 @@ SPARE_SHARE = 0.5
 
 @dataclass(slots=True)
 class Held:
-    """A slot that is held. Its work may set what its end tells of the load: `overloaded`, or nothing (`tells`).
+    """A slot that is held. Its holder may set what the end of its work tells of the load.
 
-    Without `overloaded`, work was slow, and so met overload, if it took more than SLOW_SHARE of the time it had.
+    `overloaded`: whether the work met overload; None: it did if it took more than SLOW_SHARE of the time it had.
+    `tells`: whether the limit heeds this end at all. Where the work raises, only an `overloaded` of True tells; where
+    it is cancelled, only a slow end does.
     """
 
     tells: bool = True
     overloaded: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ticket:
-    """A request whose work must end by `ends_at` of the monotonic clock. `cost` is relative to an ordinary one's."""
-
-    client: str
-    cost: float
-    ends_at: float
-    admitted: asyncio.Future[None]
-
-
 class Limiter:
     """Owns the requests of one lane: those in flight, up to an adaptive limit, and those that wait.
 
-    Clients take turns: of those that wait, the next is one whose client has the least in flight, in the order of
-    arrival. A request is refused if its work cannot be expected to end in time, on arrival and when its turn comes.
+    Clients take turns by cost (client_turns.py). A request is refused if its work cannot be expected to end in time, on
+    arrival and when its turn comes, or if no place is left for it in the queue.
     """
 
     def __init__(
@@ -74,16 +58,19 @@ class Limiter:
         self.begun = 0  # requests so far
         self._rest = rest
         self._resting: asyncio.TimerHandle | None = None
+        self._rests_until = 0.0
+        self._begun_beside = 0  # requests that the other lane had begun when the work in flight began
         self._lane = lane
         self._limit = limit
         self._most_waiting = most_waiting
         self._instruments = instruments
         self._in_flight = 0.0
-        self._of_client: Counter[str] = Counter()
-        self._waiting: dict[str, deque[Ticket]] = {}
+        self._turns = ClientTurns()
         self._refused_at = float("-inf")
-        # The expected wait of the last request that `slot` refused, as a share of all the time that it had left.
-        self._refused_share = 1.0
+        # Of the time that a request has left, the largest share that one had for its work here, of those that had to
+        # wait within EARLY_S: a search that is re-ranked later has half.
+        self._work_share = 0.0
+        self._work_share_at = float("-inf")
         instruments.limit.labels(lane).set(limit.value)
 
     @asynccontextmanager
@@ -120,50 +107,58 @@ class Limiter:
             self._end(ticket, began, held, alone=alone and self.begun == begun)
 
     @property
-    def _full(self) -> bool:
-        return sum(map(len, self._waiting.values())) >= self._most_waiting
-
-    @property
     def refuses(self) -> bool:
         """Whether `slot` has refused a request of late."""
         return time.monotonic() - self._refused_at < EARLY_S
 
-    def early_refusal(self, within_s: float, client: str = "") -> Overloaded | None:
-        """Returns the refusal of a request that is not read yet, if `slot` has just refused one with such a wait.
+    def early_refusal(self, remaining_s: float, client: str = "") -> Overloaded | None:
+        """Returns the refusal of a request that is not read yet and has this time left, if `slot` would refuse it too.
 
         None unless the lane refuses requests anyway: `slot` looks again where callers have just disconnected. What a
         request costs, and how much of its time its work has, is not known before it is read.
         """
+        if not self.refuses or not (self._turns.waiting or self._in_flight >= self._limit.value):
+            return None
         wait_s = self.expected_wait_s(client)
-        if not self.refuses or not (self._full or 0.0 < EARLY_SHARE * self._refused_share * within_s <= wait_s):
+        spare_s = self._work_share * remaining_s - self._limit.expected_s
+        if self._has_place(client) and not 0.0 < wait_s >= EARLY_SHARE * SPARE_SHARE * spare_s:
             return None
         return self._counted(self._too_many(wait_s))
 
     def expected_wait_s(self, client: str = "") -> float:
         """Returns the seconds that a new request of this client is expected to wait."""
-        if not self._waiting:
+        ahead = self._turns.ahead_of(client) if self._turns.waiting else 0.0
+        return max(self._limit.expected_wait_s(ahead), self._rest_ahead_s())
+
+    def _rest_ahead_s(self) -> float:
+        """Returns the seconds of the present rest that are left, or of the rest after the work in flight."""
+        if self._rest is None:
             return 0.0
-        ahead = sum(one.cost for queue in self._waiting.values() for one in queue)
-        own = sum(one.cost for one in self._waiting.get(client, ()))
-        # The client's share of the turns: what others have waiting beyond as much as this one does not delay it.
-        share = len(self._waiting) + (client not in self._waiting)
-        return self._limit.expected_wait_s(min(ahead, (own + 1.0) * share))
+        left_s = max(0.0, self._rests_until - time.monotonic())
+        if not self._turns.in_flight:
+            return left_s
+        return max(left_s, self._rest.seconds_after(self._limit.expected_s, self._begun_beside))
+
+    def _has_place(self, client: str) -> bool:
+        return self._turns.waiting < self._most_waiting or self._turns.giving_way(client) is not None
 
     async def _admitted(self, ticket: Ticket) -> None:
         refusal: Overloaded | None = None
         for _ in range(LOOP_ITERATIONS):  # requests whose caller has just disconnected still wait
-            if not self._waiting and self._fits(ticket):
+            if not self._turns.waiting and self._fits(ticket):
                 self._begin(ticket)
                 return
             refusal = self._refusal(ticket.client, ticket.ends_at - time.monotonic())
             if refusal is None or self.refuses:
                 break
             await asyncio.sleep(0)
+        self._note_work_share(ticket)
         if refusal is not None:
             self._refused_at = time.monotonic()
-            self._refused_share = self.expected_wait_s(ticket.client) / max(0.001, current_deadline().remaining_s)
             raise self._counted(refusal)
-        self._waiting.setdefault(ticket.client, deque()).append(ticket)
+        if self._turns.waiting >= self._most_waiting:
+            self._refuse_one_for(ticket.client)
+        self._turns.add(ticket)
         self._instruments.waiting.labels(self._lane).inc()
         try:
             await ticket.admitted
@@ -175,24 +170,43 @@ class Limiter:
                 self._admit_next()  # it may have stood before one that needs less
             raise
 
+    def _note_work_share(self, ticket: Ticket) -> None:
+        now, remaining_s = time.monotonic(), current_deadline().remaining_s
+        share = min(1.0, (ticket.ends_at - now) / remaining_s) if remaining_s else 0.0
+        if share >= self._work_share or now - self._work_share_at > EARLY_S:
+            self._work_share, self._work_share_at = share, now
+
     def _refusal(self, client: str, within_s: float) -> Overloaded | None:
         """Returns why a request that has to wait is refused, or None."""
         wait_s = self.expected_wait_s(client)
         spare_s = within_s - self._limit.expected_s
-        if not self._full and wait_s <= SPARE_SHARE * spare_s:
+        if wait_s <= SPARE_SHARE * spare_s and self._has_place(client):
             return None
         return self._too_many(wait_s)
+
+    def _refuse_one_for(self, client: str) -> None:
+        """Refuses the request that gives its place in the full queue to a new one of this client; there is one."""
+        ticket = self._turns.giving_way(client)
+        assert ticket is not None  # _refusal has looked
+        self._leave(ticket)
+        if not ticket.admitted.done():  # else its caller has just left
+            self._refused_at = time.monotonic()
+            self._refuse(ticket)
+
+    def _refuse(self, ticket: Ticket) -> None:
+        ticket.admitted.set_exception(self._counted(self._too_many(self.expected_wait_s(ticket.client))))
 
     def _fits(self, ticket: Ticket) -> bool:
         return self._resting is None and (not self._in_flight or self._in_flight + ticket.cost <= self._limit.value)
 
     def _begin_rest(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        if not seconds or (self._resting is not None and self._resting.when() >= loop.time() + seconds):
+        now = time.monotonic()
+        if not seconds or self._rests_until >= now + seconds:
             return
         if self._resting is not None:
             self._resting.cancel()
-        self._resting = loop.call_later(seconds, self._end_rest)
+        self._rests_until = now + seconds
+        self._resting = asyncio.get_running_loop().call_later(seconds, self._end_rest)
 
     def _end_rest(self) -> None:
         self._resting = None
@@ -200,8 +214,10 @@ class Limiter:
 
     def _begin(self, ticket: Ticket) -> None:
         self.begun += 1
+        if self._rest is not None and not self._turns.in_flight:
+            self._begun_beside = self._rest.begun_beside()
         self._in_flight += ticket.cost
-        self._of_client[ticket.client] += 1
+        self._turns.begin(ticket)
 
     def _end(self, ticket: Ticket, began: float, held: Held, *, alone: bool) -> None:
         """Gives the slot back, and records what the end of the work tells. `alone`: it had the lane to itself."""
@@ -209,42 +225,33 @@ class Limiter:
             now = time.monotonic()
             overloaded = _slow(began, ticket.ends_at) if held.overloaded is None else held.overloaded
             # Where nobody may wait, those that were refused of late would have.
-            others_wait = bool(self._waiting) or (not self._most_waiting and self.refuses)
+            others_wait = bool(self._turns.waiting) or (not self._most_waiting and self.refuses)
             took_s = now - began
             self._limit.ended(took_s, ticket.cost, now, overloaded=overloaded, others_wait=others_wait, alone=alone)
             self._instruments.limit.labels(self._lane).set(self._limit.value)
         self._in_flight -= ticket.cost
-        self._of_client[ticket.client] -= 1
-        if not self._of_client[ticket.client]:
-            del self._of_client[ticket.client]
-        if not self._of_client:
+        self._turns.end(ticket)
+        if not self._turns.in_flight:
             self._in_flight = 0.0  # a sum of fractions leaves a residue, beside which no request above the limit fits
         self._admit_next()
 
     def _leave(self, ticket: Ticket) -> None:
-        """Takes a request out of the queue."""
-        queue = self._waiting.get(ticket.client, deque())
-        if ticket in queue:
-            queue.remove(ticket)
+        """Takes a request out of the queue, if it still waits there."""
+        if self._turns.remove(ticket):
             self._instruments.waiting.labels(self._lane).dec()
-            if not queue:
-                del self._waiting[ticket.client]
 
     def _admit_next(self) -> None:
         """Admits those whose turn has come; refuses those of them that no longer have the time."""
-        while self._waiting:
-            client = min(self._waiting, key=lambda one: self._of_client[one])  # equal ones: who has waited longest
-            ticket = self._waiting[client][0]
+        while self._turns.waiting:
+            ticket = self._turns.next()
             late = time.monotonic() + self._limit.expected_s > ticket.ends_at
             if not late and not self._fits(ticket):
                 return
             self._leave(ticket)
-            if client in self._waiting:  # behind the others with as much in flight
-                self._waiting[client] = self._waiting.pop(client)
             if ticket.admitted.done():  # its caller has just left
                 continue
             if late:
-                ticket.admitted.set_exception(self._counted(self._too_many(self.expected_wait_s(client))))
+                self._refuse(ticket)
                 continue
             self._begin(ticket)
             ticket.admitted.set_result(None)
@@ -261,48 +268,3 @@ class Limiter:
 
 def _slow(began: float, ends_at: float) -> bool:
     return time.monotonic() - began > SLOW_SHARE * (ends_at - began)
-
-
-def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lane, Limiter]:
-    """Returns the limiter of each lane."""
-
-    cores = available_cores()
-    most = min(settings.max_in_flight, PER_CORE * cores) if settings.works_in_process else settings.max_in_flight
-
-    def adaptive() -> AdaptiveLimit:
-        return AdaptiveLimit(cores, most)
-
-    limits: dict[Lane, tuple[AdaptiveLimit, int]] = {
-        "control": (_fixed(CONTROL_SLOTS), CONTROL_WAITING),
-        "write": (_fixed(settings.write_slots), settings.max_waiting),
-        "bulk": (adaptive(), settings.max_waiting),
-        "work": (adaptive(), settings.max_waiting),
-    }
-    return {lane: Limiter(lane, limit, waiting, instruments) for lane, (limit, waiting) in limits.items()}
-
-
-def _fixed(slots: int) -> AdaptiveLimit:
-    return AdaptiveLimit(slots, slots, slots)
-
-
-class LimitMiddleware:
-    """Gives every request a slot of its lane, except the probes: a full service must still answer them."""
-
-    def __init__(self, app: ASGIApp, *, lanes: Mapping[Lane, Limiter]) -> None:
-        self.app = app
-        self.lanes = lanes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asks = scope["type"] == "http" and scope["path"] not in PROBES
-        limiter = self.lanes.get(handling_of(scope).lane) if asks else None
-        if limiter is None:
-            await self.app(scope, receive, send)
-            return
-        async with limiter.slot(current_deadline().remaining_s, client=client_of(scope)):
-            await self.app(scope, receive, send)
-
-
-def client_of(scope: Scope) -> str:
-    """Returns what tells callers apart: the address that a request comes from."""
-    client = scope.get("client")
-    return client[0] if client else ""

@@ -5,7 +5,8 @@ from fastapi import APIRouter, Request
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline
 from services.chassis.handling import handled
-from services.chassis.limits import Limiter, client_of
+from services.chassis.lanes import client_of
+from services.chassis.limits import Limiter
 from services.chassis.reply_reserve import FOR_SCORES
 from services.chassis.telemetry import timed
 from services.contracts.rerank import ScoreAnswer, ScoreRequest

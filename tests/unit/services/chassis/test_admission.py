@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -24,15 +25,19 @@ from services.contracts.health import Check
 from tests.support.callers import Caller, callers, wait_for
 from tests.support.served import bounded, port_of
 
+PAGE = "https://shop.example"
+
 
 class Work:
-    """An app whose work and writes last until they are released."""
+    """An app whose work and writes last until they are released. A page of one other origin may call it."""
 
     def __init__(self, **settings: int) -> None:
         self.go = asyncio.Event()
         self.begun = 0
         self.begins = asyncio.Semaphore(0)
-        self.app: FastAPI = create_app("small", ServiceSettings(port=0, **settings), Instruments(), self._opened)
+        self.app: FastAPI = create_app(
+            "small", ServiceSettings(port=0, **settings), Instruments(), self._opened, cors_origins=(PAGE,)
+        )
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
@@ -70,9 +75,9 @@ class Work:
 
 
 @contextmanager
-def working(**settings: int) -> Iterator[tuple[Work, DrainingServer]]:
+def working(bounds: ConnectionBounds | None = None, **settings: int) -> Iterator[tuple[Work, DrainingServer]]:
     work = Work(**settings)
-    with bounded(work.app, ConnectionBounds()) as server:
+    with bounded(work.app, bounds or ConnectionBounds()) as server:
         try:
             yield work, server
         finally:
@@ -113,6 +118,15 @@ def test_a_connection_is_read_later_after_a_refusal_that_pauses_it(pauses: bool)
         if pauses:
             assert caller.send(asked).answer()[0] == 429
             assert time.monotonic() - started >= 0.9 * PAUSE_S
+
+
+def test_a_pause_holds_back_the_requests_that_came_with_the_refused_one() -> None:
+    asked = b"GET /refused?pauses=True HTTP/1.1\r\nHost: a\r\n\r\n"
+    with working() as (_, server), callers(port_of(server), 1) as (caller,):
+        started = time.monotonic()
+        answers = caller.send(asked * 2 + asked.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")).received()
+        assert answers.count(b"HTTP/1.1 429 ") == 3
+        assert time.monotonic() - started >= 1.8 * PAUSE_S
 
 
 def test_uploads_of_a_byte_a_second_hold_no_slot() -> None:
@@ -196,6 +210,72 @@ def test_callers_who_hang_up_just_before_a_search_do_not_block_it() -> None:
         time.sleep(0.4)
         loop.call_soon_threadsafe(work.go.set)
         assert [caller.answer()[0] for caller in (first, living)] == [200, 200]
+
+
+@contextmanager
+def overloaded(bounds: ConnectionBounds | None = None) -> Iterator[tuple[DrainingServer, Caller]]:
+    """A server that refuses work before it is read, and who was refused: one request is in work, another one waits."""
+    with working(bounds, max_in_flight=1, max_waiting=1) as (_, server), callers(port_of(server), 3) as asking:
+        for place, caller in enumerate(asking[:2], start=1):
+            caller.send(SEARCH)
+            wait_for(lambda place=place: len(server.server_state.tasks) == place, within_s=5.0)
+        assert asking[2].send(SEARCH).answer()[0] == 429
+        yield server, asking[2]
+
+
+def test_a_body_that_never_comes_after_its_early_refusal_does_not_keep_the_connection() -> None:
+    with overloaded(ConnectionBounds(head_s=0.2)) as (_, late):
+        assert late.send(posted("/v1/collections/c/search", 4)).answer()[0] == 429
+        late.socket.settimeout(3.0)
+        assert late.socket.recv(1) == b""
+
+
+def test_a_page_of_another_origin_that_may_call_can_read_an_early_refusal() -> None:
+    with overloaded() as (_, late):
+        asked = [
+            posted("/v1/collections/c/search", 0, more=f"Origin: {origin}\r\n")
+            for origin in (PAGE, "https://a.example")
+        ]
+        last = b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        allowed, other, _ = late.send(*asked, last).received().split(b"HTTP/1.1 ")[1:]
+    assert allowed.startswith(b"429 ")
+    assert other.startswith(b"429 ")
+    assert f"access-control-allow-origin: {PAGE}\r\n".encode() in allowed
+    assert b"retry-after" in allowed.partition(b"access-control-expose-headers: ")[2].partition(b"\r\n")[0]
+    assert b"access-control" not in other
+
+
+def test_an_overloaded_lane_does_not_refuse_that_a_browser_asks_whether_a_page_may_call() -> None:
+    with overloaded() as (_, late):
+        asked = f"OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: {PAGE}\r\nAccess-Control-Request-Method: POST\r\n\r\n"
+        assert late.send(asked.encode()).answer()[0] == 200
+
+
+def test_a_connection_above_the_bound_is_refused_as_such_and_closed_whatever_the_lane_refuses() -> None:
+    with overloaded(ConnectionBounds(most=3, reserve=2)) as (server, writer):
+        writer.send(posted("/v1/collections/c/documents", 0))
+        wait_for(lambda: len(server.server_state.tasks) == 3, within_s=5.0)
+        with callers(port_of(server), 1) as (newest,):
+            assert newest.send(SEARCH).received().startswith(b"HTTP/1.1 503 ")
+
+
+def test_an_early_refusal_arrives_whole_where_its_head_alone_fills_the_buffer() -> None:
+    with overloaded() as (server, slow):
+        loop, sent = server.servers[0].get_loop(), threading.Event()
+
+        def fill() -> None:
+            (protocol,) = [one for one in server.server_state.connections if one.client == slow.socket.getsockname()]
+            while not protocol.transport.get_write_buffer_size():
+                protocol.transport.write(b"a" * 10_000)
+            protocol.transport.set_write_buffer_limits(high=protocol.transport.get_write_buffer_size() + 50)
+            protocol.data_received(SEARCH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            sent.set()
+
+        loop.call_soon_threadsafe(fill)
+        assert sent.wait(5.0)
+        head, _, problem = slow.received().lstrip(b"a").partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 429 ")
+    assert json.loads(problem)["type"] == "urn:problem:overloaded"
 
 
 def test_an_overloaded_lane_refuses_before_the_body_has_arrived_and_keeps_the_connection() -> None:

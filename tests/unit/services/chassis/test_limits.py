@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from services.chassis.adaptive_limit import AdaptiveLimit
+from services.chassis.deadlines import Deadline, set_deadline
 from services.chassis.errors import Overloaded
 from services.chassis.instruments import Instruments
 from services.chassis.lane_rest import Rest
@@ -32,11 +33,11 @@ class Requests:
             self.began.append(name)
             await (self.go.wait() if lasts_s is None else asyncio.sleep(lasts_s))
 
-    async def queued(self, asked: Sequence[tuple[str, str]]) -> list[asyncio.Task[None]]:
+    async def queued(self, asked: Sequence[tuple[str, str]], cost: float = 1.0) -> list[asyncio.Task[None]]:
         """Asks (client, name) in this order."""
         tasks = []
         for client, name in asked:
-            tasks.append(asyncio.create_task(self.ask(name, client=client)))
+            tasks.append(asyncio.create_task(self.ask(name, client=client, cost=cost)))
             await asyncio.sleep(0)
         return tasks
 
@@ -175,13 +176,115 @@ async def test_a_refusal_of_a_lane_that_gives_way_pauses_its_connection_and_no_o
         await held
 
 
+def early(limiter: Limiter, remaining_s: float, client: str = "") -> bool:
+    return limiter.early_refusal(remaining_s, client) is not None
+
+
+async def refused(requests: Requests, within_s: float, client: str = "") -> None:
+    """A request whose work has all of its time."""
+    set_deadline(Deadline.after_ms(within_s * 1000))
+    with pytest.raises(Overloaded):
+        await requests.ask("refused", within_s=within_s, client=client)
+
+
 async def test_a_lane_that_has_refused_refuses_the_next_before_it_is_read_until_it_would_not_wait_long() -> None:
     requests = await learnt(lane(), 0.2)
     tasks = await requests.queued([("", "held"), ("", "waits")])
-    assert requests.limiter.early_refusal(0.3) is None  # nothing was refused yet
-    with pytest.raises(Overloaded):
-        await requests.ask("refused", within_s=0.3)
-    assert requests.limiter.early_refusal(0.3) is not None
+    assert not early(requests.limiter, 0.3)  # nothing was refused yet
+    await refused(requests, 0.3)
+    assert early(requests.limiter, 0.3)
     requests.go.set()
     await asyncio.gather(*tasks)
-    assert requests.limiter.early_refusal(0.3) is None
+    assert not early(requests.limiter, 0.3)
+
+
+async def test_an_impatient_request_does_not_make_a_patient_one_be_refused_before_it_is_read() -> None:
+    requests = await learnt(lane(slots=8.0), 0.2)
+    set_deadline(Deadline.after_ms(10_000))
+    tasks = await requests.queued([("", f"{number}") for number in range(9)])
+    await refused(requests, 0.22)  # any wait is too long for this one
+    set_deadline(Deadline.after_ms(10_000))
+    tasks += await requests.queued([("", f"{number}") for number in range(9, 60)])
+    assert early(requests.limiter, 0.22)
+    assert not early(requests.limiter, 10.0)
+    requests.go.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_request_that_is_not_read_is_taken_to_have_the_part_of_its_time_for_its_work_that_others_had() -> None:
+    requests = await learnt(lane(), 0.2)
+    set_deadline(Deadline.after_ms(8_000))
+    tasks = [asyncio.create_task(requests.ask(str(number), within_s=2.0)) for number in range(6)]
+    await asyncio.sleep(0.01)
+    with pytest.raises(Overloaded):
+        await requests.ask("refused", within_s=2.0)
+    assert early(requests.limiter, 8.0)
+    tasks.append(asyncio.create_task(requests.ask("not re-ranked later", within_s=6.0)))
+    await asyncio.sleep(0.01)
+    assert not early(requests.limiter, 8.0)
+    requests.go.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_lane_without_a_queue_that_is_free_again_refuses_nothing_before_it_is_read() -> None:
+    requests = Requests(lane(most_waiting=0))
+    tasks = await requests.queued([("", "held")])
+    await refused(requests, 1.0)
+    assert early(requests.limiter, 1.0)
+    requests.go.set()
+    await asyncio.gather(*tasks)
+    assert not early(requests.limiter, 1.0)
+
+
+async def test_a_client_that_has_taken_every_place_leaves_its_newest_ones_to_another() -> None:
+    requests = Requests(lane(most_waiting=4))
+    flood = await requests.queued([("a", f"a{number}") for number in range(5)])
+    others = await requests.queued([("b", "b0"), ("b", "b1"), ("b", "b2")])
+    evicted = await asyncio.gather(*flood[3:], others[2], return_exceptions=True)
+    assert [type(one) for one in evicted] == [Overloaded] * 3
+    assert all(isinstance(one, Overloaded) and one.retry_after_s for one in evicted)
+    requests.go.set()
+    await asyncio.gather(*flood[:3], *others[:2])
+    assert sorted(requests.began) == ["a0", "a1", "a2", "b0", "b1"]
+
+
+async def test_a_full_queue_of_another_client_does_not_refuse_a_request_before_it_is_read() -> None:
+    requests = Requests(lane(most_waiting=2))
+    flood = await requests.queued([("a", "held"), ("a", "a1"), ("a", "a2")])
+    await refused(requests, 60.0, "a")
+    assert early(requests.limiter, 60.0, "a")
+    assert not early(requests.limiter, 60.0, "b")
+    requests.go.set()
+    await asyncio.gather(*flood)
+
+
+async def test_clients_take_turns_by_the_cost_of_their_requests() -> None:
+    requests = Requests(lane())
+    tasks = await requests.queued([("", "held")])
+    tasks += await requests.queued([("a", f"a{number}") for number in range(2)], cost=4.0)
+    tasks += await requests.queued([("b", f"b{number}") for number in range(6)])
+    requests.go.set()
+    await asyncio.gather(*tasks)
+    assert requests.began.index("b3") < requests.began.index("a1") < requests.began.index("b5")
+
+
+async def test_a_request_that_comes_while_a_lane_rests_expects_to_wait_for_the_rest() -> None:
+    beside = iter(range(100))  # another lane that always works
+    limiter = Limiter("deep", AdaptiveLimit(1, 1, 1), 100, Instruments(), Rest(lambda: next(beside), 0.25))
+    requests = await learnt(limiter, 0.1)
+    assert 0.25 < limiter.expected_wait_s() < 0.35
+    started = time.monotonic()
+    await refused(requests, 0.5)
+    assert time.monotonic() - started < 0.05
+
+
+async def test_a_request_that_comes_while_a_lane_works_expects_to_wait_for_the_rest_that_follows() -> None:
+    beside = iter(range(100))
+    limiter = Limiter("deep", AdaptiveLimit(1, 1, 1), 100, Instruments(), Rest(lambda: next(beside), 0.25))
+    requests = await learnt(limiter, 0.02)
+    (held,) = await requests.queued([("", "held")])
+    await asyncio.sleep(0.1)  # it began when the first rest had ended
+    assert requests.began == ["held"]
+    assert 0.05 < limiter.expected_wait_s() < 0.2
+    requests.go.set()
+    await held

@@ -1,0 +1,63 @@
+"""Owns the lanes of a process: the limiter of each, and the middleware that gives requests a slot of theirs."""
+
+from collections.abc import Mapping
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from services.chassis.adaptive_limit import AdaptiveLimit
+from services.chassis.cores import available_cores
+from services.chassis.deadlines import current_deadline
+from services.chassis.handling import Lane, handling_of
+from services.chassis.instruments import Instruments
+from services.chassis.limits import Limiter
+from services.chassis.settings import CONTROL_SLOTS, ServiceSettings
+from services.chassis.telemetry import PROBES
+
+CONTROL_WAITING = 64
+# Work in threads of this process: more at once than cores gains nothing, and takes the interpreter from the event loop.
+PER_CORE = 2
+
+
+def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lane, Limiter]:
+    """Returns the limiter of each lane."""
+
+    cores = available_cores()
+    most = min(settings.max_in_flight, PER_CORE * cores) if settings.works_in_process else settings.max_in_flight
+
+    def adaptive() -> AdaptiveLimit:
+        return AdaptiveLimit(cores, most)
+
+    limits: dict[Lane, tuple[AdaptiveLimit, int]] = {
+        "control": (_fixed(CONTROL_SLOTS), CONTROL_WAITING),
+        "write": (_fixed(settings.write_slots), settings.max_waiting),
+        "bulk": (adaptive(), settings.max_waiting),
+        "work": (adaptive(), settings.max_waiting),
+    }
+    return {lane: Limiter(lane, limit, waiting, instruments) for lane, (limit, waiting) in limits.items()}
+
+
+def _fixed(slots: int) -> AdaptiveLimit:
+    return AdaptiveLimit(slots, slots, slots)
+
+
+class LimitMiddleware:
+    """Gives every request a slot of its lane, except the probes: a full service must still answer them."""
+
+    def __init__(self, app: ASGIApp, *, lanes: Mapping[Lane, Limiter]) -> None:
+        self.app = app
+        self.lanes = lanes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asks = scope["type"] == "http" and scope["path"] not in PROBES
+        limiter = self.lanes.get(handling_of(scope).lane) if asks else None
+        if limiter is None:
+            await self.app(scope, receive, send)
+            return
+        async with limiter.slot(current_deadline().remaining_s, client=client_of(scope)):
+            await self.app(scope, receive, send)
+
+
+def client_of(scope: Scope) -> str:
+    """Returns what tells callers apart: the address that a request comes from."""
+    client = scope.get("client")
+    return client[0] if client else ""
