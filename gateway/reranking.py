@@ -14,6 +14,7 @@ from services.chassis.errors import Overloaded, ProblemError, Unavailable
 from services.chassis.limits import Held
 from services.contracts.pipelines import Rerank
 from services.contracts.rerank import LEAST_SCORED, ScoreAnswer, ScoreRequest
+from services.ranking.fusion import Mixture
 from services.ranking.stages import reranked
 
 
@@ -54,7 +55,7 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
         detail = f"{stage.backend}: no time was left for the others; send a larger X-Deadline-Ms."
         walked = walked.degrade(identity, stage.kind, "deadline", detail, len(scores), len(head))
     # z-scores are computed over the scored candidates; the others follow them.
-    ranking = reranked(stage, before.ranking, scores, answer.weight)
+    ranking = reranked(stage, Mixture(before.ranking, scores), answer.weight)
     models = {**walked.models, identity: answer.model} if scores else walked.models
     given = Reranked(scores, answer.weight)
     return replace(walked, ranking=ranking, models=models, reranked={**walked.reranked, identity: given})

@@ -17,7 +17,7 @@ from services.contracts.generations import name_of
 from services.contracts.pipelines import Fuse, Retrieve
 from services.contracts.retrieval import RetrievalRequest
 from services.contracts.scored import Ranking
-from services.ranking.fusion import ranked
+from services.ranking.fusion import AlignedLegs, Leg, ranked
 from services.ranking.stages import fused
 
 Result = TypeVar("Result")
@@ -112,8 +112,10 @@ async def fuse(
 
 
 def _fused(identity: str, stage: Fuse, inputs: Sequence[PlannedSource], found: Sequence[Found | None]) -> Found:
-    rankings = [None if one is None else one.ranking for one in found]
-    ranking = fused(stage, rankings, [source.least_score for source in inputs])
+    legs = (
+        Leg(() if one is None else one.ranking, source.least_score) for source, one in zip(inputs, found, strict=True)
+    )
+    ranking = fused(stage, AlignedLegs(legs))
     outputs = {name: output for one in found if one is not None for name, output in one.outputs.items()}
     return Found(ranking, {**outputs, identity: ranking})
 
