@@ -1,6 +1,6 @@
 """Asks every query of a run once more for the candidates of all stages, for deep legs, and for the re-ranker's scores.
 
-Nothing of it is timed: the answers may come from caches.
+Legs asked alone are timed, for the costs of a replay, and ask for no-store; the other answers may come from caches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -86,11 +86,11 @@ def leg_name(leg: Retrieve) -> str:
 def _asked_leg(stage: Retrieve, approximate: bool) -> AskedLeg:
     name = leg_name(stage)
     if not approximate:
-        return AskedLeg(name=name, retrieve=_changed(stage, id=name, top=DEEPEST, on_failure="skip"), exact=None)
+        return AskedLeg(name=name, retrieve=_changed(stage, id=name, top=DEEPEST), exact=None)
     # A wider beam than the leg's would find other candidates.
     top = min(DEEPEST, DEFAULT_BEAM if stage.beam is None else stage.beam)
     exact = Retrieve(kind="retrieve", id="exact", backend=stage.backend, exact=True, top=DEEPEST)
-    return AskedLeg(name=name, retrieve=_changed(stage, id=name, top=top, on_failure="skip"), exact=exact)
+    return AskedLeg(name=name, retrieve=_changed(stage, id=name, top=top), exact=exact)
 
 
 def _alone(leg: Retrieve) -> Pipeline:
@@ -174,7 +174,7 @@ async def _query_candidates(
     own = {arm.name: await asker.arm(arm, top) for arm in arms}
     legs, exact, leg_ms = {}, {}, {}
     for leg in probes.legs:
-        if (found := await asker.stage(_alone(leg.retrieve))) is not None:
+        if (found := await asker.stage(_alone(leg.retrieve), caches=False)) is not None:
             legs[leg.name], leg_ms[leg.name] = found
         if leg.exact is not None and (found := await asker.stage(_alone(leg.exact))) is not None:
             exact[leg.name], _ = found
@@ -209,7 +209,7 @@ class _Asker:
 
     async def arm(self, arm: Arm, top: int) -> ArmCandidates:
         try:
-            answer = await self._answer(arm, top)
+            answer = await self._answer(arm, top, caches=True)
         except GatewayError as error:
             return ArmCandidates(error=error.kind)
         except ValidationError:
@@ -217,10 +217,10 @@ class _Asker:
         hits = tuple(hit.id for hit in answer.hits)
         return ArmCandidates(hits=hits, stages=answer.candidates or {}, degraded=answer.degraded)
 
-    async def stage(self, pipeline: Pipeline) -> tuple[StageCandidates, float] | None:
+    async def stage(self, pipeline: Pipeline, *, caches: bool = True) -> tuple[StageCandidates, float] | None:
         """Returns what the last stage of a pipeline gave, and in how many milliseconds; None where it failed."""
         try:
-            answer = await self._answer(Arm("probe", pipeline, pipeline, None), 1)
+            answer = await self._answer(Arm("probe", pipeline, pipeline, None), 1, caches=caches)
         except GatewayError as error:
             self.errors.append(f"{'+'.join(one.id for one in pipeline.identified)}: {error.kind}")
             return None
@@ -230,7 +230,7 @@ class _Asker:
         given = (answer.candidates or {}).get(last.id)
         return None if given is None else (given, answer.timings_ms.get(last.id, 0.0))
 
-    async def _answer(self, arm: Arm, top: int) -> SearchAnswer:
+    async def _answer(self, arm: Arm, top: int, *, caches: bool) -> SearchAnswer:
         plain = search_request(arm, self._dataset, self._query, top)
         request = plain.model_copy(update={"explain": "candidates"})
-        return (await self._client.search(self._experiment.target, request, caches=True)).answer
+        return (await self._client.search(self._experiment.target, request, caches=caches)).answer

@@ -13,12 +13,14 @@ from services.contracts.scored import Ranking
 Fate = Literal[
     "found",
     "query lost",
+    "leg failed",
     "in no leg",
     "lost by the approximate index",
     "below a leg's depth",
     "demoted by fusion",
     "cut",
     "below the re-ranker's depth",
+    "re-ranker skipped",
     "demoted by the re-ranker",
 ]
 FATES: tuple[Fate, ...] = get_args(Fate)
@@ -42,12 +44,15 @@ class DocumentVerdict:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One place on a candidate's way through a pipeline. `fate`: that of a document which it moves out of the top."""
+    """One place on a candidate's way through a pipeline. `fate`: that of a document which it moves out of the top.
+
+    `unscored`: a re-ranker gave it no score, so it could not come into the top any more.
+    """
 
     id: str
     fate: Fate
     rank: int | None
-    scored: bool = True  # by a re-ranker; True for other stages
+    unscored: bool = False
 
 
 class QueryFates:
@@ -66,8 +71,8 @@ class QueryFates:
         """Returns the fate of a relevant document.
 
         The stage that moved it out of the top is the cause, unless a later one moved it back. A document that never
-        stood there was lost where it could no longer come there: by the legs, at a `cut`, below the depth of a
-        re-ranker. Else the re-ranker has set it lower, or the answer ends above it (`cut`).
+        stood there was lost where it could no longer come there: by the legs, at a `cut`, by a re-ranker that did not
+        score it. Else the re-ranker has set it lower, or the answer ends above it (`cut`).
         """
         if self._own.error is not None:
             return DocumentVerdict("query lost", ANSWER, {})
@@ -76,11 +81,21 @@ class QueryFates:
             return DocumentVerdict("found", ANSWER, ranks)
         legs = {one.id: one.stage for one in self._pipeline.identified if isinstance(one.stage, Retrieve)}
         seen = [leg for leg in legs if leg in ranks]
-        if not seen:
-            return self._outside(document, legs, ranks)
-        best = min(seen, key=lambda leg: ranks[leg])
-        steps = [_Step(best, "cut", ranks[best]), *self._steps(document, ranks)]
-        return self._moved_out(document, steps, ranks) or _never_inside(steps, ranks)
+        steps: list[_Step] = []
+        if seen:
+            best = min(seen, key=lambda leg: ranks[leg])
+            steps = [_Step(best, "cut", ranks[best]), *self._steps(document, ranks)]
+            if moved := self._moved_out(steps, ranks):
+                return moved
+        for identity, leg in legs.items():
+            if identity not in self._ranks and self._would_give(leg, document):
+                return DocumentVerdict("leg failed", identity, ranks)
+        return _never_inside(steps, ranks) if seen else self._outside(document, legs, ranks)
+
+    def _would_give(self, leg: Retrieve, document: str) -> bool:
+        """Returns whether a leg has a document within its depth when it is asked alone; True if that failed too."""
+        found = self._deep.get(leg_name(leg))
+        return found is None or found.get(document, leg.top + 1) <= leg.top
 
     def _outside(self, document: str, legs: Mapping[str, Retrieve], ranks: Ranks) -> DocumentVerdict:
         deep = []
@@ -93,24 +108,24 @@ class QueryFates:
         return DocumentVerdict("below a leg's depth" if deep else "in no leg", (deep or list(legs))[0], ranks)
 
     def _steps(self, document: str, ranks: Ranks) -> list[_Step]:
-        """Returns the steps after the legs that have run."""
+        """Returns the steps after the legs."""
         source, steps = self._pipeline.identified.source, []
         if isinstance(source.stage, Fuse):
             steps.append(_Step(source.id, "demoted by fusion", ranks.get(source.id)))
+        before = ranks.get(source.id)
         for one in self._pipeline.identified.later:
-            if one.id not in self._own.stages:
-                continue
             match one.stage:
                 case Cut():
                     steps.append(_Step(one.id, "cut", ranks.get(one.id)))
-                case Rerank():
-                    scored = document in (self._own.stages[one.id].model_scores or {})
-                    steps.append(_Step(one.id, "demoted by the re-ranker", ranks.get(one.id), scored))
+                case Rerank() as stage:
+                    unscored = document not in (self._own.stages[one.id].model_scores or {})
+                    steps.append(_Step(one.id, _by_reranker(stage, before, unscored), ranks.get(one.id), unscored))
                 case _:
                     assert_never(one.stage)
+            before = ranks.get(one.id)
         return steps
 
-    def _moved_out(self, document: str, steps: list[_Step], ranks: Ranks) -> DocumentVerdict | None:
+    def _moved_out(self, steps: list[_Step], ranks: Ranks) -> DocumentVerdict | None:
         """Returns the last move out of the top that no later stage undid; None where the document was never there."""
         moved: tuple[_Step, _Step] | None = None
         for before, after in itertools.pairwise(steps):
@@ -130,12 +145,20 @@ class QueryFates:
         return step.rank is not None and step.rank <= self._top
 
 
+def _by_reranker(stage: Rerank, before: int | None, unscored: bool) -> Fate:
+    """Returns the fate of a document that a re-ranker moves out of the top, or leaves outside. `before`: its rank."""
+    if not unscored:
+        return "demoted by the re-ranker"
+    # A re-ranker scores all candidates within its depth, unless it failed, had no time left or was given no text.
+    return "re-ranker skipped" if before is not None and before <= stage.top else "below the re-ranker's depth"
+
+
 def _never_inside(steps: list[_Step], ranks: Ranks) -> DocumentVerdict:
     for before, after in itertools.pairwise(steps):
         if before.rank is not None and after.rank is None:
             return DocumentVerdict("cut", after.id, ranks)
-        if not after.scored:
-            return DocumentVerdict("below the re-ranker's depth", after.id, ranks)
+        if after.unscored:
+            return DocumentVerdict(after.fate, after.id, ranks)
     for before, after in itertools.pairwise(steps):
         lowered = before.rank is not None and after.rank is not None and after.rank > before.rank
         if lowered and after.fate == "demoted by the re-ranker":

@@ -5,18 +5,17 @@ from collections.abc import Collection, Iterator, Sequence
 from evaluator.attribution.losses import FATES
 from evaluator.attribution.report import AttributionReport
 from evaluator.markdown_page import markdown_parts
-from evaluator.page_blocks import Block, Caution, ChartImage, Prose, Table
+from evaluator.page_blocks import Block, Caution, ChartImage, Prose, Sentence, Table
 from evaluator.svg_chart import COLOURS, Drawing, Scale, text_width
 
 WIDTH = 860.0
 FATES_CHART = "attribution/fates.svg"
-LOSSES = FATES[1:]
-# Of losses, in the order of FATES; a seventh and eighth come again, paler.
+# Colours of fates are in their order; they come again, paler.
 PALE = 0.45
 FATES_SAY = (
     "Every relevant document (grade 1 or more) of the queries has exactly one fate. The stage that moved a document "
-    "out of the first hits is its cause, unless a later stage moved it back. `cut`: a candidate that no stage had "
-    "among the first hits, or that a cut removed. In brackets: demotions where all documents that rose above it are "
+    "out of the first hits is its cause, unless a later stage moved it back. `cut`: a cut removed it, or no stage had "
+    "it among the first hits and none set it lower. In brackets: demotions where all documents that rose above it are "
     "unjudged."
 )
 WATERFALL_SAYS = (
@@ -39,6 +38,7 @@ def attribution_blocks(report: AttributionReport, charts: Collection[str]) -> li
     blocks: list[Block] = [Caution(line) for line in _warnings(report)]
     return [
         *blocks,
+        *map(Sentence, report.judgments.sentences()),
         Prose(FATES_SAY),
         Table("fates", f"Fates of the relevant documents, first {report.top} hits", fate_rows(report)),
         *([ChartImage(FATES_CHART, "Fates of relevant documents")] if FATES_CHART in charts else []),

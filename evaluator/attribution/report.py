@@ -11,6 +11,7 @@ from evaluator.attribution.losses import ANSWER, FATES, DocumentVerdict, QueryFa
 from evaluator.metric_formulas import RELEVANCE_LEVEL
 from evaluator.quality import Grades, means, measure
 from evaluator.run_folder import StepFile
+from evaluator.run_judgments import JudgmentsOrigin
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline, Retrieve
 
@@ -61,6 +62,7 @@ class AttributionReport(StepFile):
     made_from: dict[str, str]
     experiment: str
     dataset: str
+    judgments: JudgmentsOrigin  # those that quality.json was measured by
     metric: str  # of the waterfall
     top: Count
     queries: Count

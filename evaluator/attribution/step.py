@@ -10,7 +10,7 @@ from evaluator.client import GatewayClient
 from evaluator.prepared_run import expect_own_run
 from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder, writable
-from evaluator.run_judgments import judgments_of
+from evaluator.run_judgments import judgments_as_measured
 from evaluator.trec_runs import read_run
 
 TOP = 10
@@ -20,6 +20,7 @@ async def attribute_step(client: GatewayClient, folder: RunFolder, top: int = TO
     """Asks once more for every query's candidates, then attributes. `top`: hits of an answer that count."""
     expect_own_run(folder)
     folder.read("rank.json", RankReport)  # the answers that are explained
+    judgments_as_measured(folder)  # refused before queries are sent rather than after
     await collect(client, folder, top)
     return await asyncio.to_thread(attribution, folder)
 
@@ -27,16 +28,18 @@ async def attribute_step(client: GatewayClient, folder: RunFolder, top: int = TO
 def attribution(folder: RunFolder) -> AttributionReport:
     """Judges every relevant document from the candidates; writes attribution.json, attribution.md and attribution/."""
     found, lines = candidates_of(folder)
-    judgments, ranked = judgments_of(folder), folder.read("rank.json", RankReport)
+    measured, ranked = judgments_as_measured(folder), folder.read("rank.json", RankReport)
+    judgments = measured.grades
     arms = {name: ArmFates(name, pipeline, found.top) for name, pipeline in found.pipelines.items()}
     for line in lines:
         for fates in arms.values():
             fates.add(line, judgments.get(line.query, {}))
     metric = f"nDCG@{found.top}"
     report = AttributionReport(
-        made_from=folder.hashes("rank.json", CANDIDATES, LINES),
+        made_from=folder.hashes("rank.json", "quality.json", CANDIDATES, LINES),
         experiment=folder.experiment.name,
         dataset=folder.experiment.directory.resolve().name,
+        judgments=measured.origin,
         metric=metric,
         top=found.top,
         queries=found.queries,

@@ -12,6 +12,7 @@ from evaluator.attribution.report import AttributionReport
 from evaluator.attribution.step import TOP, attribute_step, attribution
 from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
+from evaluator.commands.steps import print_next_step
 from evaluator.errors import EvaluationError
 from evaluator.measurement_lock import measuring
 from evaluator.progress import show
@@ -20,7 +21,7 @@ from evaluator.replay.page import in_words, render_replay
 from evaluator.replay.report import CheckedPoint
 from evaluator.replay.step import check_step, replay_step
 from evaluator.replay.step import replay as replay_grid
-from evaluator.run_folder import RunFolder, named_place
+from evaluator.run_folder import named_place
 from evaluator.suite_folder import runs_of
 
 AskedRun = Annotated[str, typer.Argument(help="A run or suite folder: its name or path. Without one, the latest.")]
@@ -38,12 +39,13 @@ def attribute(
 ) -> None:
     """Asks a run's queries once more for all candidates; says of every relevant document which stage lost it.
 
-    Writes attribution.json and attribution.md. Goes on where it was interrupted. Exit status 3: an answer was lost,
-    degraded, or other than in the run.
+    Writes attribution.json and attribution.md; `report` takes them into its pages. Goes on where it was interrupted.
+    Exit status 3: an answer was lost, degraded, or other than in the run.
     """
     with reporting_errors():
         doubts: list[str] = []
-        for folder in _runs_of(run, runs):
+        place = _place_of(run, runs)
+        for folder in runs_of(place):
             if offline:
                 found = attribution(folder)
             else:
@@ -52,6 +54,7 @@ def attribute(
                     found = with_gateway(gateway, wait, partial(attribute_step, folder=folder, top=top))
             show(render_attribution(found))
             doubts += _doubts(found)
+        print_next_step("report", place)
         end_status(run, doubts, ())
 
 
@@ -77,7 +80,7 @@ def replay(
     with reporting_errors():
         tried = read_grid(grid)
         otherwise: list[str] = []
-        for folder in _runs_of(run, runs):
+        for folder in runs_of(_place_of(run, runs)):
             done = replay_grid(folder, tried)
             checked: Sequence[CheckedPoint] = ()
             if check:
@@ -92,12 +95,12 @@ def replay(
         end_status(run, otherwise, ())
 
 
-def _runs_of(word: str, runs: Path) -> Sequence[RunFolder]:
-    """Returns the runs that a word names: a run, or all of a suite. Raises EvaluationError."""
+def _place_of(word: str, runs: Path) -> Path:
+    """Returns the folder of a run or of a suite that a word names. Raises EvaluationError."""
     found = named_place(word, runs)
     if found is None or found[1] is not None:
         raise EvaluationError(f"{word}: no run or suite folder, here or in {runs}")
-    return runs_of(found[0])
+    return found[0]
 
 
 def _doubts(found: AttributionReport) -> list[str]:

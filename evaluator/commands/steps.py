@@ -117,7 +117,7 @@ def ingest(
             lock.name(f"ingest of {path.name}")
             for folder in runs_of(path):
                 with_gateway(gateway, wait, partial(ingest_step, folder=folder))
-        _print_next_step("rank", path, gateway)
+        print_next_step("rank", path, gateway)
 
 
 def rank(
@@ -134,7 +134,7 @@ def rank(
             with measuring(folder.runs) as lock:
                 lock.name(folder.name)
                 with_gateway(gateway, wait, partial(rank_step, folder=folder, processes=known))
-        _print_next_step("quality", path)
+        print_next_step("quality", path)
 
 
 def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgments: AddedFiles = None) -> None:
@@ -146,7 +146,7 @@ def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgmen
         path = run or runs / LATEST
         for folder in runs_of(path):
             quality_step(folder, metric_names(metrics), judgments or ())
-        _print_next_step("report", path)
+        print_next_step("report", path)
 
 
 def report(runs: Runs = RUNS, run: Run = None, junit: Junit = None) -> None:
@@ -192,8 +192,8 @@ def _end(path: Path, reports: Mapping[str, Report], junit: Path | None = None) -
     _end_reports(list(reports.values()), junit)
 
 
-def _print_next_step(step: str, path: Path, gateway: str = GATEWAY) -> None:
-    """Prints the command of the next step, with --gateway when this one was given another URL."""
+def print_next_step(step: str, path: Path, gateway: str = GATEWAY) -> None:
+    """Says the command of the next step, with --gateway when this one was given another URL."""
     elsewhere = [] if gateway == GATEWAY else ["--gateway", gateway]
     say(f"Next: {command_line(step, '--run', str(path.resolve()), *elsewhere)}")
 

@@ -1,24 +1,36 @@
 """Estimates the time of a pipeline from measured times of its stages. Pure.
 
-A leg's time is a line through its medians at the depths that were measured, never falling with depth. A re-ranker's is
-proportional to its candidates, a fusion's to the hits of its inputs. Legs run at once, so only the slowest counts.
+A stage's time is a line through its medians at the hits or candidates that were measured, never falling; through zero
+where only one number was measured. Legs run at once, so only the slowest counts.
 """
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from evaluator.attribution.collect import leg_name
-from services.contracts.pipelines import Fuse, IdentifiedStage, Pipeline, Rerank, Retrieve, SourceStage
+from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, Pipeline, Rerank, Retrieve, SourceStage
+
+FUSION = "(fusion)"  # no name of a backend
 
 
 @dataclass(frozen=True, slots=True)
 class StageSample:
-    """A measured median: of a leg, a re-ranker or fusions (`fuse`), at a number of hits or candidates."""
+    """A measured median: of a leg, a re-ranker or fusions (FUSION), at a number of hits or candidates."""
 
     what: str
     hits: int
     ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageWork:
+    """What a stage has to do: a leg to find `hits`, a fusion to read them, a re-ranker to score them."""
+
+    stage: str  # its id
+    what: str
+    hits: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,38 +46,66 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Lines by what they estimate."""
+    """Lines by what they estimate. `leg_hits`: the most that a leg gives, by its name."""
 
     lines: Mapping[str, Line]
+    leg_hits: Mapping[str, int]
 
     def ms(self, pipeline: Pipeline) -> float | None:
         """Returns the estimated milliseconds of a pipeline's stages; None where one of them was not measured."""
         try:
-            source, hits = self._source(pipeline.identified.source)
-            later = sum(
-                self.lines[one.stage.backend].at(min(one.stage.top, hits))
-                for one in pipeline.identified.later
-                if isinstance(one.stage, Rerank)
-            )
+            ms = {one.stage: self.lines[one.what].at(one.hits) for one in stage_work(pipeline, self.leg_hits)}
         except KeyError:
             return None
-        return source + later
-
-    def _source(self, one: IdentifiedStage[SourceStage]) -> tuple[float, int]:
-        """Returns milliseconds, and the most hits that a source gives."""
-        if isinstance(one.stage, Retrieve):
-            return self.lines[leg_name(one.stage)].at(one.stage.top), one.stage.top
-        inputs = [self._source(each) for each in one.inputs]
-        hits = sum(count for _, count in inputs)
-        return max(ms for ms, _ in inputs) + self.lines["fuse"].at(hits), hits
+        later = [one.id for one in pipeline.identified.later if one.id in ms]
+        return _source_ms(pipeline.identified.source, ms) + sum(ms[stage] for stage in later)
 
 
-def cost_model(samples: Iterable[StageSample]) -> CostModel:
+def cost_model(samples: Iterable[StageSample], leg_hits: Mapping[str, int]) -> CostModel:
     """Fits a line to each kind of stage."""
     every: dict[str, list[StageSample]] = {}
     for one in samples:
         every.setdefault(one.what, []).append(one)
-    return CostModel({what: _line(found) for what, found in every.items()})
+    return CostModel({what: _line(found) for what, found in every.items()}, leg_hits)
+
+
+def stage_work(pipeline: Pipeline, leg_hits: Mapping[str, int]) -> Iterator[StageWork]:
+    """Yields what every stage has to do but cuts, which cost nothing.
+
+    A leg gives no more than its `leg_hits`, a fusion no more than its inputs together, and a re-ranker scores no more
+    than reach it. How many documents the inputs of a fusion have in common is not known, so this is an upper bound.
+    """
+    hits: dict[str, int] = {}
+    left = 0
+    for one in pipeline.identified:
+        match one.stage:
+            case Retrieve() as stage:
+                name = leg_name(stage)
+                left = min(stage.top, leg_hits.get(name, stage.top))
+                yield StageWork(one.id, name, left)
+            case Fuse():
+                left = sum(hits[each.id] for each in one.inputs)
+                yield StageWork(one.id, FUSION, left)
+            case Cut() as stage:
+                left = min(stage.top, left)
+            case Rerank() as stage:
+                yield StageWork(one.id, stage.backend, min(stage.top, left))
+            case _:
+                assert_never(one.stage)
+        hits[one.id] = left
+
+
+def arm_samples(pipeline: Pipeline, medians: Mapping[str, float], leg_hits: Mapping[str, int]) -> list[StageSample]:
+    """Returns the samples of an arm: its stages' median times, by stage id, at the hits that they had to do with."""
+    return [
+        StageSample(one.what, one.hits, medians[one.stage])
+        for one in stage_work(pipeline, leg_hits)
+        if one.stage in medians
+    ]
+
+
+def _source_ms(one: IdentifiedStage[SourceStage], ms: Mapping[str, float]) -> float:
+    return ms[one.id] + max((_source_ms(each, ms) for each in one.inputs), default=0.0)
 
 
 def _line(samples: Sequence[StageSample]) -> Line:
@@ -74,25 +114,7 @@ def _line(samples: Sequence[StageSample]) -> Line:
     }
     if len(by_hits) == 1:
         [(hits, ms)] = by_hits.items()
-        return Line(0.0, ms / hits)
+        return Line(0.0, ms / hits) if hits else Line(ms, 0.0)
     low, high = min(by_hits), max(by_hits)
     slope = max(0.0, (by_hits[high] - by_hits[low]) / (high - low))
     return Line(max(0.0, by_hits[low] - slope * low), slope)
-
-
-def arm_samples(pipeline: Pipeline, medians: Mapping[str, float]) -> list[StageSample]:
-    """Returns the samples of an arm: its stages' median times at its depths."""
-    found, hits = [], {}
-    for one in pipeline.identified:
-        match one.stage:
-            case Retrieve() as stage:
-                what, hits[one.id] = leg_name(stage), stage.top
-            case Fuse():
-                what, hits[one.id] = "fuse", sum(hits[each.id] for each in one.inputs)
-            case Rerank() as stage:
-                what, hits[one.id] = stage.backend, stage.top
-            case _:
-                continue
-        if one.id in medians:
-            found.append(StageSample(what, hits[one.id], medians[one.id]))
-    return found

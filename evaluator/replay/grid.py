@@ -1,13 +1,15 @@
 """Defines which settings are tried, and makes each point a pipeline. Pure."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from evaluator.attribution.candidates import AskedLeg, CandidatesReport
+from evaluator.attribution.collect import leg_name
 from evaluator.errors import EvaluationError
 from services.contracts.base import Depth, Weight, Wire
 from services.contracts.lists import Items
@@ -21,7 +23,8 @@ MOST_POINTS = 20_000
 class Grid(Wire):
     """Settings to combine. Each leg is tried alone; legs of different backends or presets are also fused.
 
-    Of legs that differ in their beam alone, the deepest is taken.
+    Of legs that differ in their beam alone, the deepest is taken. Exact and approximate search of a backend are tried
+    in turn, never fused with each other. All other settings of stages are those of the run's pipelines.
 
     `weights`: of the first leg; the others share what is left. `rerank_depths` and `rerank_weights` are tried where the
     run has a re-ranker, beside no re-ranking; a weight of null is the one that the model recommends.
@@ -57,8 +60,9 @@ def points(grid: Grid, found: CandidatesReport) -> list[Pipeline]:
     A leg is never shallower than the answers, nor deeper than it was asked. Raises EvaluationError for too many points.
     """
     every: dict[str, Pipeline] = {}
-    for source in _sources(grid, found):
-        for rerank in _rerankings(grid, found, source):
+    settings = _OwnSettings(found)
+    for source in _sources(grid, found, settings):
+        for rerank in _rerankings(grid, found, settings, source):
             stages = (source,) if rerank is None else (source, rerank)
             pipeline = Pipeline(name=f"point-{len(every) + 1}", stages=stages)
             every.setdefault(pipeline.fingerprint, pipeline)
@@ -67,26 +71,33 @@ def points(grid: Grid, found: CandidatesReport) -> list[Pipeline]:
     return list(every.values())
 
 
-def _sources(grid: Grid, found: CandidatesReport) -> Iterator[Retrieve | Fuse]:
+def _sources(grid: Grid, found: CandidatesReport, settings: "_OwnSettings") -> Iterator[Retrieve | Fuse]:
     deepest_rerank = max(grid.rerank_depths, default=0) if found.rerankers else 0
-    different: dict[tuple[str, str | None], AskedLeg] = {}
+    deepest: dict[tuple[str, str | None, bool], AskedLeg] = {}
     for leg in found.legs:
-        known = different.setdefault((leg.retrieve.backend, leg.retrieve.preset), leg)
+        key = leg.retrieve.backend, leg.retrieve.preset, leg.retrieve.exact
+        known = deepest.setdefault(key, leg)
         if leg.retrieve.top > known.retrieve.top:
-            different[leg.retrieve.backend, leg.retrieve.preset] = leg
-    for leg in different.values():
-        yield _leg(leg, max(found.top, deepest_rerank))
-    if len(different) < 2:
+            deepest[key] = leg
+    for leg in deepest.values():
+        yield settings.leg(leg, max(found.top, deepest_rerank), fused=False)
+    alternatives: dict[tuple[str, str | None], list[AskedLeg]] = {}
+    for (backend, preset, _), leg in deepest.items():
+        alternatives.setdefault((backend, preset), []).append(leg)
+    if len(alternatives) < 2:
         return
     tops = dict.fromkeys(max(found.top, depth) for depth in grid.leg_depths)
-    for top in tops:
-        legs = tuple(_leg(leg, top) for leg in different.values())
-        for first in grid.weights:
-            weights = (first, *(round((1 - first) / (len(legs) - 1), 6) for _ in legs[1:]))
-            for k in grid.k:
-                yield Fuse(kind="fuse", id="fuse", method="rrf", k=k, weights=weights, inputs=legs)
-            for normalisation in grid.normalisations:
-                yield _weighted(legs, normalisation, weights)
+    for chosen, top in itertools.product(itertools.product(*alternatives.values()), tops):
+        yield from _fusions(grid, [settings.leg(leg, top, fused=True) for leg in chosen])
+
+
+def _fusions(grid: Grid, legs: Sequence[Retrieve]) -> Iterator[Fuse]:
+    for first in grid.weights:
+        weights = (first, *(round((1 - first) / (len(legs) - 1), 6) for _ in legs[1:]))
+        for k in grid.k:
+            yield Fuse(kind="fuse", id="fuse", method="rrf", k=k, weights=weights, inputs=tuple(legs))
+        for normalisation in grid.normalisations:
+            yield _weighted(legs, normalisation, weights)
 
 
 def _weighted(legs: Sequence[Retrieve], normalisation: Normalisation, weights: tuple[float, ...]) -> Fuse:
@@ -95,21 +106,42 @@ def _weighted(legs: Sequence[Retrieve], normalisation: Normalisation, weights: t
     )
 
 
-def _rerankings(grid: Grid, found: CandidatesReport, source: Retrieve | Fuse) -> Iterator[Rerank | None]:
+def _rerankings(
+    grid: Grid, found: CandidatesReport, settings: "_OwnSettings", source: Retrieve | Fuse
+) -> Iterator[Rerank | None]:
     yield None
     most = source.top if isinstance(source, Retrieve) else sum(one.top for one in _retrieves(source))
     for backend in found.rerankers:
         for depth in dict.fromkeys(min(depth, most) for depth in grid.rerank_depths):
             for weight in grid.rerank_weights:
-                yield Rerank(kind="rerank", id="rerank", backend=backend, top=depth, weight=weight, on_failure="skip")
+                yield settings.rerank(backend, depth, weight, fused=isinstance(source, Fuse))
 
 
 def _retrieves(source: Fuse) -> list[Retrieve]:
     return [one for one in source.inputs if isinstance(one, Retrieve)]
 
 
-def _leg(leg: AskedLeg, top: int) -> Retrieve:
-    on_failure: Literal["fail", "skip"] = leg.retrieve.on_failure
-    return Retrieve.model_validate(
-        {**leg.retrieve.model_dump(), "top": min(top, leg.retrieve.top), "on_failure": on_failure}
-    )
+class _OwnSettings:
+    """The stages of the run's pipelines, whose settings the points keep: those of pipelines that fuse, and of others.
+
+    Where several pipelines have a stage, the first counts; where only the other kind has it, that one.
+    """
+
+    def __init__(self, found: CandidatesReport) -> None:
+        self._legs: dict[tuple[str, bool], Retrieve] = {}
+        self._rerankers: dict[tuple[str, bool], Rerank] = {}
+        for pipeline in found.pipelines.values():
+            fused = isinstance(pipeline.identified.source.stage, Fuse)
+            for one in pipeline.identified:
+                if isinstance(one.stage, Retrieve):
+                    self._legs.setdefault((leg_name(one.stage), fused), one.stage)
+                elif isinstance(one.stage, Rerank):
+                    self._rerankers.setdefault((one.stage.backend, fused), one.stage)
+
+    def leg(self, leg: AskedLeg, top: int, *, fused: bool) -> Retrieve:
+        own = self._legs.get((leg.name, fused)) or self._legs[leg.name, not fused]
+        return Retrieve.model_validate({**own.model_dump(), "id": leg.name, "top": min(top, leg.retrieve.top)})
+
+    def rerank(self, backend: str, top: int, weight: float | None, *, fused: bool) -> Rerank:
+        own = self._rerankers.get((backend, fused)) or self._rerankers[backend, not fused]
+        return Rerank.model_validate({**own.model_dump(), "id": "rerank", "top": top, "weight": weight})

@@ -32,8 +32,13 @@ def _parts(report: ReplayReport) -> Iterator[str]:
         f"{len(report.points)} pipelines on {report.queries} queries, from collected candidates; seed {report.seed}. "
         f"{report.metric} of each is exact; its cost is estimated."
     )
+    yield from report.judgments.sentences()
     if report.times_valid is False:
         yield "**The times of the run are not valid, so costs are doubtful.**"
+    if report.times_valid is None:
+        yield "**Whether the times of the run are valid is not known: run `report`, then `replay` again.**"
+    if report.caches:
+        yield "**The services were allowed to answer the run from their caches, so costs may be too low.**"
     if report.left_out:
         yield f"**{len(report.left_out)} pipelines are left out: they need scores or legs that were not collected.**"
     for one in report.checked:

@@ -1,15 +1,18 @@
-"""Computes what a pipeline would have answered to a query, from candidates and the scores of a model. Pure.
+"""Computes what pipelines would have answered to a query, from candidates and the scores of a model. Pure.
 
-Fusion and mixing are the gateway's own (services/ranking/stages.py).
+Fusion and mixing are the gateway's own (services/ranking/stages.py). Pipelines with the same source share its ranking,
+fusions with the same inputs the alignment of these, re-rankings of the same candidates their z-scores.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
-from evaluator.attribution.candidates import QueryCandidates
+from evaluator.attribution.candidates import ModelScores, QueryCandidates
 from evaluator.attribution.collect import leg_name
-from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
+from services.contracts.pipelines import Cut, Fuse, LaterStage, Pipeline, Rerank, Retrieve, SourceStage
 from services.contracts.scored import Ranking
+from services.ranking.fusion import AlignedLegs, Leg, Mixture
 from services.ranking.stages import fused, reranked
 
 
@@ -17,85 +20,125 @@ class NotCollected(Exception):
     """A leg or a score that the pipeline needs was not collected."""
 
 
+@dataclass(frozen=True, slots=True)
+class LaterSteps:
+    """The stages of a pipeline after its source, each with the number of its hits that anything after it looks at.
+
+    `number`: of the pipeline. `deepest`: hits of the source that anything looks at: what stands below never rises.
+    """
+
+    number: int
+    steps: tuple[tuple[LaterStage, int], ...]
+    deepest: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """Pipelines by their source. `top`: hits of an answer."""
+
+    top: int
+    pipelines: int
+    later: dict[SourceStage, list[LaterSteps]]
+
+
+def replay_plan(pipelines: Sequence[Pipeline], top: int) -> ReplayPlan:
+    """Groups pipelines by source."""
+    later: dict[SourceStage, list[LaterSteps]] = {}
+    for number, pipeline in enumerate(pipelines):
+        steps, deepest = [], top
+        for one in reversed(pipeline.identified.later):
+            steps.append((one.stage, deepest))
+            deepest = max(deepest, one.stage.top)
+        one_source = later.setdefault(pipeline.identified.source.stage, [])
+        one_source.append(LaterSteps(number, tuple(reversed(steps)), deepest))
+    return ReplayPlan(top, len(pipelines), later)
+
+
 class ReplayedQuery:
-    """Replays pipelines on one query. Keeps what the last source gave: ask in the order of sources."""
+    """Replays pipelines on one query."""
 
     def __init__(self, given: QueryCandidates) -> None:
         self._given = given
-        self._source: SourceStage | None = None
-        self._ranking: Ranking = ()
+        self._aligned: dict[tuple[SourceStage, ...], AlignedLegs] = {}
 
-    def answer(self, pipeline: Pipeline, top: int) -> tuple[str, ...]:
-        """Returns the ids of the first `top` hits. Raises NotCollected."""
-        source = pipeline.identified.source.stage
-        if source is not self._source:
-            self._ranking = self._sourced(source)
-            self._source = source
-        # No later stage looks deeper, and what stands below never rises: most of the time went into carrying it along.
-        deepest = max((one.stage.top for one in pipeline.identified.later), default=top)
-        ranking = self._ranking[: max(top, deepest)]
-        for one in pipeline.identified.later:
-            match one.stage:
-                case Rerank() as stage:
-                    ranking = self._reranked(stage, ranking)
-                case Cut() as stage:
-                    ranking = ranking[: stage.top]
-                case _:
-                    assert_never(one.stage)
-        return tuple(hit.id for hit in ranking[:top])
+    def answers(self, plan: ReplayPlan) -> tuple[list[tuple[str, ...]], list[int | None]]:
+        """Returns the distinct answers, and for each pipeline the number of its own; None: not collected."""
+        distinct: dict[tuple[str, ...], int] = {}
+        numbers: list[int | None] = [None] * plan.pipelines
+        for source, pipelines in plan.later.items():
+            try:
+                ranking = self._sourced(source, max(one.deepest for one in pipelines))
+            except NotCollected:
+                continue
+            reranking = _Reranking(self._given, ranking)
+            for one in pipelines:
+                try:
+                    hits = reranking.ranking(one.steps)[: plan.top]
+                except NotCollected:
+                    continue
+                answer = tuple(hit.id for hit in hits)
+                numbers[one.number] = distinct.setdefault(answer, len(distinct))
+        return list(distinct), numbers
 
-    def _sourced(self, stage: SourceStage) -> Ranking:
+    def _sourced(self, stage: SourceStage, top: int | None = None) -> Ranking:
         match stage:
             case Retrieve():
                 found = self._given.legs.get(leg_name(stage))
                 if found is None:
                     raise NotCollected(leg_name(stage))
-                return found.ranking[: stage.top]
+                return found.ranking[: stage.top][:top]
             case Fuse():
-                return fused(stage, [self._sourced(one) for one in stage.inputs], self._least_scores(stage.inputs))
+                if stage.inputs not in self._aligned:
+                    legs = [Leg(self._sourced(one), self._least_score(one)) for one in stage.inputs]
+                    self._aligned[stage.inputs] = AlignedLegs(legs)
+                return fused(stage, self._aligned[stage.inputs], top)
             case _:
                 assert_never(stage)
 
-    def _least_scores(self, inputs: Sequence[SourceStage]) -> list[float | None]:
-        """Returns the least scores of legs; of fuses, 0 unless they are sums of z-scores."""
-        return [
-            self._given.legs[leg_name(one)].least_score
-            if isinstance(one, Retrieve)
-            else None
-            if one.method == "weighted" and one.normalisation == "z-score"
-            else 0.0
-            for one in inputs
-        ]
+    def _least_score(self, stage: SourceStage) -> float | None:
+        """Returns the least score of a leg; of a fuse, 0 unless it is a sum of z-scores."""
+        if isinstance(stage, Retrieve):
+            return self._given.legs[leg_name(stage)].least_score
+        return None if stage.method == "weighted" and stage.normalisation == "z-score" else 0.0
 
-    def _reranked(self, stage: Rerank, before: Ranking) -> Ranking:
-        head = before[: stage.top]
-        if not head:
+
+class _Reranking:
+    """Re-ranks one source's ranking again and again; keeps what each re-ranker and depth have in common."""
+
+    def __init__(self, given: QueryCandidates, source: Ranking) -> None:
+        self._scores = given.scores
+        self._source = source
+        self._mixtures: dict[tuple[str, int], Mixture] = {}
+
+    def ranking(self, steps: Iterable[tuple[LaterStage, int]]) -> Ranking:
+        """Returns what later stages make of the source's ranking. Raises NotCollected."""
+        ranking = self._source
+        for stage, top in steps:
+            match stage:
+                case Rerank():
+                    ranking = self._reranked(stage, ranking, top)
+                case Cut():
+                    ranking = ranking[: stage.top]
+                case _:
+                    assert_never(stage)
+        return ranking
+
+    def _reranked(self, stage: Rerank, before: Ranking, top: int) -> Ranking:
+        if not before:
             return before
-        known = self._given.scores.get(stage.backend)
-        if known is None:
+        model = self._scores.get(stage.backend)
+        if model is None:
             raise NotCollected(stage.backend)
-        try:
-            scores = {one.id: known.scores[one.id] for one in head}
-        except KeyError as error:
-            raise NotCollected(f"{stage.backend}: a score of {error}") from error
-        return reranked(stage, before, scores, known.weight)
+        if before is not self._source:
+            return reranked(stage, _mixture(stage, before, model), model.weight, top)
+        key = stage.backend, stage.top
+        if key not in self._mixtures:
+            self._mixtures[key] = _mixture(stage, before, model)
+        return reranked(stage, self._mixtures[key], model.weight, top)
 
 
-def replayed(
-    given: QueryCandidates, pipelines: Iterable[Pipeline], top: int
-) -> tuple[list[tuple[str, ...]], list[int | None]]:
-    """Returns the distinct answers to a query, and for each pipeline the number of its answer; None: not collected.
-
-    Pipelines with the same source object should follow one another.
-    """
-    query = ReplayedQuery(given)
-    numbers: dict[tuple[str, ...], int] = {}
-    found: list[int | None] = []
-    for pipeline in pipelines:
-        try:
-            answer = query.answer(pipeline, top)
-        except NotCollected:
-            found.append(None)
-        else:
-            found.append(numbers.setdefault(answer, len(numbers)))
-    return list(numbers), found
+def _mixture(stage: Rerank, before: Ranking, model: ModelScores) -> Mixture:
+    try:
+        return Mixture(before, {one.id: model.scores[one.id] for one in before[: stage.top]})
+    except KeyError as error:
+        raise NotCollected(f"{stage.backend}: a score of {error}") from error

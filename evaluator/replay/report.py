@@ -11,6 +11,7 @@ from evaluator.replay.choice import FOLDS, Values, best, front, honest_mean
 from evaluator.replay.cost_model import CostModel
 from evaluator.replay.grid import Grid
 from evaluator.run_folder import StepFile
+from evaluator.run_judgments import JudgmentsOrigin
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
 
@@ -61,11 +62,13 @@ class ReplayReport(StepFile):
     made_from: dict[str, str]
     experiment: str
     dataset: str
+    judgments: JudgmentsOrigin  # those that quality.json was measured by
     metric: str
     seed: Count
     queries: Count
     grid: Grid
-    times_valid: bool | None  # of the run that the cost model is made from
+    times_valid: bool | None  # of the run that the cost model is made from; null: it has no report.json of now
+    caches: bool  # of the run: its times may be of cached results
     arms: dict[str, RecordedArm]
     points: tuple[ReplayedPoint, ...]
     left_out: dict[str, Count]  # fingerprint → queries
@@ -79,6 +82,7 @@ def replay_report(
     made_from: Mapping[str, str],
     experiment: str,
     dataset: str,
+    judgments: JudgmentsOrigin,
     metric: str,
     seed: int,
     grid: Grid,
@@ -86,6 +90,7 @@ def replay_report(
     values: Values,
     costs: CostModel,
     times_valid: bool | None,
+    caches: bool,
     arms: Mapping[str, RecordedArm],
     within_ms: float | None,
     checked: Sequence[CheckedPoint],
@@ -105,11 +110,13 @@ def replay_report(
         made_from=dict(made_from),
         experiment=experiment,
         dataset=dataset,
+        judgments=judgments,
         metric=metric,
         seed=seed,
         queries=values.shape[1],
         grid=grid,
         times_valid=times_valid,
+        caches=caches,
         arms=dict(arms),
         points=tuple(found),
         left_out={pipelines[at].fingerprint: int(count) for at, count in enumerate(missing) if count},

@@ -1,25 +1,26 @@
 """Replays a grid over the candidates of a run; writes replay.json, replay.md and replay/. Asks the gateway to check."""
 
 import random
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluator.answers import read_outcomes
 from evaluator.arms import Arm, search_request
-from evaluator.attribution.candidates import CANDIDATES, LINES, CandidatesReport, read_candidates
+from evaluator.attribution.candidates import CANDIDATES, LINES, CandidatesReport
 from evaluator.breakdown import stage_times
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.errors import EvaluationError
 from evaluator.prepared_run import expect_same_answers, prepare_run
 from evaluator.progress import progress
-from evaluator.replay.all_queries import QueryAnswers, measured, replay_all
+from evaluator.replay.all_queries import ReplayedLine, measured, processes_for, replay_all
 from evaluator.replay.cost_model import CostModel, StageSample, arm_samples, cost_model
 from evaluator.replay.grid import Grid, points
 from evaluator.replay.page import front_chart, render_replay, winner_yaml
 from evaluator.replay.report import CheckedPoint, RecordedArm, ReplayReport, replay_report
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder, writable
-from evaluator.run_judgments import judgments_of
+from evaluator.run_judgments import MeasuredJudgments, judgments_as_measured
 from services.contracts.pipelines import Pipeline
 
 REPLAY = "replay.json"
@@ -27,18 +28,21 @@ REPLAY = "replay.json"
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Pipelines of a grid with their answers to every query of a run."""
+    """Pipelines of a grid with their answers to every query of a run, and the judgments that measure them."""
 
+    judgments: MeasuredJudgments
     found: CandidatesReport
     pipelines: list[Pipeline]
-    answers: list[QueryAnswers]
+    lines: list[ReplayedLine]
 
 
 def replay(folder: RunFolder, grid: Grid) -> Replayed:
-    """Replays a grid. Raises EvaluationError where no candidates were collected."""
-    found = folder.read(CANDIDATES, CandidatesReport)
+    """Replays a grid. Raises EvaluationError where no candidates were collected, or no quality was measured."""
+    found, judgments = folder.read(CANDIDATES, CandidatesReport), judgments_as_measured(folder)
     pipelines = points(grid, found)
-    return Replayed(found, pipelines, replay_all(folder.path / LINES, pipelines, found.top))
+    return Replayed(
+        judgments, found, pipelines, replay_all(folder.path / LINES, found, pipelines, processes_for(found.queries))
+    )
 
 
 def replay_step(
@@ -47,23 +51,23 @@ def replay_step(
     """Measures what was replayed and writes the files."""
     experiment = folder.experiment
     metric = f"nDCG@{done.found.top}"
-    judgments = judgments_of(folder)
     arm_pipelines = list(done.found.pipelines.values())
-    costs = _costs(folder, done.found)
-    values = measured(done.answers, judgments, len(done.pipelines), metric)
-    own = _recorded(folder, done.found)
-    arm_values = measured(own, judgments, len(arm_pipelines), metric)
+    costs = _costs(folder, done)
+    values = measured([one.replayed for one in done.lines], done.judgments.grades, len(done.pipelines), metric)
+    arm_values = measured([one.own for one in done.lines], done.judgments.grades, len(arm_pipelines), metric)
     report = replay_report(
-        made_from=folder.hashes(CANDIDATES, LINES, "rank.json"),
+        made_from=folder.hashes(CANDIDATES, LINES, "rank.json", "quality.json"),
         experiment=experiment.name,
         dataset=experiment.directory.resolve().name,
+        judgments=done.judgments.origin,
         metric=metric,
         seed=experiment.seed,
         grid=grid,
         pipelines=done.pipelines,
         values=values,
         costs=costs,
-        times_valid=folder.read("report.json", Report).timing_valid if folder.has("report.json") else None,
+        times_valid=_times_valid(folder),
+        caches=experiment.caches,
         arms={
             name: RecordedArm(mean=float(arm_values[at].mean()), cost_ms=costs.ms(arm_pipelines[at]))
             for at, name in enumerate(done.found.pipelines)
@@ -89,14 +93,15 @@ async def check_step(client: GatewayClient, folder: RunFolder, done: Replayed, c
         experiment = folder.experiment
         ready = await prepare_run(client, folder)
         expect_same_answers(folder, ready.manifest)
-        whole = [at for at in range(len(done.pipelines)) if all(one.numbers[at] is not None for one in done.answers)]
+        replayed = [one.replayed for one in done.lines]
+        whole = [at for at in range(len(done.pipelines)) if all(one.numbers[at] is not None for one in replayed)]
         drawn = random.Random(experiment.seed).sample(whole, min(count, len(whole)))
         checked = []
-        with progress("Checking", len(drawn) * len(done.answers), "queries") as advance:
+        with progress("Checking", len(drawn) * len(replayed), "queries") as advance:
             for at in drawn:
                 arm = Arm("point", done.pipelines[at], done.pipelines[at], None)
                 otherwise = []
-                for one in done.answers:
+                for one in replayed:
                     request = search_request(arm, ready.dataset, one.query, done.found.top)
                     try:
                         answer = (await client.search(experiment.target, request, caches=True)).answer
@@ -107,30 +112,32 @@ async def check_step(client: GatewayClient, folder: RunFolder, done: Replayed, c
                             otherwise.append(one.query)
                     advance(1)
                 checked.append(
-                    CheckedPoint(pipeline=done.pipelines[at], queries=len(done.answers), otherwise=tuple(otherwise))
+                    CheckedPoint(pipeline=done.pipelines[at], queries=len(replayed), otherwise=tuple(otherwise))
                 )
         return checked
 
 
-def _recorded(folder: RunFolder, found: CandidatesReport) -> list[QueryAnswers]:
-    """Returns the gateway's own answers to the run's pipelines, in their order; one that was lost is empty."""
-    answers = []
-    for line in read_candidates(folder.path / LINES):
-        given = [line.arms[name].hits[: found.top] for name in found.pipelines]
-        distinct = list(dict.fromkeys(given))
-        answers.append(QueryAnswers(line.query, distinct, [distinct.index(one) for one in given]))
-    return answers
+def _times_valid(folder: RunFolder) -> bool | None:
+    """Returns whether the times of a run hold; None where it has no report, or one of older files."""
+    try:
+        return folder.read("report.json", Report).timing_valid
+    except EvaluationError:  # a replay needs nothing else of it, and its page says what to do
+        return None
 
 
-def _costs(folder: RunFolder, found: CandidatesReport) -> CostModel:
+def _costs(folder: RunFolder, done: Replayed) -> CostModel:
     """Fits the cost model to the stages' times in the run, and of the legs that were asked alone."""
+    leg_hits = {
+        leg.name: round(statistics.median(counts))
+        for leg in done.found.legs
+        if (counts := [line.leg_hits[leg.name] for line in done.lines if leg.name in line.leg_hits])
+    }
     samples: list[StageSample] = []
-    for name, pipeline in found.pipelines.items():
-        outcomes = [one for one in read_outcomes(folder.answers(name)) if one.phase == "measured" and one.error is None]
+    for name, pipeline in done.found.pipelines.items():
+        answers = [one for one in read_outcomes(folder.answers(name)) if one.phase == "measured" and one.error is None]
+        outcomes = [one for one in answers if not one.degraded]  # a stage that was skipped took less time, or all of it
         times = stage_times(outcomes, [one.id for one in pipeline.identified])
         medians = {stage: time.p50 for stage, time in times.items() if time.p50 is not None}
-        samples += arm_samples(pipeline, medians)
-    tops: Mapping[str, int] = {leg.name: leg.retrieve.top for leg in found.legs}
-    for line in read_candidates(folder.path / LINES):
-        samples += [StageSample(name, tops[name], ms) for name, ms in line.leg_ms.items()]
-    return cost_model(samples)
+        samples += arm_samples(pipeline, medians, leg_hits)
+    samples += [StageSample(name, leg_hits[name], ms) for line in done.lines for name, ms in line.leg_ms.items()]
+    return cost_model(samples, leg_hits)

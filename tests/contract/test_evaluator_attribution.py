@@ -1,31 +1,44 @@
 """Attribution and replay over real services: every loss has a stage, and a replay answers as the gateway does."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
+from fastapi import FastAPI
+from httpx_aiohttp import AiohttpTransport
+from typer.testing import CliRunner
 
+from evaluator.attribution.candidates import CandidatesReport
 from evaluator.attribution.losses import FATES
+from evaluator.attribution.report import AttributionReport
 from evaluator.attribution.step import attribute_step, attribution
-from evaluator.client import GatewayClient, connected
+from evaluator.cli import app
+from evaluator.client import connected
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate
+from evaluator.evaluation import evaluate, quality_step, report_step
 from evaluator.experiment import Experiment, bundled_directory
 from evaluator.replay.grid import Grid, read_grid
-from evaluator.replay.step import check_step, replay, replay_step
+from evaluator.replay.step import Replayed, check_step, replay, replay_step
 from evaluator.run_folder import RunFolder
+from evaluator.trec_runs import read_run
 from gateway.app import build_app as build_gateway
 from gateway.settings import BackendAddress, GatewaySettings
 from services.contracts.pipelines import Pipeline
+from services.contracts.query import SearchRequest
 from services.dense.app import build_app as build_dense
 from services.dense.settings import DenseSettings
 from services.lexical.app import build_app as build_lexical
 from services.lexical.settings import LexicalSettings
 from services.reranker.app import build_app as build_reranker
 from services.reranker.settings import RerankerSettings
+from tests.support.processes import free_port
 from tests.support.served import served
 
 PIPELINES = ("bm25", "dense", "hybrid", "bm25-rerank", "hybrid-rerank")
@@ -33,80 +46,213 @@ COLLECTION = bundled_directory().parent / "collections" / "bicycle-workshop"
 SMALL = Grid(leg_depths=(10, 40), rerank_depths=(10, 30), weights=(0.3, 0.6))
 
 
+@dataclass(frozen=True)
+class Stack:
+    """A running stack, and a gateway over the same services whose re-ranker is gone."""
+
+    gateway: str
+    without_reranker: str
+
+
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder: Path = tmp_path_factory.mktemp("stack")
     apps = {
         "lexical": build_lexical(LexicalSettings(directory=folder / "lexical")),
         "dense": build_dense(DenseSettings(directory=folder / "dense", encoder="hashing")),
         "reranker": build_reranker(RerankerSettings(scorer="overlap")),
     }
-    with ExitStack() as stack:
-        backends = {
-            name: BackendAddress.model_validate({"family": name, "url": stack.enter_context(served(app))})
-            for name, app in apps.items()
-        }
-        yield stack.enter_context(served(build_gateway(GatewaySettings(backends=backends))))
+    with ExitStack() as running:
+        urls = {name: running.enter_context(served(app)) for name, app in apps.items()}
+        yield Stack(
+            running.enter_context(served(gateway_of(urls))),
+            running.enter_context(served(gateway_of({**urls, "reranker": f"http://127.0.0.1:{free_port()}"}))),
+        )
 
 
-@asynccontextmanager
-async def ranked(gateway: str, runs: Path) -> AsyncIterator[tuple[GatewayClient, RunFolder]]:
+def gateway_of(urls: Mapping[str, str]) -> FastAPI:
+    backends = {name: BackendAddress.model_validate({"family": name, "url": url}) for name, url in urls.items()}
+    return build_gateway(GatewaySettings(backends=backends))
+
+
+@dataclass(frozen=True)
+class AttributedRun:
+    """A run, its attribution, and the searches that this sent, each with its `cache-control`."""
+
+    path: Path
+    found: AttributionReport
+    sent: list[tuple[SearchRequest, str | None]]
+
+
+class Recording(httpx.AsyncBaseTransport):
+    """Sends requests on, and notes what the searches among them asked for."""
+
+    def __init__(self) -> None:
+        self.inner = AiohttpTransport()
+        self.sent: list[tuple[SearchRequest, str | None]] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/search"):
+            asked = SearchRequest.model_validate_json(request.content)
+            self.sent.append((asked, request.headers.get("cache-control")))
+        return await self.inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+@pytest.fixture(scope="module")
+def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AttributedRun:
+    """Evaluated and attributed once; tests change copies."""
     experiment = Experiment(
-        name="small", dataset=str(COLLECTION), pipelines=PIPELINES, depth=50, queries=12, recall_queries=0
+        name="small", dataset=str(COLLECTION), pipelines=PIPELINES, depth=50, queries=6, recall_queries=0
     )
-    folder = RunFolder.create(runs, experiment)
-    async with connected(gateway) as client:
-        await evaluate(client, folder)
-        yield client, folder
+    folder = RunFolder.create(tmp_path_factory.mktemp("runs"), experiment)
+    recording = Recording()
+
+    async def attributed() -> AttributionReport:
+        async with connected(stack.gateway) as client:
+            await evaluate(client, folder)
+        async with connected(stack.gateway, recording) as client:
+            return await attribute_step(client, folder)
+
+    return AttributedRun(folder.path, asyncio.run(attributed()), recording.sent)
 
 
-async def test_fates_add_up_to_the_relevant_documents_and_steps_to_the_figure(gateway: str, tmp_path: Path) -> None:
-    async with ranked(gateway, tmp_path) as (client, folder):
-        found = await attribute_step(client, folder)
-    assert set(found.arms) == set(PIPELINES)
-    for name, arm in found.arms.items():
+@pytest.fixture
+def folder(run: AttributedRun, tmp_path: Path) -> RunFolder:
+    """A copy of the attributed run."""
+    return RunFolder(Path(shutil.copytree(run.path, tmp_path / "runs" / run.path.name)))
+
+
+@pytest.fixture
+def more(folder: RunFolder, tmp_path: Path) -> Path:
+    """Judgments that make the first document of every answer of bm25 relevant."""
+    path = tmp_path / "more.qrels"
+    first = {query: ids[0] for query, ids in read_run(folder.run_file("bm25")).items()}
+    path.write_text("".join(f"{query}\t0\t{document}\t2\n" for query, document in first.items()))
+    return path
+
+
+def test_fates_add_up_to_the_relevant_documents_and_steps_to_the_figure(run: AttributedRun) -> None:
+    assert set(run.found.arms) == set(PIPELINES)
+    for name, arm in run.found.arms.items():
         assert list(arm.fates) == list(FATES)
         assert sum(arm.fates.values()) == arm.relevant > 0
         assert sum(step.added for step in arm.waterfall) == pytest.approx(arm.ndcg, abs=1e-9)
         assert (arm.ndcg, arm.otherwise, arm.lost, arm.degraded) == (arm.run_ndcg, 0, 0, 0)
-        lines = (folder.path / "attribution" / f"{name}.jsonl").read_text().splitlines()
+        lines = (run.path / "attribution" / f"{name}.jsonl").read_text().splitlines()
         assert [json.loads(line)["fate"] for line in lines].count("found") == arm.fates["found"]
-    assert "<svg" in (folder.path / "attribution" / "fates.svg").read_text()
-    assert "| hybrid-rerank" in (folder.path / "attribution.md").read_text()
+    assert "<svg" in (run.path / "attribution" / "fates.svg").read_text()
+    page = (run.path / "attribution.md").read_text()
+    assert "| hybrid-rerank" in page
+    assert "Judged by test.tsv of the dataset" in page
 
 
-async def test_a_replay_gives_the_hits_that_the_gateway_gives(gateway: str, tmp_path: Path) -> None:
-    async with ranked(gateway, tmp_path) as (client, folder):
-        await attribute_step(client, folder)
-        done = replay(folder, SMALL)
+def test_legs_that_are_timed_are_asked_without_caches_and_all_else_with_them(run: AttributedRun) -> None:
+    legs = {leg.retrieve for leg in RunFolder(run.path).read("candidates.json", CandidatesReport).legs}
+    explained = [(request.pipeline, cache) for request, cache in run.sent if request.explain == "candidates"]
+    timed = [isinstance(one, Pipeline) and set(one.stages) <= legs for one, _ in explained]
+    assert sum(timed) == 6 * len(legs)
+    assert [cache == "no-store" for _, cache in explained] == timed
+
+
+async def test_a_replay_gives_the_hits_that_the_gateway_gives(stack: Stack, folder: RunFolder) -> None:
+    done = replay(folder, SMALL)
+    async with connected(stack.gateway) as client:
         checked = await check_step(client, folder, done, 20)
     assert [one.otherwise for one in checked] == [()] * 20
     report = replay_step(folder, SMALL, done, None, checked)
     assert len(report.points) > 60
     assert report.choice.tuned == max(one.mean for one in report.points)
     winner = Pipeline.model_validate(yaml.safe_load((folder.path / "replay" / "replayed.yaml").read_text()))
-    assert winner.identified.source.stage == report.choice.pipeline.identified.source.stage
+    assert winner.stages == report.choice.pipeline.stages
     costs = [report.points[at].cost_ms for at in report.front]
     assert costs == sorted(costs)
 
 
-async def test_an_interrupted_collection_goes_on_where_it_stood(gateway: str, tmp_path: Path) -> None:
-    async with ranked(gateway, tmp_path) as (client, folder):
-        await attribute_step(client, folder)
-        whole = (folder.path / "candidates.jsonl").read_bytes().splitlines(keepends=True)
-        (folder.path / "candidates.jsonl").write_bytes(b"".join(whole[:3]) + whole[3][:100])
-        with pytest.raises(EvaluationError, match=r"candidates\.jsonl is not the one"):
-            attribution(folder)
+def test_attribution_and_replay_use_the_judgments_of_the_quality_and_say_so(folder: RunFolder, more: Path) -> None:
+    before = folder.read("attribution.json", AttributionReport).arms["bm25"]
+    quality_step(folder, added=[more])
+    with pytest.raises(EvaluationError, match=r"quality\.json is not the one that attribution\.json was made from"):
+        report_step(folder)
+    found = attribution(folder)
+    assert found.arms["bm25"].fates["found"] > before.fates["found"]
+    assert [one.file for one in found.judgments.added] == [str(more)]
+    done = replay_step(folder, SMALL, replay(folder, SMALL), None)
+    assert done.judgments == found.judgments
+    assert done.arms["bm25"].mean == found.arms["bm25"].ndcg
+    report_step(folder)
+    for page in ("attribution.md", "replay.md", "report.md", "report.html"):
+        assert f"Judged also by {more}" in (folder.path / page).read_text()
+
+
+def test_added_judgments_that_changed_since_are_refused(folder: RunFolder, more: Path) -> None:
+    quality_step(folder, added=[more])
+    more.write_text(more.read_text().replace("\t2\n", "\t1\n"))
+    with pytest.raises(
+        EvaluationError, match=r"changed or are gone \(.*more\.qrels\); run `.* quality .*--judgments=/"
+    ):
+        attribution(folder)
+    more.unlink()
+    with pytest.raises(EvaluationError, match=r"changed or are gone"):
+        replay(folder, SMALL)
+
+
+def test_a_replay_whose_run_has_no_report_of_now_says_that_its_times_are_unknown(folder: RunFolder) -> None:
+    report_step(folder)
+    done = replay(folder, SMALL)
+    assert "is not known" not in _replay_page(folder, done)
+    attributed = (folder.path / "attribution.json").read_text()
+    (folder.path / "attribution.json").write_text(attributed.replace('"failed": 0', '"failed":  0'))
+    assert "valid is not known: run `report`" in _replay_page(folder, done)
+    (folder.path / "report.json").unlink()
+    assert "valid is not known: run `report`" in _replay_page(folder, done)
+
+
+def _replay_page(folder: RunFolder, done: Replayed) -> str:
+    replay_step(folder, SMALL, done, None)
+    return (folder.path / "replay.md").read_text()
+
+
+async def test_documents_whose_re_ranker_was_gone_have_a_fate_of_their_own(stack: Stack, folder: RunFolder) -> None:
+    (folder.path / "candidates.begun.json").unlink()
+    async with connected(stack.without_reranker) as client:
+        found = await attribute_step(client, folder, top=1)
+    for name in ("bm25-rerank", "hybrid-rerank"):
+        arm = found.arms[name]
+        assert arm.degraded == found.queries
+        assert arm.fates["re-ranker skipped"] > 0
+        assert arm.fates["demoted by the re-ranker"] == 0
+        assert sum(arm.fates.values()) == arm.relevant
+        assert sum(step.added for step in arm.waterfall) == pytest.approx(arm.ndcg, abs=1e-9)
+    assert found.failed > 0
+    assert replay(folder, Grid(rerank_depths=(10,), leg_depths=(10,))).lines[0].replayed.numbers.count(None) > 0
+
+
+async def test_an_interrupted_collection_goes_on_where_it_stood(stack: Stack, folder: RunFolder) -> None:
+    whole = (folder.path / "candidates.jsonl").read_bytes().splitlines(keepends=True)
+    (folder.path / "candidates.jsonl").write_bytes(b"".join(whole[:3]) + whole[3][:100])
+    with pytest.raises(EvaluationError, match=r"candidates\.jsonl is not the one"):
+        attribution(folder)
+    async with connected(stack.gateway) as client:
         await attribute_step(client, folder)
     again = (folder.path / "candidates.jsonl").read_bytes().splitlines(keepends=True)
     assert again[:3] == whole[:3]
     assert [json.loads(line)["query"] for line in again] == [json.loads(line)["query"] for line in whole]
 
 
-async def test_a_run_that_was_not_attributed_is_refused_with_the_command_to_call(gateway: str, tmp_path: Path) -> None:
-    async with ranked(gateway, tmp_path) as (_, folder):
-        with pytest.raises(EvaluationError, match=r"no candidates\.json; run `.* attribute /"):
-            replay(folder, SMALL)
+def test_a_run_that_was_not_attributed_is_refused_with_the_command_to_call(folder: RunFolder) -> None:
+    (folder.path / "candidates.json").unlink()
+    with pytest.raises(EvaluationError, match=r"no candidates\.json; run `.* attribute /"):
+        replay(folder, SMALL)
+
+
+async def test_a_run_that_was_not_measured_is_refused_before_any_query(stack: Stack, folder: RunFolder) -> None:
+    (folder.path / "quality.json").unlink()
+    async with connected(stack.gateway) as client:
+        with pytest.raises(EvaluationError, match=r"no quality\.json; run `.* quality "):
+            await attribute_step(client, folder)
 
 
 def test_a_grid_that_is_none_is_refused_by_its_file(tmp_path: Path) -> None:
@@ -115,24 +261,28 @@ def test_a_grid_that_is_none_is_refused_by_its_file(tmp_path: Path) -> None:
         read_grid(tmp_path / "grid.yaml")
 
 
-async def test_another_depth_is_asked_anew(gateway: str, tmp_path: Path) -> None:
-    async with ranked(gateway, tmp_path) as (client, folder):
-        ten = await attribute_step(client, folder, 10)
+async def test_another_depth_is_asked_anew(stack: Stack, run: AttributedRun, folder: RunFolder) -> None:
+    async with connected(stack.gateway) as client:
         three = await attribute_step(client, folder, 3)
-    assert (ten.top, three.top) == (10, 3)
-    assert three.arms["bm25"].fates["found"] < ten.arms["bm25"].fates["found"]
+    assert (run.found.top, three.top) == (10, 3)
+    assert three.arms["bm25"].fates["found"] < run.found.arms["bm25"].fates["found"]
     lines = (folder.path / "candidates.jsonl").read_text().splitlines()
     assert {len(json.loads(line)["arms"]["bm25"]["hits"]) for line in lines} == {3}
 
 
-async def test_a_query_that_failed_is_asked_again(gateway: str, tmp_path: Path) -> None:
-    async with ranked(gateway, tmp_path) as (client, folder):
-        await attribute_step(client, folder)
-        path = folder.path / "candidates.jsonl"
-        lost, *others = path.read_text().splitlines()
-        query = json.loads(lost)["query"]
-        failed = {"query": query, "arms": {name: {"error": "timeout"} for name in PIPELINES}}
-        path.write_text("".join(f"{line}\n" for line in (json.dumps(failed), *others)))
+async def test_a_query_that_failed_is_asked_again(stack: Stack, folder: RunFolder) -> None:
+    path = folder.path / "candidates.jsonl"
+    lost, *others = path.read_text().splitlines()
+    query = json.loads(lost)["query"]
+    failed = {"query": query, "arms": {name: {"error": "timeout"} for name in PIPELINES}}
+    path.write_text("".join(f"{line}\n" for line in (json.dumps(failed), *others)))
+    async with connected(stack.gateway) as client:
         found = await attribute_step(client, folder)
     assert [arm.lost for arm in found.arms.values()] == [0] * len(PIPELINES)
     assert json.loads(path.read_text().splitlines()[-1])["query"] == query
+
+
+def test_the_command_says_that_the_report_comes_next(folder: RunFolder) -> None:
+    done = CliRunner().invoke(app, ["attribute", str(folder.path), "--offline"])
+    assert done.exit_code == 0
+    assert f"evaluator report --run {folder.path}" in done.stderr

@@ -42,7 +42,7 @@ async def main():
 asyncio.run(main())
 """
 
-REPLAYED = ("evaluator/replay/replayed.py", "evaluator/replay/page.py")
+REPLAYED = tuple(f"evaluator/replay/{name}.py" for name in ("replayed", "page", "cost_model"))
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import pytest
 
 from evaluator.attribution.candidates import ArmCandidates, QueryCandidates
 from evaluator.attribution.losses import DocumentVerdict, QueryFates
+from evaluator.attribution.report import ArmFates
 from services.contracts.pipelines import Pipeline
-from services.contracts.query import StageCandidates
+from services.contracts.query import Degradation, StageCandidates
 from services.contracts.scored import Scored
 
 LEXICAL = {"kind": "retrieve", "id": "bm25", "backend": "lexical", "top": 4}
@@ -112,7 +113,65 @@ def test_a_document_of_a_query_without_an_answer_is_lost_with_it() -> None:
     assert QueryFates(pipeline, line, "p", TOP).of("x").fate == "query lost"
 
 
-@pytest.mark.parametrize("document", list("abcdex"))
-def test_a_stage_that_was_skipped_costs_no_document(document: str) -> None:
-    own = {"bm25": given("axbc"), "fuse": given("axbc")}  # the other leg failed, and the re-ranker too
-    assert fate([FUSE, RERANK], own, document=document, hits="ax").fate in ("found", "cut", "in no leg")
+def test_a_document_that_only_the_failed_leg_would_have_given_is_lost_with_that_leg() -> None:
+    own = {"bm25": given("abcd"), "fuse": given("abcd")}
+    assert told(fate([FUSE], own, legs={"dense": given("bxcd")})) == ("leg failed", "dense")
+
+
+def test_a_candidate_that_the_failed_leg_would_have_given_too_is_lost_with_that_leg() -> None:
+    own = {"bm25": given("abxc"), "fuse": given("abxc")}
+    assert told(fate([FUSE], own, legs={"dense": given("xbcd")})) == ("leg failed", "dense")
+
+
+def test_a_leg_that_failed_in_the_answer_and_alone_may_have_had_the_document() -> None:
+    assert told(fate([FUSE], {"bm25": given("abcd"), "fuse": given("abcd")})) == ("leg failed", "dense")
+
+
+@pytest.mark.parametrize(
+    ("alone", "expected"), [("abcdx", ("below a leg's depth", "dense")), ("abcd", ("in no leg", "bm25"))]
+)
+def test_a_failed_leg_that_would_not_have_given_the_document_did_not_lose_it(
+    alone: str, expected: tuple[str, str]
+) -> None:
+    own = {"bm25": given("abcd"), "fuse": given("abcd")}
+    assert told(fate([FUSE], own, legs={"dense": given(alone)})) == expected
+
+
+def test_a_document_that_a_skipped_re_ranker_left_outside_is_lost_by_the_skip() -> None:
+    own = {"bm25": given("abxc"), "rerank": given("abxc")}  # it failed: no scores, the order as it was
+    assert told(fate([LEXICAL, RERANK], own)) == ("re-ranker skipped", "rerank")
+
+
+def test_a_document_that_had_no_score_when_time_ran_out_is_lost_by_the_skip() -> None:
+    own = {"bm25": given("axbc"), "rerank": given("abxc", "ab")}
+    found = fate([LEXICAL, RERANK], own)
+    assert told(found) == ("re-ranker skipped", "rerank")
+    assert found.passed_by == ("b",)
+
+
+def test_a_document_below_the_depth_of_a_skipped_re_ranker_is_below_its_depth() -> None:
+    own = {"bm25": given("abcx"), "rerank": given("abcx")}
+    assert told(fate([LEXICAL, RERANK], own)) == ("below the re-ranker's depth", "rerank")
+
+
+def test_a_document_that_a_re_ranker_raised_but_not_far_enough_is_cut() -> None:
+    own = {"bm25": given("abcx"), "rerank": given("abxc", "abcx")}
+    assert told(fate([LEXICAL, {**RERANK, "top": 4}], own)) == ("cut", "answer")
+
+
+def test_fates_of_degraded_answers_add_up_to_the_relevant_documents() -> None:
+    pipeline = Pipeline.model_validate({"name": "p", "stages": [FUSE, RERANK]})
+    fates, documents = ArmFates("p", pipeline, TOP), "abcdexyz"
+    own = {"bm25": given("abcd"), "fuse": given("abcd"), "rerank": given("abcd")}
+    told_so = (Degradation(stage="dense", reason="timeout", detail="", done=0, of=1),)
+    arms = {"p": ArmCandidates(hits=("a", "b"), stages=own, degraded=told_so)}
+    fates.add(QueryCandidates(query="q", arms=arms, legs={"dense": given("exyc")}), dict.fromkeys(documents, 1))
+    figures = fates.attribution({"q": dict.fromkeys(documents, 1)}, ["q"], "nDCG@2", {"q": ["a", "b"]})
+    assert {fate: count for fate, count in figures.fates.items() if count} == {
+        "found": 2,  # a, b
+        "leg failed": 4,  # c, e, x, y
+        "in no leg": 1,  # z
+        "below the re-ranker's depth": 1,  # d
+    }
+    assert (sum(figures.fates.values()), figures.degraded) == (figures.relevant, 1)
+    assert sum(step.added for step in figures.waterfall) == pytest.approx(figures.ndcg, abs=1e-9)

@@ -1,0 +1,121 @@
+"""A replay shares the work of many pipelines and answers as each of them alone would."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluator.attribution.candidates import ArmCandidates, CandidatesReport, ModelScores, QueryCandidates
+from evaluator.quality import measure
+from evaluator.replay.all_queries import QueryAnswers, measured, replay_all
+from evaluator.replay.replayed import ReplayedQuery, replay_plan
+from services.contracts.pipelines import Cut, Fuse, Pipeline, Retrieve, SourceStage
+from services.contracts.query import StageCandidates
+from services.contracts.scored import Ranking, Scored
+from services.ranking.fusion import AlignedLegs, Leg, Mixture, ranked
+from services.ranking.stages import fused, reranked
+
+TOP = 5
+FLOORS = {"lexical": 0.0, "dense": -1.0}
+LEGS = {name: {"kind": "retrieve", "id": name, "backend": name, "top": 30} for name in FLOORS}
+RRF = {"kind": "fuse", "id": "rrf", "inputs": list(LEGS.values())}
+Z_SCORES = {**RRF, "method": "weighted", "normalisation": "z-score", "weights": [0.3, 0.7]}
+MIN_MAX = {**Z_SCORES, "normalisation": "min-max", "inputs": [{**LEGS["lexical"], "top": 8}, LEGS["dense"]]}
+NESTED = {"kind": "fuse", "id": "outer", "inputs": [RRF, {**LEGS["lexical"], "id": "again", "top": 20}]}
+SOURCES = (LEGS["lexical"], RRF, {**RRF, "k": 7}, Z_SCORES, MIN_MAX, NESTED)
+LATER: tuple[list[dict[str, object]], ...] = (
+    [],
+    [{"kind": "rerank", "top": 10}],
+    [{"kind": "rerank", "top": 10, "weight": 0.9}],
+    [{"kind": "rerank", "top": 3, "weight": 1.0}],
+    [{"kind": "cut", "top": 4}, {"kind": "rerank", "top": 10}],
+    [{"kind": "rerank", "top": 12, "weight": 0.5}, {"kind": "rerank", "top": 6, "weight": 1.0}],
+)
+PIPELINES = [
+    Pipeline.model_validate({"name": "p", "stages": [source, *later]}) for later in LATER for source in SOURCES
+]
+
+
+def candidates(seed: int) -> QueryCandidates:
+    """A query's candidates with many ties, all of them scored by the re-ranker."""
+    dice = random.Random(seed)
+    names = [f"d{number:02}" for number in range(50)]
+    legs = {
+        name: StageCandidates(
+            ranking=ranked(Scored(one, dice.choice([0.5, 1.5, 2.0, 3.5])) for one in dice.sample(names, 30)),
+            least_score=floor,
+        )
+        for name, floor in FLOORS.items()
+    }
+    scores = {"reranker": ModelScores(weight=0.4, scores={one: dice.choice([0.1, 0.7, 2.0]) for one in names})}
+    arms = {"own": ArmCandidates(hits=tuple(dice.sample(names, 10)))}
+    return QueryCandidates(query=f"q{seed}", arms=arms, legs=legs, leg_ms={"dense": 2.0}, scores=scores)
+
+
+def alone(given: QueryCandidates, pipeline: Pipeline) -> tuple[str, ...]:
+    """What a pipeline answers, stage after stage, with whole rankings and nothing shared."""
+    ranking = _sourced(given, pipeline.identified.source.stage)
+    for one in pipeline.identified.later:
+        if isinstance(one.stage, Cut):
+            ranking = ranking[: one.stage.top]
+        else:
+            model = given.scores["reranker"]
+            head = {hit.id: model.scores[hit.id] for hit in ranking[: one.stage.top]}
+            ranking = reranked(one.stage, Mixture(ranking, head), model.weight)
+    return tuple(hit.id for hit in ranking[:TOP])
+
+
+def _sourced(given: QueryCandidates, stage: SourceStage) -> Ranking:
+    if isinstance(stage, Retrieve):
+        return given.legs[stage.backend].ranking[: stage.top]
+    legs = [Leg(_sourced(given, one), 0.0 if isinstance(one, Fuse) else FLOORS[one.backend]) for one in stage.inputs]
+    return fused(stage, AlignedLegs(legs))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_pipelines_at_once_answer_as_each_alone(seed: int) -> None:
+    given = candidates(seed)
+    distinct, numbers = ReplayedQuery(given).answers(replay_plan(PIPELINES, TOP))
+    assert [distinct[number] for number in numbers if number is not None] == [alone(given, one) for one in PIPELINES]
+    assert len(set(distinct)) == len(distinct)
+
+
+def test_pipelines_that_need_what_was_not_collected_are_left_out() -> None:
+    given = candidates(1)
+    given.scores["reranker"].scores.pop(given.legs["lexical"].ranking[4].id)
+    stages = (LEGS["lexical"], {"kind": "retrieve", "backend": "sparse"}, RRF)
+    asked = [[one, *later] for one in stages for later in ([], [{"kind": "rerank", "top": 4}], [{"kind": "rerank"}])]
+    pipelines = [Pipeline.model_validate({"name": "p", "stages": one}) for one in asked]
+    _, numbers = ReplayedQuery(given).answers(replay_plan(pipelines, TOP))
+    assert [number is not None for number in numbers[:6]] == [True, True, False, False, False, False]
+    assert numbers[8] is None
+
+
+def test_processes_share_the_lines_and_give_them_back_in_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "candidates.jsonl"
+    path.write_text("".join(candidates(seed).model_dump_json(exclude_defaults=True) + "\n" for seed in range(5)))
+    own = {"own": PIPELINES[0]}
+    found = CandidatesReport(made_from={}, pipelines=own, legs=(), rerankers=(), top=TOP, queries=5, failed=0)
+    lines = replay_all(path, found, PIPELINES, 2)
+    assert lines == replay_all(path, found, PIPELINES, 1)
+    assert [one.replayed.query for one in lines] == [f"q{seed}" for seed in range(5)]
+    assert lines[0].own.answer(0) == candidates(0).arms["own"].hits[:TOP]
+    assert (lines[0].leg_hits, lines[0].leg_ms) == ({"lexical": 30, "dense": 30}, {"dense": 2.0})
+
+
+def test_a_point_is_measured_as_its_own_answers_are() -> None:
+    dice = random.Random(3)
+    judgments = {f"q{at}": {f"d{n}": dice.choice([-1, 0, 1, 2]) for n in range(12)} for at in range(4)}
+    answers = [
+        QueryAnswers(
+            query, [tuple(dice.sample([f"d{n}" for n in range(20)], 5)) for _ in range(30)], [*range(30), None]
+        )
+        for query in judgments
+    ]
+    values = measured(answers, judgments, 31, "nDCG@5")
+    for point in range(30):
+        own = {one.query: one.answer(point) or () for one in answers}
+        expected = measure(judgments, own, list(judgments), ["nDCG@5"])["nDCG@5"]
+        assert values[point].tolist() == list(expected.values())
+    assert np.isnan(values[30]).all()
