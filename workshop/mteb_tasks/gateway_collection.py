@@ -1,0 +1,97 @@
+"""Loads a corpus of mteb into a collection of a gateway, and sends it queries. Knows mteb's rows, but not mteb."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from pydantic import ValidationError
+
+from evaluator.client import GatewayClient, connected
+from evaluator.errors import EvaluationError
+from evaluator.progress import progress
+from services.contracts.collections import BeginCollection, DocumentsRequest, PublishRequest
+from services.contracts.documents import Document
+from services.contracts.query import SearchRequest
+
+BATCH = 200
+IN_FLIGHT = 2
+
+
+def collection_name(task: str, subset: str, split: str) -> str:
+    """Returns the collection of a task's subset and split: lower case, other characters become dashes."""
+    name = re.sub(r"[^a-z0-9_-]+", "-", f"mteb-{task}-{subset}-{split}".lower()).strip("-")
+    if len(name) <= 64:
+        return name
+    return f"{name[:51]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+async def load_corpus(gateway: str, name: str, corpus: Iterable[Mapping[str, Any]]) -> None:
+    """Loads and publishes rows with `id`, `text` and perhaps `title`. Raises EvaluationError."""
+    documents = [Document(id=str(row["id"]), title=row.get("title") or "", text=row["text"]) for row in corpus]
+    async with connected(gateway) as client:
+        build = _build(documents)
+        await client.begin(name, BeginCollection(build=build))
+        with progress(f"Loading {name}", len(documents), "documents") as advance:
+            for batch in _batches(documents):
+                body = DocumentsRequest(documents=batch, build=build).model_dump_json(exclude_unset=True)
+                report = await client.index(name, body.encode())
+                if not report.complete:
+                    raise EvaluationError(f"{name}: not every backend took a batch: {report.model_dump_json()}")
+                advance(len(batch))
+        await client.publish(name, PublishRequest(build=build, expected_documents=len(documents)))
+
+
+async def search_all(
+    gateway: str, name: str, pipeline: str, asked: Mapping[str, str], top: int
+) -> dict[str, dict[str, float]]:
+    """Returns for each query the documents with scores that keep the order of the hits. `asked`: texts by query.
+
+    Raises EvaluationError for the first answer that is lost or degraded, and sends no further query.
+    """
+    found: dict[str, dict[str, float]] = {}
+    slots = asyncio.Semaphore(IN_FLIGHT)
+    async with connected(gateway) as client:
+        with progress(f"Searching {name}", len(asked), "queries") as advance:
+
+            async def search(query: str, text: str) -> None:
+                async with slots:
+                    found[query] = await _hits(client, name, pipeline, query, text, top)
+                advance(1)
+
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for query, text in asked.items():
+                        group.create_task(search(query, text))
+            except ExceptionGroup as failures:
+                # The first one has cancelled the others.
+                raise failures.exceptions[0] from None
+    return {query: found[query] for query in asked}
+
+
+async def _hits(client: GatewayClient, name: str, pipeline: str, query: str, text: str, top: int) -> dict[str, float]:
+    try:
+        answer = (await client.search(name, SearchRequest(query=text, pipeline=pipeline, top=top), caches=True)).answer
+    except (EvaluationError, ValidationError) as error:
+        raise EvaluationError(f"{name}, query {query}: {error}") from error
+    if answer.degraded:
+        raise EvaluationError(f"{name}, query {query}: the answer was degraded: {answer.degraded[0].detail}")
+    # The rank is authoritative; mteb sorts by score and would break ties otherwise.
+    return {hit.id: float(-hit.rank) for hit in answer.hits}
+
+
+def _batches(documents: Sequence[Document]) -> Iterator[tuple[Document, ...]]:
+    for start in count(0, BATCH):
+        batch = tuple(documents[start : start + BATCH])
+        if not batch:
+            return
+        yield batch
+
+
+def _build(documents: Sequence[Document]) -> str:
+    digest = hashlib.sha256()
+    for one in documents:
+        digest.update(one.model_dump_json().encode())
+    return digest.hexdigest()[:32]
