@@ -111,7 +111,9 @@ class Backend:
     ) -> float | None:
         """Returns the seconds to wait before the one retry, or None for no retry.
 
-        Never retries a timeout: the time is spent. Retries a write only if nothing was sent, on another replica.
+        Never retries a timeout: the time is spent. Nor a refusal for overload: a search would hold its slot while it
+        waits, and the limit on searches would not see the refusal. Retries a write only if nothing was sent, on another
+        replica.
         """
         if other is None and failed.breaker.state != "closed":
             return None
@@ -119,13 +121,11 @@ class Backend:
             return 0.0 if other is not None else backoff_s(self._jitter) if self._may_retry(call, failure) else None
         if not self._may_retry(call, failure):
             return None
-        if failure.reason == "overloaded":
-            return failure.retry_after_s
         return 0.0 if other is not None else backoff_s(self._jitter)
 
     @staticmethod
     def _may_retry(call: Call, failure: BackendFailed) -> bool:
-        return call.reads and failure.reason in ("unreachable", "failed", "overloaded")
+        return call.reads and failure.reason in ("unreachable", "failed")
 
     def _unavailable(self) -> BackendFailed:
         last = next((replica.last for replica in self._replicas if replica.last is not None), None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 
 import httpx
 import pytest
@@ -69,3 +70,13 @@ async def two_searches(stack: Stack) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(first)
         group.create_task(second)
+
+
+async def test_a_refusal_by_a_service_shrinks_the_limit_at_once_whatever_time_is_left() -> None:
+    async with opened_stack() as stack:
+        before = search_limit((await stack.client.get("/metrics")).text)
+        stack.wires["dense"].fault, stack.wires["dense"].faults_left = "overloaded", 2
+        started = time.monotonic()
+        await two_searches(stack)
+        assert time.monotonic() - started < 0.9  # less than the second that the refusals say to wait
+        assert search_limit((await stack.client.get("/metrics")).text) < before

@@ -318,7 +318,7 @@ class FaultyTransport(httpx.AsyncBaseTransport):
 
 # Deadlines of searches over a fault. From 2.5 s on, the gateway reserves its maximum of 0.25 s, enough for a shared
 # machine that stalls for 0.1 s.
-PATIENCE_MS: Mapping[Fault | None, int] = {"hung": 2_500, "overloaded": 1_000}
+PATIENCE_MS: Mapping[Fault | None, int] = {"hung": 2_500}
 
 
 @dataclass
