@@ -96,7 +96,8 @@ class Limiter:
             yield held
         except asyncio.CancelledError:
             # The time was over, or the caller left: late, because it was kept waiting, or soon, which tells nothing.
-            held.tells = _slow(began, ticket.ends_at)
+            # Nor does work tell that knows of no overload: it was cut off, and is no success.
+            held.tells = held.overloaded is not False and _slow(began, ticket.ends_at)
             raise
         except BaseException:
             held.tells = bool(held.overloaded)

@@ -288,3 +288,23 @@ async def test_a_request_that_comes_while_a_lane_works_expects_to_wait_for_the_r
     assert 0.05 < limiter.expected_wait_s() < 0.2
     requests.go.set()
     await held
+
+
+@pytest.mark.parametrize(("overloaded", "change"), [(False, 0), (None, -1)])
+async def test_work_that_was_cut_off_late_is_no_success(overloaded: bool | None, change: int) -> None:
+    adaptive = AdaptiveLimit(2.0, 8.0)
+    limiter = Limiter("work", adaptive, 100, Instruments())
+
+    async def work() -> None:
+        async with limiter.slot(0.1) as held:
+            held.overloaded = overloaded
+            await asyncio.sleep(60.0)
+
+    tasks = [asyncio.create_task(work()) for _ in range(4)]  # two work, two wait
+    await asyncio.sleep(0.08)
+    tasks[0].cancel()
+    await asyncio.gather(tasks[0], return_exceptions=True)
+    assert (adaptive.value > 2.0) - (adaptive.value < 2.0) == change
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
