@@ -13,6 +13,7 @@ from gateway.walked import RERANKING, Reranked, WalkContext, Walked
 from services.chassis.errors import Overloaded, ProblemError, Unavailable
 from services.chassis.limits import Held
 from services.contracts.pipelines import Rerank
+from services.contracts.query import Reason
 from services.contracts.rerank import LEAST_SCORED, ScoreAnswer, ScoreRequest
 from services.ranking.fusion import Mixture
 from services.ranking.stages import reranked
@@ -30,10 +31,10 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
         ends_at = time.monotonic() + timeout_s
         may_skip = stage.on_failure == "skip"
         async with context.admission.reranking(backend.name, timeout_s) if may_skip else nullcontext(Held()) as held:
+            held.overloaded = False  # what is slow or hangs is not overloaded: a re-ranker that is says so
             # Kept even if the scores fail, so that `include` does not read these texts again.
             walked = replace(walked, texts=await walked.texts.with_passages(head, timeout_s / 2))
             passages = walked.texts.passages(head)
-            held.overloaded = False
             try:
                 answer = await _scores(stage, context, passages, ends_at)
             except BackendFailed as failure:
@@ -42,7 +43,8 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
             scores = {name: score for name, score in zip(passages, answer.scores, strict=True) if score is not None}
             if len(scores) < min(LEAST_SCORED, len(passages)):
                 scores = {}  # z-scores of so few would make the ranking worse
-                held.overloaded = True
+                # A deadline that is too short by itself tells nothing of the load.
+                held.tells = held.overloaded = answer.overloaded
     except Overloaded:
         detail = f"{backend.name}: it does as many re-rankings as it has the time for; try again later."
         return walked.degrade(identity, stage.kind, "overloaded", detail, 0, len(head))
@@ -52,8 +54,7 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
         return walked.degrade(identity, stage.kind, failure.reason, str(failure), 0, len(head))
     walked = walked.flag_missing(identity, stage.kind, len(passages), len(head))
     if len(scores) < len(passages):
-        detail = f"{stage.backend}: no time was left for the others; send a larger X-Deadline-Ms."
-        walked = walked.degrade(identity, stage.kind, "deadline", detail, len(scores), len(head))
+        walked = walked.degrade(identity, stage.kind, *_why_unscored(stage.backend, answer), len(scores), len(head))
     # z-scores are computed over the scored candidates; the others follow them.
     ranking = reranked(stage, Mixture(before.ranking, scores), answer.weight)
     models = {**walked.models, identity: answer.model} if scores else walked.models
@@ -80,6 +81,12 @@ async def _scores(stage: Rerank, context: WalkContext, passages: Mapping[str, st
         what = f"{len(answer.scores)} scores for {len(passages)} passages, {answer.scores.count(None)} of them none."
         raise BackendFailed(backend.name, "failed", what)
     return answer
+
+
+def _why_unscored(backend: str, answer: ScoreAnswer) -> tuple[Reason, str]:
+    if answer.overloaded:
+        return "overloaded", f"{backend}: other re-rankings have its time; try again later."
+    return "deadline", f"{backend}: no time was left for the others; send a larger X-Deadline-Ms."
 
 
 def _rerank_problem(identity: str, failure: BackendFailed) -> ProblemError:

@@ -1,6 +1,7 @@
 """Scores query-passage pairs with a cross-encoder. Owns pairing and activation; running the graph is open_model's."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -12,13 +13,16 @@ from services.chassis.errors import DeadlineExceeded
 from services.contracts.rerank import LEAST_SCORED
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
+from services.inference.partial_scores import PartialScores
 from services.inference.passage_id_cache import PassageIdCache
 from services.inference.profiles import CrossEncoderProfile
 
 Float32 = NDArray[np.float32]
 
-# An upper bound: English has 4 to 5 characters a token, so about twice as many passages are tokenised as can be scored.
+# English has 4 to 5 characters a token. By the most of them, passages have at least so many tokens, and about twice as
+# many are tokenised as can be scored; by the fewest, they have at most so many.
 MAX_CHARACTERS_PER_TOKEN = 8
+MIN_CHARACTERS_PER_TOKEN = 4
 # Re-ranking takes every core for as long as it is given. On a machine that also retrieves, retrieval goes first: an
 # answer can do without a re-ranking, not without candidates. A tenth of the weight of an ordinary thread.
 NICENESS = 10
@@ -53,27 +57,27 @@ class PairScorer:
         scores = await self._model.infer(rows, self._postprocess, deadline, urgent=False)
         return tuple(scores.tolist())
 
-    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
-        """Scores as many passages as the deadline leaves time for, earlier ones first; None for the others.
+    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
+        """Scores as many passages as the deadline leaves time for, earlier ones first.
 
-        None for all if that is expected to be fewer than LEAST_SCORED of more: the time goes to other requests.
+        None if fewer than LEAST_SCORED of more can be reached: the time goes to other requests. What can be reached is
+        an upper bound, because tokens are counted from below: passages may be begun of which fewer are then scored.
         Returns at the deadline at the latest. Raises ModelError, Overloaded, Unavailable (while shutting down).
         """
-        # Passages that the deadline leaves no time for are not tokenised either; characters bound tokens from below.
-        min_tokens = [
-            min(self.max_tokens, (len(query) + len(passage)) // MAX_CHARACTERS_PER_TOKEN) for passage in passages
-        ]
-        reachable = passages[: self._model.count_reachable(min_tokens, deadline)]
-        unscored: list[float | None] = [None] * len(passages)
-        if len(reachable) < min(LEAST_SCORED, len(passages)):
-            return tuple(unscored)
-        try:
-            rows = await self._model.map_texts(reachable, partial(self._rows, query), deadline, urgent=True)
-        except DeadlineExceeded:
-            return tuple(unscored)
-        found = await self._model.infer_until(rows, self._postprocess, deadline)
-        unscored[: len(found)] = [None if score is None else float(score) for score in found]
-        return tuple(unscored)
+        least = min(LEAST_SCORED, len(passages))
+        at_most = self._tokens(query, passages[:least], MIN_CHARACTERS_PER_TOKEN)
+        enough_if_idle = self._model.count_reachable_if_idle(at_most, deadline) == least
+        scores: list[float | None] = [None] * len(passages)
+        # Passages that the deadline leaves no time for are not tokenised either.
+        at_least = self._tokens(query, passages, MAX_CHARACTERS_PER_TOKEN)
+        reachable = passages[: self._model.count_reachable(at_least, deadline)]
+        if len(reachable) >= least:
+            with suppress(DeadlineExceeded):
+                rows = await self._model.map_texts(reachable, partial(self._rows, query), deadline, urgent=True)
+                found = await self._model.infer_until(rows, self._postprocess, deadline)
+                scores[: len(found)] = [None if score is None else float(score) for score in found]
+        overloaded = enough_if_idle and len(scores) - scores.count(None) < least
+        return PartialScores(tuple(scores), overloaded)
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline | None = None) -> tuple[int, ...]:
         """Counts the tokens of each pair before truncation, with special tokens; raises like score."""
@@ -87,6 +91,10 @@ class PairScorer:
     async def close(self) -> None:
         """Stops the threads after their current micro-batches."""
         self._model.close()
+
+    def _tokens(self, query: str, passages: Sequence[str], characters: int) -> list[int]:
+        """Estimates the tokens of each pair, at so many characters a token."""
+        return [min(self.max_tokens, (len(query) + len(passage)) // characters) for passage in passages]
 
     def _rows(self, query: str, passages: list[str]) -> list[Row]:
         (query_ids,) = self._model.tokenizer.ids([query])

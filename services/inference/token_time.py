@@ -34,6 +34,12 @@ class TokenTime:
             self._measured_at = self._clock()
 
     @property
+    def lowest_seconds_per_token(self) -> float:
+        """The least seconds per padded token so far, about those of an idle machine; 0 before the first measurement."""
+        with self._lock:
+            return self._lowest if self._tokens else 0.0
+
+    @property
     def seconds_per_token(self) -> float:
         """Seconds of one thread per padded token; 0 before the first measurement, so that nothing is refused."""
         with self._lock:

@@ -10,6 +10,7 @@ from services.chassis.limits import Limiter
 from services.chassis.reply_reserve import FOR_SCORES
 from services.chassis.telemetry import timed
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
+from services.inference.partial_scores import PartialScores
 from services.reranker.scorer import Scorer
 
 
@@ -17,20 +18,19 @@ def score_router(scorer: Scorer) -> APIRouter:
     """Returns the routes: `POST /v1/score`, which the gateway calls."""
     routes = router()
 
-    @routes.post("/v1/score")
+    @routes.post("/v1/score", response_model_exclude_defaults=True)
     @handled("own")
     async def score(asked: ScoreRequest, received: Request) -> ScoreAnswer:
-        scores: tuple[float | None, ...]
         if asked.partial:
             # No slot: the scorer divides its time among these requests, and leaves out those for which too little is
             # left. Each takes all of its time, which would tell a limit of nothing but overload.
             with received.app.state.instruments.in_flight.track_inprogress(), timed("score"):
-                scores = await scorer.score_until(asked.query, asked.passages, FOR_SCORES.before(current_deadline()))
+                given = await scorer.score_until(asked.query, asked.passages, FOR_SCORES.before(current_deadline()))
         else:
             lane: Limiter = received.app.state.lanes["work"]
             async with lane.slot(current_deadline().remaining_s, client=client_of(received.scope)):
                 with timed("score"):
-                    scores = await scorer.score(asked.query, asked.passages, current_deadline())
-        return ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=scores)
+                    given = PartialScores(await scorer.score(asked.query, asked.passages, current_deadline()))
+        return ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=given.scores, overloaded=given.overloaded)
 
     return routes

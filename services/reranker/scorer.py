@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from services.chassis.deadlines import Deadline
+from services.inference.partial_scores import PartialScores
 
 
 class Scorer(Protocol):
@@ -39,10 +40,11 @@ class Scorer(Protocol):
         """Returns one score for each passage."""
         ...
 
-    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
+    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
         """Returns one score for each passage, None for the last ones if time does not suffice for all.
 
-        Returns before the deadline; never raises DeadlineExceeded.
+        Says where that is overload, not too short a deadline. Returns before the deadline; never raises
+        DeadlineExceeded.
         """
         ...
 

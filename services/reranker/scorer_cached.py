@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from services.chassis.caching import no_store_requested, record_lookups
 from services.chassis.deadlines import Deadline
+from services.contracts.rerank import LEAST_SCORED
+from services.inference.partial_scores import PartialScores
 from services.reranker.score_cache import ScoreCache
 from services.reranker.scorer import Scorer
 
@@ -32,15 +34,17 @@ class CachedScorer:
             self._remember(keys, known, missing, scores)
         return tuple(score for score in known if score is not None)
 
-    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
+    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
         """Returns one score for each passage, None where time does not suffice; cached scores need no time."""
         if no_store_requested():
             return await self._inner.score_until(query, passages, deadline)
         keys, known, missing = self._look_up(query, passages)
-        if missing:
-            scores = await self._inner.score_until(query, [passages[place] for place in missing], deadline)
-            self._remember(keys, known, missing, scores)
-        return tuple(known)
+        if not missing:
+            return PartialScores(tuple(known))
+        partial = await self._inner.score_until(query, [passages[place] for place in missing], deadline)
+        self._remember(keys, known, missing, partial.scores)
+        enough = len(known) - known.count(None) >= min(LEAST_SCORED, len(passages))
+        return PartialScores(tuple(known), overloaded=partial.overloaded and not enough)
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Counts the tokens of each pair before truncation."""

@@ -6,6 +6,7 @@ from itertools import islice
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
+from services.inference.partial_scores import PartialScores
 from services.inference.word_splitting import count_words, lowercase_words
 
 
@@ -29,11 +30,11 @@ class OverlapScorer:
 
         return await asyncio.to_thread(scored)
 
-    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
+    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
         """Returns all scores, or None for all if the deadline has passed: counting is too fast to be interrupted."""
         if not deadline.remaining_ms:
-            return (None,) * len(passages)
-        return await self.score(query, passages, deadline)
+            return PartialScores((None,) * len(passages))
+        return PartialScores(await self.score(query, passages, deadline))
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Counts the words of the query and each passage together."""

@@ -8,6 +8,7 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
+from services.inference.partial_scores import PartialScores
 from services.reranker.scorer import Scorer
 from tests.support.passages import LONG, PASSAGES, QUERY, responsive_event_loop, soon
 
@@ -43,10 +44,12 @@ class ScorerSuite:
 
     async def test_with_time_enough_partial_scores_are_all_scores(self, scorer: Scorer) -> None:
         scores = await scorer.score_until(QUERY, PASSAGES, soon())
-        assert scores == pytest.approx(await scorer.score(QUERY, PASSAGES, soon()), abs=1e-6)
+        assert scores.scores == pytest.approx(await scorer.score(QUERY, PASSAGES, soon()), abs=1e-6)
+        assert not scores.overloaded
 
     async def test_without_time_partial_scores_are_none_and_no_error(self, scorer: Scorer) -> None:
-        assert await scorer.score_until(QUERY, PASSAGES, Deadline.after_ms(0)) == (None,) * len(PASSAGES)
+        partial = await scorer.score_until(QUERY, PASSAGES, Deadline.after_ms(0))
+        assert partial == PartialScores((None,) * len(PASSAGES), overloaded=False)
 
     async def test_the_length_of_a_pair_is_that_before_it_is_cut(self, scorer: Scorer) -> None:
         lengths = await scorer.lengths(QUERY, PASSAGES, soon())

@@ -67,11 +67,17 @@ async def test_too_few_scores_to_make_a_ranking_better_change_nothing(
         assert body["models"] == {}
 
 
-async def test_more_rerankings_than_there_is_time_for_are_left_out(stack: Stack) -> None:
-    stack.reranker.most = 0
-    for _ in range(60):  # each pair shrinks the limit by a tenth
+async def rerank_in_pairs(stack: Stack, times: int) -> None:
+    """Re-ranks in pairs: where one of two that run at once meets overload, the limit shrinks by a tenth."""
+    for _ in range(times):
         await asyncio.gather(*(stack.search("fruit trees", inline(FIRST, RERANK)) for _ in range(2)))
-    stack.reranker.most, asked_before = None, len(stack.reranker.asked)
+
+
+async def test_more_rerankings_than_there_is_time_for_are_left_out(stack: Stack) -> None:
+    stack.reranker.most, stack.reranker.overloaded = 0, True
+    await rerank_in_pairs(stack, 60)
+    stack.reranker.most, stack.reranker.overloaded = None, False
+    asked_before = len(stack.reranker.asked)
     stack.wires["reranker"].delay_s = 0.3
     asked = await asyncio.gather(*(stack.search("fruit trees", inline(FIRST, RERANK)) for _ in range(6)))
     reasons = [[one["reason"] for one in answer.json()["degraded"]] for answer in asked]
@@ -80,13 +86,18 @@ async def test_more_rerankings_than_there_is_time_for_are_left_out(stack: Stack)
     assert len(stack.reranker.asked) == asked_before + 1
 
 
-async def test_a_caller_with_too_little_time_of_its_own_takes_none_of_the_rerankings_of_others(stack: Stack) -> None:
+async def test_deadlines_that_are_too_short_by_themselves_leave_the_rerankings_of_others_alone(stack: Stack) -> None:
     stack.reranker.most = 0
-    for _ in range(60):
-        await stack.search("fruit trees", inline(FIRST, RERANK))
-    stack.reranker.most = None
-    asked = await asyncio.gather(*(stack.search("fruit trees", inline(FIRST, RERANK)) for _ in range(6)))
-    assert [answer.json()["degraded"] for answer in asked] == [[]] * 6
+    await rerank_in_pairs(stack, 3)
+    metrics = (await stack.client.get("/metrics")).text
+    assert 'admission_limit{lane="reranker"} 128.0' in metrics
+
+
+async def test_too_few_scores_for_the_work_of_others_are_said_to_be_overload(stack: Stack) -> None:
+    stack.reranker.most, stack.reranker.overloaded = 0, True
+    told = (await stack.search("fruit trees", inline(FIRST, RERANK))).json()["degraded"]
+    assert [(one["reason"], one["done"]) for one in told] == [("overloaded", 0)]
+    assert "try again later" in told[0]["detail"]
 
 
 async def test_when_nothing_could_be_scored_the_retrieval_order_stands(stack: Stack) -> None:

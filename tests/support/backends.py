@@ -236,11 +236,13 @@ class RerankerStub:
     """A re-ranker that scores the share of the query's words in the passage, minus a little for each character.
 
     `most` is the number of passages that it scores if the request allows a partial answer; None means all.
+    `overloaded` is what such an answer says of it.
     """
 
     model: str = "overlap"
     weight: float = 1.0
     most: int | None = None
+    overloaded: bool = False
     asked: list[ScoreRequest] = field(default_factory=list)
 
     def scores(self, request: ScoreRequest) -> tuple[float | None, ...]:
@@ -260,7 +262,10 @@ class RerankerStub:
 
             @routes.post("/v1/score")
             async def score(request: ScoreRequest) -> ScoreAnswer:
-                return ScoreAnswer(model=self.model, weight=self.weight, scores=self.scores(request))
+                overloaded = self.overloaded and request.partial
+                return ScoreAnswer(
+                    model=self.model, weight=self.weight, scores=self.scores(request), overloaded=overloaded
+                )
 
             async def readiness() -> tuple[Check, ...]:
                 return ()

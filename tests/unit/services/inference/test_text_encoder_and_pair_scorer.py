@@ -15,6 +15,7 @@ from services.chassis.errors import DeadlineExceeded
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
+from services.inference.partial_scores import PartialScores
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
 from services.inference.text_encoder import TextEncoder
@@ -71,15 +72,19 @@ class SlowSession:
 
 
 class FixedTokenTime(TokenTime):
-    """Returns a fixed time, whatever is recorded."""
+    """Returns fixed times, whatever is recorded."""
 
-    def __init__(self, seconds_per_token: float) -> None:
+    def __init__(self, seconds_per_token: float, lowest: float) -> None:
         super().__init__()
-        self.fixed_s = seconds_per_token
+        self.fixed_s, self.fixed_lowest_s = seconds_per_token, lowest
 
     @property
     def seconds_per_token(self) -> float:
         return self.fixed_s
+
+    @property
+    def lowest_seconds_per_token(self) -> float:
+        return self.fixed_lowest_s
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +171,7 @@ async def test_a_long_request_ends_at_its_deadline(scorer):
 
 async def test_with_enough_time_partial_scoring_scores_all_passages(scorer):
     partial = await scorer.score_until(QUERY, PASSAGES, Deadline.after_ms(60_000))
-    assert partial == pytest.approx(await scorer.score(QUERY, PASSAGES), abs=1e-6)
+    assert partial.scores == pytest.approx(await scorer.score(QUERY, PASSAGES), abs=1e-6)
 
 
 async def test_at_the_deadline_the_first_ranks_are_scored_and_the_call_returns(tmp_path, opened):
@@ -177,18 +182,31 @@ async def test_at_the_deadline_the_first_ranks_are_scored_and_the_call_returns(t
     scorer._model._token_time = TokenTime()
     await scorer.score("w1", passages[:20])  # 100 tokens: now the time per token is known
     start = time.monotonic()
-    partial = await scorer.score_until("w1", passages, Deadline.after_ms(500))  # for 2,000 tokens of 1 ms each
+    partial = (await scorer.score_until("w1", passages, Deadline.after_ms(500))).scores  # for 2,000 tokens of 1 ms each
     assert time.monotonic() - start < 2
     depth = sum(score is not None for score in partial)
     assert 0 < depth <= 100
     assert partial == complete[:depth] + (None,) * (400 - depth)
 
 
-async def test_passages_that_the_deadline_leaves_no_time_for_are_not_tokenised(tmp_path, opened):
+@pytest.mark.parametrize(("idle_s", "overloaded"), [(10.0, False), (0.01, True)])
+async def test_passages_that_the_deadline_leaves_no_time_for_are_not_tokenised(tmp_path, opened, idle_s, overloaded):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
-    scorer._model._token_time = FixedTokenTime(10.0)
+    scorer._model._token_time = FixedTokenTime(10.0, lowest=idle_s)
     scorer._model.tokenizer = None
-    assert await scorer.score_until("w1", ["w2 " * 9] * 5, Deadline.after_ms(5_000)) == (None,) * 5
+    partial = await scorer.score_until("w1", ["w2 " * 9] * 5, Deadline.after_ms(5_000))
+    assert partial == PartialScores((None,) * 5, overloaded=overloaded)
+
+
+async def test_scores_that_are_too_few_for_the_work_of_others_tell_of_overload(tmp_path, opened):
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
+    scorer._model._token_time = FixedTokenTime(0.001, lowest=0.001)
+    scorer._model._session = SlowSession(scorer._model._session)
+    passages = ["w2 " * 6] * 16  # some 10 tokens each, so 160 ms of the one thread
+    alone = await scorer.score_until("w1", passages, Deadline.after_ms(2_000))
+    among = await asyncio.gather(*(scorer.score_until("w1", passages, Deadline.after_ms(300)) for _ in range(6)))
+    assert not alone.overloaded
+    assert any(one.overloaded for one in among)
 
 
 async def test_a_result_that_is_not_finite_is_an_error_in_partial_scoring_too(tmp_path, opened):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from services.chassis.deadlines import Deadline
+from services.inference.partial_scores import PartialScores
 from services.reranker.score_cache import ENTRY_BYTES, ScoreCache
 from services.reranker.scorer_cached import CachedScorer
 from services.reranker.scorer_overlap import OverlapScorer
@@ -18,10 +19,10 @@ class HalfDone(OverlapScorer):
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
 
-    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float | None, ...]:
+    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
         self.asked.append(tuple(passages))
         first, *others = await self.score(query, passages, deadline)
-        return (first, *[None] * len(others))
+        return PartialScores((first, *[None] * len(others)), overloaded=True)
 
 
 def test_every_part_of_a_key_counts():
@@ -47,7 +48,8 @@ async def test_what_is_remembered_leaves_the_time_to_what_is_not():
     scorer = CachedScorer(inner, ScoreCache("", 10_000))
     passages = ("red", "blue", "red car")
     rounds = [await scorer.score_until("red", passages, deadline()) for _ in range(4)]
-    assert rounds == [(1.0, None, None), (1.0, 0.0, None), (1.0, 0.0, 1.0), (1.0, 0.0, 1.0)]
+    assert [one.scores for one in rounds] == [(1.0, None, None), (1.0, 0.0, None), (1.0, 0.0, 1.0), (1.0, 0.0, 1.0)]
+    assert [one.overloaded for one in rounds] == [True, True, False, False]
     assert inner.asked == [("red", "blue", "red car"), ("blue", "red car"), ("red car",)]
 
 
