@@ -33,15 +33,18 @@ class Replica:
         self,
         peer: Peer,
         transport: Transport,
+        liveness: Transport,
         others_answer: Callable[["Replica"], bool],
         supervisor: Supervisor,
     ) -> None:
+        """`liveness`: for probes alone. Behind calls that use every connection of `transport` they would be late."""
         self.breaker = Breaker(time.monotonic, self._start_watch)
         self.in_flight = 0
         self.suspect = False  # a call timed out, and the liveness probe has not answered since
         self.last: BackendFailed | None = None
         self._peer = peer
         self._transport = transport
+        self._liveness = liveness
         self._others_answer = others_answer
         self._supervisor = supervisor
         self._jitter = random.Random()
@@ -69,6 +72,7 @@ class Replica:
             case "refused":
                 self._answered()
             case "overloaded":
+                self._answered_at = time.monotonic()
                 self.breaker.abandoned()
             case "timeout":
                 # Slow or hung: the caller may have given it little time, so the watch probes whether it is alive.
@@ -96,7 +100,7 @@ class Replica:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
-        await self._transport.aclose()
+        await asyncio.gather(self._transport.aclose(), self._liveness.aclose())
 
     def _answered(self) -> None:
         self._answered_at = time.monotonic()
@@ -148,7 +152,7 @@ class Replica:
 
     async def _is_alive(self, within_s: float) -> bool:
         try:
-            await exchange(self._peer, self._transport, Call("GET", LIVENESS, within_s), bytes, within_s)
+            await exchange(self._peer, self._liveness, Call("GET", LIVENESS, within_s), bytes, within_s)
         except BackendFailed as failure:
             return failure.status is not None and failure.status < 500
         return True
@@ -231,8 +235,9 @@ class Replicas:
             self._leaving.append(self._by_address.pop(address))
         for address in addresses:
             if address not in self._by_address:
-                transport = self._endpoints.transport(address)
-                self._by_address[address] = Replica(self._peer, transport, self._others_answer, self._supervisor)
+                calls, liveness = self._endpoints.transport(address), self._endpoints.transport(address)
+                replica = Replica(self._peer, calls, liveness, self._others_answer, self._supervisor)
+                self._by_address[address] = replica
         self._turn = 0
         for replica in [left for left in self._leaving if not left.in_flight]:
             self._leaving.remove(replica)
