@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from services.chassis.connections import Connections
-from services.chassis.errors import HeadTooLarge, Malformed, ProblemError, Unavailable, UrlTooLong
+from services.chassis.errors import HeadTooLarge, Malformed, Overloaded, ProblemError, UrlTooLong
 from services.chassis.rendering import render
 from services.chassis.telemetry import PAUSES, PROBES, RECEIVED_AT, REQUEST_ID_HEADER, assign_request_id
 
@@ -260,7 +260,7 @@ def _with_request_id(error: ProblemError) -> Response:
 
 def _probes_only(app: ASGIApp) -> ASGIApp:
     """Returns an app that serves only probes, for a connection above the bound."""
-    refusal = Unavailable("There are too many connections; keep fewer, and try again.", retry_after_s=1)
+    refusal = Overloaded("There are too many connections; keep fewer, and try again.", retry_after_s=1)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in PROBES:
