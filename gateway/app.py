@@ -47,7 +47,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_en
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
         async with (
             Supervisor(instruments) as supervisor,
-            open_backends(settings.backends, endpoints_for, settings.connect_s, supervisor) as backends,
+            open_backends(settings.backends, endpoints_for, settings.connect_s, supervisor, instruments) as backends,
         ):
             generations = Generations(backends)
             await generations.refresh(POLL_TIMEOUT_S)

@@ -11,6 +11,7 @@ from gateway.families import FAMILIES
 from gateway.settings import BackendAddress
 from gateway.transport import Endpoints
 from services.chassis.background_tasks import Supervisor
+from services.chassis.instruments import Instruments
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (
     DeleteReport,
@@ -42,11 +43,15 @@ class Backends:
 
 @asynccontextmanager
 async def open_backends(
-    addresses: Mapping[str, BackendAddress], endpoints_for: EndpointsFor, connect_s: float, supervisor: Supervisor
+    addresses: Mapping[str, BackendAddress],
+    endpoints_for: EndpointsFor,
+    connect_s: float,
+    supervisor: Supervisor,
+    instruments: Instruments,
 ) -> AsyncIterator[Backends]:
     """Opens all backends; closes their connections at the end of the block."""
     backends = {
-        name: Backend(name, address, endpoints_for(name, address), connect_s, supervisor)
+        name: Backend(name, address, endpoints_for(name, address), connect_s, supervisor, instruments)
         for name, address in addresses.items()
     }
     try:

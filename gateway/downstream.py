@@ -12,6 +12,7 @@ from gateway.settings import BackendAddress
 from gateway.sockets import CONNECTIONS
 from gateway.transport import Endpoints
 from services.chassis.background_tasks import Supervisor
+from services.chassis.instruments import Instruments
 
 # As many calls as one failing replica can lose at once.
 MOST_RETRIES = CONNECTIONS / 2
@@ -21,11 +22,18 @@ class Backend:
     """Owns one backend: its replicas and its retry budget."""
 
     def __init__(
-        self, name: str, address: BackendAddress, endpoints: Endpoints, connect_s: float, supervisor: Supervisor
+        self,
+        name: str,
+        address: BackendAddress,
+        endpoints: Endpoints,
+        connect_s: float,
+        supervisor: Supervisor,
+        instruments: Instruments,
     ) -> None:
         self.name = name
         self.family = address.family
-        self._replicas = Replicas(Peer(name, address.url, connect_s), endpoints, supervisor)
+        opened = instruments.breakers_opened.labels(name)
+        self._replicas = Replicas(Peer(name, address.url, connect_s), endpoints, supervisor, opened)
         self._budget = RetryBudget(most=MOST_RETRIES)
         self._jitter = random.Random()
         self._average_s = 0.0

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+from prometheus_client import Counter
+
 from gateway.exchange import LIVENESS, Call, Parse, Peer, Value, exchange
 from gateway.failures import BackendFailed
 from gateway.resilience import Breaker, Probation, State
@@ -36,9 +38,14 @@ class Replica:
         liveness: Transport,
         others_answer: Callable[["Replica"], bool],
         supervisor: Supervisor,
+        opened: Counter,
     ) -> None:
-        """`liveness`: for probes alone. Behind calls that use every connection of `transport` they would be late."""
-        self.breaker = Breaker(time.monotonic, self._start_watch)
+        """`liveness`: for probes alone. Behind calls that use every connection of `transport` they would be late.
+
+        `opened` counts how often the breaker opens.
+        """
+        self.breaker = Breaker(time.monotonic, self._on_open)
+        self._opened = opened
         self.in_flight = 0
         self.suspect = False  # a call timed out, and the liveness probe has not answered since
         self.last: BackendFailed | None = None
@@ -109,6 +116,10 @@ class Replica:
         self._consecutive_failures = 0
         self.breaker.succeeded()
 
+    def _on_open(self) -> None:
+        self._opened.inc()
+        self._start_watch()
+
     def _start_watch(self) -> None:
         if self._watch is None or self._watch.done():
             self._watch = self._supervisor.start("breaker", self._watch_until_alive)
@@ -161,10 +172,12 @@ class Replica:
 class Replicas:
     """Owns all replicas of one backend, one for each address of its name. A removed one still ends its calls."""
 
-    def __init__(self, peer: Peer, endpoints: Endpoints, supervisor: Supervisor) -> None:
+    def __init__(self, peer: Peer, endpoints: Endpoints, supervisor: Supervisor, opened: Counter) -> None:
+        """`opened` counts how often their breakers open."""
         self._peer = peer
         self._endpoints = endpoints
         self._supervisor = supervisor
+        self._opened = opened
         self._by_address: dict[str, Replica] = {}
         self._leaving: list[Replica] = []
         self._turn = 0
@@ -236,7 +249,7 @@ class Replicas:
         for address in addresses:
             if address not in self._by_address:
                 calls, liveness = self._endpoints.transport(address), self._endpoints.transport(address)
-                replica = Replica(self._peer, calls, liveness, self._others_answer, self._supervisor)
+                replica = Replica(self._peer, calls, liveness, self._others_answer, self._supervisor, self._opened)
                 self._by_address[address] = replica
         self._turn = 0
         for replica in [left for left in self._leaving if not left.in_flight]:

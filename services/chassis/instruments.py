@@ -42,6 +42,12 @@ class Instruments:
         self.degraded = Counter(
             "degraded_total", "Stages that did less than asked", ("stage_kind", "reason"), registry=self.registry
         )
+        self.breakers_opened = Counter(
+            "breakers_opened_total",
+            "Times that a replica of a backend was set aside",
+            ("backend",),
+            registry=self.registry,
+        )
         self.cached = Counter(
             "cached_results_total", "Results looked up in a cache", ("outcome",), registry=self.registry
         )

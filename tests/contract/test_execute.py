@@ -297,6 +297,7 @@ async def test_a_backend_that_was_set_aside_is_back_within_five_seconds_of_its_r
         await stack.search("fruit")
     detail = (await stack.search("fruit")).json()["degraded"][0]["detail"]
     assert "not asked" in detail
+    assert 'breakers_opened_total{backend="dense"} 1.0' in (await stack.client.get("/metrics")).text
     stack.wires["dense"].fault = None
     returned = time.monotonic()
     while (await stack.search("fruit")).json()["degraded"]:

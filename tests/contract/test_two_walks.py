@@ -56,7 +56,7 @@ async def backends(stack: Stack) -> AsyncIterator[Backends]:
 
     async with (
         Supervisor(Instruments()) as supervisor,
-        open_backends(DEFAULT_BACKENDS, endpoints_for, 0.5, supervisor) as backends,
+        open_backends(DEFAULT_BACKENDS, endpoints_for, 0.5, supervisor, Instruments()) as backends,
     ):
         yield backends
 

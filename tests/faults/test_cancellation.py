@@ -65,7 +65,7 @@ async def connected() -> AsyncIterator[tuple[Backend, Stub]]:
     # The production transport with few slots, so that a single leaked one is detected.
     endpoints = FixedEndpoints(SocketTransport("127.0.0.1", most=SLOTS))
     async with Supervisor(Instruments()) as supervisor:
-        backend = Backend("reranker", address, endpoints, 10.0, supervisor)
+        backend = Backend("reranker", address, endpoints, 10.0, supervisor, Instruments())
         await backend.open()
         try:
             yield backend, stub

@@ -40,7 +40,8 @@ def transport() -> FailsOnce:
 async def backend(transport: FailsOnce) -> AsyncIterator[Backend]:
     async with Supervisor(Instruments()) as supervisor:
         address = BackendAddress(family="lexical", url="http://lexical")
-        backend = Backend("lexical", address, FixedEndpoints(transport, transport), 0.5, supervisor)
+        endpoints = FixedEndpoints(transport, transport)
+        backend = Backend("lexical", address, endpoints, 0.5, supervisor, Instruments())
         await backend.open()
         yield backend
         await backend.close()

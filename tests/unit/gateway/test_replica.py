@@ -42,7 +42,8 @@ async def supervisor() -> AsyncIterator[Supervisor]:
 
 def replica_of(transport: Switched, supervisor: Supervisor, *, others_answer: bool = True) -> Replica:
     wire = HttpxWire(transport)
-    return Replica(Peer("lexical", "http://lexical", 0.5), wire, wire, lambda _: others_answer, supervisor)
+    opened = Instruments().breakers_opened.labels("lexical")
+    return Replica(Peer("lexical", "http://lexical", 0.5), wire, wire, lambda _: others_answer, supervisor, opened)
 
 
 async def failed(replica: Replica, *, reads: bool = True) -> None:
@@ -126,7 +127,8 @@ async def test_calls_that_take_every_connection_set_no_live_backend_aside(
     monkeypatch.setattr(replicas, "BUSY_S", 0.4)
     async with slow_but_alive() as url:
         calls, liveness = (SocketTransport("127.0.0.1", most=2) for _ in range(2))
-        replica = Replica(Peer("lexical", url, 0.5), calls, liveness, lambda _: False, supervisor)
+        opened = Instruments().breakers_opened.labels("lexical")
+        replica = Replica(Peer("lexical", url, 0.5), calls, liveness, lambda _: False, supervisor, opened)
         patient = [asyncio.create_task(replica.attempt(SEARCH, bytes, 30.0)) for _ in range(2)]
         await asyncio.sleep(0.05)
         with pytest.raises(BackendFailed) as hurried:
