@@ -18,6 +18,9 @@ from services.contracts.rerank import LEAST_SCORED, ScoreAnswer, ScoreRequest
 from services.ranking.fusion import Mixture
 from services.ranking.stages import reranked
 
+# Most of a re-ranking's time that reading its texts may take.
+TEXTS_SHARE = 0.5
+
 
 async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Walked, later: float) -> Walked:
     """Re-ranks the first candidates. A failure is a degradation if the stage may be skipped; else it is raised."""
@@ -26,25 +29,27 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
         return before
     backend = context.backends[stage.backend]
     walked = before
+    crowded = False
     try:
         timeout_s = context.timeout_s(backend.name, RERANKING, later, hits=context.request.top, calls=2)
         ends_at = time.monotonic() + timeout_s
         may_skip = stage.on_failure == "skip"
         async with context.admission.reranking(backend.name, timeout_s) if may_skip else nullcontext(Held()) as held:
-            held.overloaded = False  # what is slow or hangs is not overloaded: a re-ranker that is says so
-            # Kept even if the scores fail, so that `include` does not read these texts again.
-            walked = replace(walked, texts=await walked.texts.with_passages(head, timeout_s / 2))
-            passages = walked.texts.passages(head)
+            held.overloaded = False  # what is slow or hangs is not overloaded: what is says so
             try:
+                # Kept even if the scores fail, so that `include` does not read these texts again.
+                walked = replace(walked, texts=await walked.texts.with_passages(head, TEXTS_SHARE * timeout_s))
+                passages = walked.texts.passages(head)
                 answer = await _scores(stage, context, passages, ends_at)
             except BackendFailed as failure:
-                held.overloaded = failure.reason == "overloaded"
+                held.overloaded = failure.status == Overloaded.status
                 raise
             scores = {name: score for name, score in zip(passages, answer.scores, strict=True) if score is not None}
             if len(scores) < min(LEAST_SCORED, len(passages)):
                 scores = {}  # z-scores of so few would make the ranking worse
+                crowded = _crowded(answer, timeout_s)
                 # A deadline that is too short by itself tells nothing of the load.
-                held.tells = held.overloaded = answer.overloaded
+                held.tells = held.overloaded = crowded
     except Overloaded:
         detail = f"{backend.name}: it does as many re-rankings as it has the time for; try again later."
         return walked.degrade(identity, stage.kind, "overloaded", detail, 0, len(head))
@@ -54,7 +59,7 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
         return walked.degrade(identity, stage.kind, failure.reason, str(failure), 0, len(head))
     walked = walked.flag_missing(identity, stage.kind, len(passages), len(head))
     if len(scores) < len(passages):
-        walked = walked.degrade(identity, stage.kind, *_why_unscored(stage.backend, answer), len(scores), len(head))
+        walked = walked.degrade(identity, stage.kind, *_why_unscored(stage.backend, crowded), len(scores), len(head))
     # z-scores are computed over the scored candidates; the others follow them.
     ranking = reranked(stage, Mixture(before.ranking, scores), answer.weight)
     models = {**walked.models, identity: answer.model} if scores else walked.models
@@ -83,9 +88,14 @@ async def _scores(stage: Rerank, context: WalkContext, passages: Mapping[str, st
     return answer
 
 
-def _why_unscored(backend: str, answer: ScoreAnswer) -> tuple[Reason, str]:
-    if answer.overloaded:
-        return "overloaded", f"{backend}: other re-rankings have its time; try again later."
+def _crowded(answer: ScoreAnswer, timeout_s: float) -> bool:
+    """Returns whether other work took the time: an idle re-ranker scores enough in what texts leave of it."""
+    return answer.needs_ms is not None and answer.needs_ms / 1000 <= (1.0 - TEXTS_SHARE) * timeout_s
+
+
+def _why_unscored(backend: str, crowded: bool) -> tuple[Reason, str]:
+    if crowded:
+        return "overloaded", f"{backend}: other work has its time; try again later."
     return "deadline", f"{backend}: no time was left for the others; send a larger X-Deadline-Ms."
 
 

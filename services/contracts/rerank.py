@@ -27,11 +27,11 @@ class ScoreRequest(Wire):
 class ScoreAnswer(Wire):
     """One score for each passage, in the order sent (higher is more relevant), and the model's recommended weight.
 
-    With `partial`, null marks a passage without a score. `overloaded`, absent unless true: fewer than LEAST_SCORED of
-    more have one, and an idle re-ranker would have had the time for that many.
+    With `partial`, null marks a passage without a score. Where fewer than LEAST_SCORED of more have one,
+    `needs_ms` is how long that many take an idle re-ranker; else it is absent.
     """
 
     model: str
     weight: Weight
     scores: tuple[FiniteFloat | None, ...]
-    overloaded: bool = False
+    needs_ms: FiniteFloat | None = None

@@ -130,16 +130,16 @@ class OpenModel:
     def token_budget(self, deadline: Deadline) -> float:
         """Estimates the padded tokens that one thread has time for, sharing it with all requests that wait now."""
         share_s = deadline.remaining_s / (1 + self._workers.waiting_requests)
-        return _tokens_within(share_s, self._token_time.seconds_per_token)
+        token_s = self._token_time.seconds_per_token
+        return share_s / token_s if token_s else math.inf
 
     def count_reachable(self, costs: Sequence[int], deadline: Deadline) -> int:
         """Estimates how many of the first rows, of `costs` tokens each, the deadline leaves time for."""
         return count_reachable(costs, self._threads, self.token_budget(deadline))
 
-    def count_reachable_if_idle(self, costs: Sequence[int], deadline: Deadline) -> int:
-        """Estimates the same for a machine that does nothing else, by the lowest time per token seen."""
-        budget = _tokens_within(deadline.remaining_s, self._token_time.lowest_seconds_per_token)
-        return count_reachable(costs, self._threads, budget)
+    def seconds_if_idle(self, costs: Sequence[int]) -> float:
+        """Estimates how long rows of `costs` tokens each take on a machine that does nothing else."""
+        return sum(costs) / self._threads * self._token_time.lowest_seconds_per_token
 
     async def infer_until(
         self, rows: Sequence[Row], postprocess: Callable[[Float32, list[int]], Float32], deadline: Deadline
@@ -183,9 +183,3 @@ class OpenModel:
     def close(self) -> None:
         """Stops the threads; waiting requests raise Unavailable."""
         self._workers.close()
-
-
-def _tokens_within(seconds: float, token_s: float) -> float:
-    if not token_s:
-        return math.inf if seconds else 0.0
-    return seconds / token_s

@@ -19,10 +19,10 @@ from services.inference.profiles import CrossEncoderProfile
 
 Float32 = NDArray[np.float32]
 
-# English has 4 to 5 characters a token. By the most of them, passages have at least so many tokens, and about twice as
-# many are tokenised as can be scored; by the fewest, they have at most so many.
+# English has 4 to 5 characters a token. By twice as many, counts of tokens are lower bounds: about twice as many passages
+# are tokenised as can be scored.
+CHARACTERS_PER_TOKEN = 4
 MAX_CHARACTERS_PER_TOKEN = 8
-MIN_CHARACTERS_PER_TOKEN = 4
 # Re-ranking takes every core for as long as it is given. On a machine that also retrieves, retrieval goes first: an
 # answer can do without a re-ranking, not without candidates. A tenth of the weight of an ordinary thread.
 NICENESS = 10
@@ -65,8 +65,6 @@ class PairScorer:
         Returns at the deadline at the latest. Raises ModelError, Overloaded, Unavailable (while shutting down).
         """
         least = min(LEAST_SCORED, len(passages))
-        at_most = self._tokens(query, passages[:least], MIN_CHARACTERS_PER_TOKEN)
-        enough_if_idle = self._model.count_reachable_if_idle(at_most, deadline) == least
         scores: list[float | None] = [None] * len(passages)
         # Passages that the deadline leaves no time for are not tokenised either.
         at_least = self._tokens(query, passages, MAX_CHARACTERS_PER_TOKEN)
@@ -76,8 +74,10 @@ class PairScorer:
                 rows = await self._model.map_texts(reachable, partial(self._rows, query), deadline, urgent=True)
                 found = await self._model.infer_until(rows, self._postprocess, deadline)
                 scores[: len(found)] = [None if score is None else float(score) for score in found]
-        overloaded = enough_if_idle and len(scores) - scores.count(None) < least
-        return PartialScores(tuple(scores), overloaded)
+        if len(scores) - scores.count(None) >= least:
+            return PartialScores(tuple(scores))
+        needed = self._tokens(query, passages[:least], CHARACTERS_PER_TOKEN)
+        return PartialScores(tuple(scores), self._model.seconds_if_idle(needed))
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline | None = None) -> tuple[int, ...]:
         """Counts the tokens of each pair before truncation, with special tokens; raises like score."""

@@ -1,4 +1,4 @@
-"""Owns what scoring until a deadline gives: as many scores as there was time for, and what the time was lost to."""
+"""Owns what scoring until a deadline gives: as many scores as there was time for, and the time that more would take."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 class PartialScores:
     """One score a passage, in the order sent; None for those that the deadline left no time for.
 
-    `overloaded`: fewer than LEAST_SCORED of more have a score, and with nothing else to do the deadline would have
-    sufficed for that many. Else a deadline that is too short for them by itself would look like overload.
+    `needs_s`: where fewer than LEAST_SCORED of more have a score, the seconds in which that many would have one with
+    nothing else to do. So a caller can tell overload from a deadline that is too short by itself. Else,
+    and where that is not known, None.
     """
 
     scores: tuple[float | None, ...]
-    overloaded: bool = False
+    needs_s: float | None = None

@@ -31,6 +31,7 @@ def score_router(scorer: Scorer) -> APIRouter:
             async with lane.slot(current_deadline().remaining_s, client=client_of(received.scope)):
                 with timed("score"):
                     given = PartialScores(await scorer.score(asked.query, asked.passages, current_deadline()))
-        return ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=given.scores, overloaded=given.overloaded)
+        needs_ms = None if given.needs_s is None else round(given.needs_s * 1000, 3)
+        return ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=given.scores, needs_ms=needs_ms)
 
     return routes

@@ -43,7 +43,7 @@ class Scorer(Protocol):
     async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
         """Returns one score for each passage, None for the last ones if time does not suffice for all.
 
-        Says where that is overload, not too short a deadline. Returns before the deadline; never raises
+        Where these are too few, says how long enough of them take. Returns before the deadline; never raises
         DeadlineExceeded.
         """
         ...

@@ -44,7 +44,7 @@ class CachedScorer:
         partial = await self._inner.score_until(query, [passages[place] for place in missing], deadline)
         self._remember(keys, known, missing, partial.scores)
         enough = len(known) - known.count(None) >= min(LEAST_SCORED, len(passages))
-        return PartialScores(tuple(known), overloaded=partial.overloaded and not enough)
+        return PartialScores(tuple(known), None if enough else partial.needs_s)
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Counts the tokens of each pair before truncation."""

@@ -8,7 +8,6 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.inference.partial_scores import PartialScores
 from services.reranker.scorer import Scorer
 from tests.support.passages import LONG, PASSAGES, QUERY, responsive_event_loop, soon
 
@@ -45,11 +44,11 @@ class ScorerSuite:
     async def test_with_time_enough_partial_scores_are_all_scores(self, scorer: Scorer) -> None:
         scores = await scorer.score_until(QUERY, PASSAGES, soon())
         assert scores.scores == pytest.approx(await scorer.score(QUERY, PASSAGES, soon()), abs=1e-6)
-        assert not scores.overloaded
+        assert scores.needs_s is None
 
     async def test_without_time_partial_scores_are_none_and_no_error(self, scorer: Scorer) -> None:
         partial = await scorer.score_until(QUERY, PASSAGES, Deadline.after_ms(0))
-        assert partial == PartialScores((None,) * len(PASSAGES), overloaded=False)
+        assert partial.scores == (None,) * len(PASSAGES)
 
     async def test_the_length_of_a_pair_is_that_before_it_is_cut(self, scorer: Scorer) -> None:
         lengths = await scorer.lengths(QUERY, PASSAGES, soon())

@@ -74,9 +74,9 @@ async def rerank_in_pairs(stack: Stack, times: int) -> None:
 
 
 async def test_more_rerankings_than_there_is_time_for_are_left_out(stack: Stack) -> None:
-    stack.reranker.most, stack.reranker.overloaded = 0, True
+    stack.reranker.most, stack.reranker.needs_ms = 0, 100.0
     await rerank_in_pairs(stack, 60)
-    stack.reranker.most, stack.reranker.overloaded = None, False
+    stack.reranker.most, stack.reranker.needs_ms = None, None
     asked_before = len(stack.reranker.asked)
     stack.wires["reranker"].delay_s = 0.3
     asked = await asyncio.gather(*(stack.search("fruit trees", inline(FIRST, RERANK)) for _ in range(6)))
@@ -87,14 +87,21 @@ async def test_more_rerankings_than_there_is_time_for_are_left_out(stack: Stack)
 
 
 async def test_deadlines_that_are_too_short_by_themselves_leave_the_rerankings_of_others_alone(stack: Stack) -> None:
-    stack.reranker.most = 0
+    stack.reranker.most, stack.reranker.needs_ms = 0, 100_000.0
     await rerank_in_pairs(stack, 3)
     metrics = (await stack.client.get("/metrics")).text
     assert 'admission_limit{lane="reranker"} 128.0' in metrics
 
 
+async def test_texts_that_a_full_store_refuses_leave_out_rerankings_too(stack: Stack) -> None:
+    stack.wires["lexical"].fault = "overloaded"
+    await rerank_in_pairs(stack, 1)
+    metrics = (await stack.client.get("/metrics")).text
+    assert 'admission_limit{lane="reranker"} 128.0' not in metrics
+
+
 async def test_too_few_scores_for_the_work_of_others_are_said_to_be_overload(stack: Stack) -> None:
-    stack.reranker.most, stack.reranker.overloaded = 0, True
+    stack.reranker.most, stack.reranker.needs_ms = 0, 100.0
     told = (await stack.search("fruit trees", inline(FIRST, RERANK))).json()["degraded"]
     assert [(one["reason"], one["done"]) for one in told] == [("overloaded", 0)]
     assert "try again later" in told[0]["detail"]

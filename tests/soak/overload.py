@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,10 +41,42 @@ SAYS = (
     f"that rate, at twice and at four times of it, with a deadline of {DEADLINE_MS} ms. In time: answered within the "
     "deadline. Refusals are timed by the gateway "
     f"from the head of a request. After the four times the load falls to {AFTER:g} of what is carried; what is sent "
-    f"more than {RECOVERY_S:g} s later counts. At last ordinary searches at {AFTER:g} of what is carried, alone and "
-    f"beside {DEEP_IN_FLIGHT} connections that ask for {DEEP_TOP} hits each without pause."
+    f"more than {RECOVERY_S:g} s later counts. *Degraded*: answers, by the reasons of their degraded stages. *Opened*: "
+    f"breakers of the gateway meanwhile, by its own count. At last ordinary searches at {AFTER:g} of what is carried, "
+    f"alone and beside {DEEP_IN_FLIGHT} connections that ask for {DEEP_TOP} hits each without pause."
 )
-COLUMNS = ("pipeline", "load", "a second", "in time a second", "p50 ms", "p99 ms", "refused", "of them < 10 ms", "else")
+COLUMNS = (
+    "pipeline",
+    "load",
+    "a second",
+    "in time a second",
+    "p50 ms",
+    "p99 ms",
+    "refused",
+    "of them < 10 ms",
+    "degraded",
+    "opened",
+    "else",
+)
+# What load alone may lose or degrade an answer for. Texts that came too late are reported as `no_document_store`.
+LATE = ("late", "timeout", "backend late")
+BUSY = ("deadline", "overloaded", "timeout", "no_document_store")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the gateway's metrics tell so far."""
+
+    refused: float
+    refused_in_time: float  # within REFUSED_WITHIN_S
+    opened: Counter[str]  # breakers, by backend
+
+    def since(self, before: "Told") -> "Told":
+        return Told(
+            self.refused - before.refused,
+            self.refused_in_time - before.refused_in_time,
+            self.opened - before.opened,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +85,12 @@ class Drive:
 
     samples: Sequence[LoadSample]
     seconds: float
-    refused_in_time: float  # share of the gateway's refusals; 1 where there were none
+    told: Told
+
+    @property
+    def refused_in_time(self) -> float:
+        """Share of the gateway's refusals; 1 where there were none."""
+        return self.told.refused_in_time / self.told.refused if self.told.refused else 1.0
 
     @property
     def goodput(self) -> float:
@@ -65,38 +102,70 @@ class Drive:
 
     def errors(self) -> Counter[str]:
         """Returns what was neither answered in time nor refused, by kind."""
-        kinds = Counter("late" if one.late else str(one.error) for one in self.samples if one.outcome != "answered")
+        kinds = Counter(_lost_as(one) for one in self.samples if one.outcome != "answered")
         kinds.pop("overloaded", None)
         return kinds
+
+    def degraded(self) -> Counter[str]:
+        """Returns how many answers have a degraded stage, by its reason."""
+        return Counter(reason for one in self.samples for reason in {stage.reason for stage in one.degraded})
+
+    def broken(self) -> Counter[str]:
+        """Returns what no load explains, by kind and detail: what was lost, and what was degraded."""
+        lost = (one for one in self.samples if one.outcome != "answered" and _lost_as(one) not in (*LATE, "overloaded"))
+        details = [f"{one.error}: {one.detail}" for one in lost]
+        details += [
+            f"degraded, {stage.reason}: {stage.detail}"
+            for one in self.samples
+            for stage in one.degraded
+            if stage.reason not in BUSY
+        ]
+        return Counter(re.sub(r"[0-9.]*[0-9]", "#", detail) for detail in details)
 
     def row(self, pipeline: str, load: str, rate: float) -> tuple[str, ...]:
         answered = load_percentiles([one.counted_ms for one in self.samples if one.error is None])
         refused = sum(one.error == "overloaded" for one in self.samples)
         times = ("-" if value is None else f"{value:.0f}" for value in (answered.p50, answered.p99))
         within = f"{self.refused_in_time:.1%}" if refused else "-"
-        other = ", ".join(f"{kind} {count}" for kind, count in sorted(self.errors().items())) or "-"
-        return (pipeline, load, f"{rate:.0f}", f"{self.goodput:.1f}", *times, str(refused), within, other)
+        told = (_counted(one) for one in (self.degraded(), self.told.opened, self.errors()))
+        return (pipeline, load, f"{rate:.0f}", f"{self.goodput:.1f}", *times, str(refused), within, *told)
+
+
+def _lost_as(sample: LoadSample) -> str:
+    """Returns what a sample that was not answered in time was lost to. `backend late`: a call had no answer in time."""
+    if sample.late:
+        return "late"
+    detail = sample.detail or ""
+    # A backend that is set aside is not asked; its detail may quote a call before that was late.
+    return "backend late" if "no answer within" in detail and "not asked" not in detail else str(sample.error)
+
+
+def _counted(kinds: Counter[str]) -> str:
+    return ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())) or "-"
 
 
 async def run(seed: int, size: int = SECONDS, root: Path = ROOT, pipelines: Sequence[str] = PIPELINES) -> Outcome:
     """Drives every load for `size` seconds."""
     rows: list[tuple[str, ...]] = []
     bars: list[Bar] = []
+    broken: list[str] = []
     async with loaded_stack(seed, root, models=True) as stack:
         target = _target(stack, seed)
         for pipeline in pipelines:
-            found_rows, found_bars = await _overloaded(stack, target, pipeline, seed, size)
+            found_rows, found_bars, found_broken = await _overloaded(stack, target, pipeline, seed, size)
             rows += found_rows
             bars += found_bars
+            broken += found_broken
         found_rows, bar = await _beside_deep_ones(stack, target, seed, size)
         rows += found_rows
         bars.append(bar)
-    return Outcome("overload", SAYS, seed, COLUMNS, tuple(rows), tuple(bars), ())
+    return Outcome("overload", SAYS, seed, COLUMNS, tuple(rows), tuple(bars), tuple(broken))
 
 
 async def _overloaded(
     stack: LoadedStack, target: LoadTarget, pipeline: str, seed: int, seconds: int
-) -> tuple[list[tuple[str, ...]], list[Bar]]:
+) -> tuple[list[tuple[str, ...]], list[Bar], list[str]]:
+    before = await _told(stack)
     carried = await _carried(target, pipeline, seed, seconds)
     drives = {
         factor: await _driven(stack, target, pipeline, factor * carried, seed, seconds) for factor in (1, 2.0, 4.0)
@@ -120,9 +189,17 @@ async def _overloaded(
     bars.append(
         Bar(f"{pipeline}: 99 % are refused within 10 ms", f"{refusals:.1%}", refusals >= 0.99, needs_cores=True)
     )
-    lost = sum((one.errors() for one in drives.values()), Counter[str]())
-    dead = {kind: count for kind, count in lost.items() if kind not in ("late", "timeout")}
-    bars.append(Bar(f"{pipeline}: no backend is set aside", str(dead or "none"), not dead))
+    opened = (await _told(stack)).since(before).opened
+    bars.append(Bar(f"{pipeline}: no backend is set aside", _counted(opened), not opened))
+    broken = sum((one.broken() for one in (*drives.values(), after)), Counter[str]())
+    bars.append(
+        Bar(
+            f"{pipeline}: what is lost or degraded is so for load alone",
+            f"{broken.total()} not",
+            not broken,
+            needs_cores=True,
+        )
+    )
     answered = after.goodput * after.seconds / max(1, len(after.samples))
     bars.append(
         Bar(
@@ -132,7 +209,7 @@ async def _overloaded(
             needs_cores=True,
         )
     )
-    return rows, bars
+    return rows, bars, [f"{pipeline}, {count} times: {detail}" for detail, count in broken.most_common()]
 
 
 async def _beside_deep_ones(
@@ -180,21 +257,24 @@ async def _driven(
     *,
     skipped_s: float = 0.0,
 ) -> Drive:
-    before = await _refusals(stack)
+    before = await _told(stack)
     point = await run_point(
         target, pipeline, rate, seconds - skipped_s, PLAN, seed=seed, part=f"{rate}", warmup_seconds=skipped_s
     )
-    after = await _refusals(stack)
-    whole, within = (after[key] - before[key] for key in ("all", "within"))
     samples = [one for one in point.samples if one.phase == "measured"]
-    return Drive(samples, seconds - skipped_s, within / whole if whole else 1.0)
+    return Drive(samples, seconds - skipped_s, (await _told(stack)).since(before))
 
 
-async def _refusals(stack: LoadedStack) -> Mapping[str, float]:
-    """Returns how many requests the gateway has refused, and how many of them within REFUSED_WITHIN_S."""
+async def _told(stack: LoadedStack) -> Told:
     metrics = (await wire.ask(stack.port("gateway"), "GET", "/metrics")).body.decode()
     buckets = dict(re.findall(r'^http_refusal_seconds_bucket\{le="([^"]+)"\} (\S+)$', metrics, re.MULTILINE))
-    return {"all": float(buckets["+Inf"]), "within": float(buckets[f"{REFUSED_WITHIN_S:g}"])}
+    opened = re.findall(r'^breakers_opened_total\{backend="([^"]+)"\} (\S+)$', metrics, re.MULTILINE)
+    assert opened, "this gateway does not count its breakers"
+    return Told(
+        float(buckets["+Inf"]),
+        float(buckets[f"{REFUSED_WITHIN_S:g}"]),
+        Counter({backend: int(float(count)) for backend, count in opened}),
+    )
 
 
 def _target(stack: LoadedStack, seed: int, top: int = 10) -> LoadTarget:

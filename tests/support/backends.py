@@ -236,13 +236,13 @@ class RerankerStub:
     """A re-ranker that scores the share of the query's words in the passage, minus a little for each character.
 
     `most` is the number of passages that it scores if the request allows a partial answer; None means all.
-    `overloaded` is what such an answer says of it.
+    `needs_ms` is what such an answer says of it.
     """
 
     model: str = "overlap"
     weight: float = 1.0
     most: int | None = None
-    overloaded: bool = False
+    needs_ms: float | None = None
     asked: list[ScoreRequest] = field(default_factory=list)
 
     def scores(self, request: ScoreRequest) -> tuple[float | None, ...]:
@@ -262,10 +262,8 @@ class RerankerStub:
 
             @routes.post("/v1/score")
             async def score(request: ScoreRequest) -> ScoreAnswer:
-                overloaded = self.overloaded and request.partial
-                return ScoreAnswer(
-                    model=self.model, weight=self.weight, scores=self.scores(request), overloaded=overloaded
-                )
+                needs_ms = self.needs_ms if request.partial else None
+                return ScoreAnswer(model=self.model, weight=self.weight, scores=self.scores(request), needs_ms=needs_ms)
 
             async def readiness() -> tuple[Check, ...]:
                 return ()

@@ -15,7 +15,6 @@ from services.chassis.errors import DeadlineExceeded
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
-from services.inference.partial_scores import PartialScores
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
 from services.inference.text_encoder import TextEncoder
@@ -189,24 +188,26 @@ async def test_at_the_deadline_the_first_ranks_are_scored_and_the_call_returns(t
     assert partial == complete[:depth] + (None,) * (400 - depth)
 
 
-@pytest.mark.parametrize(("idle_s", "overloaded"), [(10.0, False), (0.01, True)])
-async def test_passages_that_the_deadline_leaves_no_time_for_are_not_tokenised(tmp_path, opened, idle_s, overloaded):
+async def test_passages_that_the_deadline_leaves_no_time_for_are_not_tokenised(tmp_path, opened):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
-    scorer._model._token_time = FixedTokenTime(10.0, lowest=idle_s)
+    scorer._model._token_time = FixedTokenTime(10.0, lowest=0.01)
     scorer._model.tokenizer = None
     partial = await scorer.score_until("w1", ["w2 " * 9] * 5, Deadline.after_ms(5_000))
-    assert partial == PartialScores((None,) * 5, overloaded=overloaded)
+    assert partial.scores == (None,) * 5
+    assert partial.needs_s == pytest.approx(0.35)  # 5 pairs of 29 characters, by 4 a token
 
 
-async def test_scores_that_are_too_few_for_the_work_of_others_tell_of_overload(tmp_path, opened):
+async def test_too_few_scores_say_how_long_enough_of_them_take_without_other_work(tmp_path, opened):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
     scorer._model._token_time = FixedTokenTime(0.001, lowest=0.001)
     scorer._model._session = SlowSession(scorer._model._session)
     passages = ["w2 " * 6] * 16  # some 10 tokens each, so 160 ms of the one thread
     alone = await scorer.score_until("w1", passages, Deadline.after_ms(2_000))
     among = await asyncio.gather(*(scorer.score_until("w1", passages, Deadline.after_ms(300)) for _ in range(6)))
-    assert not alone.overloaded
-    assert any(one.overloaded for one in among)
+    assert alone.needs_s is None
+    told = [one.needs_s for one in among if one.needs_s is not None]
+    assert set(told) == {told[0]}
+    assert told[0] == pytest.approx(0.075)  # 15 pairs of 20 characters, by 4 a token
 
 
 async def test_a_result_that_is_not_finite_is_an_error_in_partial_scoring_too(tmp_path, opened):

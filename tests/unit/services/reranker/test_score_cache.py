@@ -22,7 +22,7 @@ class HalfDone(OverlapScorer):
     async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
         self.asked.append(tuple(passages))
         first, *others = await self.score(query, passages, deadline)
-        return PartialScores((first, *[None] * len(others)), overloaded=True)
+        return PartialScores((first, *[None] * len(others)), needs_s=0.1)
 
 
 def test_every_part_of_a_key_counts():
@@ -49,7 +49,7 @@ async def test_what_is_remembered_leaves_the_time_to_what_is_not():
     passages = ("red", "blue", "red car")
     rounds = [await scorer.score_until("red", passages, deadline()) for _ in range(4)]
     assert [one.scores for one in rounds] == [(1.0, None, None), (1.0, 0.0, None), (1.0, 0.0, 1.0), (1.0, 0.0, 1.0)]
-    assert [one.overloaded for one in rounds] == [True, True, False, False]
+    assert [one.needs_s for one in rounds] == [0.1, 0.1, None, None]
     assert inner.asked == [("red", "blue", "red car"), ("blue", "red car"), ("red car",)]
 
 
