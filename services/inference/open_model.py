@@ -137,6 +137,10 @@ class OpenModel:
         """Estimates how many of the first rows, of `costs` tokens each, the deadline leaves time for."""
         return count_reachable(costs, self._threads, self.token_budget(deadline))
 
+    def take_trial(self) -> bool:
+        """Returns whether a request should be run although too little time seems left, to measure the time again."""
+        return self._token_time.take_trial()
+
     def seconds_if_idle(self, costs: Sequence[int]) -> float:
         """Estimates how long rows of `costs` tokens each take on a machine that does nothing else."""
         return sum(costs) / self._threads * self._token_time.lowest_seconds_per_token

@@ -19,8 +19,8 @@ from services.inference.profiles import CrossEncoderProfile
 
 Float32 = NDArray[np.float32]
 
-# English has 4 to 5 characters a token. By twice as many, counts of tokens are lower bounds: about twice as many passages
-# are tokenised as can be scored.
+# English has 4 to 5 characters a token. By twice as many, counts of tokens are lower bounds, and about twice as many
+# passages are tokenised as can be scored.
 CHARACTERS_PER_TOKEN = 4
 MAX_CHARACTERS_PER_TOKEN = 8
 # Re-ranking takes every core for as long as it is given. On a machine that also retrieves, retrieval goes first: an
@@ -68,10 +68,13 @@ class PairScorer:
         scores: list[float | None] = [None] * len(passages)
         # Passages that the deadline leaves no time for are not tokenised either.
         at_least = self._tokens(query, passages, MAX_CHARACTERS_PER_TOKEN)
-        reachable = passages[: self._model.count_reachable(at_least, deadline)]
-        if len(reachable) >= least:
+        reachable = self._model.count_reachable(at_least, deadline)
+        if reachable < least and self._model.take_trial():
+            reachable = least
+        if reachable >= least:
             with suppress(DeadlineExceeded):
-                rows = await self._model.map_texts(reachable, partial(self._rows, query), deadline, urgent=True)
+                first = passages[:reachable]
+                rows = await self._model.map_texts(first, partial(self._rows, query), deadline, urgent=True)
                 found = await self._model.infer_until(rows, self._postprocess, deadline)
                 scores[: len(found)] = [None if score is None else float(score) for score in found]
         if len(scores) - scores.count(None) >= least:

@@ -10,6 +10,9 @@ HALF_LIFE_TOKENS = 4_096
 # Without new measurements the estimate decays towards the lowest seen, by half in this time. Otherwise, after one
 # stall, requests with short deadlines would never be tried, and no measurement could correct the estimate.
 HALF_LIFE_S = 5.0
+# The lowest seen may be too high: a process that starts on a busy machine measures that first. A request that would be
+# refused by it is tried nevertheless where nothing was measured for so long.
+TRIAL_S = 1.0
 
 
 class TokenTime:
@@ -22,6 +25,7 @@ class TokenTime:
         self._tokens = 0.0
         self._lowest = float("inf")
         self._measured_at = 0.0
+        self._tried_at = clock()
 
     def record(self, tokens: int, seconds: float) -> None:
         """Records that one thread took `seconds` for a micro-batch of `tokens` padded tokens."""
@@ -32,6 +36,15 @@ class TokenTime:
             self._tokens = self._tokens * decay + tokens
             self._lowest = min(self._lowest, self._seconds / self._tokens)
             self._measured_at = self._clock()
+
+    def take_trial(self) -> bool:
+        """Returns whether nothing was measured and no trial taken for TRIAL_S seconds; then one is taken."""
+        with self._lock:
+            now = self._clock()
+            if now - max(self._measured_at, self._tried_at) < TRIAL_S:
+                return False
+            self._tried_at = now
+            return True
 
     @property
     def lowest_seconds_per_token(self) -> float:

@@ -18,7 +18,7 @@ from services.inference.pair_scorer import PairScorer
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
 from services.inference.text_encoder import TextEncoder
-from services.inference.token_time import TokenTime
+from services.inference.token_time import TRIAL_S, TokenTime
 from tests.support.models import (
     CROSS_ENCODER,
     ENCODER,
@@ -195,6 +195,23 @@ async def test_passages_that_the_deadline_leaves_no_time_for_are_not_tokenised(t
     partial = await scorer.score_until("w1", ["w2 " * 9] * 5, Deadline.after_ms(5_000))
     assert partial.scores == (None,) * 5
     assert partial.needs_s == pytest.approx(0.35)  # 5 pairs of 29 characters, by 4 a token
+
+
+async def test_a_slow_first_measurement_does_not_refuse_passages_for_good(tmp_path, opened):
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
+    now = [100.0]
+    scorer._model._token_time = TokenTime(lambda: now[0])
+    scorer._model._token_time.record(512, 5.12)
+    passages = ["w2 " * 9] * 20
+
+    async def scored() -> int:
+        return 20 - (await scorer.score_until("w1", passages, Deadline.after_ms(400))).scores.count(None)
+
+    assert await scored() == 0
+    for _ in range(20):
+        now[0] += TRIAL_S
+        await scored()
+    assert await scored() == 20
 
 
 async def test_too_few_scores_say_how_long_enough_of_them_take_without_other_work(tmp_path, opened):
