@@ -9,7 +9,8 @@ from gateway import families
 from gateway.families import Family
 from gateway.settings import GatewaySettings
 from services.contracts.documents import Document
-from tests.support.backends import DOCUMENTS, Stack, StoreStub, opened_stack, trigrams
+from tests.support.backends import DOCUMENTS, Stack, StoreStub, opened_stack
+from tests.support.word_overlap import trigrams
 
 TOY = {"kind": "retrieve", "id": "toy", "backend": "toy"}
 BM25 = {"kind": "retrieve", "id": "bm25", "backend": "lexical"}

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from tests.support.backends import DOCUMENTS, RerankerStub, Stack, opened_stack
+from tests.support.backends import DOCUMENTS, Stack, opened_stack
+from tests.support.reranker_stub import RerankerStub
 
 FIRST = {"kind": "retrieve", "backend": "dense"}
 RERANK = {"kind": "rerank", "id": "rerank", "on_failure": "skip"}

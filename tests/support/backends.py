@@ -3,7 +3,6 @@
 import asyncio
 import math
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -33,32 +32,17 @@ from services.contracts.documents import (
 from services.contracts.generations import name_of
 from services.contracts.health import Check
 from services.contracts.problem import Problem
-from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.contracts.scored import Scored, in_rank_order
 from services.lexical.document_collector import DocumentCollector
 from services.storage.builds import refuse_other_build, refuse_published
 from services.storage.content_digest import ContentDigest
 from services.storage.write_order import overtaken
+from tests.support.reranker_stub import RerankerStub
 from tests.support.wires import FixedEndpoints
+from tests.support.word_overlap import cosine, trigrams, words
 
-STOP_WORDS = {"the", "a", "of", "and", "is", "in"}
 Fault = Literal["refused", "hung", "status-500", "status-503", "overloaded", "garbage", "html", "reset", "not-ours"]
-
-
-def words(text: str) -> Counter[str]:
-    return Counter(word for word in text.lower().split() if word not in STOP_WORDS)
-
-
-def trigrams(text: str) -> Counter[str]:
-    padded = f"  {text.lower()} "
-    return Counter(padded[place : place + 3] for place in range(len(padded) - 2))
-
-
-def cosine(one: Counter[str], other: Counter[str]) -> float:
-    shared = sum(count * other[key] for key, count in one.items())
-    norms = math.sqrt(sum(c * c for c in one.values()) * sum(c * c for c in other.values()))
-    return shared / norms if norms else 0.0
 
 
 @dataclass
@@ -229,48 +213,6 @@ class StoreStub:
             yield (routes,), readiness
 
         return create_app(self.family, ServiceSettings(port=0), Instruments(), opened)
-
-
-@dataclass
-class RerankerStub:
-    """A re-ranker that scores the share of the query's words in the passage, minus a little for each character.
-
-    `most` is the number of passages that it scores if the request allows a partial answer; None means all.
-    `needs_ms` is what such an answer says of it.
-    """
-
-    model: str = "overlap"
-    weight: float = 1.0
-    most: int | None = None
-    needs_ms: float | None = None
-    asked: list[ScoreRequest] = field(default_factory=list)
-
-    def scores(self, request: ScoreRequest) -> tuple[float | None, ...]:
-        self.asked.append(request)
-        query = words(request.query)
-        scores = [
-            len(query.keys() & words(passage).keys()) / max(1, len(query)) - 0.001 * len(passage)
-            for passage in request.passages
-        ]
-        reached = self.most if self.most is not None and request.partial else len(scores)
-        return tuple(score if place < reached else None for place, score in enumerate(scores))
-
-    def app(self) -> FastAPI:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
-            routes = router()
-
-            @routes.post("/v1/score")
-            async def score(request: ScoreRequest) -> ScoreAnswer:
-                needs_ms = self.needs_ms if request.partial else None
-                return ScoreAnswer(model=self.model, weight=self.weight, scores=self.scores(request), needs_ms=needs_ms)
-
-            async def readiness() -> tuple[Check, ...]:
-                return ()
-
-            yield (routes,), readiness
-
-        return create_app("reranker", ServiceSettings(port=0), Instruments(), opened)
 
 
 class FaultyTransport(httpx.AsyncBaseTransport):
