@@ -256,7 +256,9 @@ def test_a_connection_above_the_bound_is_refused_as_such_and_closed_whatever_the
         writer.send(posted("/v1/collections/c/documents", 0))
         wait_for(lambda: len(server.server_state.tasks) == 3, within_s=5.0)
         with callers(port_of(server), 1) as (newest,):
-            assert newest.send(SEARCH).received().startswith(b"HTTP/1.1 503 ")
+            head, _, problem = newest.send(SEARCH).received().partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 429 ")
+            assert "too many connections" in json.loads(problem)["detail"]
 
 
 def test_an_early_refusal_arrives_whole_where_its_head_alone_fills_the_buffer() -> None:
