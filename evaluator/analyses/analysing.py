@@ -28,7 +28,8 @@ BASELINE = "bm25"
 
 
 def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgments: Sequence[str] = ()) -> Analysis:
-    """Returns the analysis of the runs that the words name. `judgments`: `SET=FILE` or FILE, added to a set's own.
+    """Returns the analysis of the runs that the words name. `judgments`: `SET=FILE` or FILE, merged over a set's own
+    in their order.
 
     Raises EvaluationError for runs that cannot stand in one table, for changed files, and where no set has the
     baseline.
@@ -43,7 +44,7 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
     files = judgment_files(judgments, [one.name for one in found])
     sets, vocabularies = [], {}
     for one in found:
-        analysed, vocabularies[one.name] = _analysed_set(one, files.get(one.name))
+        analysed, vocabularies[one.name] = _analysed_set(one, files.get(one.name, ()))
         sets.append(analysed)
     rows = set_rows(sets, catalogue)
     published, unlike = _published(rows, catalogue)
@@ -64,7 +65,7 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
     )
 
 
-def _analysed_set(one: AnalysedSet, file: Path | None) -> tuple[SetAnalysis, Vocabulary]:
+def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis, Vocabulary]:
     experiment, queries = one.first.experiment, one.first.ranked.queries
     hashes = one.first.manifest.dataset_sha256
     own = judgments_of(one.first.folder)
@@ -72,7 +73,7 @@ def _analysed_set(one: AnalysedSet, file: Path | None) -> tuple[SetAnalysis, Voc
     texts = read_queries(asked)
     if texts.sha256 != hashes.get(asked.name):
         raise DatasetError(f"{asked} changed since the queries ran; rank or import again")
-    added = merged_judgments(own, [file]) if file else None
+    added = merged_judgments(own, files) if files else None
     measured = {
         name: measure_ranking(run, name, own, added.grades if added else None) for name, run in one.runs.items()
     }
@@ -93,7 +94,7 @@ def _analysed_set(one: AnalysedSet, file: Path | None) -> tuple[SetAnalysis, Voc
         pipelines={name: ranking.figures for name, ranking in measured.items()},
         relevant_lengths=length_distribution(relevant, counted.lengths),
         lengths={name: length_distribution(ranking.first_ten, counted.lengths) for name, ranking in measured.items()},
-        judgments=added.files[0] if added else None,
+        added_judgments=added.files if added else (),
     )
     return analysed, counted.vocabulary
 

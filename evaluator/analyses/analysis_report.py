@@ -60,7 +60,7 @@ class SetAnalysis(Wire):
     pipelines: dict[str, RankingFigures]
     relevant_lengths: LengthDistribution  # of the documents judged relevant
     lengths: dict[str, LengthDistribution]  # of the first ten documents, by pipeline
-    judgments: AddedJudgments | None = None
+    added_judgments: tuple[AddedJudgments, ...] = ()
 
 
 class VocabularyOverlap(Wire):

@@ -1,4 +1,4 @@
-"""Reads which file of added judgments belongs to which set (BEIR paper, table 4)."""
+"""Reads which files of added judgments belong to which set (BEIR paper, table 4)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 from evaluator.errors import WrongOption
 
 
-def judgment_files(words: Sequence[str], sets: Sequence[str]) -> dict[str, Path]:
-    """Returns the files by set: `SET=FILE`, or FILE where there is one set. Raises WrongOption."""
-    files: dict[str, Path] = {}
+def judgment_files(words: Sequence[str], sets: Sequence[str]) -> dict[str, list[Path]]:
+    """Returns the files by set, in their order: `SET=FILE`, or FILE where there is one set. Raises WrongOption."""
+    files: dict[str, list[Path]] = {}
     for word in words:
         name, given, path = word.partition("=")
         if not given or Path(word).exists():
@@ -20,7 +20,5 @@ def judgment_files(words: Sequence[str], sets: Sequence[str]) -> dict[str, Path]
             name, path = sets[0], word
         if name not in sets:
             raise WrongOption(f"--judgments {word}: no set {name!r} in these runs; there are {', '.join(sets)}")
-        if name in files:
-            raise WrongOption(f"--judgments {word}: a second file for {name}; put the judgments into one")
-        files[name] = Path(path)
+        files.setdefault(name, []).append(Path(path))
     return files

@@ -46,7 +46,7 @@ def _parts(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[s
         yield table.markdown()
         if table.why_missing:
             yield "\n".join(f"- {reason}" for reason in table.why_missing)
-        if name == "table-4-holes" and all(one.judgments is None for one in analysis.sets):
+        if name == "table-4-holes" and not any(one.added_judgments for one in analysis.sets):
             yield (
                 "nDCG@10 after the holes are judged is not here: give the new judgments with `--judgments SET=FILE` "
                 "(BEIR's qrels or TREC's)."

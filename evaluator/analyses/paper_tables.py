@@ -132,7 +132,7 @@ def published_tables(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[Fig
 
 def holes_table(analysis: Analysis) -> FigureTable:
     """Table 4: share of the first ten without a judgment, and nDCG@10 before and after judgments were added."""
-    judged = any(one.judgments is not None for one in analysis.sets)
+    judged = any(one.added_judgments for one in analysis.sets)
     after = ("hole@10 after", "nDCG@10 after", "change") if judged else ()
     return FigureTable(
         name="table-4-holes",
@@ -146,7 +146,7 @@ def holes_table(analysis: Analysis) -> FigureTable:
             for name, found in one.pipelines.items()
         ),
         why_missing=tuple(
-            f"{one.name}: no judgments were added." for one in analysis.sets if judged and one.judgments is None
+            f"{one.name}: no judgments were added." for one in analysis.sets if judged and not one.added_judgments
         ),
     )
 

@@ -28,8 +28,7 @@ def analysis_notes(
             yield from (f"{one.name}, {fault}." for fault in figures.faults)
         if missing := [name for name in pipelines if name not in one.pipelines]:
             yield f"{one.name}: not measured: {', '.join(missing)}."
-        if one.judgments is not None:
-            yield f"{one.name}: {one.judgments.sentence}."
+        yield from (f"{one.name}: {file.sentence}." for file in one.added_judgments)
         if one.name in IN_DOMAIN:
             yield f"{one.name} is in no mean and no comparison: models are trained on it."
     for name in changed:

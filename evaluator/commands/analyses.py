@@ -20,7 +20,10 @@ def analyse(
     baseline: Annotated[str, typer.Option(help="The pipeline that the others are set against.")] = BASELINE,
     judgments: Annotated[
         list[str] | None,
-        typer.Option(help="Judgments to add, BEIR's or TREC's: [SET=]FILE; once for each set."),
+        typer.Option(
+            help="A qrels file merged over a set's judgments, [SET=]FILE; SET where there are several sets; may be "
+            "given several times."
+        ),
     ] = None,
     runs: Runs = RUNS,
 ) -> None:

@@ -124,7 +124,7 @@ def export(folder: Session, file: Annotated[Path, typer.Argument(help="The qrels
 
 
 def _graded(session: JudgingSession, judge: str, order: Order) -> int:
-    """Reads keys until there is no pair, no input, or a q. Returns how many judgments were written."""
+    """Reads keys until there is no pair, no input, or a q. Returns how many judgments of this call stand."""
     written, settled = 0, False
     current = session.next_pair(judge, order)
     show(KEYS)
@@ -140,6 +140,7 @@ def _graded(session: JudgingSession, judge: str, order: Order) -> int:
             if taken_back is None:
                 say("Nothing to undo.")
             else:
+                written = max(0, written - 1)  # it may be one of an earlier call
                 current = session.shown(taken_back)
             continue
         if key == "s":

@@ -15,6 +15,8 @@ from evaluator.quality import Grades
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+GRADES = tuple(range(1, MOST_GRADE + 1))  # a grade of 0 changes nothing
+
 
 class JudgeNext:
     """Owns the state of an order: the grades so far and the weight of each open pair.
@@ -33,13 +35,12 @@ class JudgeNext:
         self._pool = pool
         self._grades = {query: dict(judged.get(query, {})) for query in pool.queries}
         self._pairs = tuple(pairs)
+        self._graded: dict[PooledPair, int] = {}
         self._places = {pair: at for at, pair in enumerate(self._pairs)}
         self._of_query = pairs_by_query(self._pairs)
         self._open = np.ones(len(self._pairs), dtype=bool)
         self._weights: NDArray[np.float64] = np.zeros(len(self._pairs))
-        for pair, grade in graded.items():
-            self._grades[pair.query][pair.document] = grade
-            self._open[self._places[pair]] = False
+        self._take(graded)
         for query in self._of_query:
             self._weigh(query)
 
@@ -64,20 +65,36 @@ class JudgeNext:
 
     def add(self, pair: PooledPair, grade: int) -> None:
         """Closes an open pair with its grade."""
-        self._grades[pair.query][pair.document] = grade
-        self._open[self._places[pair]] = False
-        self._weigh(pair.query)
+        self.follow({**self._graded, pair: grade})
+
+    def follow(self, graded: Mapping[PooledPair, int]) -> None:
+        """Takes over the grades of the pool as they are now: judges also change them and take them back."""
+        for query in self._take(graded):
+            self._weigh(query)
+
+    def _take(self, graded: Mapping[PooledPair, int]) -> set[str]:
+        """Keeps the grades; returns the queries of those that are new, changed or gone."""
+        changed = {pair for pair, _ in graded.items() ^ self._graded.items()}
+        self._graded = dict(graded)
+        for pair in changed:
+            grade = graded.get(pair)
+            self._open[self._places[pair]] = grade is None
+            if grade is None:
+                del self._grades[pair.query][pair.document]  # what is pooled had no judgment before
+            else:
+                self._grades[pair.query][pair.document] = grade
+        return {pair.query for pair in changed}
 
     def _weigh(self, query: str) -> None:
         """Computes the weights of a query's pairs."""
-        judged = self._grades[query]
+        import numpy as np
+
+        judged, documents = self._grades[query], self._of_query[query]
         gains = best_gains(judged)
         before = ideal_dcg(gains)
-        after = [ideal_dcg(sorted((*gains, grade), reverse=True)) for grade in range(1, MOST_GRADE + 1)]
-        found = [weighted_gain(weights[query], judged) for weights in self._pool.weights]
-        for document in self._of_query[query]:
-            self._weights[self._places[PooledPair(query, document)]] = max(
-                abs((dcg + grade * weights[query].get(document, 0.0)) / ideal - (dcg / before if before else 0.0))
-                for dcg, weights in zip(found, self._pool.weights, strict=True)
-                for grade, ideal in enumerate(after, start=1)
-            )
+        after = np.array([ideal_dcg(sorted((*gains, grade), reverse=True)) for grade in GRADES])
+        # By comparison, document and grade.
+        dcgs = np.array([weighted_gain(weights[query], judged) for weights in self._pool.weights])[:, None, None]
+        discounts = np.array([[weights[query].get(one, 0.0) for one in documents] for weights in self._pool.weights])
+        changes = (dcgs + discounts[:, :, None] * np.array(GRADES)) / after - (dcgs / before if before else 0.0)
+        self._weights[[self._places[PooledPair(query, one)] for one in documents]] = np.abs(changes).max(axis=(0, 2))

@@ -33,6 +33,7 @@ from evaluator.judging.session_files import (
     SessionFile,
     write_lines,
 )
+from evaluator.run_folder import RunFolder
 from evaluator.run_judgments import judgments_with_added
 
 FOLDER = "judging"  # in the folder of all runs
@@ -109,9 +110,11 @@ def create_session(
 
 def _source(ranking: ComparedRanking) -> PoolSource:
     read = ranking.imported
+    # `latest` is another run tomorrow.
+    named = ranking.run == ranking.folder.name
     return PoolSource(
         label=ranking.label,
-        run=ranking.run,
+        run=RunFolder(ranking.folder.path.resolve()).name if named else ranking.run,
         pipeline=ranking.arm,
         run_file_sha256=read.sha256 if read is not None else sha256(ranking.folder.run_file(ranking.arm)),
     )

@@ -8,7 +8,9 @@ from evaluator.judging.consensus import DisputedPair
 from evaluator.judging.outlook import CONFIDENCE, VerdictOutlook
 from evaluator.judging.session import JudgeProgress
 from evaluator.judging.session_files import SessionFile
+from evaluator.markdown_page import markdown_parts
 from evaluator.markdown_table import aligned
+from evaluator.page_blocks import Block, Prose, Sentence, Table
 
 MOST_DISPUTED = 20
 
@@ -30,19 +32,27 @@ def render_progress(found: Sequence[JudgeProgress], pairs: int, judged: int) -> 
     return f"{table}{judged} of {pairs} pairs are judged."
 
 
-def render_agreement(found: Sequence[JudgeAgreement], group: GroupAgreement | None) -> list[str]:
-    """Renders kappas and the confusion of each two judges that share pairs; nothing for a single judge."""
+def agreement_blocks(found: Sequence[JudgeAgreement], group: GroupAgreement | None) -> list[Block]:
+    """Returns kappas and the confusion of each two judges that share pairs; nothing for a single judge."""
     if not found:
         return []
     rows = [["judges", "pairs", "equal", "kappa", "linear", "quadratic"]]
     for one in found:
         figures = (one.agreement, one.kappa, one.kappa_linear, one.kappa_quadratic)
         rows.append([f"{one.first}, {one.second}", str(one.pairs), *map(_figure, figures)])
-    parts = ["Agreement (Cohen's kappa: unweighted, linear and quadratic weights):", aligned(rows)]
+    blocks: list[Block] = [
+        Prose("Agreement (Cohen's kappa: unweighted, linear and quadratic weights):"),
+        Table("agreement", "Agreement of each two judges", rows),
+    ]
     if group is not None:
-        parts.append(f"Fleiss' kappa of all {len(group.judges)} judges: {_figure(group.kappa)} ({group.pairs} pairs).")
-    parts += [_confusion(one) for one in found if one.pairs]
-    return parts
+        said = f"Fleiss' kappa of all {len(group.judges)} judges: {_figure(group.kappa)} ({group.pairs} pairs)."
+        blocks.append(Sentence(said))
+    return blocks + [_confusion(one) for one in found if one.pairs]
+
+
+def render_agreement(found: Sequence[JudgeAgreement], group: GroupAgreement | None) -> list[str]:
+    """Renders the agreement, part by part."""
+    return list(markdown_parts(agreement_blocks(found, group)))
 
 
 def render_disputed(found: Sequence[DisputedPair]) -> list[str]:
@@ -51,10 +61,19 @@ def render_disputed(found: Sequence[DisputedPair]) -> list[str]:
         return []
     rows = [["query", "document", "grades"]]
     for one in found[:MOST_DISPUTED]:
-        grades = ", ".join(f"{judge} {grade}" for judge, grade in one.grades.items())
-        rows.append([one.pair.query, one.pair.document, grades])
+        rows.append([one.pair.query, one.pair.document, grades_in_words(one)])
+    return [f"Disputed pairs: {disputed_count(found)}.", aligned(rows)]
+
+
+def disputed_count(found: Sequence[DisputedPair]) -> str:
+    """Says how many pairs are disputed, and how many of them are shown."""
     more = f", of which the first {MOST_DISPUTED} are shown" if len(found) > MOST_DISPUTED else ""
-    return [f"Disputed pairs: {len(found)}{more}.", aligned(rows)]
+    return f"{len(found)}{more}"
+
+
+def grades_in_words(pair: DisputedPair) -> str:
+    """Returns who gave which grade."""
+    return ", ".join(f"{judge} {grade}" for judge, grade in pair.grades.items())
 
 
 def render_outlooks(outlooks: Mapping[str, VerdictOutlook], verdicts: Sequence[PairedComparison]) -> list[str]:
@@ -72,10 +91,11 @@ def outlook_sentence(outlook: VerdictOutlook) -> str:
     return f"What is left can change this verdict; with every pair judged it would be: {shares}."
 
 
-def _confusion(found: JudgeAgreement) -> str:
+def _confusion(found: JudgeAgreement) -> Table:
     rows = [[f"{found.first} \\ {found.second}", *map(str, GRADES)]]
     rows += [[str(grade), *map(str, counts)] for grade, counts in zip(GRADES, found.confusion, strict=True)]
-    return aligned(rows)
+    caption = f"Pairs by grade of {found.first} (rows) and of {found.second} (columns)"
+    return Table(f"confusion-{found.first}-{found.second}", caption, rows)
 
 
 def _figure(value: float | None) -> str:

@@ -30,7 +30,7 @@ from evaluator.judging.session_files import (
     RANKINGS,
     RANKINGS_BY_PIPELINE,
     SESSION,
-    DocumentText,
+    DocumentTexts,
     PooledLine,
     QueryText,
     SessionFile,
@@ -80,7 +80,10 @@ class JudgingSession:
             raise EvaluationError(f"{folder / SESSION}: not of this version: {reason}; make a new pool") from error
         self.pairs = tuple(PooledPair(one.query, one.document) for one in read_lines(folder / POOL, PooledLine))
         self._queries = {one.id: one.text for one in read_lines(folder / QUERY_TEXTS, QueryText)}
-        self._documents = {one.id: one for one in read_lines(folder / DOCUMENT_TEXTS, DocumentText)}
+
+    @cached_property
+    def _documents(self) -> DocumentTexts:
+        return DocumentTexts(self.folder / DOCUMENT_TEXTS)
 
     @cached_property
     def known(self) -> Grades:
@@ -134,14 +137,18 @@ class JudgingSession:
         done = mine.grades.keys() | mine.skipped
         if order != "pool":
             done = done | {pair for grades in self.grades().values() for pair in grades}
-        listed = self._judge_next().order() if order == "impact" else self.pairs
+        listed = self._ordered_by_impact() if order == "impact" else self.pairs
         return next((self.shown(pair) for pair in listed if pair not in done), None)
+
+    def holds(self, pair: PooledPair) -> bool:
+        """Returns whether a pair is in the pool."""
+        return pair in self._places
 
     def shown(self, pair: PooledPair) -> ShownPair:
         """Returns the texts of a pair. Raises EvaluationError for one that is not in the pool."""
-        if pair not in self._places:
+        if not self.holds(pair):
             raise EvaluationError(f"{pair.query} {pair.document}: not in the pool of {self.folder}")
-        document = self._documents[pair.document]
+        document = self._documents.read(pair.document)
         return ShownPair(pair, self._queries[pair.query], document.title, document.text)
 
     def grade(self, judge: str, pair: PooledPair, grade: int) -> None:
@@ -191,8 +198,14 @@ class JudgingSession:
     def _places(self) -> dict[PooledPair, int]:
         return {pair: at for at, pair in enumerate(self.pairs)}
 
+    def _ordered_by_impact(self) -> list[PooledPair]:
+        """Returns the open pairs. What others judge meanwhile is taken over at each call."""
+        self._judge_next.follow(consensus_grades(self.grades()))
+        return self._judge_next.order()
+
+    @cached_property
     def _judge_next(self) -> JudgeNext:
-        return JudgeNext(self._compared, self.known, self.pairs, consensus_grades(self.grades()))
+        return JudgeNext(self._compared, self.known, self.pairs, {})
 
     def _log(self, judge: str) -> JudgmentLog:
         if not re.fullmatch(NAME, judge):

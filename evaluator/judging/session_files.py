@@ -7,6 +7,8 @@ rankings.json, known.json         rankings by pipeline and judgments before the 
 judges/<judge>.jsonl              grades, skips and undos (`evaluator.judging.judgment_log`)
 """
 
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -22,6 +24,9 @@ QUERY_TEXTS, DOCUMENT_TEXTS, JUDGES = "queries.jsonl", "documents.jsonl", "judge
 
 RANKINGS_BY_PIPELINE = TypeAdapter(dict[str, dict[str, tuple[str, ...]]])
 KNOWN_GRADES = TypeAdapter(dict[str, dict[str, int]])
+
+# As `write_lines` writes a DocumentText: the id before the texts.
+_ID_FIRST = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
 
 Line = TypeVar("Line", bound=Wire)
 Content = TypeVar("Content")
@@ -67,6 +72,41 @@ class DocumentText(Wire):
     id: str
     title: str
     text: str
+
+
+class DocumentTexts:
+    """Owns documents.jsonl: knows where each document's line is, and reads one when it is shown.
+
+    A pool of nine pipelines and 5,000 queries holds 100 MB of texts, of which a judge reads one at a time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Finds the lines. Raises EvaluationError for a file that is not there or holds another line."""
+        self._path = path
+        self._places: dict[str, int] = {}
+        place = 0
+        try:
+            with path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    found = _ID_FIRST.match(line)
+                    if found is None:
+                        raise EvaluationError(f"{path}:{number}: no line of a document; make a new pool")
+                    self._places[json.loads(found[1])] = place
+                    place += len(line)
+        except OSError as error:
+            raise EvaluationError(f"{path}: {error.strerror}; make a new pool with `judge pool`") from error
+
+    def read(self, document: str) -> DocumentText:
+        """Returns the texts of a document that the pool holds. Raises EvaluationError for a damaged line."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._places[document])
+                return DocumentText.model_validate_json(file.readline())
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise EvaluationError(f"{self._path}: {document}: {reason}; make a new pool") from error
+        except OSError as error:
+            raise EvaluationError(f"{self._path}: {error.strerror}; make a new pool with `judge pool`") from error
 
 
 class PooledLine(Wire):

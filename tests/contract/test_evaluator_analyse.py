@@ -131,15 +131,18 @@ def test_added_judgments_give_the_figures_after(
 ) -> None:
     run = imported(shop, bm25=BAD)
     # f0 leads every ranking of BAD and nobody judged it.
-    more = tmp_path / "more.tsv"
+    more, again = tmp_path / "more.tsv", tmp_path / "again.tsv"
     more.write_text("".join(f"q{n}\tf0\t1\n" for n in range(60)))
-    done = evaluator("analyse", run, "--judgments", more, "--out", tmp_path / "out")
+    again.write_text("q0\tf0\t2\n")
+    judged = ["--judgments", more, "--judgments", again]
+    done = evaluator("analyse", run, *judged, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     (figures,) = figures_of(tmp_path / "out")["sets"][0]["pipelines"].values()
     assert figures["hole_at_10"] == pytest.approx(0.9)
     assert figures["after"]["hole_at_10"] == pytest.approx(0.8)
     assert figures["after"]["ndcg_at_10"] > figures["ndcg_at_10"]
     assert "60 judgments added, 0 changed, 0 the same" in done.stderr
+    assert "0 judgments added, 1 changed, 0 the same" in done.stderr
     assert rows_of(tmp_path / "out", "table-4-holes")[0][4:] == ["hole@10 after", "nDCG@10 after", "change"]
 
 

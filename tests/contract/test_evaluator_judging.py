@@ -81,6 +81,7 @@ def test_keys_grade_skip_and_undo_and_a_session_goes_on(evaluator: Evaluator, fo
     done = evaluator("judge", "grade", folder, "--judge", "ann", typed=typed("21xsuu0q"))
     assert done.exit_code == 0, done.output
     assert "'x' is no key" in done.stderr
+    assert "Judgments written: 2." in done.stderr  # of four, two were taken back
     session = JudgingSession(folder)
     first, second = session.pairs[:2]
     assert session.standing("ann").grades == {first: 2, second: 0}
@@ -89,6 +90,13 @@ def test_keys_grade_skip_and_undo_and_a_session_goes_on(evaluator: Evaluator, fo
     shown = session.shown(first)
     assert f"Query:    {shown.query}" in done.stdout
     assert "good" not in done.stdout
+
+
+def test_a_session_names_the_run_that_latest_was(evaluator: Evaluator, run: Path, tmp_path: Path) -> None:
+    (run.parent / "latest").unlink(missing_ok=True)
+    (run.parent / "latest").symlink_to(run.name)
+    assert evaluator("judge", "pool", f"{run.parent / 'latest'}:bad", "--session", tmp_path / "made").exit_code == 0
+    assert JudgingSession(tmp_path / "made").file.sources[0].run == run.name
 
 
 def test_every_pair_is_asked_for_until_none_is_left(evaluator: Evaluator, folder: Path) -> None:

@@ -81,3 +81,16 @@ def test_a_session_that_goes_on_asks_what_one_in_one_go_would_ask() -> None:
         graded[pair] = found.truth[pair.query][pair.document]
         whole.add(pair, graded[pair])
     assert JudgeNext(pool, {}, pairs, graded).order() == whole.order()
+
+
+def test_grades_that_changed_or_were_taken_back_give_the_order_of_a_new_beginning() -> None:
+    found = simulated_collection(4, with_older=True, queries=5)
+    rankings = (found.first, found.second)
+    pool = compared_pool(rankings, list(found.truth))
+    pairs = pooled_pairs(rankings, found.judged, pool.queries, TOP, 1)
+    following = JudgeNext(pool, found.judged, pairs, dict.fromkeys(pairs[:8], 3))
+    later = {pairs[0]: 3, pairs[1]: 0, pairs[9]: 2}
+    following.follow(later)
+    anew = JudgeNext(pool, found.judged, pairs, later)
+    assert following.order() == anew.order()
+    assert following.grades == anew.grades
