@@ -8,8 +8,14 @@ from fastapi import APIRouter, FastAPI
 
 from evaluator.comparison_cache import ComparisonCache
 from evaluator.jobs import Jobs
+from evaluator.judging_routes import judging_routes, slow_work
+from evaluator.page_answers import PageAnswers
 from evaluator.page_routes import page_routes
+from evaluator.pages.environment import page_environment
+from evaluator.pages.judging_pages import JudgingPages
+from evaluator.pages.service_pages import ServicePages
 from evaluator.routes import comparison_routes, experiment_routes
+from evaluator.served_sessions import ServedSessions
 from evaluator.settings import EvaluatorSettings
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
@@ -24,16 +30,25 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[list[APIRouter], Readiness]]:
         jobs = Jobs(settings.runs, settings.gateway_url, transport)
-        comparisons = ComparisonCache(settings.runs)
+        comparisons, slow = ComparisonCache(settings.runs), slow_work()
+        environment = page_environment()
+        pages = ServicePages(environment)
+        answers = PageAnswers(pages)
 
         async def readiness() -> tuple[Check, ...]:
             # Ready without a gateway: a missing one is reported in the experiment's state.
             return (Check(name="runs", ok=True, detail=str(settings.runs)),)
 
         try:
-            routers = [experiment_routes(jobs), comparison_routes(settings.runs), page_routes(jobs, comparisons)]
+            routers = [
+                experiment_routes(jobs),
+                comparison_routes(settings.runs),
+                page_routes(jobs, comparisons, pages, answers),
+                judging_routes(jobs, ServedSessions(settings.runs), JudgingPages(environment), answers, slow),
+            ]
             yield routers, readiness
         finally:
+            await slow.close()
             await comparisons.close()
             await jobs.close()
 

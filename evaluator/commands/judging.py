@@ -21,6 +21,7 @@ from evaluator.judging.progress_page import (
     render_outlooks,
     render_progress,
     render_session,
+    scale_remark,
 )
 from evaluator.judging.session import JudgingSession, Order, ShownPair
 from evaluator.progress import say, show
@@ -68,12 +69,8 @@ def pool(
         show(render_session(made.file))
         if made.file.not_in_corpus:
             say(f"{made.file.not_in_corpus} pairs are left out: the corpus lacks their documents.")
-        known = made.file.known_grades
-        if known and max(known) < MOST_GRADE:
-            say(
-                f"The judgments so far have the grades {', '.join(map(str, known))}. The gain in nDCG is the grade: "
-                "grade on the scale of the collection, or its relevant documents count less than yours."
-            )
+        if remark := scale_remark(made.file):
+            say(remark)
         show(f"Session: {made.folder}")
         say(f"Next: {command_line('judge', 'grade', str(made.folder), '--judge', 'NAME')}")
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.judging.agreement import GRADES, GroupAgreement, JudgeAgreement
 from evaluator.judging.consensus import DisputedPair
+from evaluator.judging.judgment_log import MOST_GRADE
 from evaluator.judging.outlook import CONFIDENCE, VerdictOutlook
 from evaluator.judging.session import JudgeProgress
 from evaluator.judging.session_files import SessionFile
@@ -21,6 +22,17 @@ def render_session(file: SessionFile) -> str:
     return (
         f"{file.pairs} pairs of {len(file.queries)} judged queries of {file.dataset}, split {file.split}: the unjudged "
         f"documents among the first {file.top} of {sources}."
+    )
+
+
+def scale_remark(file: SessionFile) -> str:
+    """Says where the collection's own grades stop below ours; nothing where they do not."""
+    known = file.known_grades
+    if not known or max(known) >= MOST_GRADE:
+        return ""
+    return (
+        f"The judgments so far have the grades {', '.join(map(str, known))}. The gain in nDCG is the grade: grade on "
+        "the scale of the collection, or its relevant documents count less than yours."
     )
 
 

@@ -124,12 +124,13 @@ class JudgingSession:
 
     def progress(self) -> list[JudgeProgress]:
         """Returns how far each judge is."""
-        found = []
-        for judge in self.judges:
-            standing = self.standing(judge)
-            graded, skipped = len(standing.grades), len(standing.skipped)
-            found.append(JudgeProgress(judge, graded, skipped, len(self.pairs) - graded - skipped))
-        return found
+        return [self.progress_of(judge) for judge in self.judges]
+
+    def progress_of(self, judge: str) -> JudgeProgress:
+        """Returns how far one judge is, also one who has not begun."""
+        standing = self.standing(judge)
+        graded, skipped = len(standing.grades), len(standing.skipped)
+        return JudgeProgress(judge, graded, skipped, len(self.pairs) - graded - skipped)
 
     def next_pair(self, judge: str, order: Order = "pool") -> ShownPair | None:
         """Returns the next pair that this judge has neither graded nor skipped; None where none is left."""
@@ -137,8 +138,17 @@ class JudgingSession:
         done = mine.grades.keys() | mine.skipped
         if order != "pool":
             done = done | {pair for grades in self.grades().values() for pair in grades}
-        listed = self._ordered_by_impact() if order == "impact" else self.pairs
+        listed = self.order_by_impact() if order == "impact" else self.pairs
         return next((self.shown(pair) for pair in listed if pair not in done), None)
+
+    def order_by_impact(self) -> list[PooledPair]:
+        """Returns the pairs that nobody has graded, first what can change the comparison most.
+
+        The first call computes the weights, which takes seconds for the pool of thousands of queries; later ones take
+        over what was judged since. Raises EvaluationError for a session of one pipeline.
+        """
+        self._judge_next.follow(consensus_grades(self.grades()))
+        return self._judge_next.order()
 
     def holds(self, pair: PooledPair) -> bool:
         """Returns whether a pair is in the pool."""
@@ -197,11 +207,6 @@ class JudgingSession:
     @cached_property
     def _places(self) -> dict[PooledPair, int]:
         return {pair: at for at, pair in enumerate(self.pairs)}
-
-    def _ordered_by_impact(self) -> list[PooledPair]:
-        """Returns the open pairs. What others judge meanwhile is taken over at each call."""
-        self._judge_next.follow(consensus_grades(self.grades()))
-        return self._judge_next.order()
 
     @cached_property
     def _judge_next(self) -> JudgeNext:

@@ -5,9 +5,13 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from evaluator.pages.inline_markup import cell_html, chart_html, prose_html
+from evaluator.pages.inline_markup import cell_html, chart_html, code_html, prose_html
 from evaluator.svg_chart import style
 
+# What stands in the bar above every page: where it leads, and its name.
+NAVIGATION = (("/", "Runs"), ("/new", "New experiment"), ("/judge", "Judging"))
+# What pages load beside their style sheet, by name, with its media type.
+PAGE_FILES = {"watch.js": "text/javascript", "judge.js": "text/javascript", "icon.svg": "image/svg+xml"}
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
@@ -21,7 +25,9 @@ def page_environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.globals.update(cell_html=cell_html, chart_html=chart_html, prose_html=prose_html)
+    environment.globals.update(
+        navigation=NAVIGATION, code_html=code_html, cell_html=cell_html, chart_html=chart_html, prose_html=prose_html
+    )
     return environment
 
 
@@ -30,6 +36,6 @@ def style_sheet() -> Markup:
     return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8") + style(".chart") + "\n")
 
 
-def watch_script() -> str:
-    """Returns the script that keeps the progress of a running experiment up to date."""
-    return (TEMPLATES / "watch.js").read_text(encoding="utf-8")
+def page_file(name: str) -> str:
+    """Returns one of PAGE_FILES."""
+    return (TEMPLATES / name).read_text(encoding="utf-8")

@@ -18,6 +18,14 @@ ATTRIBUTES = frozenset(
 _SVG = "{http://www.w3.org/2000/svg}"
 
 
+def code_html(text: str) -> Markup:
+    """Returns a sentence with its `code`, which may hold data. Escapes all else."""
+    parts = re.split(r"`([^`]+)`", text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(one) if at % 2 else escape(one) for at, one in enumerate(parts)
+    )
+
+
 def prose_html(text: str, links: bool) -> Markup:
     """Returns a paragraph's text with `code` and, where `links` lead somewhere, links. Escapes all else."""
     parts, done = [], 0

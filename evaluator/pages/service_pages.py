@@ -3,19 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jinja2 import Environment
+
 from evaluator.comparison.comparing import ComparisonReport
 from evaluator.comparison.comparison_page import comparison_blocks, example_scores, example_table, examples_shown
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
 from evaluator.form_experiment import BundledExperiment
 from evaluator.job_state import JobState
 from evaluator.page_blocks import Block, ChartImage, Table
-from evaluator.pages.environment import page_environment
 from evaluator.pages.report_page import report_page
 from evaluator.pages.sections import page_sections
 from evaluator.report import Report
-
-# What stands in the bar above every page: where it leads, and its name.
-NAVIGATION = (("/", "Runs"), ("/new", "New experiment"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +43,10 @@ class ShownRun:
 
 
 class ServicePages:
-    """Owns the templates of one process."""
+    """Renders from the templates of one process."""
 
-    def __init__(self) -> None:
-        self._environment = page_environment()
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
 
     def runs(self, listed: Sequence[ListedRun], page: int, pages: int, runs: int) -> str:
         """Renders a page of the list of runs. `page`: from 1; `runs`: how many there are in all."""
@@ -94,7 +92,8 @@ class ServicePages:
 
     def comparing(self, runs: Sequence[str]) -> str:
         """Renders the page of a comparison that is being computed."""
-        return self._rendered("comparing.html", here="", runs=runs)
+        why = "Tests and intervals are drawn ten thousand times, which takes a while with thousands of queries."
+        return self._rendered("waiting.html", here="", title="Comparing", why=why, runs=runs)
 
     def new(
         self,
@@ -120,4 +119,4 @@ class ServicePages:
         return self._rendered("problem.html", here="", status=status, title=title, detail=detail)
 
     def _rendered(self, template: str, **values: object) -> str:
-        return self._environment.get_template(template).render(navigation=NAVIGATION, **values)
+        return self._environment.get_template(template).render(**values)

@@ -1,0 +1,284 @@
+"""HTTP routes of the pages of judging: sessions, one pair at a time, verdicts so far, figures after judging."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Query, Request, Response
+
+from evaluator.background_work import BackgroundWork
+from evaluator.comparison.verdict import PairedComparison
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import quality_step, report_step
+from evaluator.form_session import asked_deed, asked_order, asked_session, judge_name
+from evaluator.job_state import RUN_NAME
+from evaluator.jobs import Jobs
+from evaluator.judging.agreement import group_agreement, judge_agreements
+from evaluator.judging.consensus import consensus_grades, disputed_pairs
+from evaluator.judging.outlook import VerdictOutlook
+from evaluator.judging.pool import PooledPair
+from evaluator.judging.progress_page import MOST_DISPUTED
+from evaluator.judging.session import JudgingSession, Order
+from evaluator.page_answers import (
+    WAITING,
+    FormCookie,
+    FormFields,
+    PageAnswers,
+    html_answer,
+    known_run,
+    page_number,
+    see_other,
+)
+from evaluator.pages.judging_pages import ChosenRun, JudgedPair, JudgingPages, SessionState
+from evaluator.rank import RankReport
+from evaluator.run_folder import RunFolder
+from evaluator.served_sessions import ServedSessions
+from services.chassis.app import router
+from services.chassis.errors import Conflict, NotFound
+from services.chassis.handling import handled
+
+A_PAGE = 50  # sessions
+MOST_RUNS = 16  # of a session
+OFFERED = 20  # of the newest runs
+OPENING = "Its pairs and what judges did with them are read."
+FIELDS: Mapping[str, str] = {"top": "10", "seed": "20250601", "judge": "", "order": "pool"}
+
+
+GradesKey = tuple[str, tuple[tuple[str, int], ...]]  # a session, and how much each judge has written
+
+
+@dataclass(frozen=True, slots=True)
+class SessionVerdicts:
+    """The verdicts of a session, and by pipeline what each can still become."""
+
+    outlooks: Mapping[str, VerdictOutlook]
+    verdicts: Sequence[PairedComparison]
+
+
+@dataclass(frozen=True, slots=True)
+class SlowWork:
+    """What may take too long for a page."""
+
+    states: BackgroundWork[GradesKey, SessionState]
+    verdicts: BackgroundWork[GradesKey, SessionVerdicts]
+    opening: BackgroundWork[tuple[str, Order], bool]
+    measuring: BackgroundWork[str, bool]
+
+    async def close(self) -> None:
+        """Drops what waits."""
+        for work in (self.states, self.verdicts, self.opening, self.measuring):
+            await work.close()
+
+
+def slow_work() -> SlowWork:
+    """Returns the work of a process that has just begun."""
+    return SlowWork(BackgroundWork(), BackgroundWork(), BackgroundWork(), BackgroundWork())
+
+
+def judging_routes(
+    jobs: Jobs, sessions: ServedSessions, pages: JudgingPages, answers: PageAnswers, slow: SlowWork
+) -> APIRouter:
+    """Builds the routes of judging."""
+    routes = router()
+
+    def expect_idle(what: str) -> None:
+        if (run := jobs.running) is not None:
+            raise Conflict(f"{run} is being measured, and {what} would disturb its times; wait until it has ended.")
+
+    @routes.get("/judge", include_in_schema=False)
+    @answers.as_page
+    async def listed(
+        page: str = "1", runs: Annotated[Sequence[str], Query()] = (), evaluator_form: FormCookie = None
+    ) -> Response:
+        if not runs:
+            return html_answer(await asyncio.to_thread(_sessions, jobs, sessions, pages, page_number(page)))
+        chosen = await asyncio.to_thread(_chosen, jobs, runs)
+        return answers.form_page(lambda token: pages.new_session(chosen, None, FIELDS, token, ""), evaluator_form)
+
+    @routes.post("/judge", include_in_schema=False)
+    @handled(slow=True, form=True)
+    @answers.as_page
+    async def create(request: Request, evaluator_form: FormCookie = None) -> Response:
+        fields = await answers.form_fields(request, evaluator_form)
+        chosen = await asyncio.to_thread(_chosen, jobs, fields.getlist("runs"))
+        ticked = fields.getlist("pipelines")
+        expect_idle("reading its collection")
+        try:
+            asked = asked_session(ticked, fields)
+            known = {f"{one.run}:{name}" for one in chosen for name in one.pipelines}
+            if strange := [word for word in asked.pipelines if word not in known]:
+                raise NotFound(f"No pipeline {strange[0]} in these runs; load the form again.")
+            name = await asyncio.to_thread(sessions.create, asked.pipelines, asked.top, asked.seed)
+        except EvaluationError as error:
+            said = f"{error}."
+            shown = {**FIELDS, **fields}
+            return answers.form_page(
+                lambda token: pages.new_session(chosen, ticked, shown, token, said), evaluator_form, 422
+            )
+        return see_other(_pair_path(name, asked.judge, asked.order))
+
+    @routes.get("/judge/{session}", include_in_schema=False)
+    @answers.as_page
+    async def session(session: str, evaluator_form: FormCookie = None) -> Response:
+        key = (session, await asyncio.to_thread(sessions.changed_at, session))
+        if not slow.states.holds(key):
+            slow.states.start(key, partial(_state, sessions, session))
+        state = await slow.states.result(key)
+        if state is None:
+            return html_answer(pages.waiting("Opening the session", OPENING), 200, WAITING)
+        runs = [run for run in state.runs if RUN_NAME.fullmatch(run) and jobs.state(run) is not None]
+        return answers.form_page(lambda token: pages.session(state, runs, token), evaluator_form)
+
+    @routes.get("/judge/{session}/pair", include_in_schema=False)
+    @handled(logged=False)
+    @answers.as_page
+    async def pair(
+        session: str,
+        judge: str = "",
+        order: str = "pool",
+        query: str = "",
+        document: str = "",
+        evaluator_form: FormCookie = None,
+    ) -> Response:
+        name, by = judge_name(judge), asked_order(order)
+        if not sessions.is_open(session, by):
+            slow.opening.start((session, by), partial(sessions.open, session, by))
+            if await slow.opening.result((session, by)) is None:
+                return html_answer(pages.waiting("Opening the session", OPENING), 200, WAITING)
+        asked = PooledPair(query, document) if query or document else None
+        shown = await asyncio.to_thread(_judged_pair, sessions, session, name, by, asked)
+        return answers.form_page(lambda token: pages.pair(shown, token), evaluator_form)
+
+    @routes.post("/judge/{session}/pair", include_in_schema=False)
+    @handled(logged=False, form=True)
+    @answers.as_page
+    async def judged(request: Request, session: str, evaluator_form: FormCookie = None) -> Response:
+        fields = await answers.form_fields(request, evaluator_form)
+        name, order = judge_name(fields.get("judge", "")), asked_order(fields.get("order", ""))
+        back = await asyncio.to_thread(_judge, sessions, session, name, fields)
+        return see_other(_pair_path(session, name, order, back))
+
+    @routes.get("/judge/{session}/outlook", include_in_schema=False)
+    @answers.as_page
+    async def outlook(session: str) -> Response:
+        key = (session, await asyncio.to_thread(sessions.changed_at, session))
+        if not slow.verdicts.holds(key):
+            expect_idle("computing verdicts")
+            slow.verdicts.start(key, partial(_verdicts, sessions, session))
+        found = await slow.verdicts.result(key)
+        if found is None:
+            why = "Tests and intervals are drawn ten thousand times, which takes a while with thousands of queries."
+            return html_answer(pages.waiting("Computing the verdict", why), 200, WAITING)
+        return html_answer(pages.outlook(session, found.outlooks, found.verdicts))
+
+    @routes.post("/measure/{run:path}", include_in_schema=False)
+    @handled(form=True)
+    @answers.as_page
+    async def measure(request: Request, run: str, evaluator_form: FormCookie = None) -> Response:
+        fields = await answers.form_fields(request, evaluator_form)
+        folder = jobs.folder(known_run(jobs, run))
+        expect_idle("measuring another run")
+        session = fields.get("session", "")
+        added = (await asyncio.to_thread(sessions.export, session),) if session else ()
+        slow.measuring.start(run, partial(_measure, folder, added))
+        return await measured(run)
+
+    @routes.get("/measure/{run:path}", include_in_schema=False)
+    @answers.as_page
+    async def measured(run: str) -> Response:
+        if slow.measuring.holds(known_run(jobs, run)) and await slow.measuring.result(run) is None:
+            waiting = pages.waiting("Measuring", f"The quality of {run} is computed, and its report is written.")
+            return html_answer(waiting, 200, {"refresh": f"2; url=/measure/{run}"})
+        return see_other(f"/runs/{run}")
+
+    return routes
+
+
+def _verdicts(sessions: ServedSessions, name: str) -> SessionVerdicts:
+    with sessions.using(name) as session:
+        return SessionVerdicts(session.outlooks(), session.verdicts())
+
+
+def _measure(folder: RunFolder, added: Sequence[Path]) -> bool:
+    quality_step(folder, None, added)
+    report_step(folder)
+    return True
+
+
+def _sessions(jobs: Jobs, sessions: ServedSessions, pages: JudgingPages, page: int) -> str:
+    names = sessions.names()
+    last = max(1, -(-len(names) // A_PAGE))
+    if not 1 <= page <= last:
+        raise NotFound(f"The list of sessions has the pages 1 to {last}.")
+    ranked = list(islice((run for run in jobs.names() if jobs.folder(run).has("rank.json")), OFFERED + 1))
+    listed = sessions.listed(names[(page - 1) * A_PAGE : page * A_PAGE])
+    return pages.sessions(listed, page, last, ranked[:OFFERED], len(ranked) > OFFERED)
+
+
+def _chosen(jobs: Jobs, runs: Sequence[str]) -> list[ChosenRun]:
+    """Returns the runs whose documents are to be judged. Raises NotFound, Conflict, and EvaluationError."""
+    if not 1 <= len(runs) <= MOST_RUNS:
+        raise Conflict(f"Choose 1 to {MOST_RUNS} runs over one dataset; the page of judging has a box for each.")
+    found = []
+    for run in dict.fromkeys(runs):
+        folder = jobs.folder(known_run(jobs, run))
+        names = tuple(arm.name for arm in folder.read("rank.json", RankReport).arms)
+        found.append(ChosenRun(run, folder.experiment.directory.name, names))
+    return found
+
+
+def _state(sessions: ServedSessions, name: str) -> SessionState:
+    with sessions.using(name) as session:
+        judges = session.grades()
+        disputed = disputed_pairs(judges)
+        return SessionState(
+            name=name,
+            file=session.file,
+            progress=session.progress(),
+            judged=len(consensus_grades(judges)),
+            agreements=judge_agreements(judges),
+            group=group_agreement(judges),
+            disputed=disputed,
+            texts=[session.shown(one.pair) for one in disputed[:MOST_DISPUTED]],
+            runs=tuple(dict.fromkeys(source.run for source in session.file.sources)),
+        )
+
+
+def _judged_pair(sessions: ServedSessions, name: str, judge: str, order: Order, asked: PooledPair | None) -> JudgedPair:
+    """Returns the pair that is asked for, else the next one."""
+    with sessions.using(name) as session:
+        if asked is not None:
+            _expect_pair(session, asked)
+        shown = session.next_pair(judge, order) if asked is None else session.shown(asked)
+        mine = session.standing(judge).grades.get(shown.pair) if shown is not None else None
+        return JudgedPair(name, judge, order, shown, session.progress_of(judge), session.file, mine)
+
+
+def _judge(sessions: ServedSessions, name: str, judge: str, fields: FormFields) -> PooledPair | None:
+    """Does what the form says. Returns the pair to show again, of an undo."""
+    deed, grade = asked_deed(fields.get("deed", ""))
+    with sessions.using(name) as session:
+        if deed == "undo":
+            return session.undo(judge)
+        pair = PooledPair(fields.get("query", ""), fields.get("document", ""))
+        _expect_pair(session, pair)
+        if grade is None:
+            session.skip(judge, pair)
+        else:
+            session.grade(judge, pair, grade)
+    return None
+
+
+def _expect_pair(session: JudgingSession, pair: PooledPair) -> None:
+    if not session.holds(pair):
+        raise NotFound(f"No pair of query {pair.query} and document {pair.document} in this session's pool.")
+
+
+def _pair_path(session: str, judge: str, order: Order, pair: PooledPair | None = None) -> str:
+    asked = {"judge": judge, "order": order} | ({"query": pair.query, "document": pair.document} if pair else {})
+    return f"/judge/{quote(session, safe='')}/pair?{urlencode(asked)}"

@@ -1,0 +1,110 @@
+"""Owns what the answers of all pages have in common: headers, errors as pages, and forms with tokens."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from typing import Annotated, ParamSpec
+from urllib.parse import parse_qsl
+
+from fastapi import Cookie, Request, Response
+from starlette.datastructures import ImmutableMultiDict
+
+from evaluator.comparison_cache import TooManyComparisons
+from evaluator.errors import EvaluationError, WrongOption
+from evaluator.form_tokens import COOKIE, FIELD, FormTokens
+from evaluator.job_state import RUN_NAME
+from evaluator.jobs import Jobs
+from evaluator.pages.service_pages import ServicePages
+from services.chassis.errors import BadInput, NotFound, ProblemError
+
+# Nothing is loaded but our own style sheet, icon and, on some pages, our own script.
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+WAITING = {"refresh": "2"}  # seconds after which a page that waits for a result loads itself again
+MOST_FIELDS = 256  # of a form: 16 runs of nine pipelines, and what is asked of them
+FormCookie = Annotated[str | None, Cookie(alias=COOKIE)]
+FormFields = ImmutableMultiDict[str, str]
+P = ParamSpec("P")
+
+
+class RefusedForm(ProblemError):
+    """A form that no page of this process has made for this reader."""
+
+    status, kind, title = 403, "refused-form", "Refused form"
+
+
+class PageAnswers:
+    """Owns the tokens of one process, and turns errors into pages."""
+
+    def __init__(self, pages: ServicePages) -> None:
+        self._pages = pages
+        self._tokens = FormTokens()
+
+    def as_page(self, route: Callable[P, Awaitable[Response]]) -> Callable[P, Awaitable[Response]]:
+        """Wraps a route: its errors are pages."""
+
+        @wraps(route)
+        async def answered(*given: P.args, **named: P.kwargs) -> Response:
+            try:
+                return await route(*given, **named)
+            except ProblemError as error:
+                return html_answer(self._pages.problem(error.status, error.title, error.detail), error.status)
+            except TooManyComparisons as error:
+                page = self._pages.problem(503, "Too many comparisons", f"{error}.")
+                return html_answer(page, 503, {"refresh": "5"})
+            except WrongOption as error:
+                return html_answer(self._pages.problem(422, "This is not possible", f"{error}."), 422)
+            except EvaluationError as error:
+                return html_answer(self._pages.problem(409, "This cannot be shown", f"{error}."), 409)
+
+        return answered
+
+    def form_page(self, html: Callable[[str], str], cookie: str | None, status: int = 200) -> Response:
+        """Returns a page with a form, and the cookie that its token belongs to. `html`: the page, by its token."""
+        nonce = self._tokens.nonce(cookie)
+        answer = html_answer(html(self._tokens.token(nonce)), status)
+        answer.set_cookie(COOKIE, nonce, httponly=True, samesite="strict")
+        return answer
+
+    async def form_fields(self, request: Request, cookie: str | None) -> FormFields:
+        """Reads a form. Raises RefusedForm unless one of our pages has made it for this reader."""
+        try:
+            text = (await request.body()).decode()
+            fields = FormFields(parse_qsl(text, max_num_fields=MOST_FIELDS, keep_blank_values=True))
+        except ValueError as error:
+            raise BadInput("The form cannot be read; load its page again and fill it in.") from error
+        if not self._tokens.holds(cookie, fields.get(FIELD, "")):
+            raise RefusedForm("This form is of no page of this service, or of one before its restart: load it again.")
+        return fields
+
+
+def known_run(jobs: Jobs, run: str) -> str:
+    """Returns the id of a run that is here. Raises NotFound: no file is read by a name that a caller chose."""
+    if not RUN_NAME.fullmatch(run) or jobs.state(run) is None:
+        raise NotFound(f"No run {run} here; the list of runs has all.")
+    return run
+
+
+def page_number(text: str) -> int:
+    """Reads a number of a query string. Raises BadInput."""
+    if not text.isdecimal() or len(text) > 6:
+        raise BadInput(f"{text[:20]} is no page or number.")
+    return int(text)
+
+
+def html_answer(html: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns a page with the headers of all pages."""
+    return Response(html, status, HEADERS | dict(headers or {}), media_type="text/html; charset=utf-8")
+
+
+def see_other(path: str) -> Response:
+    """Sends the reader on to a page, so that loading it again does not send the form again."""
+    return Response(status_code=303, headers=HEADERS | {"location": path})

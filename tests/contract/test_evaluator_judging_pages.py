@@ -1,0 +1,277 @@
+"""The pages of judging: a session is made, judged by several judges, and changes the figures of a run."""
+
+import html
+import json
+import re
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from evaluator.evaluation import quality_step, report_step
+from evaluator.judging.session import JudgingSession
+from evaluator.run_import import import_runs
+from tests.support.evaluator_service import evaluator, hanging
+from tests.support.gateway_stub import GatewayStub, write_shop
+from tests.support.simulated_runs import write_collection, write_three_rankings
+
+HOSTILE = "<script>alert(1)</script>"
+QUERIES, TOP = 6, 3
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs with one run of two pipelines. One document's title and one query hold a script."""
+    folder = tmp_path_factory.mktemp("judged")
+    shop = write_collection(folder / "shop", QUERIES)
+    corpus, queries = shop / "corpus.jsonl", shop / "queries.jsonl"
+    corpus.write_text(corpus.read_text().replace('"_id": "f0", "title": ""', f'"_id": "f0", "title": "{HOSTILE}"'))
+    queries.write_text(queries.read_text().replace("question 0", f"{HOSTILE} question 0"))
+    files = write_three_rankings(folder)
+    run = import_runs(
+        folder / "runs", {"bad": files["bad"], "good": files["good"]}, shop, split="test", name=None, depth=10
+    )
+    quality_step(run)
+    report_step(run)
+    return folder / "runs"
+
+
+@pytest.fixture
+def runs(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "runs"))
+
+
+@pytest.fixture
+def run(runs: Path) -> str:
+    return next(runs.glob("2*")).name
+
+
+@pytest.fixture
+async def client(runs: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with evaluator(GatewayStub(), runs) as client:
+        yield client
+
+
+def token_of(page: httpx.Response) -> str:
+    found = re.search(r'name="token" value="([0-9a-f]+)"', page.text)
+    assert found is not None, page.text
+    return found[1]
+
+
+def hidden(page: httpx.Response) -> dict[str, str]:
+    """Returns the hidden fields of a page of one form."""
+    fields = re.findall(r'<input type="hidden" name="([a-z]+)" value="([^"]*)">', page.text)
+    return {name: html.unescape(value) for name, value in fields}
+
+
+async def begun(client: httpx.AsyncClient, run: str, **fields: str) -> str:
+    """Makes a session of both pipelines by the form; returns where the first pair is."""
+    form = await client.get(f"/judge?runs={run}")
+    pipelines = [f"{run}:bad", f"{run}:good"]
+    asked = {"top": str(TOP), "seed": "7", "judge": "ann", "order": "pool", **fields}
+    answer = await client.post("/judge", data={"token": token_of(form), "runs": run, "pipelines": pipelines, **asked})
+    assert answer.status_code == 303, answer.text
+    return str(answer.headers["location"])
+
+
+async def judged(client: httpx.AsyncClient, path: str, *deeds: str) -> httpx.Response:
+    """Presses buttons, one pair after another; returns the page after the last."""
+    page = await client.get(path)
+    for deed in deeds:
+        answer = await client.post(path.partition("?")[0], data={**hidden(page), "deed": deed})
+        assert answer.status_code == 303, answer.text
+        page = await client.get(answer.headers["location"])
+    return page
+
+
+def session_of(path: str) -> str:
+    return path.split("/")[2]
+
+
+async def test_a_session_is_made_from_chosen_pipelines_and_shows_no_system(client: httpx.AsyncClient, run: str) -> None:
+    assert "There is no session yet." in (await client.get("/judge")).text
+    path = await begun(client, run)
+    page = await client.get(path)
+    listed = await client.get("/judge")
+    assert f'href="/judge/{session_of(path)}"' in listed.text
+    assert re.search(r"<h1>.*question \d</h1>", page.text)
+    assert f"ann: 0 graded, 0 skipped, {QUERIES * TOP} left" in page.text
+    assert not re.search(r"\b(bad|good|rank \d)\b", page.text)
+
+
+async def test_buttons_grade_skip_and_undo_and_a_session_goes_on(
+    client: httpx.AsyncClient, run: str, runs: Path
+) -> None:
+    path = await begun(client, run)
+    page = await judged(client, path, "2", "skip", "1")
+    assert "ann: 2 graded, 1 skipped, 15 left" in page.text
+    back = await judged(client, path, "undo")
+    session = JudgingSession(runs / "judging" / session_of(path))
+    first, second, third = session.pairs[:3]
+    assert session.standing("ann").grades == {first: 2}
+    assert session.standing("ann").skipped == {second}
+    assert (hidden(back)["query"], hidden(back)["document"]) == (third.query, third.document)
+    await judged(client, path, *(["0"] * 16))
+    page = await judged(client, path)
+    assert "No pair is left for ann" in page.text
+    assert "17 graded, 1 skipped, 0 left" in page.text
+
+
+async def test_judges_see_how_they_agree_and_what_they_dispute(client: httpx.AsyncClient, run: str) -> None:
+    path = await begun(client, run)
+    await judged(client, path, *"0123" * 3)
+    await judged(client, path.replace("ann", "bob"), *"0023" * 3)
+    page = await client.get(f"/judge/{session_of(path)}")
+    assert 'href="#agreement"' in page.text or '<h2 id="agreement">Agreement</h2>' in page.text
+    cells = re.sub(r"<[^>]+>", " ", page.text)
+    assert re.search(r"ann, bob\s+12\s+0\.750\s+0\.667", cells)
+    assert "Disputed pairs: 3" in page.text
+    (again, *_) = re.findall(r'href="(/judge/[^"]+judge=ann[^"]+document=[^"]+)"', page.text)
+    pair = await client.get(html.unescape(again))
+    assert "You gave it 1." in pair.text
+
+
+async def test_a_run_is_measured_by_the_judgments_of_a_session_and_without_them_again(
+    client: httpx.AsyncClient, run: str, runs: Path
+) -> None:
+    path = await begun(client, run)
+    await judged(client, path, *(["2"] * QUERIES * TOP))
+    page = await client.get(f"/judge/{session_of(path)}")
+    assert f'action="/measure/{run}"' in page.text
+    before = json.loads((runs / run / "report.json").read_text())
+    measured = await client.post(f"/measure/{run}", data={"token": token_of(page), "session": session_of(path)})
+    report = json.loads((runs / run / "report.json").read_text())
+    shown = await client.get(f"/runs/{run}")
+    alone = await client.post(f"/measure/{run}", data={"token": token_of(shown), "session": ""})
+    assert (measured.status_code, measured.headers["location"]) == (303, f"/runs/{run}")
+    (file,) = report["added_judgments"]["files"]
+    assert (Path(file["file"]).name, file["added"]) == ("judgments.qrels", QUERIES * TOP)
+    assert "Figures before and after the judgments were added" in shown.text
+    assert alone.status_code == 303
+    assert json.loads((runs / run / "report.json").read_text())["pipelines"] == before["pipelines"]
+
+
+async def test_the_order_by_impact_follows_the_grades_and_the_verdict_says_whether_judging_may_stop(
+    client: httpx.AsyncClient, run: str
+) -> None:
+    path = await begun(client, run, order="impact")
+    await judged(client, path, *(["0"] * 4))
+    page = await client.get(f"/judge/{session_of(path)}/outlook")
+    for _ in range(100):
+        if "refresh" not in page.headers:
+            break
+        page = await client.get(f"/judge/{session_of(path)}/outlook")
+    assert "nDCG@10" in page.text
+    assert "judging may stop" in page.text or "with every pair judged it would be" in page.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/judge/none", 404, "No judging session none here"),
+        ("/judge/%2e%2e", 404, "No judging session .. here"),
+        ("/judge/%2e%2e%2f%2e%2e", 404, ""),
+        ("/judge/{session}/pair?judge=../ann", 422, "is no name of a judge"),
+        (f"/judge/{{session}}/pair?judge={HOSTILE}", 422, "&lt;script&gt;alert(1)&lt;/script&gt;"),
+        ("/judge/{session}/pair?judge=ann&order=best", 422, "there are pool, others, impact"),
+        ("/judge/{session}/pair?judge=ann&query=q0&document=nope", 404, "in this session&#39;s pool"),
+        ("/judge?runs=../x", 404, "No run ../x here"),
+        ("/judge?page=2", 404, "has the pages 1 to 1"),
+        ("/measure/none", 404, "No run none here"),
+    ],
+)
+async def test_what_is_not_here_is_said_on_a_page(
+    client: httpx.AsyncClient, run: str, path: str, status: int, said: str
+) -> None:
+    first = await begun(client, run)
+    answer = await client.get(path.format(session=session_of(first)))
+    assert (answer.status_code, said in answer.text) == (status, True), answer.text
+    assert "<script>" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "said"),
+    [
+        ({"deed": "7"}, 422, "a grade is 0 to 3"),
+        ({"deed": HOSTILE}, 422, "a grade is 0 to 3"),
+        ({"deed": ""}, 422, "a grade is 0 to 3"),
+        ({"deed": "1", "document": "r0"}, 404, "in this session&#39;s pool"),
+        ({"deed": "1", "judge": "Ann"}, 422, "is no name of a judge"),
+        ({"deed": "1", "token": "0" * 64}, 403, "load it again"),
+    ],
+)
+async def test_a_judgment_that_is_none_is_refused_and_nothing_is_written(
+    client: httpx.AsyncClient, run: str, runs: Path, changed: dict[str, str], status: int, said: str
+) -> None:
+    path = await begun(client, run)
+    page = await client.get(path)
+    answer = await client.post(path.partition("?")[0], data={**hidden(page), **changed})
+    assert (answer.status_code, said in answer.text) == (status, True), answer.text
+    assert "<script>" not in answer.text
+    assert not list((runs / "judging" / session_of(path) / "judges").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"top": "11"}, "was ranked 10 deep"),
+        ({"top": "0"}, "top: pool 1 to 1000"),
+        ({"seed": "-1"}, "is no whole number"),
+        ({"judge": HOSTILE}, "is no name of a judge"),
+        ({"pipelines": []}, "tick at least one"),
+    ],
+)
+async def test_a_session_that_cannot_be_made_comes_back_with_the_reason_and_what_was_filled_in(
+    client: httpx.AsyncClient, run: str, runs: Path, changed: dict[str, object], said: str
+) -> None:
+    form = await client.get(f"/judge?runs={run}")
+    asked = {"top": "3", "seed": "77", "judge": "ann", "order": "others", "pipelines": [f"{run}:good"]}
+    answer = await client.post("/judge", data={"token": token_of(form), "runs": run, **asked, **changed})
+    assert (answer.status_code, said in answer.text) == (422, True), answer.text
+    assert 'value="others" checked' in answer.text
+    assert ("seed" in changed) or ('value="77"' in answer.text)
+    assert (f'value="{run}:good" checked' in answer.text) is ("pipelines" not in changed)
+    assert "<script>" not in answer.text
+    assert not (runs / "judging").exists()
+
+
+async def test_texts_are_shown_and_not_run_while_a_pair_is_judged(client: httpx.AsyncClient, run: str) -> None:
+    path = await begun(client, run)
+    pages = [await judged(client, path)]
+    for _ in range(QUERIES * TOP - 1):
+        pages.append(await judged(client, path, "1"))
+    assert sum("<h2>&lt;script&gt;alert(1)" in page.text for page in pages) == QUERIES
+    assert sum("<h1>&lt;script&gt;alert(1)" in page.text for page in pages) == TOP
+    assert not any("<script>" in page.text for page in pages)
+    script = '<script src="/pages/judge.js" defer></script>'
+    assert all(page.text.count("<script") == page.text.count(script) == 1 for page in pages)
+
+
+async def test_nothing_slow_is_begun_while_an_experiment_is_measured(run: str, runs: Path, tmp_path: Path) -> None:
+    stub = GatewayStub(hangs_after=0)
+    body = {"name": "small", "dataset": str(write_shop(tmp_path / "other")), "pipelines": ["bm25"]}
+    async with evaluator(stub, runs) as client:
+        path = await begun(client, run)
+        page = await judged(client, path, "1")
+        await client.post("/v1/experiments", json=body)
+        await hanging(stub)
+        form = await client.get(f"/judge?runs={run}")
+        fields = {"token": token_of(form), "runs": run, "pipelines": f"{run}:good", "top": "3", "seed": "1"}
+        answers = [
+            await client.post("/judge", data=fields),
+            await client.get(f"/judge/{session_of(path)}/outlook"),
+            await client.post(f"/measure/{run}", data={"token": token_of(page), "session": session_of(path)}),
+        ]
+        still = await judged(client, path, "1")
+    assert [(answer.status_code, "is being measured" in answer.text) for answer in answers] == [(409, True)] * 3
+    assert "2 graded" in still.text
+
+
+async def test_a_session_of_another_release_is_listed_as_such(client: httpx.AsyncClient, run: str, runs: Path) -> None:
+    name = session_of(await begun(client, run))
+    (runs / "judging" / name / "session.json").write_text("{}")
+    listed, opened = await client.get("/judge"), await client.get(f"/judge/{name}")
+    assert "of another release" in listed.text
+    assert (opened.status_code, "make a new pool" in opened.text) == (409, True)
