@@ -38,6 +38,7 @@ from evaluator.pages.judging_pages import ChosenRun, JudgedPair, JudgingPages, S
 from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder
 from evaluator.served_sessions import ServedSessions
+from evaluator.shown_runs import listed_runs
 from services.chassis.app import router
 from services.chassis.errors import Conflict, NotFound
 from services.chassis.handling import handled
@@ -217,7 +218,7 @@ def _sessions(jobs: Jobs, sessions: ServedSessions, pages: JudgingPages, page: i
         raise NotFound(f"The list of sessions has the pages 1 to {last}.")
     ranked = list(islice((run for run in jobs.names() if jobs.folder(run).has("rank.json")), OFFERED + 1))
     listed = sessions.listed(names[(page - 1) * A_PAGE : page * A_PAGE])
-    return pages.sessions(listed, page, last, ranked[:OFFERED], len(ranked) > OFFERED)
+    return pages.sessions(listed, page, last, listed_runs(jobs, ranked[:OFFERED]), len(ranked) > OFFERED)
 
 
 def _chosen(jobs: Jobs, runs: Sequence[str]) -> list[ChosenRun]:

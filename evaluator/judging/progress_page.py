@@ -53,7 +53,7 @@ def agreement_blocks(found: Sequence[JudgeAgreement], group: GroupAgreement | No
         figures = (one.agreement, one.kappa, one.kappa_linear, one.kappa_quadratic)
         rows.append([f"{one.first}, {one.second}", str(one.pairs), *map(_figure, figures)])
     blocks: list[Block] = [
-        Prose("Agreement (Cohen's kappa: unweighted, linear and quadratic weights):"),
+        Prose("Share of equal grades, and Cohen's kappa: unweighted, with linear and with quadratic weights."),
         Table("agreement", "Agreement of each two judges", rows),
     ]
     if group is not None:

@@ -21,6 +21,7 @@ from evaluator.judging.session import JudgeProgress, Order, ShownPair
 from evaluator.judging.session_files import SessionFile
 from evaluator.page_blocks import Block, Heading, Sentence, Verdict
 from evaluator.pages.sections import page_sections
+from evaluator.pages.service_pages import ListedRun
 
 GRADES = tuple(enumerate(("not relevant", "partly", "relevant", "answers in full")))
 ORDERS: Mapping[Order, str] = {
@@ -82,7 +83,9 @@ class JudgingPages:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
 
-    def sessions(self, listed: Sequence[ListedSession], page: int, pages: int, runs: Sequence[str], older: bool) -> str:
+    def sessions(
+        self, listed: Sequence[ListedSession], page: int, pages: int, runs: Sequence[ListedRun], older: bool
+    ) -> str:
         """Renders the list of sessions, and the choice of runs for a new one. `older`: there are more runs."""
         return self._rendered("judge.html", listed=listed, page=page, pages=pages, runs=runs, older=older)
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -11,11 +10,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from services.chassis.serve import build_server
-from services.chassis.settings import ServiceSettings
 from tests.support.backends import Stack, opened_stack
 from tests.support.browser_pages import accessibility_violations, opened_browser, opened_page, overflow_px
-from tests.support.served import port_of
+from tests.support.served import on_a_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -37,23 +34,8 @@ async def stack() -> AsyncIterator[Stack]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def address(stack: Stack) -> AsyncIterator[str]:
-    async with on_a_port(stack) as address:
-        yield address
-
-
-@asynccontextmanager
-async def on_a_port(stack: Stack) -> AsyncIterator[str]:
-    """Serves the gateway of a stack, on the loop on which the stack was opened."""
-    server = build_server(stack.app, ServiceSettings(port=0))
-    serving = asyncio.create_task(server.serve())
-    while not server.started:
-        assert not serving.done(), "the server ended before it began"
-        await asyncio.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{port_of(server)}/"
-    finally:
-        server.should_exit = True
-        await serving
+    async with on_a_port(stack.app) as address:
+        yield f"{address}/"
 
 
 async def notes(page: Page) -> list[dict[str, object]]:

@@ -3,8 +3,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from fastapi import FastAPI
@@ -57,6 +57,21 @@ def bounded(app: FastAPI, bounds: ConnectionBounds, within_s: float = 60.0) -> I
     finally:
         server.force_exit = server.should_exit = True
         thread.join()
+
+
+@asynccontextmanager
+async def on_a_port(app: FastAPI) -> AsyncIterator[str]:
+    """Serves an opened app as our processes do, on the loop on which it was opened; yields its address."""
+    server = build_server(app, ServiceSettings(port=0))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        assert not serving.done(), "the server ended before it began"
+        await asyncio.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{port_of(server)}"
+    finally:
+        server.should_exit = True
+        await serving
 
 
 def port_of(server: DrainingServer) -> int:

@@ -1,0 +1,297 @@
+"""The pages of the evaluator's service, and report.html, in a real Chromium: by click, by keyboard, wide and narrow."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, expect
+
+from tests.support.browser_pages import accessibility_violations, opened_browser, opened_page, overflow_px
+from tests.support.evaluator_pages import SCRIPT, evaluator_on_a_port, write_part
+from tests.support.evaluator_service import ended
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+
+SLOW_MS = 60_000  # of a shared machine: an experiment that a page waits for
+PIPELINES = ["bm25", "dense"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with opened_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_part(tmp_path_factory.mktemp("collections") / "workshop")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("evaluator") / "runs"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def address(runs: Path) -> AsyncIterator[str]:
+    async with evaluator_on_a_port(runs) as address:
+        yield address
+
+
+async def finished_run(address: str, dataset: Path, **more: object) -> str:
+    """Runs an experiment by the API; returns its id."""
+    body = {"name": "seen", "dataset": str(dataset), "pipelines": PIPELINES, "warmup": 1, **more}
+    async with httpx.AsyncClient(base_url=address) as client:
+        started = await client.post("/v1/experiments", json=body)
+        assert started.status_code == 202, started.text
+        run: str = started.json()["id"]
+        assert (await ended(client, run))["state"] == "done"
+    return run
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def run(address: str, collection: Path) -> str:
+    return await finished_run(address, collection)
+
+
+async def expect_sound(page: Page) -> None:
+    """Checks what holds for every page: axe finds nothing, nothing scrolls sideways, no text of data was run."""
+    assert await accessibility_violations(page) == [], page.url
+    assert await overflow_px(page) == 0, page.url
+    assert await page.title() != "it ran"
+
+
+class Clicks:
+    """A reader with a mouse. Typing into a field needs keys all the same."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    async def press(self, control: Locator) -> None:
+        await control.click()
+
+    async def fill(self, field: Locator, text: str) -> None:
+        await field.click()
+        await self.page.keyboard.type(text)
+
+    async def grade(self, grade: str) -> None:
+        await self.page.locator(f'button[data-key="{grade}"]').click()
+
+
+class Keys:
+    """A reader with a keyboard alone, who reaches every control by Tab."""
+
+    MOST_TABS = 150
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    async def _reach(self, control: Locator) -> None:
+        for _ in range(self.MOST_TABS):
+            if await control.evaluate("one => one === document.activeElement"):
+                return
+            await self.page.keyboard.press("Tab")
+        raise AssertionError(f"Tab does not reach {control}")
+
+    async def press(self, control: Locator) -> None:
+        await self._reach(control)
+        await self.page.keyboard.press("Enter")
+
+    async def fill(self, field: Locator, text: str) -> None:
+        await self._reach(field)
+        await self.page.keyboard.type(text)
+
+    async def grade(self, grade: str) -> None:
+        await expect(self.page.get_by_label("Keys 0 to 3")).to_be_visible()  # the script is there
+        await self.page.keyboard.press(grade)
+
+
+@pytest.mark.parametrize(("reader", "width", "dark"), [(Clicks, 1280, False), (Keys, 390, True)])
+async def test_a_reader_starts_watches_compares_judges_and_sees_other_figures(
+    browser: Browser,
+    address: str,
+    collection: Path,
+    runs: Path,
+    reader: type[Clicks] | type[Keys],
+    width: int,
+    dark: bool,
+) -> None:
+    async with opened_page(browser, width, dark=dark) as page:
+        hands = reader(page)
+        await page.goto(f"{address}/new")
+        await expect_sound(page)
+        await hands.fill(page.get_by_label("Dataset"), str(collection))
+        await hands.fill(page.get_by_label("Pipelines", exact=True), ", ".join(PIPELINES))
+        await hands.press(page.get_by_role("button", name="Start"))
+        await page.wait_for_url("**/runs/*")
+        # The page of a running experiment becomes that of its report without a hand's turn.
+        await expect(page.get_by_role("heading", name="demo: workshop")).to_be_visible(timeout=SLOW_MS)
+        await expect_sound(page)
+        run = page.url.rpartition("/")[2]
+
+        await hands.press(page.get_by_role("link", name="Compare its pipelines"))
+        await expect(page.get_by_role("heading", name="Comparison: nDCG@10")).to_be_visible(timeout=SLOW_MS)
+        await expect(page.get_by_role("heading", name=SCRIPT).first).to_be_visible()
+        await expect_sound(page)
+
+        await hands.press(page.get_by_role("link", name=run))
+        await hands.press(page.get_by_role("link", name="Judge what nobody has judged"))
+        await expect(page.get_by_role("heading", name="New judging session")).to_be_visible()
+        await expect_sound(page)
+        await hands.fill(page.get_by_label("Your name as a judge"), "ann")
+        await hands.press(page.get_by_role("button", name="Make the session and begin"))
+        await expect(page.get_by_text("ann: 0 graded")).to_be_visible(timeout=SLOW_MS)
+        await expect_sound(page)
+        await hands.grade("2")
+        await expect(page.get_by_text("ann: 1 graded, 0 skipped")).to_be_visible()
+        await hands.grade("s")
+        await expect(page.get_by_text("ann: 1 graded, 1 skipped")).to_be_visible()
+        await hands.grade("u")
+        await expect(page.get_by_text("ann: 1 graded, 0 skipped")).to_be_visible()
+        await hands.grade("3")
+        await expect(page.get_by_text("ann: 2 graded, 0 skipped")).to_be_visible()
+
+        await hands.press(page.get_by_role("link", name="the session"))
+        await expect(page.get_by_role("heading", name="Judging workshop")).to_be_visible(timeout=SLOW_MS)
+        await expect_sound(page)
+        await hands.press(page.get_by_role("button", name=f"Measure {run}"))
+        await expect(page.get_by_role("heading", name="Added judgments")).to_be_visible(timeout=SLOW_MS)
+        await expect(page.get_by_text("Figures before and after the judgments were added")).to_be_visible()
+        await expect_sound(page)
+        assert json.loads((runs / run / "report.json").read_text())["added_judgments"]["files"][0]["added"] == 2
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
+async def test_every_page_of_judging_by_two_judges_is_sound(
+    browser: Browser, address: str, run: str, width: int, dark: bool
+) -> None:
+    async with opened_page(browser, width, dark=dark) as page:
+        await page.goto(f"{address}/judge")
+        await page.get_by_label("workshop, seen").check()
+        await page.get_by_role("button", name="Choose their pipelines").click()
+        await page.get_by_label("Your name as a judge").fill("ann")
+        await page.get_by_role("button", name="Make the session and begin").click()
+        await page.wait_for_url("**/pair?*")
+        session = page.url.partition("/pair")[0]
+        for judge, grades in (("ann", "0120"), ("bob", "0310")):
+            await page.goto(f"{session}/pair?judge={judge}")
+            for at, grade in enumerate(grades, start=1):
+                await Keys(page).grade(grade)
+                await expect(page.get_by_text(f"{judge}: {at} graded")).to_be_visible()
+        for path, title in (
+            (session, "Judging workshop"),
+            (f"{session}/outlook", "Verdict by the judgments so far"),
+            (f"{session}/pair?judge=cyd&order=impact", ""),
+            (f"{session}/pair?judge=.cyd", "This is not possible"),
+            (f"{address}/judge", "Judging"),
+        ):
+            await page.goto(path)
+            await expect(page.get_by_role("heading", level=1, name=title)).to_be_visible(timeout=SLOW_MS)
+            await expect(page.get_by_role("heading", level=1, name="…")).to_have_count(0, timeout=SLOW_MS)
+            if path == session:
+                await page.locator("summary").first.click()
+            await expect_sound(page)
+
+
+async def test_keys_are_left_alone_where_the_reader_says_so_and_while_one_types(
+    browser: Browser, address: str, run: str
+) -> None:
+    async with opened_page(browser, 1280) as page:
+        await page.goto(f"{address}/judge?runs={run}")
+        await page.get_by_label("Your name as a judge").fill("dot")
+        await page.get_by_role("button", name="Make the session and begin").click()
+        await expect(page.get_by_text("dot: 0 graded")).to_be_visible()
+        for key in ("Control+1", "Alt+2", "4"):
+            await page.keyboard.press(key)
+        await page.get_by_label("Keys 0 to 3").uncheck()
+        await page.locator("h1").click()
+        await page.keyboard.press("1")
+        await page.reload()
+        await expect(page.get_by_label("Keys 0 to 3")).not_to_be_checked()
+        await expect(page.get_by_text("dot: 0 graded")).to_be_visible()
+
+
+async def test_without_script_pairs_are_judged_by_buttons(browser: Browser, address: str, run: str) -> None:
+    async with opened_page(browser, 390, script=False) as page:
+        await page.goto(f"{address}/judge?runs={run}")
+        await page.get_by_label("Your name as a judge").fill("eve")
+        await page.get_by_role("button", name="Make the session and begin").click()
+        await page.get_by_role("button", name="partly").click()
+        await page.get_by_role("button", name="skip").click()
+        await page.get_by_role("button", name="undo").click()
+        await expect(page.get_by_text("eve: 1 graded, 0 skipped")).to_be_visible()
+        await expect(page.get_by_label("Keys 0 to 3")).to_be_hidden()
+
+
+async def test_a_running_load_is_drawn_and_cancelled(browser: Browser, address: str, collection: Path) -> None:
+    async with opened_page(browser, 390) as page:
+        await page.goto(f"{address}/new")
+        await page.get_by_label("Experiment", exact=True).select_option("scifact-load")
+        await page.get_by_label("Dataset").fill(str(collection))
+        await page.get_by_label("Pipelines", exact=True).fill("bm25")
+        await page.get_by_role("button", name="Start").click()
+        chart = page.get_by_role("img", name="Latest seconds: bm25")
+        await expect(chart).to_be_visible(timeout=SLOW_MS)
+        first = await page.locator("#progress").inner_text()
+        assert "in flight" in first
+        await expect_sound(page)
+        await expect(page.locator("#progress")).not_to_have_text(first, timeout=SLOW_MS)
+        await page.get_by_text("Cancel this run").click()
+        await page.get_by_role("button", name="Cancel the run").click()
+        await expect(page.get_by_text("cancelled on request")).to_be_visible(timeout=SLOW_MS)
+        await expect_sound(page)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_the_title_of_a_collection_is_shown_and_not_run(
+    browser: Browser, address: str, collection: Path, width: int
+) -> None:
+    hostile = collection.parent / SCRIPT.replace("/", "")
+    if not hostile.exists():
+        shutil.copytree(collection, hostile)
+    run = await finished_run(address, hostile, name="hostile", collection="workshop")
+    async with opened_page(browser, width) as page:
+        for path in ("/", f"/runs/{run}", f"/compare?runs={run}", f"/judge?runs={run}"):
+            await page.goto(address + path)
+            await expect(page.get_by_text(hostile.name).first).to_be_visible(timeout=SLOW_MS)
+            await expect_sound(page)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+async def test_report_html_opens_from_disk_without_script_and_prints(
+    browser: Browser, runs: Path, run: str, tmp_path: Path, width: int, dark: bool
+) -> None:
+    # Away from everything that lies beside it.
+    file = Path(shutil.copy(runs / run / "report.html", tmp_path))
+    async with opened_page(browser, width, dark=dark, script=False) as page:
+        await page.goto(file.as_uri())
+        await expect(page.get_by_role("heading", level=1)).to_be_visible()
+        assert await page.locator("svg.chart").count() >= 2
+        paper = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert paper == ("rgb(13, 17, 23)" if dark else "rgb(255, 255, 255)")
+        assert await overflow_px(page) == 0
+        printed = await page.pdf(format="A4", prefer_css_page_size=True)
+        assert printed.startswith(b"%PDF")
+        assert 2 <= printed.count(b"/Type /Page\n") + printed.count(b"/Type /Page ") <= 20
+        await page.emulate_media(media="print", color_scheme="dark" if dark else "light")
+        ink = await page.evaluate("getComputedStyle(document.body).color")
+        assert ink == "rgb(0, 0, 0)"
+        hidden = await page.evaluate(
+            "[...document.querySelectorAll('.scroll')].filter(one => one.scrollHeight > one.clientHeight + 1).length"
+        )
+        assert hidden == 0
+    async with opened_page(browser, width, dark=dark) as page:
+        await page.goto(file.as_uri())
+        await expect_sound(page)
+
+
+async def test_links_of_a_table_fetch_its_files(browser: Browser, address: str, run: str) -> None:
+    async with opened_page(browser, 1280) as page:
+        await page.goto(f"{address}/runs/{run}")
+        await page.get_by_role("link", name="LaTeX").first.click()
+        await expect(page.locator("body")).to_contain_text("\\toprule")
+    
