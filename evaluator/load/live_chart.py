@@ -1,25 +1,30 @@
 """Draws how a load has done in its last seconds, while it runs. Pure."""
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from evaluator.load.charts import latency_scale
 from evaluator.load.live import LiveFigures
 from evaluator.svg_chart import Drawing, Scale, chart_number, colour
 
-WIDTH, HEIGHT = 860.0, 236.0
-LEFT, RIGHT, TOP, BOTTOM = 60.0, 700.0, 60.0, 186.0
+# Narrow, so that a window of 390 pixels shows it whole and its letters can be read there.
+WIDTH, HEIGHT = 480.0, 236.0
+LEFT, RIGHT, TOP, BOTTOM = 50.0, 400.0, 60.0, 186.0
 
 
 def live_chart(figures: Sequence[LiveFigures]) -> str | None:
     """Draws p50 and p99 of the answers of the last 10 s, a point a second, the newest to the right.
 
-    Seconds with lost requests have a cross below. None before there is an answer.
+    Only the traffic of the last second is drawn: the turns of pipelines before it are other times. Seconds with lost
+    requests have a cross below. None before there is an answer.
     """
+    if not figures:
+        return None
+    last = figures[-1]
+    figures = list(takewhile(lambda one: one.traffic == last.traffic, reversed(figures)))[::-1]
     times = [ms for one in figures for ms in (one.p50_ms, one.p99_ms) if ms is not None]
     if not times:
         return None
-    last = figures[-1]
     drawing = Drawing(WIDTH, HEIGHT, f"Latest seconds: {last.traffic}", last.line)
     x = Scale(min(-10.0, 1.0 - len(figures)), 0.0, LEFT, RIGHT)
     y = latency_scale(times, BOTTOM, TOP)

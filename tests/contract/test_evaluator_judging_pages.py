@@ -246,7 +246,10 @@ async def test_texts_are_shown_and_not_run_while_a_pair_is_judged(client: httpx.
     assert sum("<h1>&lt;script&gt;alert(1)" in page.text for page in pages) == TOP
     assert not any("<script>" in page.text for page in pages)
     script = '<script src="/pages/judge.js" defer></script>'
-    assert all(page.text.count("<script") == page.text.count(script) == 1 for page in pages)
+    for page in pages:
+        assert page.text.count("<script") == page.text.count(script) == 1
+        assert not re.search(r"<style|\sstyle=|\son[a-z]+=", page.text)
+        assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
 async def test_nothing_slow_is_begun_while_an_experiment_is_measured(run: str, runs: Path, tmp_path: Path) -> None:

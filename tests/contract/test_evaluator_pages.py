@@ -242,7 +242,9 @@ async def test_every_page_forbids_foreign_content_and_guessing(body: dict[str, o
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
         run = await finished(client, body)
         paths = ["/", "/new", f"/runs/{run}", f"/progress/{run}", f"/compare?runs={run}", "/runs/none", "/compare"]
-        answers = [await client.get(path) for path in [*paths, "/pages/style.css", "/pages/watch.js"]]
+        paths += ["/judge", f"/judge?runs={run}", "/judge/none"]
+        files = [f"/pages/{name}" for name in ("style.css", "watch.js", "judge.js", "icon.svg")]
+        answers = [await client.get(path) for path in [*paths, *files]]
     for answer in answers:
         policy = answer.headers["content-security-policy"]
         parts = dict(part.split(" ", 1) for part in policy.split("; "))

@@ -128,7 +128,7 @@ async def test_a_reader_starts_watches_compares_judges_and_sees_other_figures(
         await hands.fill(page.get_by_label("Pipelines", exact=True), ", ".join(PIPELINES))
         await hands.press(page.get_by_role("button", name="Start"))
         await page.wait_for_url("**/runs/*")
-        # The page of a running experiment becomes that of its report without a hand's turn.
+        # The page of a running experiment becomes that of its report by itself.
         await expect(page.get_by_role("heading", name="demo: workshop")).to_be_visible(timeout=SLOW_MS)
         await expect_sound(page)
         run = page.url.rpartition("/")[2]
@@ -280,6 +280,7 @@ async def test_report_html_opens_from_disk_without_script_and_prints(
         await page.emulate_media(media="print", color_scheme="dark" if dark else "light")
         ink = await page.evaluate("getComputedStyle(document.body).color")
         assert ink == "rgb(0, 0, 0)"
+        await expect(page.get_by_role("navigation")).to_be_hidden()
         hidden = await page.evaluate(
             "[...document.querySelectorAll('.scroll')].filter(one => one.scrollHeight > one.clientHeight + 1).length"
         )
@@ -294,4 +295,3 @@ async def test_links_of_a_table_fetch_its_files(browser: Browser, address: str, 
         await page.goto(f"{address}/runs/{run}")
         await page.get_by_role("link", name="LaTeX").first.click()
         await expect(page.locator("body")).to_contain_text("\\toprule")
-    

@@ -23,6 +23,11 @@ def test_a_line_does_not_cross_a_second_without_an_answer() -> None:
     assert elements(svg, "line c1") == 2 + 2  # and the cross of the lost requests, which has two lines
 
 
+def test_the_turn_of_another_pipeline_is_not_drawn_under_the_name_of_this_one() -> None:
+    before = second(500.0).model_copy(update={"traffic": "dense at 20/s"})
+    assert live_chart([before, before, second(10.0), second(20.0)]) == live_chart([second(10.0), second(20.0)])
+
+
 def test_before_the_first_answer_there_is_no_chart() -> None:
     assert live_chart([]) is None
     assert live_chart([second(None)]) is None

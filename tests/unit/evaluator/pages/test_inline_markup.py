@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.errors import EvaluationError
-from evaluator.pages.inline_markup import cell_html, chart_html, prose_html
+from evaluator.pages.inline_markup import cell_html, chart_html, code_html, prose_html
 from evaluator.svg_chart import Drawing
 
 HOSTILE = "<script>alert(1)</script>"
@@ -58,3 +58,8 @@ def test_a_chart_keeps_its_texts_escaped_and_leaves_its_style_to_the_page() -> N
 def test_a_file_that_no_chart_of_ours_can_be_is_refused(before: str, after: str, said: str) -> None:
     with pytest.raises(EvaluationError, match=said):
         chart_html(drawn("chart").replace(before, after, 1), "load/x.svg")
+
+
+def test_code_of_a_sentence_is_marked_up_and_all_else_is_escaped() -> None:
+    shown = code_html("run `judge <pool>` for <b>, a lone ` stays")
+    assert shown == "run <code>judge &lt;pool&gt;</code> for &lt;b&gt;, a lone ` stays"
