@@ -74,14 +74,17 @@ class VocabularyOverlap(Wire):
 class PipelineSummary(Wire):
     """nDCG@10 of a pipeline over sets, and against the baseline. Names say over which sets each figure is.
 
-    `percent` is the mean over `percent_of` of 100 × (figure - baseline) / baseline.
+    Both percentages are over `percent_of`, the sets on which the baseline has a figure above 0. `percent_of_means` is
+    100 × (m - b) / b of the two means m and b: the larger the figures of a set, the more it weighs. `mean_percent` is
+    the mean of 100 × (figure - baseline) / baseline: a set where the baseline is poor weighs most.
     """
 
     pipeline: str
     mean: FiniteFloat | None
     mean_of: tuple[str, ...]
     common_mean: FiniteFloat | None  # over the sets that every pipeline has
-    percent: FiniteFloat | None
+    percent_of_means: FiniteFloat | None
+    mean_percent: FiniteFloat | None
     percent_of: tuple[str, ...]
     better: tuple[str, ...]
     worse: tuple[str, ...]

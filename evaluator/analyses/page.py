@@ -10,8 +10,9 @@ from evaluator.analyses.table import FigureTable
 _EXPLANATIONS = {
     "table-1": "Words are separated by white space; a document is title and text. Queries are the judged ones of the "
     "split. `datasets stats NAME` sets these figures beside the published ones.",
-    "table-2-against": "Percent: mean over sets of (figure - baseline) / baseline. Better and worse count any "
-    "difference; `compare` says whether one is significant. Compare means over common sets alone.",
+    "table-2-against": "Against the baseline: the relative difference of the two means over the sets that both have, "
+    "which is how the paper's row comes out nearest. Beside it the mean of the sets' own relative differences. Better "
+    "and worse count any difference; `compare` says whether one is significant. Compare means over common sets alone.",
     "published-ndcg": "Published figures are as printed. Other engines, models and settings made them; `parity` "
     "explains gaps of the lexical presets.",
     "published-recall": "This is Recall@100 as trec_eval has it, not capped.",

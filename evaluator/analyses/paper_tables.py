@@ -86,10 +86,11 @@ def summary_table(analysis: Analysis) -> FigureTable:
         place="Table 2, last rows",
         title=f"nDCG@10 over sets, and against {base}",
         header=("pipeline", "mean of its sets", "its sets", "mean of common sets", "common sets", f"against {base} %",
-                "sets of that", "better on", "worse on", "equal on"),
-        formats=(TEXT, SHARE, COUNT, SHARE, COUNT, "+z.1f", COUNT, COUNT, COUNT, COUNT),
+                "mean of the sets' %", "sets of both", "better on", "worse on", "equal on"),
+        formats=(TEXT, SHARE, COUNT, SHARE, COUNT, "+z.1f", "+z.1f", COUNT, COUNT, COUNT, COUNT),
         rows=tuple(
-            (one.pipeline, one.mean, len(one.mean_of), one.common_mean, len(analysis.common_sets), one.percent,
+            (one.pipeline, one.mean, len(one.mean_of), one.common_mean, len(analysis.common_sets),
+             one.percent_of_means, one.mean_percent,
              *((None,) * 4 if one.pipeline == base
                else (len(one.percent_of), len(one.better), len(one.worse), len(one.equal))))
             for one in analysis.summaries

@@ -4,6 +4,7 @@ import pytest
 
 from evaluator.analyses.averages import SetRow, common_rows, ndcg_at_10, set_rows, summarise
 from evaluator.datasets.catalogue import load_catalogue
+from evaluator.parity.published import figures_on
 from tests.support.analysed_sets import analysed_set
 
 CATALOGUE = load_catalogue()
@@ -17,13 +18,14 @@ def rows_of(*sets: object) -> tuple[SetRow, ...]:
     return set_rows(sets, CATALOGUE)  # type: ignore[arg-type]
 
 
-def test_the_percentage_is_the_mean_of_those_of_the_sets() -> None:
+def test_the_percentage_of_means_weighs_sets_by_their_figures_and_the_mean_percentage_weighs_them_equally() -> None:
     rows = rows_of(analysed_set("one", bm25=0.2, dense=0.3), analysed_set("two", bm25=0.8, dense=0.6))
     baseline, dense = summarise(rows, ("bm25", "dense"), "bm25")
-    assert dense.percent == pytest.approx((50 - 25) / 2)
+    assert dense.percent_of_means == pytest.approx(100 * (0.9 / 1.0 - 1))
+    assert dense.mean_percent == pytest.approx((50 - 25) / 2)
     assert (dense.better, dense.worse, dense.equal) == (("one",), ("two",), ())
     assert dense.mean == pytest.approx(0.45)
-    assert (baseline.percent, baseline.better) == (None, ())
+    assert (baseline.percent_of_means, baseline.mean_percent, baseline.better) == (None, None, ())
 
 
 def test_a_pipeline_that_lacks_a_set_has_a_mean_of_its_own_sets_and_one_of_the_common_sets() -> None:
@@ -37,12 +39,14 @@ def test_a_pipeline_that_lacks_a_set_has_a_mean_of_its_own_sets_and_one_of_the_c
 def test_without_the_baseline_on_a_set_there_is_no_comparison_there() -> None:
     rows = rows_of(analysed_set("one", dense=0.3), analysed_set("two", bm25=0.4, dense=0.4))
     _, dense = summarise(rows, ("bm25", "dense"), "bm25")
-    assert (dense.equal, dense.better, dense.percent, dense.percent_of) == (("two",), (), 0, ("two",))
+    assert (dense.equal, dense.better, dense.mean_percent, dense.percent_of) == (("two",), (), 0, ("two",))
 
 
 def test_a_baseline_of_zero_counts_as_beaten_and_gives_no_percentage() -> None:
     _, dense = summarise(rows_of(analysed_set("one", bm25=0.0, dense=0.3)), ("bm25", "dense"), "bm25")
-    assert (dense.better, dense.percent, dense.percent_of) == (("one",), None, ())
+    assert (dense.better, dense.percent_of_means, dense.mean_percent, dense.percent_of) == (
+        ("one",), None, None, (),
+    )  # fmt: skip
 
 
 def test_a_set_of_parts_counts_once_with_the_mean_of_its_parts() -> None:
@@ -70,3 +74,19 @@ def test_ms_marco_is_shown_and_in_no_mean() -> None:
     (baseline,) = summarise(rows, ("bm25",), "bm25")
     assert [row.name for row in rows] == ["msmarco", "one"]
     assert (baseline.mean, baseline.mean_of) == (0.5, ("one",))
+
+
+def test_the_printed_figures_of_the_paper_give_its_counts_and_neither_average_gives_its_11_percent() -> None:
+    names = sorted({one.part_of or one.name for one in CATALOGUE.sets.values()})
+    printed = {name: figures_on(name) for name in names}
+    rows = rows_of(
+        *(
+            analysed_set(name, bm25=float(of["paper-bm25"]["nDCG@10"]), ce=float(of["paper-bm25-ce"]["nDCG@10"]))
+            for name, of in printed.items()
+        )
+    )
+    _, summary = summarise(rows, ("bm25", "ce"), "bm25")
+    assert len(summary.percent_of) == 18  # without MS MARCO
+    assert (len(summary.better), summary.worse) == (16, ("arguana", "webis-touche2020"))
+    assert summary.percent_of_means == pytest.approx(12.5, abs=0.05)
+    assert summary.mean_percent == pytest.approx(14.3, abs=0.05)
