@@ -15,19 +15,8 @@ from evaluator.job_state import RUN_NAME
 from evaluator.jobs import Jobs
 from evaluator.pages.service_pages import ServicePages
 from services.chassis.errors import BadInput, NotFound, ProblemError
+from services.chassis.page_headers import PAGE_HEADERS
 
-# Nothing is loaded but our own style sheet, icon and, on some pages, our own script.
-POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-)
-HEADERS = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
-}
 WAITING = {"refresh": "2"}  # seconds after which a page that waits for a result loads itself again
 MOST_FIELDS = 256  # of a form: 16 runs of nine pipelines, and what is asked of them
 FormCookie = Annotated[str | None, Cookie(alias=COOKIE)]
@@ -102,9 +91,9 @@ def page_number(text: str) -> int:
 
 def html_answer(html: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Returns a page with the headers of all pages."""
-    return Response(html, status, HEADERS | dict(headers or {}), media_type="text/html; charset=utf-8")
+    return Response(html, status, PAGE_HEADERS | dict(headers or {}), media_type="text/html; charset=utf-8")
 
 
 def see_other(path: str) -> Response:
     """Sends the reader on to a page, so that loading it again does not send the form again."""
-    return Response(status_code=303, headers=HEADERS | {"location": path})
+    return Response(status_code=303, headers=PAGE_HEADERS | {"location": path})

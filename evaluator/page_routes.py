@@ -15,7 +15,6 @@ from evaluator.form_experiment import bundled_experiments, form_experiment, know
 from evaluator.job_state import COMPARED_RUN
 from evaluator.jobs import ExperimentRunning, Jobs, NotCancellable
 from evaluator.page_answers import (
-    HEADERS,
     WAITING,
     FormCookie,
     PageAnswers,
@@ -33,6 +32,7 @@ from evaluator.table_files import render_csv, render_latex
 from services.chassis.app import router
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable
 from services.chassis.handling import handled
+from services.chassis.page_headers import PAGE_HEADERS
 
 A_PAGE = 50  # runs
 MOST_COMPARED = 16
@@ -70,7 +70,7 @@ def page_routes(jobs: Jobs, comparisons: ComparisonCache, pages: ServicePages, a
             raise NotFound(f"Run {run} has no table {file}; its page lists those that it has.")
         text = render_csv(tables[name]) if suffix == "csv" else render_latex(tables[name])
         media = "text/csv" if suffix == "csv" else "text/plain"
-        return Response(text, media_type=f"{media}; charset=utf-8", headers=HEADERS)
+        return Response(text, media_type=f"{media}; charset=utf-8", headers=PAGE_HEADERS)
 
     @routes.get("/compare", include_in_schema=False)
     @handled(slow=True)
@@ -137,10 +137,10 @@ def page_routes(jobs: Jobs, comparisons: ComparisonCache, pages: ServicePages, a
     @answers.as_page
     async def file(name: str) -> Response:
         if name == "style.css":
-            return Response(style_sheet(), media_type="text/css", headers=HEADERS)
+            return Response(style_sheet(), media_type="text/css", headers=PAGE_HEADERS)
         if name not in PAGE_FILES:
             raise NotFound(f"No file {name} of a page here.")
-        return Response(page_file(name), media_type=PAGE_FILES[name], headers=HEADERS)
+        return Response(page_file(name), media_type=PAGE_FILES[name], headers=PAGE_HEADERS)
 
     return routes
 

@@ -1,4 +1,4 @@
-"""Renders the pages from the templates beside this module, and owns the files that they name and their headers."""
+"""Renders the pages from the templates beside this module, and owns the files that they name."""
 
 import hashlib
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gateway.search_page.sides import ShownProblem
 from services.chassis.errors import NotFound
+from services.chassis.page_headers import ASSET_HEADERS, PAGE_HEADERS
 from services.chassis.rendering import Wording
 from services.contracts.problem import Problem
 
@@ -18,19 +19,6 @@ FILES = Path(__file__).parent / "files"
 PAGES = ("search.html", "docs.html", "problem.html")
 # What a page may load besides itself, by name and media type.
 ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-# Nothing but these files of the gateway itself: no inline script or style, no frame around it, no form elsewhere.
-POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",  # the address of a page holds its query
-    "cache-control": "private, no-cache",
-}
-# The name of an asset in a page holds the digest of its content.
-ASSET_HEADERS = {"x-content-type-options": "nosniff", "cache-control": "public, max-age=31536000, immutable"}
 
 
 class PageFiles:
@@ -57,7 +45,7 @@ class PageFiles:
     ) -> Response:
         """Renders a template as an answer. All values are escaped."""
         content = self._templates[template].render(**values)
-        return HTMLResponse(content, status, {**HEADERS, **headers})
+        return HTMLResponse(content, status, {**PAGE_HEADERS, **headers})
 
     def asset(self, name: str) -> Response:
         """Returns a file that the pages load. Raises NotFound."""

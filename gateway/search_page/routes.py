@@ -10,13 +10,14 @@ from gateway.execute import Executor
 from gateway.generations import Generations
 from gateway.search_page.content import PageContent, answered_page, empty_page
 from gateway.search_page.form import SEEDS, Offered, PageSearch, TypedForm
-from gateway.search_page.rendering import HEADERS, PageFiles
+from gateway.search_page.rendering import PageFiles
 from gateway.search_page.sides import Outcome
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline, set_deadline
 from services.chassis.errors import BadInput, ProblemError
 from services.chassis.handling import handled
 from services.chassis.lanes import client_of
+from services.chassis.page_headers import PAGE_HEADERS
 from services.chassis.rendering import Wordings
 from services.chassis.telemetry import stages_apart
 
@@ -46,7 +47,7 @@ def page_routes(executor: Executor, catalog: Catalog, generations: Generations, 
         except BadInput as error:
             return rendered(empty_page(form, offered, error))
         if asked.unseeded:
-            return RedirectResponse(form.seeded(secrets.randbelow(SEEDS)), 303, HEADERS)
+            return RedirectResponse(form.seeded(secrets.randbelow(SEEDS)), 303, PAGE_HEADERS)
         outcomes = await _outcomes(executor, asked, client_of(received.scope))
         return rendered(answered_page(form, offered, asked, outcomes, views))
 
