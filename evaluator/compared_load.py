@@ -1,6 +1,5 @@
 """Sends a load and compares it with one that was sent before: the work of `load --compare`."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from evaluator.manifest import Manifest
 from evaluator.process_costs import NO_PROCESSES
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
+from evaluator.thread_work import in_thread
 
 MANIFEST = "manifest.json"
 REPORT = "report.json"
@@ -36,9 +36,9 @@ async def compare_step(
 
     Raises EvaluationError before anything is sent where the two may not be compared.
     """
-    kept = await asyncio.to_thread(read_kept_load, old)
+    kept = await in_thread(read_kept_load, old)
     report = await load_step(client, folder, between, processes, lambda: expect_comparable(kept, _setting(folder)))
-    return report, await asyncio.to_thread(write_compared, folder, report, kept, old, margin)
+    return report, await in_thread(write_compared, folder, report, kept, old, margin)
 
 
 def read_kept_load(old: Path) -> KeptLoad:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from evaluator.comparison.comparing import ComparisonReport, ComparisonSettings, compare
 from evaluator.errors import EvaluationError
+from evaluator.thread_work import in_thread
 
 WAIT_S = 0.6  # of a request for a comparison that is being computed
 KEPT = 16
@@ -67,7 +68,7 @@ class ComparisonCache:
     async def _compared(self, words: Sequence[str], settings: ComparisonSettings) -> ComparisonReport:
         async with self._one_at_a_time:
             # By path: a bare name could be a folder here.
-            return await asyncio.to_thread(compare, [str(self._runs / word) for word in words], self._runs, settings)
+            return await in_thread(compare, [str(self._runs / word) for word in words], self._runs, settings)
 
     def _changed_at(self, word: str) -> int:
         """Returns when the ranking of a run was written: a run that was ranked again is compared again."""

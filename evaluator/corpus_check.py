@@ -1,6 +1,5 @@
 """Checks that the live collection holds the corpus of the files. Changes neither."""
 
-import asyncio
 import random
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import live_states
+from evaluator.thread_work import in_thread
 from services.contracts.collections import CollectionView
 from services.contracts.documents import Document
 
@@ -34,7 +34,7 @@ async def expect_same_corpus(
         )
     if not any(backend.family == "lexical" for backend in view.backends):  # the only family with a document store
         return 0
-    sample = await asyncio.to_thread(sampled_documents, dataset, experiment.seed)
+    sample = await in_thread(sampled_documents, dataset, experiment.seed)
     held = {document.id: document for document in await _held(client, experiment.target, list(sample))}
     missing = [name for name in sample if name not in held]
     differing = [name for name, one in sample.items() if name in held and _content(held[name]) != _content(one)]

@@ -4,7 +4,6 @@ Requests ask for the experiment's `top`, as those of `rank` and `load` do. A lat
 ranking, as it is for a caller with that deadline. One query is out at a time: traffic is the matter of evaluator/load.
 """
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -25,6 +24,7 @@ from evaluator.quality import means, measure
 from evaluator.rank import ChosenQueries
 from evaluator.reranked_candidates import candidates_scored, mean_scored, share_scored
 from evaluator.run_folder import StepFile
+from evaluator.thread_work import in_thread
 from evaluator.turn_orders import query_turns
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Rerank
@@ -113,7 +113,7 @@ async def sweep(
                 meter.read()
             done(1, int(isinstance(outcome, LostQuery)))
     conditions = meter.read()
-    reports = await asyncio.to_thread(_reports, arms, dataset, deadlines_ms, outcomes, experiment.timed_top)
+    reports = await in_thread(_reports, arms, dataset, deadlines_ms, outcomes, experiment.timed_top)
     faults = tuple(window_faults(conditions))
     return DeadlinesFile(
         made_from={},

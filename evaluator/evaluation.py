@@ -33,6 +33,7 @@ from evaluator.resume import continue_or_begin
 from evaluator.run_folder import RunFolder, writable
 from evaluator.run_import import IMPORTED, ImportReport
 from evaluator.run_judgments import judgments_of, judgments_with_added
+from evaluator.thread_work import in_thread
 from evaluator.timing_validity import conditions_of
 from evaluator.trec_runs import read_run
 from evaluator.vector_recall import RecallReport, vector_recall
@@ -66,7 +67,7 @@ async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
     """Loads the collection and writes ingest.json."""
     experiment = folder.experiment
     made_from = folder.hashes("experiment.json")
-    report = await ingest(client, experiment, await asyncio.to_thread(dataset_of, folder))
+    report = await ingest(client, experiment, await in_thread(dataset_of, folder))
     folder.write("ingest.json", report.model_copy(update={"made_from": made_from}))
     for backend, loaded in report.backends.items():
         say(f"{backend}: {loaded.indexed} indexed, {loaded.unchanged} unchanged, {loaded.encoded} encoded")
@@ -214,9 +215,9 @@ async def evaluate(
     await rank_step(client, folder, processes=processes)
     # In a thread: reading and computing must not block the service's event loop.
     on_step("quality")
-    await asyncio.to_thread(quality_step, folder)
+    await in_thread(quality_step, folder)
     if folder.experiment.load is not None:
         on_step("load")
         await load_step(client, folder, processes=processes)
     on_step("report")
-    return await asyncio.to_thread(report_step, folder)
+    return await in_thread(report_step, folder)

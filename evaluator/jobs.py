@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 STATE = "state.json"
 # Last files of commands that need no ranking, and their names.
 MEASURED_ALONE = {"load.json": "load", "against.json": "load", "deadlines.json": "deadlines"}
-# Steps that compute in a thread: a cancelled task would leave it at work, beside the next measurement.
+# Steps that only compute, in a thread, whose end a cancelled one would wait for (thread_work.py).
 COMPUTED = ("quality", "report")
 LIVE_KEPT = 120  # seconds of a load that are shown while it runs
 
@@ -154,7 +154,10 @@ class Jobs:
         return folder.read("report.json", Report) if folder.has("report.json") else None
 
     async def cancel(self, run: str) -> JobState:
-        """Ends a running experiment; its folder keeps the files of completed steps. Raises NotCancellable."""
+        """Ends a running experiment, and returns when nothing of it works any more. Raises NotCancellable.
+
+        Its folder keeps the files of completed steps.
+        """
         state = self._states.get(run)
         if self._task is None or state is None or state.state != "running":
             raise NotCancellable(f"{run} does not run in this service, so there is nothing to cancel.")

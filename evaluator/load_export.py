@@ -3,7 +3,6 @@
 One query a pipeline is sent, to see that the gateway can run it.
 """
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from evaluator.load.traffic import LoadTarget, load_target, open_slices
 from evaluator.load_plan import LoadPlan, TrafficStep
 from evaluator.prepared_run import live_collection, load_dataset
 from evaluator.rank import choose_queries, expect_runnable
+from evaluator.thread_work import in_thread
 
 
 async def planned_export(client: GatewayClient, experiment: Experiment) -> list[ExportedTraffic]:
@@ -27,7 +27,7 @@ async def planned_export(client: GatewayClient, experiment: Experiment) -> list[
     plan = experiment.load
     if plan is None or not plan.rates:
         raise EvaluationError("--export needs rates, for example --rate 20: the tools send at a constant rate")
-    dataset = await asyncio.to_thread(load_dataset, experiment)
+    dataset = await in_thread(load_dataset, experiment)
     arms = await resolve_arms(client, experiment, await live_collection(client, experiment))
     await expect_runnable(client, experiment, arms)
     queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment).measured

@@ -123,7 +123,7 @@ def page_routes(jobs: Jobs, comparisons: ComparisonCache, pages: ServicePages, a
         )
 
     @routes.post("/cancel/{run:path}", include_in_schema=False)
-    @handled(form=True)
+    @handled(slow=True, form=True)
     @answers.as_page
     async def cancel(request: Request, run: str, evaluator_form: FormCookie = None) -> Response:
         await answers.form_fields(request, evaluator_form)

@@ -3,7 +3,6 @@
 Sends none of them, and writes dataset.json alone; the steps keep the manifest.
 """
 
-import asyncio
 from typing import NamedTuple
 
 from evaluator.arms import Arm, resolve_arms
@@ -19,6 +18,7 @@ from evaluator.manifest import Manifest, build_manifest
 from evaluator.rank import ChosenQueries, choose_queries, expect_runnable
 from evaluator.run_folder import RunFolder
 from evaluator.run_import import IMPORTED
+from evaluator.thread_work import in_thread
 from services.contracts.collections import CollectionView
 
 
@@ -37,7 +37,7 @@ async def prepare_run(client: GatewayClient, folder: RunFolder) -> PreparedRun:
     """Checks that the gateway serves corpus and pipelines. Raises EvaluationError, also for an imported run."""
     expect_own_run(folder)
     experiment = folder.experiment
-    dataset = await asyncio.to_thread(dataset_of, folder)
+    dataset = await in_thread(dataset_of, folder)
     _expect_loaded_corpus(folder, dataset)
     view = await live_collection(client, experiment)
     arms = await resolve_arms(client, experiment, view)

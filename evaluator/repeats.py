@@ -3,7 +3,6 @@
 Each run has its own folder and report; the summary, `repeats.json` and `repeats.md`, stands in that of the last one.
 """
 
-import asyncio
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
@@ -21,6 +20,7 @@ from evaluator.progress import say
 from evaluator.quality_report import QueryFigures
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder, StepFile
+from evaluator.thread_work import in_thread
 from evaluator.trec_runs import read_run
 from services.contracts.base import Count, Wire
 
@@ -71,8 +71,8 @@ async def evaluate_again(
         folder = RunFolder.create(first.path.parent, first.experiment)
         say(f"Run {number} of {times}: {folder.path}")
         await rank_step(client, folder, processes=processes)
-        await asyncio.to_thread(quality_step, folder)
-        done.append((folder, await asyncio.to_thread(report_step, folder)))
+        await in_thread(quality_step, folder)
+        done.append((folder, await in_thread(report_step, folder)))
     return done
 
 

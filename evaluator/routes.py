@@ -82,6 +82,7 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
         return found
 
     @routes.delete("/v1/experiments/{run:path}")
+    @handled(slow=True)
     async def cancel(run: RunId) -> JobState:
         if await asyncio.to_thread(jobs.state, run) is None:
             raise NotFound(f"No run {run} here; GET /v1/experiments lists all.")

@@ -1,7 +1,5 @@
 """Attributes the losses of a run: asks for candidates, judges every relevant document, writes the files."""
 
-import asyncio
-
 from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
 from evaluator.attribution.collect import collect
 from evaluator.attribution.page import FATES_CHART, fates_chart, render_attribution
@@ -11,6 +9,7 @@ from evaluator.prepared_run import expect_own_run
 from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder, writable
 from evaluator.run_judgments import judgments_as_measured
+from evaluator.thread_work import in_thread
 from evaluator.trec_runs import read_run
 
 TOP = 10
@@ -22,7 +21,7 @@ async def attribute_step(client: GatewayClient, folder: RunFolder, top: int = TO
     folder.read("rank.json", RankReport)  # the answers that are explained
     judgments_as_measured(folder)  # refused before queries are sent rather than after
     await collect(client, folder, top)
-    return await asyncio.to_thread(attribution, folder)
+    return await in_thread(attribution, folder)
 
 
 def attribution(folder: RunFolder) -> AttributionReport:

@@ -1,6 +1,5 @@
 """Drives two stacks in turn with the same traffic, and leaves samples and, last, against.json in the run's folder."""
 
-import asyncio
 from collections.abc import Callable
 
 from evaluator.client import GatewayClient
@@ -26,6 +25,7 @@ from evaluator.measured_processes import is_same_server, measured_processes
 from evaluator.prepared_run import keep_manifest
 from evaluator.progress import progress, say
 from evaluator.run_folder import RunFolder
+from evaluator.thread_work import in_thread
 from evaluator.turn_orders import balanced_turns
 
 AGAINST = "against.json"
@@ -94,7 +94,7 @@ async def _run_against(
                 stacks = ComparedStacks(urls, prints, mine.name, rate, margin, seed)
                 paths = {side: files.path(mine.name, _label(rate, side)) for side in SIDES}
                 names = {side: path.relative_to(folder.path).as_posix() for side, path in paths.items()}
-                points.append(await asyncio.to_thread(against_point, stacks, pairs, judged.judgments, names))
+                points.append(await in_thread(against_point, stacks, pairs, judged.judgments, names))
                 advance(1)
     made_from = folder.hashes(
         "experiment.json", "manifest.json", *(f for point in points for f in point.files.values())
@@ -141,7 +141,7 @@ async def driven_pairs(
             )
             traffic = Traffic(_label(rate, SIDES[at]), rate=rate)
             part = TimeSlice.labelled(traffic, (pipeline,), loaded, number, repeat=0)
-            await asyncio.to_thread(on_driven, part)
+            await in_thread(on_driven, part)
             found[at] = part.loaded
         pairs.append(DrivenPair(baseline=found[0], judged=found[1]))
     return pairs

@@ -1,6 +1,5 @@
 """Measures the rates that a search for the capacity asks for, through the gateway, and keeps their requests."""
 
-import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import count
@@ -14,6 +13,7 @@ from evaluator.load.traffic import LoadTarget
 from evaluator.load.validity import cpu_shares, generator_figures, load_faults
 from evaluator.load_plan import LoadPlan
 from evaluator.progress import say
+from evaluator.thread_work import in_thread
 
 SEARCH = "search"  # in the name of the file of a search's requests
 
@@ -38,7 +38,7 @@ async def searched_capacity(
         loaded = await run_point(
             target, pipeline, rate, seconds, plan, seed=load_seed, part=seed, warmup_seconds=warmup_s, measured=measured
         )
-        await asyncio.to_thread(keep, search_slice(pipeline, rate, loaded, next(looks)))
+        await in_thread(keep, search_slice(pipeline, rate, loaded, next(looks)))
         return rate_sample(loaded)
 
     def report_rate(one: MeasuredRate) -> None:

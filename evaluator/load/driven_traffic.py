@@ -3,7 +3,6 @@
 Leaves the figures of the slices to group_points.py.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from evaluator.load.process_watch import ProcessWatch
 from evaluator.load.sample_files import SampleFiles
 from evaluator.load.time_slices import Pids, TimeSlice, driven_slices
 from evaluator.progress import progress
+from evaluator.thread_work import in_thread
 from evaluator.turn_orders import balanced_turns
 
 
@@ -52,7 +52,7 @@ async def driven_traffic(
                 )
                 async with aclosing(drives):
                     async for part in drives:
-                        await asyncio.to_thread(files.keep, part)
+                        await in_thread(files.keep, part)
                         slices.append(replace(part, place=place))
                         place += 1
                         advance(1, sum(sample.error is not None for sample in part.loaded.samples))

@@ -14,6 +14,7 @@ from pathlib import Path
 from evaluator.errors import EvaluationError
 from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
 from evaluator.load.live import LiveLoad, read_counts
+from evaluator.thread_work import in_thread
 
 # At 1,000 requests a second one generator used 0.34 to 0.39 of a core (shared x86-64 machine of two cores).
 RATE_A_GENERATOR = 800
@@ -53,7 +54,7 @@ async def run_generators(tasks: Sequence[GeneratorTask], traffic: str) -> list[G
         for process in processes:
             if await process.wait() != 0:
                 raise EvaluationError(f"a load generator ended with status {process.returncode}: nothing was measured")
-        return [await asyncio.to_thread(_result, folder) for folder in folders]
+        return [await in_thread(_result, folder) for folder in folders]
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 Where the plan asks for the capacity, capacity.json comes after it.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from evaluator.load_plan import LoadPlan
 from evaluator.progress import say
 from evaluator.quality import Grades
 from evaluator.run_folder import RunFolder
+from evaluator.thread_work import in_thread
 
 LOAD = "load.json"
 
@@ -63,7 +63,7 @@ async def run_load(
         slices = await driven_traffic(some, through, ready, beside, files)
         points: list[LoadPointReport] = []
         for group in some:
-            found, compared = await asyncio.to_thread(
+            found, compared = await in_thread(
                 group_points, folder, files, ready, group, slices, through, beside.between is not None
             )
             points += found
@@ -88,7 +88,7 @@ async def run_load(
         capacities.append(capacity_report(arm.name, found, [(multiple, one) for multiple, (one,) in swept]))
     readings = await beside.watch.ended()
     calibration = calibration_of(before, await calibrate())
-    differences = await asyncio.to_thread(_quality_differences, folder, ready.plan, points, ready.judgments, ready.seed)
+    differences = await in_thread(_quality_differences, folder, ready.plan, points, ready.judgments, ready.seed)
     sources = [Path(name) for point in points for name in point.files.values()] + [MEMORY] * bool(readings)
     sources += [files.path(one.pipeline, SEARCH) for one in capacities]
     report = LoadReport(
@@ -114,7 +114,7 @@ async def run_load(
         folder.write(
             CAPACITY, CapacityFile(made_from=folder.hashes("manifest.json", LOAD), capacities=tuple(capacities))
         )
-    await asyncio.to_thread(write_page, folder, report)
+    await in_thread(write_page, folder, report)
     return report
 
 

@@ -1,6 +1,5 @@
 """Drives one point of load (a pipeline at a rate, or so many requests in flight) and reads the answers; no files."""
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from evaluator.load_plan import LoadPlan, TrafficStep
 from evaluator.machine_conditions import MachineConditions
 from evaluator.machine_windows import metered
 from evaluator.process_costs import ProcessCost
+from evaluator.thread_work import in_thread
 
 # A late answer is still read for so long, so that it is known how late it was.
 GRACE_MS = 2_000
@@ -145,7 +145,7 @@ async def _loaded(
     """Runs the generators, reads the conditions of the machine meanwhile, and then the answers."""
     began = datetime.now(UTC)
     results, conditions = await metered(run_generators(tasks, label), measured)
-    return await asyncio.to_thread(_read, target, shares, tasks, results, conditions, began, warmup_seconds)
+    return await in_thread(_read, target, shares, tasks, results, conditions, began, warmup_seconds)
 
 
 def _read(

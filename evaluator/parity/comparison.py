@@ -3,7 +3,6 @@
 The report's words are in `verdict`.
 """
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from evaluator.parity.figures import figures, undecided_ties
 from evaluator.parity.published import PublishedFigures, equals_published
 from evaluator.progress import say
 from evaluator.retries import with_retries
+from evaluator.thread_work import in_thread
 from services.contracts.base import Count, Wire
 from services.contracts.collections import LexicalPreset
 
@@ -65,11 +65,11 @@ async def parity(
     the same corpus, which are removed afterwards. Raises EvaluationError for anything lost: a figure with a lost query
     is no parity.
     """
-    dataset = await asyncio.to_thread(read_dataset, experiment.directory, experiment.split, strict=experiment.strict)
+    dataset = await in_thread(read_dataset, experiment.directory, experiment.split, strict=experiment.strict)
     served = await load(client, experiment, dataset)
     settings = served_settings(served.state, preset)
     answers = await ask_every_query(client, served, preset, dataset, list(dataset.judgments))
-    found = await asyncio.to_thread(figures, dataset, answers, settings)
+    found = await in_thread(figures, dataset, answers, settings)
     equal = _are_published(found, published)
     tried = () if equal else await _tried(client, experiment, dataset, settings, answers, published)
     return ParityReport(
@@ -112,7 +112,7 @@ async def _tried(
                 explains = _are_published(found, published)
                 results[place] = TriedChange(change=dict(change), figures=found, explains=explains)
 
-    await asyncio.to_thread(measure_changes, served.preset, answers)
+    await in_thread(measure_changes, served.preset, answers)
     others = dict.fromkeys(changed(served, change).preset for change in changes)
     others.pop(served.preset, None)
     say(f"The figures differ: trying {len(changes)} changes of settings, {len(others)} of them of the index")
@@ -121,7 +121,7 @@ async def _tried(
         loaded = await load(client, again, dataset)
         for preset in presets:
             given = await ask_every_query(client, loaded, preset.name, dataset, list(answers))
-            await asyncio.to_thread(measure_changes, preset, given)
+            await in_thread(measure_changes, preset, given)
         await with_retries(partial(client.remove, loaded.collection), "parity")
     return tuple(results[place] for place in range(len(changes)))
 
