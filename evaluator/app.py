@@ -42,7 +42,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
         try:
             routers = [
                 experiment_routes(jobs),
-                comparison_routes(settings.runs),
+                comparison_routes(comparisons, settings.runs),
                 page_routes(jobs, comparisons, pages, answers),
                 judging_routes(jobs, ServedSessions(settings.runs), JudgingPages(environment), answers, slow),
             ]

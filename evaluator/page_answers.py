@@ -8,7 +8,6 @@ from urllib.parse import parse_qsl
 from fastapi import Cookie, Request, Response
 from starlette.datastructures import ImmutableMultiDict
 
-from evaluator.comparison_cache import TooManyComparisons
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.form_tokens import COOKIE, FIELD, FormTokens
 from evaluator.job_state import RUN_NAME
@@ -45,10 +44,8 @@ class PageAnswers:
             try:
                 return await route(*given, **named)
             except ProblemError as error:
-                return html_answer(self._pages.problem(error.status, error.title, error.detail), error.status)
-            except TooManyComparisons as error:
-                page = self._pages.problem(503, "Too many comparisons", f"{error}.")
-                return html_answer(page, 503, {"refresh": "5"})
+                page = self._pages.problem(error.status, error.title, error.detail)
+                return html_answer(page, error.status, _again(error))
             except WrongOption as error:
                 return html_answer(self._pages.problem(422, "This is not possible", f"{error}."), 422)
             except EvaluationError as error:
@@ -92,6 +89,12 @@ def page_number(text: str) -> int:
 def html_answer(html: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Returns a page with the headers of all pages."""
     return Response(html, status, PAGE_HEADERS | dict(headers or {}), media_type="text/html; charset=utf-8")
+
+
+def _again(error: ProblemError) -> Mapping[str, str]:
+    """Returns the headers by which a browser loads a page again that is refused for now."""
+    seconds = error.retry_after_s
+    return {} if seconds is None else {"retry-after": str(seconds), "refresh": str(seconds)}
 
 
 def see_other(path: str) -> Response:

@@ -89,7 +89,7 @@ def page_routes(jobs: Jobs, comparisons: ComparisonCache, pages: ServicePages, a
             settings = ComparisonSettings(metric=metric.strip(), examples=page_number(examples))
         except ValidationError as error:
             raise BadInput("; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())) from error
-        report = await comparisons.report(words, settings, jobs.running)
+        report = await comparisons.report_soon(words, settings)
         if report is None:
             return html_answer(pages.comparing(words), 200, WAITING)
         return html_answer(await asyncio.to_thread(pages.comparison, report, words))

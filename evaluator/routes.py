@@ -8,7 +8,8 @@ from fastapi import APIRouter
 from pydantic import AfterValidator, Field
 
 from evaluator.client import GatewayError
-from evaluator.comparison.comparing import ComparisonReport, ComparisonSettings, compare
+from evaluator.comparison.comparing import ComparisonReport, ComparisonSettings
+from evaluator.comparison_cache import ComparisonCache
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.job_state import COMPARED_RUN, JobList, JobState, RunId
@@ -94,7 +95,7 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
     return routes
 
 
-def comparison_routes(runs: Path) -> APIRouter:
+def comparison_routes(comparisons: ComparisonCache, runs: Path) -> APIRouter:
     """Builds the route that compares runs in the folder `runs`."""
     routes = router()
 
@@ -106,8 +107,7 @@ def comparison_routes(runs: Path) -> APIRouter:
                 raise NotFound(f"No run {word.partition(':')[0]} here.")
         settings = ComparisonSettings(**asked.model_dump(exclude={"runs"}))
         try:
-            # In a thread: resampling must not block the event loop. By path: a bare name could be a folder here.
-            return await asyncio.to_thread(compare, [str(runs / word) for word in asked.runs], runs, settings)
+            return await comparisons.report(asked.runs, settings)
         except EvaluationError as error:
             raise Conflict(str(error)) from error
 

@@ -140,12 +140,13 @@ async def test_no_comparison_is_begun_while_an_experiment_is_measured(body: dict
         run = await finished(client, body)
         await compared(client, f"runs={run}")
         stub.hangs_after = 0
-        await client.post("/v1/experiments", json=body)
+        measured = (await client.post("/v1/experiments", json=body)).json()["id"]
         await hanging(stub)
         known = await client.get(f"/compare?runs={run}")
         other = await client.get(f"/compare?runs={run}&metric=P@10")
     assert known.status_code == 200
-    assert (other.status_code, "is being measured" in other.text) == (409, True)
+    assert (other.status_code, f"{measured} is running in " in other.text) == (503, True)
+    assert other.headers["refresh"] == other.headers["retry-after"]
 
 
 @pytest.mark.parametrize("query", ["", "runs=../x", "runs=latest", "runs=20260101T000000Z-small-0123abcd"])

@@ -1,6 +1,8 @@
 """The evaluator's HTTP service: the same steps, in the background, one experiment at a time."""
 
+import asyncio
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from evaluator.app import build_app
 from evaluator.experiment import Experiment
+from evaluator.measurement_lock import measuring
 from evaluator.run_folder import RunFolder
 from evaluator.run_import import import_runs
 from evaluator.settings import EvaluatorSettings
@@ -248,6 +251,44 @@ async def test_pipelines_of_a_run_are_compared(body: dict[str, object], tmp_path
     assert answer.json()["no_worse"] is False  # four queries show nothing
     assert (unknown.status_code, unknown.json()["title"]) == (409, "Conflict with the present state")
     assert "has no pipeline 'other'; it has bm25, dense" in unknown.json()["detail"]
+
+
+async def test_a_comparison_that_is_known_is_answered_beside_a_measurement_and_another_one_is_put_off(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        run = (await client.post("/v1/experiments", json=body | {"pipelines": ["bm25", "dense"]})).json()["id"]
+        await ended(client, run)
+        asked = {"runs": [run], "examples": 0}
+        first = await client.post("/v1/comparisons", json=asked)
+        with measuring(tmp_path / "runs") as lock:  # as a command does, or an experiment of this service
+            lock.name("20260101T000000000Z-other")
+            known = await client.post("/v1/comparisons", json=asked)
+            other = await client.post("/v1/comparisons", json=asked | {"metric": "P@10"})
+        later = await client.post("/v1/comparisons", json=asked | {"metric": "P@10"})
+    assert known.json() == first.json()
+    assert (other.status_code, int(other.headers["retry-after"]) > 0) == (503, True)
+    assert "20260101T000000000Z-other is running in " in other.json()["detail"]
+    assert later.status_code == 200
+
+
+async def test_no_experiment_begins_while_a_comparison_is_computed(body: dict[str, object], tmp_path: Path) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        run = (await client.post("/v1/experiments", json=body | {"pipelines": ["bm25", "dense"]})).json()["id"]
+        await ended(client, run)
+        queries = tmp_path / "shop" / "queries.jsonl"
+        lines = queries.read_bytes()
+        queries.unlink()
+        os.mkfifo(queries)  # a comparison reads it once, and waits for a writer
+        other = body | {"dataset": str(write_shop(tmp_path / "other"))}
+        comparison = asyncio.create_task(client.post("/v1/comparisons", json={"runs": [run], "examples": 0}))
+        await asyncio.sleep(0.05)
+        refused = await client.post("/v1/experiments", json=other)
+        await asyncio.to_thread(queries.write_bytes, lines)
+        compared = await comparison
+        started = await client.post("/v1/experiments", json=other)
+    assert (refused.status_code, f"a comparison of {run} is running in " in refused.json()["detail"]) == (409, True)
+    assert (compared.status_code, started.status_code) == (200, 202)
 
 
 async def test_runs_over_several_datasets_are_listed_reported_and_compared(
