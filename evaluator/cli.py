@@ -12,12 +12,13 @@ from evaluator.commands.history import history
 from evaluator.commands.judging import judge
 from evaluator.commands.load import load
 from evaluator.commands.parity import parity
+from evaluator.commands.pictures import pictures
 from evaluator.commands.steps import demo, ingest, quality, rank, report, run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 for command in (
     run, demo, ingest, rank, quality, report, compare, analyse, attribute, replay, deadlines, export, history, load,
-    parity,
+    parity, pictures,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_)

@@ -15,17 +15,21 @@ from evaluator.report_tables import (
     DOUBTFUL,
     cache_rows,
     collection_rows,
+    difference_rows,
     doubt_mark,
     figure_rows,
     imported_rows,
     interval_words,
     latency_rows,
     origin_rows,
+    pair_differences,
+    path_rows,
     pipeline_rows,
     recall_rows,
     slowest_rows,
     stage_rows,
 )
+from evaluator.stacked_times_chart import PATH
 
 STAGES = (
     "As the gateway reports them; `<stage>.<part>` is what its services report of their own time. Share: of the "
@@ -37,6 +41,7 @@ FIGURES = (
     "best: the mean with tied documents in their worst order, over their orders, in their best; moved: the queries "
     "that this changes. Unjudged: share of the documents shown, down to the metric's depth, without a judgment."
 )
+DIFFER = "Differences to the first pipeline"
 SLOWEST = "The log of every service names the request_id."
 ELSEWHERE = "Everything else (hashes, stamps, pipelines, versions): manifest.json and rank.json beside this file."
 
@@ -56,7 +61,8 @@ def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
         Table("pipelines", "Quality and latency of each pipeline", pipeline_rows(report)),
         *_quality_latency(report, charts),
         *(Verdict(line) for line in verdicts(report)),
-        *_images(charts, DIFFERENCES, "Differences to the first pipeline, query by query"),
+        *_images(charts, DIFFERENCES, f"{DIFFER}, query by query"),
+        *filled(Table("differences", f"{DIFFER}, query by query", difference_rows(pair_differences(report)))),
         Prose(
             "Quality: means over the judged queries that were asked for; a lost query counts as 0. "
             f"Rankings are {report.depth} deep. " + _what_was_timed(report)
@@ -70,7 +76,8 @@ def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
     ]
     if stages := filled(Table("stages", "Milliseconds by stage", stage_rows(report))):
         shown = _images(charts, STAGES_CHART, "Where the time goes")
-        blocks += [Heading("Stages (ms)"), *shown, Prose(STAGES), *stages]
+        path = Table("path", PATH, path_rows(report))
+        blocks += [Heading("Stages (ms)"), *shown, *filled(path), Prose(STAGES), *stages]
     if slowest := filled(Table("slowest", "The slowest 1 % of the answers", slowest_rows(report))):
         blocks += [Heading("The slowest 1 % of the answers"), Prose(SLOWEST), *slowest]
     if uses := filled(Table("caches", "Results that backends had cached", cache_rows(report))):

@@ -1,9 +1,10 @@
 """Draws the charts of a report: each an SVG file of its own in `charts/` of the run's folder. Pure."""
 
-from evaluator.comparison.differences_chart import PairDifferences, differences_chart
+from evaluator.comparison.differences_chart import differences_chart
 from evaluator.quality_latency_chart import quality_latency_chart
 from evaluator.report import Report
-from evaluator.stacked_times_chart import StackedTimes, stacked_times_chart
+from evaluator.report_tables import pair_differences, stacked_times
+from evaluator.stacked_times_chart import stacked_times_chart
 
 QUALITY_LATENCY = "charts/quality-latency.svg"
 DIFFERENCES = "charts/differences.svg"
@@ -12,15 +13,11 @@ STAGES_CHART = "charts/stages.svg"
 
 def report_charts(report: Report) -> dict[str, str]:
     """Returns SVG by path within the run's folder, of those charts that there is something to draw for."""
-    outcomes = report.pipelines
     drawn = {
         QUALITY_LATENCY: quality_latency_chart(report),
-        DIFFERENCES: differences_chart(
-            [PairDifferences(one.against_first, one.differences) for one in outcomes.values() if one.against_first]
-        ),
+        DIFFERENCES: differences_chart(pair_differences(report)),
         STAGES_CHART: stacked_times_chart(
-            "Where the time goes: shares of the mean latency, one query at a time",
-            [StackedTimes("", name, one.path_ms, not report.timing_reasons) for name, one in outcomes.items()],
+            "Where the time goes: shares of the mean latency, one query at a time", stacked_times(report)
         ),
     }
     return {path: svg for path, svg in drawn.items() if svg is not None}

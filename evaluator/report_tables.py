@@ -1,8 +1,12 @@
 """Builds the tables of a report as rows of text: the same for Markdown, HTML, CSV and LaTeX. Pure."""
 
+from collections.abc import Iterable
+
+from evaluator.comparison.differences_chart import PairDifferences
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.metric_table import parse_metric
 from evaluator.report import Report
+from evaluator.stacked_times_chart import PIECES, StackedTimes, piece_rows
 
 # The first of the experiment's metrics stand in the first table, the others in the second.
 COLUMNS = 5
@@ -80,6 +84,46 @@ def stage_rows(report: Report) -> list[list[str]]:
             share = "–" if time.share is None else f"{time.share:z.1%}"
             rows.append([name, stage, _time(time.p50, mark, 2), _time(time.p95, mark, 2), share, str(time.n)])
     return rows
+
+
+def path_rows(report: Report) -> list[list[str]]:
+    """Returns where the mean latency of each pipeline went, a piece a row."""
+    return [["pipeline", *PIECES], *([one.name, *row] for one in stacked_times(report) for row in piece_rows(one))]
+
+
+def stacked_times(report: Report) -> list[StackedTimes]:
+    """Returns the mean latency of each pipeline by piece."""
+    return [StackedTimes("", name, one.path_ms, not report.timing_reasons) for name, one in report.pipelines.items()]
+
+
+def difference_rows(compared: Iterable[PairDifferences]) -> list[list[str]]:
+    """Returns pairs, one a row: queries won, tied and lost, the mean difference, the greatest loss and gain."""
+    rows = [
+        ["pipeline", "against", "queries", "won", "tied", "lost", "difference", "95 % interval", "p (Holm)",
+         "greatest loss", "greatest gain"]
+    ]  # fmt: skip
+    for pair in compared:
+        one, interval = pair.compared, pair.compared.interval
+        ends = (pair.ascending[0], pair.ascending[-1]) if pair.ascending else (None, None)
+        rows.append(
+            [
+                one.second,
+                one.first,
+                *(str(count) for count in (one.queries, one.wins, one.ties, one.losses)),
+                f"{one.difference:+z.4f}",
+                f"{interval[0]:+z.4f} to {interval[1]:+z.4f}" if interval else "–",
+                f"{one.p_holm:.4f}",
+                *("–" if end is None else f"{end:+z.4f}" for end in ends),
+            ]
+        )
+    return rows
+
+
+def pair_differences(report: Report) -> list[PairDifferences]:
+    """Returns the differences of each pipeline from the first."""
+    return [
+        PairDifferences(one.against_first, one.differences) for one in report.pipelines.values() if one.against_first
+    ]
 
 
 def slowest_rows(report: Report) -> list[list[str]]:

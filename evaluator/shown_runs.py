@@ -8,15 +8,17 @@ from evaluator.deadline_tables import deadline_blocks
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.jobs import Jobs
-from evaluator.load.live_chart import live_chart
+from evaluator.load.live_chart import live_chart, live_rows
 from evaluator.load.load_blocks import load_blocks
 from evaluator.load.plan_run import LOAD
 from evaluator.load.report import LoadReport
-from evaluator.page_blocks import Block, Heading
+from evaluator.page_blocks import Block, Heading, Table
 from evaluator.pages.service_pages import ListedRun, ShownRun
 from evaluator.report_charts import report_charts
 from evaluator.report_files import step_charts
 from evaluator.run_folder import RunFolder
+
+LIVE = "The load in its last seconds; times are of the answers of 10 s"
 
 
 def listed_runs(jobs: Jobs, names: Sequence[str]) -> list[ListedRun]:
@@ -41,6 +43,7 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
     state = jobs.state(run)
     if state is None:
         raise EvaluationError(f"{run} has just been removed")
+    figures = jobs.live_figures(run)
     folder, report, blocks, svgs = jobs.folder(run), None, list[Block](), dict[str, str]()
     if whole and state.state != "running":
         report = jobs.report(run)
@@ -53,7 +56,8 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
         report=report,
         svgs=svgs,
         blocks=blocks,
-        live=live_chart(jobs.live_figures(run)),
+        live=live_chart(figures),
+        live_table=Table("live", LIVE, live_rows(figures)),
     )
 
 

@@ -1,6 +1,6 @@
-"""Draws where mean latencies went, as stacked shares: a bar a row, a colour a stage. Pure."""
+"""Draws where mean latencies went, as stacked shares: a bar a row, a colour a stage; and tells it in rows. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.critical_path import GAP, INCLUDE, OTHER
@@ -18,6 +18,18 @@ class StackedTimes:
     name: str
     path_ms: Mapping[str, float]
     valid: bool
+
+
+# What a chart of this kind and its table are called.
+PATH = "Where the time goes: mean milliseconds by piece of the slowest path"
+PIECES = ("piece", "mean ms", "share")
+
+
+def piece_rows(bar: StackedTimes) -> Iterator[list[str]]:
+    """Yields the pieces of a bar, under PIECES: milliseconds, marked where they are not valid, and share."""
+    whole_ms, mark = sum(bar.path_ms.values()), "" if bar.valid else DOUBTFUL
+    for piece, ms in bar.path_ms.items():
+        yield [piece, f"{ms:.2f}{mark}", f"{ms / whole_ms:.1%}" if whole_ms else "–"]
 
 
 def stacked_times_chart(title: str, bars: Sequence[StackedTimes]) -> str | None:

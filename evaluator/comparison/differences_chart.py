@@ -7,8 +7,8 @@ from evaluator.comparison.verdict import PairedComparison
 from evaluator.svg_chart import Drawing, Scale, text_width
 
 WIDTH = 860.0
-PANEL = 96.0  # height of the plotted area
-ROW = PANEL + 74
+SINGLE, ONE_OF_MANY = 190.0, 96.0  # height of the plotted area of a panel
+AROUND = 74.0  # of each panel, for its title and the gap to the next one
 GUTTER, MARGIN, AXIS = 28.0, 16.0, 44.0  # between panels, at the edges, for the labels left of a panel
 LOSS, GAIN = "b1", "b2"
 
@@ -31,11 +31,12 @@ def differences_chart(pairs: Sequence[PairDifferences]) -> str | None:
         return None
     columns = 1 if len(shown) == 1 else 2
     rows = -(-len(shown) // columns)
-    top = 44.0
+    panel = SINGLE if len(shown) == 1 else ONE_OF_MANY
+    top, row = 44.0, panel + AROUND
     metric = shown[0].compared.metric
     drawing = Drawing(
         WIDTH,
-        top + rows * ROW + 24,
+        top + rows * row + 24,
         f"Differences in {metric}, query by query",
         "; ".join(_described(pair.compared) for pair in shown),
     )
@@ -43,18 +44,22 @@ def differences_chart(pairs: Sequence[PairDifferences]) -> str | None:
     wide = (WIDTH - 2 * MARGIN - (columns - 1) * GUTTER) / columns
     for number, pair in enumerate(shown):
         left = MARGIN + (number % columns) * (wide + GUTTER)
-        _panel(drawing, pair, left, top + (number // columns) * ROW, wide, reach)
-    note = "Queries from the greatest loss to the greatest gain; a flat stretch at 0 are ties. All panels: one scale."
-    drawing.text(MARGIN, top + rows * ROW + 10, note, "soft")
+        _panel(drawing, pair, left, top + (number // columns) * row, (wide, panel), reach)
+    note = "Queries from the greatest loss to the greatest gain; a flat stretch at 0 are ties. Dashed: the mean."
+    if len(shown) > 1:
+        note += " All panels: one scale."
+    drawing.text(MARGIN, top + rows * row + 10, note, "soft")
     return drawing.svg()
 
 
-def _panel(drawing: Drawing, pair: PairDifferences, left: float, top: float, wide: float, reach: float) -> None:
-    compared = pair.compared
+def _panel(
+    drawing: Drawing, pair: PairDifferences, left: float, top: float, size: tuple[float, float], reach: float
+) -> None:
+    (wide, high), compared = size, pair.compared
     drawing.text(left, top + 14, _fitting(f"{compared.second} against {compared.first}", wide))
     counts = f"{compared.wins} won, {compared.ties} tied, {compared.losses} lost; mean {compared.difference:+z.4f}"
     drawing.text(left, top + 31, _fitting(counts, wide), "soft")
-    y = Scale(-reach, reach, top + 42 + PANEL, top + 42)
+    y = Scale(-reach, reach, top + 42 + high, top + 42)
     right = left + wide
     drawing.vertical_axis(y, left + AXIS, right, [(at, f"{at:+.2g}" if at else "0") for at in (-reach, 0.0, reach)])
     x = Scale(0.0, 1.0, left + AXIS, right)
@@ -68,7 +73,7 @@ def _panel(drawing: Drawing, pair: PairDifferences, left: float, top: float, wid
             drawing.area([(places[0][0], zero), *_corners(places), (places[-1][0], zero)], look)
     drawing.line([(left + AXIS, zero), (right, zero)], "axis")
     mean = y.at(compared.difference)
-    drawing.line([(left + AXIS, mean), (right, mean)], "line thin dashed")
+    drawing.line([(left + AXIS, mean), (right, mean)], "axis dashed")
 
 
 def _corners(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

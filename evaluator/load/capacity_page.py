@@ -16,6 +16,9 @@ CAPACITY_WORDS = (
 )
 
 
+CAPACITY_SHOWS = "Goodput and latency around the capacity"
+
+
 def capacity_file(pipeline: str) -> str:
     """Returns the name of a pipeline's chart in load/."""
     return f"capacity-{pipeline}.svg"
@@ -26,7 +29,7 @@ def capacity_charts(capacities: Sequence[CapacityReport]) -> Iterator[tuple[str,
     for report in capacities:
         drawn = capacity_chart(report)
         if drawn is not None:
-            yield capacity_file(report.pipeline), f"Goodput and latency around the capacity: {report.pipeline}", drawn
+            yield capacity_file(report.pipeline), f"{CAPACITY_SHOWS}: {report.pipeline}", drawn
 
 
 def capacity_section(capacities: Sequence[CapacityReport], arrivals: str, shown: Mapping[str, str]) -> list[str]:

@@ -80,14 +80,19 @@ def measured_table(report: CapacityReport) -> str:
 
 
 def multiples_table(report: CapacityReport) -> str:
-    """Renders the figures at multiples of the capacity."""
-    figures = [("load", "rate", "in time/s", "nDCG@10 a second", "p95 ms", "p99 ms", "timing")]
+    """Renders `multiple_rows`."""
+    return aligned(multiple_rows(report))
+
+
+def multiple_rows(report: CapacityReport) -> list[tuple[str, ...]]:
+    """Returns a header and the figures at multiples of the capacity, a row each."""
+    figures: list[tuple[str, ...]] = [("load", "rate", "in time/s", "nDCG@10 a second", "p95 ms", "p99 ms", "timing")]
     figures += [
         (f"{one.multiple:g}x", f"{one.rate:g}/s", f"{one.goodput:.1f}", f"{one.ndcg_a_second:.1f}",
          _figure(one.p95_ms), _figure(one.p99_ms), "valid" if one.timing_valid else "NOT VALID")
         for one in report.multiples
     ]  # fmt: skip
-    return aligned(figures)
+    return figures
 
 
 def _at_multiple(multiple: float, point: LoadPointReport) -> CapacityMultiple:

@@ -2,28 +2,22 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from evaluator.load.capacity_page import capacity_file
-from evaluator.load.report import LoadReport
 from evaluator.page_blocks import Block, ChartImage, FoldedBlocks
 
 CHARTS_SHOWN = 4
 
 
-def chart_images(report: LoadReport, files: Collection[str]) -> list[Block]:
-    """Returns the images of those charts that are there. `files`: paths within the run's folder."""
+def chart_images(charts: Mapping[str, str], files: Collection[str]) -> list[Block]:
+    """Returns the images of those charts that are there. `charts`: what each shows, by its name in `load/`.
 
-    def images(charts: Mapping[str, str]) -> list[Block]:
-        return [ChartImage(f"load/{name}", shows) for name, shows in charts.items() if f"load/{name}" in files]
+    `files`: paths within the run's folder.
+    """
+    return [ChartImage(f"load/{name}", shows) for name, shows in charts.items() if f"load/{name}" in files]
 
-    capacities = [one.pipeline for one in report.capacities]
-    spectra = {f"spectrum-{point.traffic}.svg": f"Latency by percentile: {point.traffic}" for point in report.points}
-    found = images(spectra)
-    return [
-        *images({"rates.svg": "nDCG@10 and p99 against the offered rate"}),
-        *images({capacity_file(one): f"Goodput and latency around the capacity: {one}" for one in capacities}),
-        *(found if len(found) <= CHARTS_SHOWN else [FoldedBlocks("Latency by percentile", tuple(found))]),
-        *images({"stages.svg": "Where the time goes"}),
-    ]
+
+def foldable(summary: str, blocks: Sequence[Block]) -> Sequence[Block]:
+    """Returns the blocks, behind a summary where they would fill several screens."""
+    return blocks if len(blocks) <= CHARTS_SHOWN else (FoldedBlocks(summary, tuple(blocks)),)
 
 
 def folded(parts: Sequence[str], summary: str) -> list[str]:

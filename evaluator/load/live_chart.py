@@ -1,10 +1,10 @@
-"""Draws how a load has done in its last seconds, while it runs. Pure."""
+"""Draws and tells how a load has done in its last seconds, while it runs. Pure."""
 
 from collections.abc import Sequence
 from itertools import groupby, takewhile
 
 from evaluator.load.charts import latency_scale
-from evaluator.load.live import LiveFigures
+from evaluator.load.live import EVERY_S, WINDOW_S, LiveFigures
 from evaluator.svg_chart import Drawing, Scale, chart_number, colour
 
 # Narrow, so that a window of 390 pixels shows it whole and its letters can be read there.
@@ -48,3 +48,14 @@ def live_chart(figures: Sequence[LiveFigures]) -> str | None:
             drawing.cross(1, x.at(at - len(figures) + 1.0), BOTTOM - 6)
     drawing.series_labels(RIGHT + 20, labels, TOP, BOTTOM)
     return drawing.svg()
+
+
+def live_rows(figures: Sequence[LiveFigures]) -> list[list[str]]:
+    """Returns a header and figures of the chart, the newest first, in steps of the seconds that each is of."""
+    rows = [["", "requests/s", "in flight", "p50 ms", "p99 ms", "degraded", "lost"]]
+    step = round(WINDOW_S / EVERY_S)
+    for at, one in enumerate(figures[::-1][::step]):
+        times = ["–" if ms is None else f"{ms:.0f}" for ms in (one.p50_ms, one.p99_ms)]
+        when = f"{at * WINDOW_S:.0f} s ago" if at else "now"
+        rows.append([when, f"{one.rate:.1f}", str(one.in_flight), *times, str(one.degraded), str(one.lost)])
+    return rows

@@ -3,19 +3,27 @@
 from collections.abc import Collection, Iterator
 
 from evaluator.load.best_under import BestUnder, best_under_rows
-from evaluator.load.chart_images import chart_images
+from evaluator.load.capacity_figures import CapacityReport
+from evaluator.load.capacity_page import CAPACITY_SHOWS, capacity_file
+from evaluator.load.capacity_report import multiple_rows
+from evaluator.load.chart_images import chart_images, foldable
 from evaluator.load.cost_table import cost_rows
 from evaluator.load.report import LoadReport
+from evaluator.load.stages_chart import path_rows
 from evaluator.load.table import (
+    PERCENTILES,
     load_rows,
     load_warnings,
     loading_rows,
+    percentile_rows,
     ratio_rows,
     repeat_rows,
     step_rows,
 )
-from evaluator.page_blocks import Block, Caution, Heading, Prose, Sentence, Table, filled
+from evaluator.page_blocks import Block, Caution, FoldedBlocks, Heading, Prose, Sentence, Table, filled
+from evaluator.stacked_times_chart import PATH
 
+SPECTRUM_SHOWS = "Latency by percentile"
 LOAD = (
     "Requests at planned times, whether or not earlier ones were answered. Times count from the planned send time; a "
     "request without an answer in time counts with its deadline and as an empty ranking. Stages, slowest "
@@ -25,25 +33,39 @@ LOAD = (
 
 def load_blocks(load: LoadReport, charts: Collection[str]) -> list[Block]:
     """Returns the capacities, tables, charts and warnings of a load. `charts`: paths within the run's folder."""
-    tables: list[Block] = []
-    if load.points:
-        tables = [
-            Table("load", "Every pipeline under each kind of traffic", load_rows(load)),
-            *(block for number, one in enumerate(load.best_under, start=1) for block in _best(number, one)),
-            *filled(Table("load-steps", "Steps of changing rates", step_rows(load))),
-            *filled(Table("load-loading", "Documents loaded while searches were timed", loading_rows(load))),
-            *filled(Table("load-ratios", "How many times as long one pipeline takes as another", ratio_rows(load))),
-            *filled(Table("load-repeats", "Medians over the repeats of the load", repeat_rows(load))),
-            *filled(Table("load-costs", "CPU time of a request under load", cost_rows(load))),
-        ]
     return [
         Heading("Load"),
         Prose(LOAD),
-        *(Sentence(one.sentence) for one in load.capacities),
-        *tables,
-        *chart_images(load, charts),
+        *(block for one in load.capacities for block in _capacity(one, charts)),
+        *(_points(load, charts) if load.points else ()),
         *(Caution(line) for line in load_warnings(load)),
     ]
+
+
+def _capacity(found: CapacityReport, charts: Collection[str]) -> Iterator[Block]:
+    yield Sentence(found.sentence)
+    yield from chart_images({capacity_file(found.pipeline): f"{CAPACITY_SHOWS}: {found.pipeline}"}, charts)
+    name, caption = f"load-capacity-{found.pipeline}", f"{found.pipeline} at multiples of its capacity"
+    yield from filled(Table(name, caption, multiple_rows(found)))
+
+
+def _points(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
+    yield Table("load", "Every pipeline under each kind of traffic", load_rows(load))
+    yield from chart_images({"rates.svg": "nDCG@10 and p99 against the offered rate"}, charts)
+    for number, one in enumerate(load.best_under, start=1):
+        yield from _best(number, one)
+    yield from filled(Table("load-steps", "Steps of changing rates", step_rows(load)))
+    yield from filled(Table("load-loading", "Documents loaded while searches were timed", loading_rows(load)))
+    yield from filled(Table("load-ratios", "How many times as long one pipeline takes as another", ratio_rows(load)))
+    yield from filled(Table("load-repeats", "Medians over the repeats of the load", repeat_rows(load)))
+    yield from filled(Table("load-costs", "CPU time of a request under load", cost_rows(load)))
+    yield Prose(PERCENTILES)
+    yield Table("load-percentiles", "Milliseconds by percentile, with 95 % intervals", percentile_rows(load))
+    spectra = {f"spectrum-{point.traffic}.svg": f"{SPECTRUM_SHOWS}: {point.traffic}" for point in load.points}
+    yield from foldable(SPECTRUM_SHOWS, chart_images(spectra, charts))
+    if path := filled(Table("load-path", PATH, path_rows(load))):
+        yield from chart_images({"stages.svg": "Where the time goes"}, charts)
+        yield FoldedBlocks("Where the time goes, in figures", path)
 
 
 def _best(number: int, found: BestUnder) -> Iterator[Block]:

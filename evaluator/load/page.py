@@ -14,9 +14,11 @@ from evaluator.load.cost_table import cost_parts
 from evaluator.load.first_answers import FIRST
 from evaluator.load.histograms import percentile_ms, read_hlog
 from evaluator.load.report import LoadPointReport, LoadReport
-from evaluator.load.stages_chart import stages_chart
+from evaluator.load.stages_chart import path_rows, stages_chart
 from evaluator.load.table import (
+    PERCENTILES,
     load_warnings,
+    percentile_rows,
     render_load,
     render_load_repeats,
     render_loading,
@@ -27,7 +29,6 @@ from evaluator.load.table import (
 from evaluator.machine_windows import joined_conditions
 from evaluator.markdown_table import aligned
 from evaluator.run_folder import LOAD_PAGE, RunFolder, writable
-from evaluator.svg_chart import DOUBTFUL
 
 SPECTRUM_POINTS = 160
 # load.json lists the slowest 1 % of every point; a page of hundreds would not be read.
@@ -80,12 +81,13 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
             *(shown[name] for name in shown if name == "rates.svg"),
             *best,
             "## Percentiles (ms)",
-            f"p99 needs 662 requests, p99.9 needs 7,000; neither is given where times are not valid ({DOUBTFUL}).",
-            aligned(_percentiles(report)),
+            PERCENTILES,
+            aligned(percentile_rows(report)),
             *folded([shown[name] for name in shown if name.startswith("spectrum-")], "Latency by percentile"),
         ]
     if len(stages := _stages(report)) > 1:
         parts += ["## Where the time goes (ms)", *(shown[name] for name in shown if name == "stages.svg")]
+        parts += ["<details><summary>In figures</summary>", aligned(path_rows(report)), "</details>"]
         parts += [STAGES, "<details><summary>All stages</summary>", aligned(stages), "</details>"]
     if len(lengths := _lengths(report)) > 1:
         parts += ["## By length of the query", aligned(lengths)]
@@ -143,20 +145,6 @@ def _spectrum(folder: Path, point: LoadPointReport) -> Spectrum:
     beyond = 1 - drawn_share(point)
     shares = [1 - beyond ** (number / SPECTRUM_POINTS) for number in range(SPECTRUM_POINTS + 1)]
     return [(share, percentile_ms(histogram, share * 100)) for share in shares]
-
-
-def _percentiles(report: LoadReport) -> list[list[str]]:
-    names = ("p50", "p90", "p95", "p99", "p99_9")
-    rows = [["pipeline", "traffic", *(name.replace("_", ".") for name in names), "max", "n"]]
-    for point in report.points:
-        figures = point.latency_ms
-        cells = []
-        for name in names:
-            value, interval = getattr(figures, name), figures.intervals.get(name)
-            within = "" if value is None or interval is None else f" ({interval[0]:.1f} to {interval[1]:.1f})"
-            cells.append(f"{time_cell(value, point)}{within}")
-        rows.append([point.pipeline, point.traffic_in_words, *cells, time_cell(figures.max, point), str(figures.n)])
-    return rows
 
 
 def _stages(report: LoadReport) -> list[list[str]]:

@@ -13,6 +13,7 @@ HEADER = (
     "nDCG@10", "requests", "late", "failed", "dropped", "degraded", "re-ranked", "timing",
 )  # fmt: skip
 
+PERCENTILES = f"p99 needs 662 requests, p99.9 needs 7,000; neither is given where times are not valid ({DOUBTFUL})."
 TIMES = ("p50", "p95", "p99")  # of the figures that are repeated
 
 
@@ -28,6 +29,21 @@ def render_load(report: LoadReport) -> str:
 def load_rows(report: LoadReport) -> list[list[str]]:
     """Returns the header and a row a point."""
     return [list(HEADER), *(_row(point) for point in report.points)]
+
+
+def percentile_rows(report: LoadReport) -> list[list[str]]:
+    """Returns a header and the percentiles of each point, in milliseconds, with the intervals that are known."""
+    names = ("p50", "p90", "p95", "p99", "p99_9")
+    rows = [["pipeline", "traffic", *(name.replace("_", ".") for name in names), "max", "n"]]
+    for point in report.points:
+        figures = point.latency_ms
+        cells = []
+        for name in names:
+            value, interval = getattr(figures, name), figures.intervals.get(name)
+            within = "" if value is None or interval is None else f" ({interval[0]:.1f} to {interval[1]:.1f})"
+            cells.append(f"{time_cell(value, point)}{within}")
+        rows.append([point.pipeline, point.traffic_in_words, *cells, time_cell(figures.max, point), str(figures.n)])
+    return rows
 
 
 def load_warnings(report: LoadReport) -> Iterator[str]:

@@ -31,7 +31,8 @@ class ListedRun:
 class ShownRun:
     """What the page of a run shows, as far as it is there. `svgs`: charts by path within the run's folder.
 
-    `blocks`: of a run without a report, what it has measured. `live`: the chart of the load that runs.
+    `blocks`: of a run without a report, what it has measured. `live`: the chart of the load that runs,
+    `live_table`: its figures.
     """
 
     state: JobState
@@ -40,6 +41,7 @@ class ShownRun:
     svgs: Mapping[str, str]
     blocks: Sequence[Block]
     live: str | None
+    live_table: Table
 
 
 class ServicePages:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.comparison.verdict import PairedComparison
+from evaluator.page_blocks import ChartImage, tables_of
 from evaluator.pages.report_page import render_report_html
 from evaluator.quality_latency_chart import quality_latency_chart
 from evaluator.render import render_page
@@ -17,6 +18,7 @@ from evaluator.report import Report
 from evaluator.report_blocks import report_blocks
 from evaluator.report_charts import report_charts
 from evaluator.run_folder import RunFolder
+from tests.support.charted_blocks import charts_without_table, flat
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.small_runs import evaluated, planned
 from tests.support.svg_reading import elements, texts
@@ -89,6 +91,21 @@ async def test_the_charts_are_files_of_their_own_and_the_same_as_those_in_the_pa
         assert "<style>" in svg
         assert all(f">{one}</text>" in page_of(folder) for one in texts(svg) if one.isascii() and "'" not in one)
     assert "![Where the time goes](charts/stages.svg)" in (folder.path / "report.md").read_text(encoding="utf-8")
+
+
+async def test_every_chart_of_the_page_has_a_table_of_what_it_shows_beside_it(run: tuple[Report, RunFolder]) -> None:
+    report = run[0].model_copy(update={"timing_valid": True, "timing_reasons": ()})
+    blocks = report_blocks(report, report_charts(report))
+    assert [one.path for one in flat(blocks) if isinstance(one, ChartImage)] == list(report_charts(report))
+    assert charts_without_table(blocks) == []
+    tables = {one.name: one.rows for one in tables_of(blocks)}
+    verdict = report.pipelines["hybrid"].against_first
+    assert isinstance(verdict, PairedComparison)
+    assert tables["differences"][1][:6] == [
+        "hybrid", "bm25", "4", str(verdict.wins), str(verdict.ties), str(verdict.losses),
+    ]  # fmt: skip
+    path = [float(row[2]) for row in tables["path"] if row[0] == "hybrid"]
+    assert sum(path) == pytest.approx(sum(report.pipelines["hybrid"].path_ms.values()), abs=0.1)
 
 
 async def test_warnings_stand_before_all_tables(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The chart of differences, query by query."""
 
 import random
+from xml.etree import ElementTree
 
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
 from evaluator.comparison.paired_tests import sorted_differences
@@ -11,6 +12,10 @@ from tests.support.svg_reading import elements, texts
 def compared(second: str, values: list[float]) -> PairedComparison:
     (found,) = compare_pairs([ScoredPair("bm25", second, [0.0] * len(values), values)], "nDCG@10", 7)
     return found
+
+
+def height(svg: str | None) -> float:
+    return float(ElementTree.fromstring(str(svg)).attrib["height"])
 
 
 def test_a_panel_names_its_pair_and_counts_what_was_won_tied_and_lost() -> None:
@@ -27,6 +32,13 @@ def test_a_pair_that_ties_everywhere_has_no_area() -> None:
 
 def test_a_pair_of_a_single_query_is_drawn() -> None:
     assert elements(differences_chart([PairDifferences(compared("dense", [0.5]), (0.5,))]), "b2") == 1
+
+
+def test_a_single_pair_has_a_tall_panel_and_several_share_one_scale() -> None:
+    pair = PairDifferences(compared("dense", [0.5, -0.25]), (-0.25, 0.5))
+    one, two = (differences_chart([pair] * number) for number in (1, 2))
+    assert height(one) > height(two) > 0
+    assert [any("All panels" in text for text in texts(svg)) for svg in (one, two)] == [False, True]
 
 
 def test_without_differences_there_is_no_chart() -> None:
