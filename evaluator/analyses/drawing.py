@@ -12,9 +12,8 @@ from evaluator.analyses.overlap_heatmap import overlap_heatmap
 
 @dataclass(frozen=True, slots=True)
 class PaperFigure:
-    """A figure: its title, a description for readers who do not see it, and the file's content."""
+    """A figure: a description for readers who do not see it, and the file's content."""
 
-    title: str
     description: str
     svg: str
 
@@ -33,13 +32,13 @@ def _figures(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[tuple[str, 
             f"{closest.second}, {closest.weighted_jaccard:.2f}."
         )
         svg = overlap_heatmap(analysis.overlaps, title, description)
-        yield "figure-2-overlap", PaperFigure(title, description, svg)
+        yield "figure-2-overlap", PaperFigure(description, svg)
     differences = differences_of(rows, analysis.pipelines, analysis.baseline)
     if differences:
         title = f"Figure 3: nDCG@10 against {analysis.baseline}"
         description = f"For each set, nDCG@10 of each pipeline less that of {analysis.baseline}, as bars."
         svg = difference_chart(differences, analysis.pipelines, title, description)
-        yield "figure-3-differences", PaperFigure(title, description, svg)
+        yield "figure-3-differences", PaperFigure(description, svg)
     for one in analysis.sets:
         title = f"Figures 4 and 5: lengths of documents, {one.name}"
         found = one.relevant_lengths.quartiles
@@ -49,5 +48,5 @@ def _figures(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[tuple[str, 
         )
         yield (
             f"figures-4-5-lengths-{one.name.replace('/', '-')}",
-            PaperFigure(title, description, length_violins(one, title, description)),
+            PaperFigure(description, length_violins(one, title, description)),
         )

@@ -53,11 +53,10 @@ def _parts(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[s
                 "(BEIR's qrels or TREC's)."
             )
         yield f"Files: [CSV, all digits](tables/{name}.csv), [LaTeX](tables/{name}.tex)"
-    for name, figure in figures.items():
-        yield f"## {figure.title}"
-        if said := _explained(name):
-            yield said
-        yield f"![{figure.description}](figures/{name}.svg)"
+        # A figure and the table of what it shows have one name; of a figure a set, the set stands behind it.
+        for file, figure in figures.items():
+            if file.startswith(name):
+                yield f"![{figure.description}](figures/{file}.svg)"
     if len(analysis.sets) < 2:
         yield "Figure 2, the overlap of vocabularies, needs at least two sets."
     if len(analysis.pipelines) < 2:

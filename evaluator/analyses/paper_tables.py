@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from evaluator.analyses.analysis_report import Analysis, LengthDistribution, RankingFigures
 from evaluator.analyses.averages import Pick, SetRow, common_rows, mean_of, ndcg_at_10
+from evaluator.analyses.difference_chart import differences_of
 from evaluator.analyses.measured_rankings import DEEP
 from evaluator.analyses.table import Cell, FigureTable
 
@@ -27,6 +28,7 @@ def paper_tables(analysis: Analysis, rows: Sequence[SetRow]) -> tuple[FigureTabl
             lambda figures: figures.capped_recall_at_100,
         ),
         *overlap_tables(analysis),
+        *difference_tables(analysis, rows),
         lengths_table(analysis),
     )
 
@@ -164,6 +166,21 @@ def overlap_tables(analysis: Analysis) -> Iterator[FigureTable]:
             header=("set", *names),
             formats=(TEXT, *(SHARE for _ in names)),
             rows=tuple((one, *(found.get((one, other), found.get((other, one))) for other in names)) for one in names),
+        )
+
+
+def difference_tables(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[FigureTable]:
+    """Yields figure 3 in numbers, where a set has the baseline and another pipeline."""
+    found = differences_of(rows, analysis.pipelines, analysis.baseline)
+    others = [name for name in analysis.pipelines if any(name in group for group in found.values())]
+    if found:
+        yield FigureTable(
+            name="figure-3-differences",
+            place="Figure 3",
+            title=f"nDCG@10 less that of {analysis.baseline}",
+            header=("set", *others),
+            formats=(TEXT, *(SIGNED for _ in others)),
+            rows=tuple((label, *(group.get(name) for name in others)) for label, group in found.items()),
         )
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,13 @@ def test_two_sets_give_tables_figures_a_page_and_json(
     linked = [link.partition(")")[0] for link in page.split("](")[1:]]
     assert all((out / link).is_file() for link in linked)
     assert len(linked) == 4 + 2 * len(list((out / "tables").glob("*.csv")))
+    shown = re.findall(r"(?:tables|figures)/([\w-]+)\.(csv|svg)\)", page)
+    tables = [name for name, kind in shown if kind == "csv"]
+    for at, (name, kind) in enumerate(shown):
+        if kind == "svg":  # a figure stands below the table of what it shows
+            beside = next(table for table, of in reversed(shown[:at]) if of == "csv")
+            assert name.startswith(beside), name
+    assert "figure-3-differences" in tables
     assert "give the new judgments with `--judgments SET=FILE`" in page
     # Rankings of 20 documents say nothing of the first 100.
     assert [row[1:] for row in rows_of(out, "table-9-capped-recall")[1:]] == [["", ""], ["", ""]]
