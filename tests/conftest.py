@@ -1,9 +1,24 @@
 """What holds for every test."""
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
+
+from tests.support.scratch import roomy_memory
+
+
+def pytest_configure() -> None:
+    """Puts `tmp_path` into memory where there is room."""
+    if memory := roomy_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
+def pytest_collection_finish() -> None:
+    """Excludes what the imports have made from garbage collection: a full one then takes milliseconds, not a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

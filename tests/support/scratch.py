@@ -1,4 +1,4 @@
-"""Makes directories for embedded engines, in memory: they fsync after every change, which is slow on a shared disk."""
+"""Finds a place in memory for directories of tests: embedded engines fsync after every change, slow on a shared disk."""
 
 import shutil
 import tempfile
@@ -10,9 +10,14 @@ _MEMORY = Path("/dev/shm")
 _ENOUGH = 1 << 30
 
 
+def roomy_memory() -> Path | None:
+    """Returns a file system in memory with a free GiB; None where the machine has none, as in most containers."""
+    roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ENOUGH
+    return _MEMORY if roomy else None
+
+
 @contextmanager
 def scratch() -> Iterator[Path]:
     """Yields a directory in memory where there is room (84 tests: 10 s instead of 133 s), else a temporary one."""
-    roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ENOUGH
-    with tempfile.TemporaryDirectory(prefix="stack-test-", dir=_MEMORY if roomy else None) as directory:
+    with tempfile.TemporaryDirectory(prefix="stack-test-", dir=roomy_memory()) as directory:
         yield Path(directory)
