@@ -225,10 +225,8 @@ class Workers:
             return request, place, task
 
     def _run_tasks(self, only_urgent: bool) -> None:
-        if (
-            self._niceness and not only_urgent and sys.platform == "linux"
-        ):  # elsewhere a thread has no priority of its own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._niceness)
+        if self._niceness and not only_urgent and sys.platform == "linux":  # elsewhere `nice` is of the whole process
+            os.nice(self._niceness)
         timeout_s: float | None = None
         while not self._closed:
             found = self._next_task(timeout_s, only_urgent=only_urgent)
