@@ -16,7 +16,7 @@ from gateway.indexing import Indexing
 from gateway.publishing import Publishing
 from gateway.reloading import reloading_on_hangup
 from gateway.routes import collection_routes, pipeline_routes, search_routes
-from gateway.search_page.rendering import PageFiles
+from gateway.search_page.rendering import page_files
 from gateway.search_page.routes import page_routes, page_wordings
 from gateway.settings import BackendAddress, GatewaySettings
 from gateway.sockets import SocketEndpoints
@@ -40,7 +40,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_en
     """
     catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
     instruments = Instruments()
-    files = PageFiles() if settings.page else None
+    files = page_files() if settings.page else None
     admission = Admission(settings.max_in_flight, settings.max_waiting, instruments)
 
     @asynccontextmanager

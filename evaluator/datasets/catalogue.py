@@ -5,7 +5,7 @@ Leaves downloading to fetch and the reading of files to reader.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -141,7 +141,8 @@ def holds_set(directory: Path) -> bool:
     return queries_file(directory).is_file() and (directory / "qrels").is_dir()
 
 
-def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
-    """Reads a catalogue, by default the one of this project."""
-    file = _CatalogueFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+@cache
+def load_catalogue() -> Catalogue:
+    """Reads the catalogue, once a process."""
+    file = _CatalogueFile.model_validate(yaml.safe_load(CATALOGUE.read_text(encoding="utf-8")))
     return Catalogue(file.directories, file.archives, file.instructions, {found.name: found for found in file.sets})

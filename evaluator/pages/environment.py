@@ -1,5 +1,6 @@
 """Owns the templates: how they are found and filled, and the style sheet that all pages share."""
 
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,8 +16,9 @@ PAGE_FILES = {"watch.js": "text/javascript", "judge.js": "text/javascript", "ico
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
+@cache
 def page_environment() -> Environment:
-    """Returns an environment that escapes every value and refuses one that is not given."""
+    """Returns the environment, one a process: it escapes every value and refuses one that is not given."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

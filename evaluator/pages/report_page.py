@@ -5,8 +5,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jinja2 import Environment
-
 from evaluator.pages.environment import page_environment, style_sheet
 from evaluator.pages.sections import PageSection, page_sections
 from evaluator.report import Report
@@ -33,11 +31,11 @@ def report_page(report: Report, svgs: Mapping[str, str]) -> ReportPage:
     )
 
 
-def render_report_html(report: Report, svgs: Mapping[str, str], environment: Environment | None = None) -> str:
+def render_report_html(report: Report, svgs: Mapping[str, str]) -> str:
     """Renders report.html. `svgs`: as of `report_page`."""
     css = style_sheet()
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    template = (environment or page_environment()).get_template("report.html")
+    template = page_environment().get_template("report.html")
     return template.render(page=report_page(report, svgs), css=css, style_hash=f"sha256-{digest}")
 
 

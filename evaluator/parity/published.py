@@ -1,6 +1,7 @@
 """Reads the published figures and the settings behind those of BM25 (published.yaml). Runs and compares nothing."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -118,5 +119,6 @@ def _expect_preset(table: _Table, preset: str) -> None:
         raise EvaluationError(f"there is no preset {preset}; there are: {', '.join(table.presets)}")
 
 
+@cache
 def _table() -> _Table:
     return _Table.model_validate(yaml.safe_load(Path(__file__).with_name("published.yaml").read_text("utf-8")))

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,7 +23,7 @@ ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 
 
 class PageFiles:
-    """The templates and the assets, read once."""
+    """The templates and the assets."""
 
     def __init__(self) -> None:
         environment = Environment(
@@ -61,3 +62,9 @@ class PageFiles:
             return self.page("problem.html", problem.status, problem=shown, request_id=problem.request_id)
 
         return worded
+
+
+@cache
+def page_files() -> PageFiles:
+    """Reads and compiles the files, once a process."""
+    return PageFiles()

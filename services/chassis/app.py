@@ -54,7 +54,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with opened() as (routers, readiness):
             for own in (probe_router(service, lifecycle, readiness, instruments), *routers):
-                app.include_router(own)
+                # As they are: `include_router` would build the fields and schemas of every route a second time.
+                app.router.routes.extend(own.routes)
                 app.state.handling.add(own.routes)
             app.openapi_schema = None
             yield

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from functools import lru_cache
 
 STOP_WORDS = {"the", "a", "of", "and", "is", "in"}
 
@@ -10,6 +11,7 @@ def words(text: str) -> Counter[str]:
     return Counter(word for word in text.lower().split() if word not in STOP_WORDS)
 
 
+@lru_cache(maxsize=4096)
 def trigrams(text: str) -> Counter[str]:
     padded = f"  {text.lower()} "
     return Counter(padded[place : place + 3] for place in range(len(padded) - 2))
