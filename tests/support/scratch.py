@@ -1,4 +1,4 @@
-"""Finds a place in memory for directories of tests: embedded engines fsync after every change, slow on a shared disk."""
+"""Finds a place in memory for directories of tests: embedded engines fsync after every change, slow on disks."""
 
 import shutil
 import tempfile
