@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,32 +12,30 @@ from fastapi import APIRouter, FastAPI
 
 from gateway.app import build_app
 from gateway.settings import DEFAULT_BACKENDS, BackendAddress, GatewaySettings
-from services.chassis.app import create_app, router
-from services.chassis.errors import BadInput, StampMismatch, UnknownCollection
+from services.chassis.app import create_app
+from services.chassis.errors import BadInput, UnknownCollection
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.settings import ServiceSettings
-from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates, VectorState
+from services.contracts.collections import CollectionDeclaration, CollectionState, VectorState
 from services.contracts.documents import (
     DeleteReport,
     Document,
-    FetchedDocuments,
     FetchRequest,
     IdsRequest,
     IndexReport,
     IndexRequest,
     ItemError,
 )
-from services.contracts.generations import name_of
 from services.contracts.health import Check
 from services.contracts.problem import Problem
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.contracts.scored import Scored, in_rank_order
-from services.lexical.document_collector import DocumentCollector
-from services.storage.builds import refuse_other_build, refuse_published
+from services.storage.builds import refuse_other_build
 from services.storage.content_digest import ContentDigest
 from services.storage.write_order import overtaken
 from tests.support.reranker_stub import RerankerStub
+from tests.support.store_routes import STORE_ROUTES
 from tests.support.wires import FixedEndpoints
 from tests.support.word_overlap import cosine, trigrams, words
 
@@ -86,6 +83,9 @@ class StoreStub:
             build=held.build,
             published_at=held.published_at,
         )
+
+    def begun(self, generation: str, declaration: CollectionDeclaration, build: str | None) -> HeldGeneration:
+        return self.generations.setdefault(generation, HeldGeneration(declaration, self.model, build=build))
 
     def require_build(self, generation: str, build: str | None) -> HeldGeneration:
         held = self.held(generation)
@@ -146,73 +146,14 @@ class StoreStub:
     def app(self) -> FastAPI:
         @asynccontextmanager
         async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
-            routes = router()
-
-            @routes.get("/v1/collections")
-            async def collections() -> CollectionStates:
-                return CollectionStates(collections=tuple(self.state(generation) for generation in self.generations))
-
-            @routes.put("/v1/collections/{generation}")
-            async def declare(
-                generation: str, declaration: CollectionDeclaration, build: str | None = None
-            ) -> CollectionState:
-                held = self.generations.setdefault(generation, HeldGeneration(declaration, self.model, build=build))
-                if (held.declaration, held.model) != (declaration, self.model):
-                    raise StampMismatch(f"{generation} was made by model {held.model}, this is {self.model}.")
-                refuse_other_build(generation, held.build, build)
-                return self.state(generation)
-
-            @routes.delete("/v1/collections/{generation}", status_code=204)
-            async def remove(generation: str, build: str | None = None, keep_published: bool = False) -> None:
-                held = self.require_build(generation, build)
-                refuse_published(generation, published=keep_published and held.published)
-                del self.generations[generation]
-
-            @routes.post("/v1/collections/{generation}/documents")
-            async def index(
-                generation: str, batch: IndexRequest, version: int, build: str | None = None
-            ) -> IndexReport:
-                return self.index(generation, batch, version, build)
-
-            @routes.post("/v1/collections/{generation}/documents/delete")
-            async def delete(generation: str, ids: IdsRequest, version: int, build: str | None = None) -> DeleteReport:
-                return self.delete(generation, ids, version, build)
-
-            @routes.post("/v1/collections/{generation}/documents/get")
-            async def get(generation: str, asked: FetchRequest) -> FetchedDocuments:
-                self.fetched.append(asked)
-                documents = self.held(generation).documents
-                collector = DocumentCollector(asked.ids, asked.cut_to_bytes)
-                for identity in collector.ids:
-                    if identity in documents:
-                        parts = {part: getattr(documents[identity], part) for part in asked.include}
-                        collector.add(Document(id=identity, **parts))
-                return collector.answer()
-
-            @routes.post("/v1/collections/{generation}/finish")
-            async def finish(generation: str, build: str | None = None) -> CollectionState:
-                self.require_build(generation, build)
-                return self.state(generation).model_copy(update={"digest": self.digest(generation)})
-
-            @routes.post("/v1/collections/{generation}/publish")
-            async def publish(generation: str, build: str | None = None) -> CollectionState:
-                if not self.require_build(generation, build).published:
-                    self.held(generation).published_at = time.time()
-                for name, held in self.generations.items():
-                    if name_of(name) == name_of(generation):
-                        held.published = name == generation
-                return self.state(generation)
-
-            @routes.post("/v1/collections/{generation}/search")
-            async def search(generation: str, request: RetrievalRequest) -> RetrievalAnswer:
-                return self.search(generation, request)
-
             async def readiness() -> tuple[Check, ...]:
                 return ()
 
-            yield (routes,), readiness
+            yield (STORE_ROUTES,), readiness
 
-        return create_app(self.family, ServiceSettings(port=0), Instruments(), opened)
+        app = create_app(self.family, ServiceSettings(port=0), Instruments(), opened)
+        app.state.store = self
+        return app
 
 
 class FaultyTransport(httpx.AsyncBaseTransport):
