@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Header
+from fastapi import APIRouter, FastAPI, Header, Request
 
 from services.chassis.app import create_app, router
 from services.chassis.errors import (
@@ -111,24 +111,26 @@ class GatewayStub:
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
-            yield (self._routes(),), self._readiness
+            yield (ROUTES,), self._readiness
 
-        return create_app("gateway", ServiceSettings(port=0), Instruments(), opened)
+        app = create_app("gateway", ServiceSettings(port=0), Instruments(), opened)
+        app.state.stub = self
+        return app
 
     async def _readiness(self) -> tuple[Check, ...]:
         self.ready_after -= 1
         return (Check(name="lexical", ok=self.ready_after < 0, detail="still starting"),)
 
-    def _named(self, name: str) -> "GatewayStub":
+    def named(self, name: str) -> "GatewayStub":
         return self.others.get(name, self)
 
-    def _begin(self, name: str, body: BeginCollection) -> CollectionBegun:
+    def begin(self, name: str, body: BeginCollection) -> CollectionBegun:
         created = self.declaration is None
         self.build = body.build
         self.declaration = CollectionDeclaration(presets=body.presets, metadata=body.metadata)
         return CollectionBegun(collection=name, generation="shop@1", created=created, live=self.live, build=body.build)
 
-    def _publish(self, name: str, body: PublishRequest) -> Published:
+    def publish(self, name: str, body: PublishRequest) -> Published:
         if body.expected_documents not in (None, len(self.documents)):
             raise Conflict(f"There are {len(self.documents)} documents, not {body.expected_documents}.")
         if body.build != self.build:
@@ -137,7 +139,7 @@ class GatewayStub:
         count = len(self.documents) - self.reports_one_less
         return Published(collection=name, generation="shop@1", documents=count)
 
-    def _view(self) -> CollectionView:
+    def view(self) -> CollectionView:
         state = CollectionState(
             generation="shop@1", published=self.live is not None, documents=len(self.documents), engine="edge",
             stamp=self.stamp, declaration=self.declaration or CollectionDeclaration(),
@@ -154,7 +156,7 @@ class GatewayStub:
             ),
         )  # fmt: skip
 
-    def _load(self, request: DocumentsRequest) -> FanOutReport:
+    def load(self, request: DocumentsRequest) -> FanOutReport:
         if self.failing_loads:
             raise self.failing_loads.pop(0)
         if request.build != self.build:
@@ -201,7 +203,7 @@ class GatewayStub:
             raise Overloaded("Too many searches.")
         self._taken += 1
 
-    def _search(self, request: SearchRequest, request_id: str) -> SearchAnswer:
+    def search(self, request: SearchRequest, request_id: str) -> SearchAnswer:
         self.searches.append(request)
         self._expect_free(request_id)
         if request.query in self.failing_queries:
@@ -241,59 +243,74 @@ class GatewayStub:
             timings_ms={stage.id: 1.0 for stage in pipeline.identified} | {"total": 2.0},
         )
 
-    def _routes(self) -> APIRouter:
-        routes = router()
 
-        @routes.put("/v1/collections/{name}")
-        async def begin(name: str, body: BeginCollection) -> CollectionBegun:
-            return self._named(name)._begin(name, body)
+# Made once: each app finds its stub in its state.
+ROUTES = router()
+COLLECTION = "/v1/collections/{name}"
 
-        @routes.delete("/v1/collections/{name}", status_code=204)
-        async def remove(name: str) -> None:
-            held = self._named(name)
-            held.declaration = held.live = held.build = None
-            held.documents = {}
 
-        @routes.get("/v1/collections/{name}")
-        async def view(name: str) -> CollectionView:
-            held = self._named(name)
-            if held.declaration is None:
-                raise UnknownCollection(f"{name} is not here.")
-            return held._view()
+def _stub(request: Request) -> GatewayStub:
+    stub: GatewayStub = request.app.state.stub
+    return stub
 
-        @routes.post("/v1/collections/{name}/documents")
-        async def load(name: str, body: DocumentsRequest) -> FanOutReport:
-            held = self._named(name)
-            await asyncio.sleep(held.load_delay_s)
-            return held._load(body)
 
-        @routes.post("/v1/collections/{name}/documents/get")
-        async def get(name: str, body: IdsRequest) -> DocumentsAnswer:
-            found = [self.documents[one] for one in body.ids if one in self.documents]
-            if len(found) > self.most_documents_an_answer:
-                raise AnswerTooLarge(f"{len(found)} documents.")
-            missing = [one for one in body.ids if one not in self.documents]
-            return DocumentsAnswer(documents=tuple(found), missing=tuple(missing))
+@ROUTES.put(COLLECTION)
+async def _put(request: Request, name: str, body: BeginCollection) -> CollectionBegun:
+    return _stub(request).named(name).begin(name, body)
 
-        @routes.post("/v1/collections/{name}/publish")
-        async def publish(name: str, body: PublishRequest) -> Published:
-            return self._named(name)._publish(name, body)
 
-        @routes.post("/v1/collections/{name}/search")
-        async def search(name: str, body: SearchRequest, x_request_id: Annotated[str, Header()] = "") -> SearchAnswer:
-            await asyncio.sleep(self.search_delay_s)
-            if self.hangs_after is not None and len(self.searches) >= self.hangs_after:
-                self.hanging = True
-                await asyncio.Event().wait()
-            return self._search(body, x_request_id)
+@ROUTES.delete(COLLECTION, status_code=204)
+async def _remove(request: Request, name: str) -> None:
+    held = _stub(request).named(name)
+    held.declaration = held.live = held.build = None
+    held.documents = {}
 
-        @routes.get("/v1/pipelines/{name}")
-        async def pipeline(name: str) -> PipelineView:
-            if name not in PIPELINES:
-                raise UnknownPipeline(f"{name}: there are bm25, dense, hybrid.")
-            return PipelineView(name=name, fingerprint=PIPELINES[name].fingerprint, pipeline=PIPELINES[name])
 
-        return routes
+@ROUTES.get(COLLECTION)
+async def _view(request: Request, name: str) -> CollectionView:
+    held = _stub(request).named(name)
+    if held.declaration is None:
+        raise UnknownCollection(f"{name} is not here.")
+    return held.view()
+
+
+@ROUTES.post(f"{COLLECTION}/documents")
+async def _load(request: Request, name: str, body: DocumentsRequest) -> FanOutReport:
+    held = _stub(request).named(name)
+    await asyncio.sleep(held.load_delay_s)
+    return held.load(body)
+
+
+@ROUTES.post(f"{COLLECTION}/documents/get")
+async def _get(request: Request, body: IdsRequest) -> DocumentsAnswer:
+    stub = _stub(request)
+    found = [stub.documents[one] for one in body.ids if one in stub.documents]
+    if len(found) > stub.most_documents_an_answer:
+        raise AnswerTooLarge(f"{len(found)} documents.")
+    missing = [one for one in body.ids if one not in stub.documents]
+    return DocumentsAnswer(documents=tuple(found), missing=tuple(missing))
+
+
+@ROUTES.post(f"{COLLECTION}/publish")
+async def _publish(request: Request, name: str, body: PublishRequest) -> Published:
+    return _stub(request).named(name).publish(name, body)
+
+
+@ROUTES.post(f"{COLLECTION}/search")
+async def _search(request: Request, body: SearchRequest, x_request_id: Annotated[str, Header()] = "") -> SearchAnswer:
+    stub = _stub(request)
+    await asyncio.sleep(stub.search_delay_s)
+    if stub.hangs_after is not None and len(stub.searches) >= stub.hangs_after:
+        stub.hanging = True
+        await asyncio.Event().wait()
+    return stub.search(body, x_request_id)
+
+
+@ROUTES.get("/v1/pipelines/{name}")
+async def _pipeline(name: str) -> PipelineView:
+    if name not in PIPELINES:
+        raise UnknownPipeline(f"{name}: there are bm25, dense, hybrid.")
+    return PipelineView(name=name, fingerprint=PIPELINES[name].fingerprint, pipeline=PIPELINES[name])
 
 
 def write_shop(directory: Path) -> Path:
