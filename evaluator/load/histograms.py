@@ -30,9 +30,10 @@ def histogram_of(values_ms: Iterable[float]) -> HdrHistogram:
     return histogram
 
 
-def percentile_ms(histogram: HdrHistogram, percent: float) -> float:
-    """Returns the greatest value, to three digits, that equals the one of this percentile."""
-    return float(histogram.get_value_at_percentile(percent)) / 1000
+def percentiles_ms(histogram: HdrHistogram, percents: Sequence[float]) -> list[float]:
+    """Returns the greatest values, to three digits, that equal those of these percentiles; reads the counts once."""
+    found = histogram.get_percentile_to_value_dict(percents)
+    return [float(found[percent]) / 1000 for percent in percents]
 
 
 def write_hlog(path: Path, began: datetime, timed: Sequence[tuple[float, float]]) -> None:

@@ -12,7 +12,7 @@ from evaluator.load.chart_images import folded
 from evaluator.load.charts import Spectrum, drawn_share, rates_chart, spectrum_chart
 from evaluator.load.cost_table import cost_parts
 from evaluator.load.first_answers import FIRST
-from evaluator.load.histograms import percentile_ms, read_hlog
+from evaluator.load.histograms import percentiles_ms, read_hlog
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.load.stages_chart import path_rows, stages_chart
 from evaluator.load.table import (
@@ -144,7 +144,7 @@ def _spectrum(folder: Path, point: LoadPointReport) -> Spectrum:
     histogram: HdrHistogram = read_hlog(folder / point.files["histogram"])
     beyond = 1 - drawn_share(point)
     shares = [1 - beyond ** (number / SPECTRUM_POINTS) for number in range(SPECTRUM_POINTS + 1)]
-    return [(share, percentile_ms(histogram, share * 100)) for share in shares]
+    return list(zip(shares, percentiles_ms(histogram, [share * 100 for share in shares]), strict=True))
 
 
 def _stages(report: LoadReport) -> list[list[str]]:

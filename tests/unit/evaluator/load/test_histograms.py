@@ -6,7 +6,7 @@ import pytest
 
 from evaluator.latency import percentile
 from evaluator.load.figures import load_percentiles
-from evaluator.load.histograms import histogram_of, percentile_ms, read_hlog, write_hlog
+from evaluator.load.histograms import histogram_of, percentiles_ms, read_hlog, write_hlog
 from evaluator.load.intervals import percentile_interval
 
 BEGAN = datetime(2026, 11, 23, tzinfo=UTC)
@@ -21,13 +21,13 @@ def test_a_percentile_has_three_digits_of_the_nearest_rank() -> None:
     values = samples(8_000)
     histogram, ordered = histogram_of(values), sorted(values)
     for percent, share in ((50.0, 0.5), (90.0, 0.9), (95.0, 0.95), (99.0, 0.99), (99.9, 0.999)):
-        assert percentile_ms(histogram, percent) == pytest.approx(percentile(ordered, share), rel=1e-3)
+        assert percentiles_ms(histogram, [percent])[0] == pytest.approx(percentile(ordered, share), rel=1e-3)
 
 
 def test_values_outside_the_range_count_as_its_bounds() -> None:
     histogram = histogram_of([0.0, 5_000_000.0])
     assert histogram.get_total_count() == 2
-    assert percentile_ms(histogram, 100) == pytest.approx(3_600_000, rel=1e-3)
+    assert percentiles_ms(histogram, [100])[0] == pytest.approx(3_600_000, rel=1e-3)
 
 
 def test_a_log_read_back_and_merged_has_the_percentiles_of_all_values(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_log_read_back_and_merged_has_the_percentiles_of_all_values(tmp_path: 
     assert len(lines) == 4 + 10
     merged = read_hlog(path)
     assert merged.get_total_count() == 500
-    assert percentile_ms(merged, 95) == percentile_ms(histogram_of(values), 95)
+    assert percentiles_ms(merged, [95, 50]) == percentiles_ms(histogram_of(values), [95, 50])
 
 
 @pytest.mark.parametrize(
