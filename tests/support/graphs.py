@@ -75,13 +75,24 @@ def random_feed(rows: int, tokens: int, words: int) -> dict[str, NDArray[np.int6
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
 
 
+def session_of(model: onnx.ModelProto, entries: dict[str, str] = PLAIN) -> onnxruntime.InferenceSession:
+    """Opens a graph, as our own model asks for unless `entries` say otherwise."""
+    options = onnxruntime.SessionOptions()
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
+    return onnxruntime.InferenceSession(model.SerializeToString(), options)
+
+
+def answer(
+    session: onnxruntime.InferenceSession, shape: tuple[int, int], words: int = 30_000
+) -> tuple[NDArray[np.float32], ...]:
+    """The outputs of a session for random rows of this shape."""
+    feed = random_feed(*shape, words)
+    return tuple(session.run(None, {value.name: feed[value.name] for value in session.get_inputs()}))
+
+
 def run(
     model: onnx.ModelProto, shape: tuple[int, int], words: int = 20, entries: dict[str, str] = PLAIN
 ) -> NDArray[np.float32]:
     """The first output for random rows of this shape."""
-    options = onnxruntime.SessionOptions()
-    for key, value in entries.items():
-        options.add_session_config_entry(key, value)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    feed = random_feed(*shape, words)
-    return np.asarray(session.run(None, {value.name: feed[value.name] for value in session.get_inputs()})[0])
+    return answer(session_of(model, entries), shape, words)[0]

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from deploy.models.graph_rewrites.first_token import prune_to_first_token
 from services.inference.model_tokenizer import ModelTokenizer
 from services.inference.profiles import GRAPH, TOKENIZER
-from tests.support.graphs import changed, random_feed, small_bert
+from tests.support.graphs import answer, changed, session_of, small_bert
 from tests.support.models import CROSS_ENCODER, fetched, node
 from workshop.training.quantise import to_static_int8, with_fp32_weights
 
@@ -36,28 +36,28 @@ def pruned(model: onnx.ModelProto) -> onnx.ModelProto:
     return changed(model, prune_to_first_token)
 
 
-def run(model: onnx.ModelProto, feed, *also: str):
+def telling(model: onnx.ModelProto, *also: str) -> onnxruntime.InferenceSession:
+    """Opens a copy whose outputs are also the values named in `also`."""
+    more = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in also]
+    return session_of(changed(model, lambda copy: copy.graph.output.extend(more)))
+
+
+def run(model: onnx.ModelProto, shape: tuple[int, int], *also: str):
     """Returns the outputs of `model` and the values named in `also`."""
-    given, model = model, onnx.ModelProto()
-    model.CopyFrom(given)
-    model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in also)
-    options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.disable_quant_qdq", "1")  # as our own model asks for in models.yaml
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    return session.run(None, {value.name: feed[value.name] for value in session.get_inputs()})
+    return answer(telling(model, *also), shape, 20)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 12), (3, 7)])
 def test_only_the_last_layer_is_pruned_to_one_token_a_row(shape):
-    model, feed = small(first()), random_feed(*shape, 20)
-    whole, cut = model, pruned(model)
+    whole = small(first())
+    cut = pruned(whole)
     names = [f"{layer}.{part}.product" for layer in (BEFORE, LAST) for part in [*WORK[1:], "attention.self.key"]]
     if shape[1] > 1:
-        seen = dict(zip(names, run(cut, feed, *names)[1:], strict=True))
+        seen = dict(zip(names, run(cut, shape, *names)[1:], strict=True))
         assert {name: value.shape[1] for name, value in seen.items()} == {
             name: 1 if name.startswith(LAST) and "key" not in name else shape[1] for name in names
         }
-    np.testing.assert_allclose(run(cut, feed)[0], run(whole, feed)[0], atol=1e-6)
+    np.testing.assert_allclose(run(cut, shape)[0], run(whole, shape)[0], atol=1e-6)
 
 
 def test_an_export_that_computes_shapes_is_pruned_below_them():
@@ -74,11 +74,11 @@ def test_an_export_that_computes_shapes_is_pruned_below_them():
     rest = list(model.graph.node)
     del model.graph.node[:]
     model.graph.node.extend([*rest[:at], *nodes, *rest[at:]])
-    whole, cut, feed = model, pruned(model), random_feed(3, 7, 20)
+    whole, cut = model, pruned(model)
     names = [f"{LAST}.{part}.product" for part in WORK]
-    score, *seen = run(cut, feed, *names)
+    score, *seen = run(cut, (3, 7), *names)
     assert [value.shape[1] for value in seen] == [7, 1, 1, 1]
-    np.testing.assert_allclose(score, run(whole, feed)[0], atol=1e-6)
+    np.testing.assert_allclose(score, run(whole, (3, 7))[0], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,8 @@ def test_our_own_model_gives_the_same_scores(precision):
         tokens = ModelTokenizer(fetched(CROSS_ENCODER) / TOKENIZER, 64)
         query, *texts = tokens.ids(["a chain that slips", "worn teeth let it skip", "spokes", "a new saddle post"])
         model = to_static_int8(with_fp32_weights(model), [tokens.pair(query, text) for text in texts])
-    whole, cut = model, pruned(model)
-    for shape in ((1, 3), (4, 100), (2, 256)):
-        feed = random_feed(*shape, 30000)
-        score, product = run(cut, feed, "encoder.layer.5.intermediate.dense.product")
+    whole, cut = session_of(model), telling(pruned(model), "encoder.layer.5.intermediate.dense.product")
+    for shape in ((1, 3), (4, 40), (1, 256)):
+        score, product = answer(cut, shape)
         assert product.shape[1] == 1
-        np.testing.assert_allclose(score, run(whole, feed)[0], atol=1e-5)
+        np.testing.assert_allclose(score, answer(whole, shape)[0], atol=1e-5)
