@@ -7,6 +7,7 @@ import httpx
 from fastapi import APIRouter, FastAPI
 
 from evaluator.comparison_cache import ComparisonCache
+from evaluator.computing_lock import ComputingLock
 from evaluator.jobs import Jobs
 from evaluator.judging_routes import judging_routes, slow_work
 from evaluator.page_answers import PageAnswers
@@ -30,7 +31,8 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[list[APIRouter], Readiness]]:
         jobs = Jobs(settings.runs, settings.gateway_url, transport)
-        comparisons, slow = ComparisonCache(settings.runs), slow_work()
+        lock = ComputingLock(settings.runs)
+        comparisons, slow = ComparisonCache(settings.runs, lock), slow_work(lock)
         environment = page_environment()
         pages = ServicePages(environment)
         answers = PageAnswers(pages)
@@ -44,7 +46,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
                 experiment_routes(jobs),
                 comparison_routes(comparisons, settings.runs),
                 page_routes(jobs, comparisons, pages, answers),
-                judging_routes(jobs, ServedSessions(settings.runs), JudgingPages(environment), answers, slow),
+                judging_routes(jobs, ServedSessions(settings.runs), JudgingPages(environment), answers, slow, lock),
             ]
             yield routers, readiness
         finally:

@@ -1,107 +1,46 @@
-"""Computes and keeps the comparisons of the service, one at a time and never beside a measurement."""
+"""Computes and keeps the comparisons of the service, for its route and its page."""
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from evaluator.background_work import BackgroundWork
 from evaluator.comparison.comparing import ComparisonReport, ComparisonSettings, compare
-from evaluator.measurement_lock import MeasurementLock, MeasurementRunning
-from evaluator.thread_work import in_thread
-from services.chassis.errors import Overloaded, Unavailable
-
-WAIT_S = 0.6  # of a page for a comparison that is being computed: thousands of queries take seconds
-KEPT = 16
-MOST_WAITING = 4
-AFTER_A_MEASUREMENT_S, AFTER_A_COMPARISON_S = 30, 5
+from evaluator.computing_lock import ComputingLock
 
 _Key = tuple[tuple[str, ...], str, tuple[int, ...]]
 
 
-class ComparisonDelayed(Unavailable):
-    """A measurement runs in this folder: no rule of valid times would see the CPU time of a comparison beside it."""
-
-    kind, title = "measurement-running", "A measurement is running"
-
-
 class ComparisonCache:
-    """Computes comparisons one after the other in a thread and keeps the last ones. Owned by one event loop.
+    """Computes comparisons one after the other, never beside a measurement, and keeps the last ones."""
 
-    While one is computed or waits, it holds the measurement lock of the folder: no measurement can begin.
-    """
-
-    def __init__(self, runs: Path) -> None:
+    def __init__(self, runs: Path, lock: ComputingLock) -> None:
         self._runs = runs
-        self._tasks: dict[_Key, asyncio.Task[ComparisonReport]] = {}
-        self._one_at_a_time = asyncio.Lock()
-        self._lock: MeasurementLock | None = None
+        self._work = BackgroundWork[_Key, ComparisonReport](lock, "a comparison")
 
     async def report(self, words: Sequence[str], settings: ComparisonSettings) -> ComparisonReport:
         """Returns a comparison. `words`: ids of runs, alone or with `:PIPELINE`.
 
-        Raises EvaluationError where the runs cannot be compared. Where it is not kept, raises ComparisonDelayed while a
-        measurement runs, Overloaded while MOST_WAITING others are computed, Unavailable in a folder without writing.
+        Raises EvaluationError where the runs cannot be compared, and of one that is not kept what `BackgroundWork`
+        does.
         """
-        key, task = self._task(words, settings)
-        await asyncio.wait({task})
-        return self._outcome(key, task)
+        return await self._work.whole(self._begun(words, settings))
 
     async def report_soon(self, words: Sequence[str], settings: ComparisonSettings) -> ComparisonReport | None:
-        """Returns a comparison as `report` does; None after WAIT_S, while it is being computed."""
-        key, task = self._task(words, settings)
-        await asyncio.wait({task}, timeout=WAIT_S)
-        return self._outcome(key, task) if task.done() else None
+        """Returns a comparison as `report` does, None while it is being computed."""
+        return await self._work.result(self._begun(words, settings))
 
     async def close(self) -> None:
-        """Drops the comparisons that wait, and waits for the one that is being computed."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        """Drops the comparisons that wait."""
+        await self._work.close()
 
-    def _task(self, words: Sequence[str], settings: ComparisonSettings) -> tuple[_Key, asyncio.Task[ComparisonReport]]:
-        """Returns the kept or running computation of a comparison, or begins one."""
+    def _begun(self, words: Sequence[str], settings: ComparisonSettings) -> _Key:
+        """Returns the key of a comparison that is kept or at work, after starting it if need be."""
         key = (tuple(words), settings.model_dump_json(), tuple(map(self._changed_at, words)))
-        if (known := self._tasks.get(key)) is not None:
-            return key, known
-        if sum(not one.done() for one in self._tasks.values()) >= MOST_WAITING:
-            raise Overloaded(
-                "Other comparisons are being computed; try again in a moment.", retry_after_s=AFTER_A_COMPARISON_S
-            )
-        lock = self._lock = self._lock or self._taken_lock()
-        task = self._tasks[key] = asyncio.create_task(self._compared(words, settings, lock))
-        task.add_done_callback(self._release)
-        done = [kept for kept, one in self._tasks.items() if one.done()]
-        for kept in done[: max(0, len(self._tasks) - KEPT)]:
-            del self._tasks[kept]
-        return key, task
-
-    def _outcome(self, key: _Key, task: asyncio.Task[ComparisonReport]) -> ComparisonReport:
-        if task.exception() is not None:
-            self._tasks.pop(key, None)  # told once: what was missing may be there next time
-        return task.result()
-
-    async def _compared(
-        self, words: Sequence[str], settings: ComparisonSettings, lock: MeasurementLock
-    ) -> ComparisonReport:
-        async with self._one_at_a_time:
-            lock.name(f"a comparison of {' and '.join(words)}")
+        if not self._work.holds(key):
             # By path: a bare name could be a folder here.
-            return await in_thread(compare, [str(self._runs / word) for word in words], self._runs, settings)
-
-    def _taken_lock(self) -> MeasurementLock:
-        try:
-            lock = MeasurementLock(self._runs)
-            lock.take()
-        except MeasurementRunning as error:
-            raise ComparisonDelayed(f"{error}.", retry_after_s=AFTER_A_MEASUREMENT_S) from error
-        except OSError as error:
-            raise Unavailable(f"{self._runs} cannot be written: {error.strerror}; see EVALUATOR_RUNS.") from error
-        return lock
-
-    def _release(self, _: object) -> None:
-        """Gives the lock back when the last comparison that waited has ended."""
-        if self._lock is not None and all(one.done() for one in self._tasks.values()):
-            self._lock.release()
-            self._lock = None
+            self._work.start(key, partial(compare, [str(self._runs / word) for word in words], self._runs, settings))
+        return key
 
     def _changed_at(self, word: str) -> int:
         """Returns when the ranking of a run was written: a run that was ranked again is compared again."""

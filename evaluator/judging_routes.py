@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from evaluator.background_work import BackgroundWork
 from evaluator.comparison.verdict import PairedComparison
+from evaluator.computing_lock import ComputingLock
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import quality_step, report_step
 from evaluator.form_session import asked_deed, asked_order, asked_session, judge_name
@@ -39,6 +40,7 @@ from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder
 from evaluator.served_sessions import ServedSessions
 from evaluator.shown_runs import listed_runs
+from evaluator.thread_work import in_thread
 from services.chassis.app import router
 from services.chassis.errors import Conflict, NotFound
 from services.chassis.handling import handled
@@ -76,20 +78,23 @@ class SlowWork:
             await work.close()
 
 
-def slow_work() -> SlowWork:
-    """Returns the work of a process that has just begun."""
-    return SlowWork(BackgroundWork(), BackgroundWork(), BackgroundWork(), BackgroundWork())
+def slow_work(lock: ComputingLock) -> SlowWork:
+    """Returns the work of a process that has just begun. `lock`: of what takes seconds of CPU time."""
+    verdicts = BackgroundWork[GradesKey, SessionVerdicts](lock, "a verdict of judging")
+    measuring = BackgroundWork[str, bool](lock, "the quality of a run")
+    return SlowWork(BackgroundWork(), verdicts, BackgroundWork(), measuring)
 
 
 def judging_routes(
-    jobs: Jobs, sessions: ServedSessions, pages: JudgingPages, answers: PageAnswers, slow: SlowWork
+    jobs: Jobs,
+    sessions: ServedSessions,
+    pages: JudgingPages,
+    answers: PageAnswers,
+    slow: SlowWork,
+    lock: ComputingLock,
 ) -> APIRouter:
     """Builds the routes of judging."""
     routes = router()
-
-    def expect_idle(what: str) -> None:
-        if (run := jobs.running) is not None:
-            raise Conflict(f"{run} is being measured, and {what} would disturb its times; wait until it has ended.")
 
     @routes.get("/judge", include_in_schema=False)
     @answers.as_page
@@ -108,13 +113,13 @@ def judging_routes(
         fields = await answers.form_fields(request, evaluator_form)
         chosen = await asyncio.to_thread(_chosen, jobs, fields.getlist("runs"))
         ticked = fields.getlist("pipelines")
-        expect_idle("reading its collection")
         try:
             asked = asked_session(ticked, fields)
             known = {f"{one.run}:{name}" for one in chosen for name in one.pipelines}
             if strange := [word for word in asked.pipelines if word not in known]:
                 raise NotFound(f"No pipeline {strange[0]} in these runs; load the form again.")
-            name = await asyncio.to_thread(sessions.create, asked.pipelines, asked.top, asked.seed)
+            with lock.held("a new session of judging"):
+                name = await in_thread(sessions.create, asked.pipelines, asked.top, asked.seed)
         except EvaluationError as error:
             said = f"{error}."
             shown = {**FIELDS, **fields}
@@ -169,7 +174,6 @@ def judging_routes(
     async def outlook(session: str) -> Response:
         key = (session, await asyncio.to_thread(sessions.changed_at, session))
         if not slow.verdicts.holds(key):
-            expect_idle("computing verdicts")
             slow.verdicts.start(key, partial(_verdicts, sessions, session))
         found = await slow.verdicts.result(key)
         if found is None:
@@ -183,7 +187,6 @@ def judging_routes(
     async def measure(request: Request, run: str, evaluator_form: FormCookie = None) -> Response:
         fields = await answers.form_fields(request, evaluator_form)
         folder = jobs.folder(known_run(jobs, run))
-        expect_idle("measuring another run")
         session = fields.get("session", "")
         added = (await asyncio.to_thread(sessions.export, session),) if session else ()
         slow.measuring.start(run, partial(_measure, folder, added))

@@ -45,7 +45,8 @@ class PageAnswers:
                 return await route(*given, **named)
             except ProblemError as error:
                 page = self._pages.problem(error.status, error.title, error.detail)
-                return html_answer(page, error.status, _again(error))
+                # The page of a form is not loaded again: what was filled in would be lost.
+                return html_answer(page, error.status, _again(error, by_itself="request" not in named))
             except WrongOption as error:
                 return html_answer(self._pages.problem(422, "This is not possible", f"{error}."), 422)
             except EvaluationError as error:
@@ -91,10 +92,12 @@ def html_answer(html: str, status: int = 200, headers: Mapping[str, str] | None 
     return Response(html, status, PAGE_HEADERS | dict(headers or {}), media_type="text/html; charset=utf-8")
 
 
-def _again(error: ProblemError) -> Mapping[str, str]:
-    """Returns the headers by which a browser loads a page again that is refused for now."""
-    seconds = error.retry_after_s
-    return {} if seconds is None else {"retry-after": str(seconds), "refresh": str(seconds)}
+def _again(error: ProblemError, by_itself: bool) -> Mapping[str, str]:
+    """Returns the headers that say when a page that is refused for now may be loaded again, or load it."""
+    if error.retry_after_s is None:
+        return {}
+    seconds = str(error.retry_after_s)
+    return {"retry-after": seconds} | ({"refresh": seconds} if by_itself else {})
 
 
 def see_other(path: str) -> Response:

@@ -261,14 +261,23 @@ async def test_nothing_slow_is_begun_while_an_experiment_is_measured(run: str, r
         await client.post("/v1/experiments", json=body)
         await hanging(stub)
         form = await client.get(f"/judge?runs={run}")
-        fields = {"token": token_of(form), "runs": run, "pipelines": f"{run}:good", "top": "3", "seed": "1"}
+        fields = {
+            "token": token_of(form),
+            "runs": run,
+            "pipelines": f"{run}:good",
+            "judge": "ann",
+            "top": "3",
+            "seed": "1",
+        }
         answers = [
             await client.post("/judge", data=fields),
             await client.get(f"/judge/{session_of(path)}/outlook"),
             await client.post(f"/measure/{run}", data={"token": token_of(page), "session": session_of(path)}),
         ]
         still = await judged(client, path, "1")
-    assert [(answer.status_code, "is being measured" in answer.text) for answer in answers] == [(409, True)] * 3
+    assert [(answer.status_code, " is running in " in answer.text) for answer in answers] == [(503, True)] * 3
+    # A form is not sent again.
+    assert ["refresh" in answer.headers for answer in answers] == [False, True, False]
     assert "2 graded" in still.text
 
 

@@ -287,7 +287,7 @@ async def test_no_experiment_begins_while_a_comparison_is_computed(body: dict[st
         await asyncio.to_thread(queries.write_bytes, lines)
         compared = await comparison
         started = await client.post("/v1/experiments", json=other)
-    assert (refused.status_code, f"a comparison of {run} is running in " in refused.json()["detail"]) == (409, True)
+    assert (refused.status_code, "a comparison is running in " in refused.json()["detail"]) == (409, True)
     assert (compared.status_code, started.status_code) == (200, 202)
 
 

@@ -2,10 +2,13 @@
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
 from evaluator.background_work import MOST_WAITING, BackgroundWork
+from evaluator.computing_lock import ComputingLock, MeasurementUnderWay
+from evaluator.measurement_lock import MeasurementRunning, measuring
 from services.chassis.errors import Unavailable
 
 
@@ -36,3 +39,30 @@ async def test_more_work_than_may_wait_is_refused() -> None:
         work.start(MOST_WAITING, lambda: True)
     may_end.set()
     assert await asyncio.gather(*map(work.result, range(MOST_WAITING))) == [True] * MOST_WAITING
+
+
+async def test_no_measurement_begins_while_work_goes_on_that_would_disturb_it(tmp_path: Path) -> None:
+    lock, may_end = ComputingLock(tmp_path), threading.Event()
+    verdicts, quality = BackgroundWork[int, bool](lock, "a verdict"), BackgroundWork[int, bool](lock, "a quality")
+    verdicts.start(1, lambda: may_end.wait(60))
+    quality.start(1, lambda: True)
+    await quality.whole(1)
+    with pytest.raises(MeasurementRunning, match="a verdict is running in "), measuring(tmp_path):
+        pass
+    may_end.set()
+    await verdicts.whole(1)
+    with measuring(tmp_path) as measurement:
+        measurement.name("20260101T000000000Z-first")
+        with pytest.raises(MeasurementUnderWay, match="20260101T000000000Z-first is running in "):
+            verdicts.start(2, lambda: True)
+    assert not verdicts.holds(2)
+
+
+async def test_an_error_reaches_everyone_who_waits_for_the_work() -> None:
+    work, may_end = BackgroundWork[str, float](), threading.Event()
+    work.start("key", lambda: 1 / 0 if may_end.wait(60) else 0)
+    waiting = [asyncio.create_task(work.whole("key")) for _ in range(2)]
+    await asyncio.sleep(0)
+    may_end.set()
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(one) for one in found] == [ZeroDivisionError] * 2
