@@ -52,7 +52,7 @@ def live_chart(figures: Sequence[LiveFigures]) -> str | None:
 
 def live_rows(figures: Sequence[LiveFigures]) -> list[list[str]]:
     """Returns a header and figures of the chart, the newest first, in steps of the seconds that each is of."""
-    rows = [["", "requests/s", "in flight", "p50 ms", "p99 ms", "degraded", "lost"]]
+    rows = [["when", "requests/s", "in flight", "p50 ms", "p99 ms", "degraded", "lost"]]
     step = round(WINDOW_S / EVERY_S)
     for at, one in enumerate(figures[::-1][::step]):
         times = ["–" if ms is None else f"{ms:.0f}" for ms in (one.p50_ms, one.p99_ms)]

@@ -12,6 +12,7 @@ from evaluator.load.load_blocks import load_blocks
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.load.stages_chart import stages_chart
 from evaluator.page_blocks import ChartImage, Table, tables_of
+from evaluator.pages.environment import page_environment
 from evaluator.pages.service_pages import ServicePages, ShownRun
 from evaluator.stacked_times_chart import StackedTimes, piece_rows
 from tests.support.charted_blocks import charts_without_table, flat
@@ -62,12 +63,13 @@ def test_a_running_load_is_told_in_steps_of_the_ten_seconds_that_its_figures_are
     assert [row[:3] for row in rows] == [["now", "20.0", "24"], ["10 s ago", "20.0", "14"], ["20 s ago", "20.0", "4"]]
     assert [row[3:] for row in rows[:2]] == [["–", "–", "0", "1"], ["5", "9", "0", "1"]]
     assert len(header) == len(rows[0])
+    assert all(header)  # a column without a name is one that a screen reader cannot tell
 
 
 def test_the_chart_of_a_running_load_has_its_table_below_it(seconds: list[LiveFigures]) -> None:
     state = JobState(id="20260101T000000000Z-small-0123abcd", state="running", step="load", live=seconds[-1])
     table = Table("live", "The load in its last seconds", live_rows(seconds))
-    page = ServicePages().progress(ShownRun(state, "small", None, {}, (), live_chart(seconds), table))
+    page = ServicePages(page_environment()).progress(ShownRun(state, "small", None, {}, (), live_chart(seconds), table))
     assert 0 < page.index("<svg") < page.index("10 s ago")
 
 
