@@ -1,13 +1,17 @@
 """The part of a run's page that changes while it runs."""
 
 from evaluator.job_state import JobState
+from evaluator.page_blocks import Table
 from evaluator.pages.environment import page_environment
 from evaluator.pages.service_pages import ServicePages, ShownRun
 from evaluator.progress import step_progress
+from evaluator.shown_runs import LIVE
 
 
 def progress_of(state: JobState) -> str:
-    shown = ShownRun(state=state, name="small", report=None, svgs={}, blocks=(), live=None)
+    shown = ShownRun(
+        state=state, name="small", report=None, svgs={}, blocks=(), live=None, live_table=Table("live", LIVE, ())
+    )
     return ServicePages(page_environment()).progress(shown)
 
 
