@@ -24,9 +24,9 @@ DEEP_SHARE = 0.25
 
 
 def search_cost(retrieves: Collection[PlannedRetrieve], request: SearchRequest) -> float:
-    """Returns the cost of a search: the hits that its retrieves ask for, times the length of its query."""
-    hits = sum(sum(one.depths(request)) for one in retrieves)
-    return max(LEAST_COST, hits / ORDINARY_HITS * max(1.0, len(request.query) / ORDINARY_CHARACTERS))
+    """Returns the cost of a search: by the hits that each retrieve asks for, times the length of its query."""
+    cost = sum(max(LEAST_COST, sum(one.depths(request)) / ORDINARY_HITS) for one in retrieves)
+    return cost * max(1.0, len(request.query) / ORDINARY_CHARACTERS)
 
 
 class Admission:

@@ -1,7 +1,7 @@
 """Decides how much work is in flight at once: additive increase, multiplicative decrease. Pure: times are passed in."""
 
 SHRINK = 0.9
-# Weight of one request in the mean time: the last 20 or so count.
+# Weight of one request in the means: the last 20 or so count.
 SMOOTHING = 0.05
 
 
@@ -18,7 +18,8 @@ class AdaptiveLimit:
         self._least = least
         self._most = most
         self._mean_s = 0.0
-        self._pace_s = 0.0
+        self._paced_s = 0.0
+        self._paced_cost = 0.0
         self._ended_at: float | None = None
         self._shrunk_at = float("-inf")
 
@@ -32,7 +33,8 @@ class AdaptiveLimit:
 
         By the seconds from end to end while others waited; before the first such end by Little's law.
         """
-        return cost_ahead * (self._pace_s or self._mean_s / self.value)
+        pace_s = self._paced_s / self._paced_cost if self._paced_cost else self._mean_s / self.value
+        return cost_ahead * pace_s
 
     def ended(
         self, took_s: float, cost: float, now: float, *, overloaded: bool, others_wait: bool, alone: bool = False
@@ -43,13 +45,13 @@ class AdaptiveLimit:
         """
         self._mean_s += (took_s - self._mean_s) * (SMOOTHING if self._mean_s else 1.0)
         if others_wait and self._ended_at is not None:
-            passed_s = now - self._ended_at
-            # Weighted by cost, so that it becomes all the seconds over all the cost.
-            self._pace_s += (passed_s - self._pace_s * cost) * SMOOTHING if self._pace_s else passed_s / cost
+            # A ratio of decayed sums: a mean of ratios would count a cheap request as much as a costly one.
+            self._paced_s = self._paced_s * (1.0 - SMOOTHING) + now - self._ended_at
+            self._paced_cost = self._paced_cost * (1.0 - SMOOTHING) + cost
         self._ended_at = now if others_wait else None
         if overloaded:
             if not alone and now - self._shrunk_at > took_s:
                 self._shrunk_at = now
                 self.value = max(self._least, self.value * SHRINK)
         elif others_wait:
-            self.value = min(self._most, self.value + cost / self.value)
+            self.value = min(self._most, self.value + min(1.0, cost / self.value))

@@ -1,6 +1,8 @@
 """Owns the lanes of a process: the limiter of each, and the middleware that gives requests a slot of theirs."""
 
 from collections.abc import Mapping
+from functools import lru_cache
+from ipaddress import IPv6Address
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -58,6 +60,19 @@ class LimitMiddleware:
 
 
 def client_of(scope: Scope) -> str:
-    """Returns what tells callers apart: the address that a request comes from."""
+    """Returns what tells callers apart: the address that a request comes from; of IPv6 its network, which one has."""
     client = scope.get("client")
-    return client[0] if client else ""
+    address: str = client[0] if client else ""
+    return _network(address) if ":" in address else address
+
+
+@lru_cache(maxsize=4_096)
+def _network(address: str) -> str:
+    """Returns the /64 of an IPv6 address, of which a host may use as many as it likes; an IPv4 address in one as is."""
+    try:
+        found = IPv6Address(address)
+    except ValueError:
+        return address  # a proxy may name its client otherwise
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(IPv6Address(int(found) >> 64 << 64))

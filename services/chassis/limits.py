@@ -191,10 +191,10 @@ class Limiter:
         assert ticket is not None  # _refusal has looked
         self._leave(ticket)
         if not ticket.admitted.done():  # else its caller has just left
-            self._refused_at = time.monotonic()
             self._refuse(ticket)
 
     def _refuse(self, ticket: Ticket) -> None:
+        self._refused_at = time.monotonic()
         ticket.admitted.set_exception(self._counted(self._too_many(self.expected_wait_s(ticket.client))))
 
     def _fits(self, ticket: Ticket) -> bool:

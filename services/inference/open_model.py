@@ -141,16 +141,23 @@ class OpenModel:
         """Returns whether a request should be run although too little time seems left, to measure the time again."""
         return self._token_time.take_trial()
 
-    def seconds_if_idle(self, costs: Sequence[int]) -> float:
-        """Estimates how long rows of `costs` tokens each take on a machine that does nothing else."""
-        return sum(costs) / self._threads * self._token_time.lowest_seconds_per_token
+    def seconds_if_idle(self, costs: Sequence[int]) -> float | None:
+        """Estimates how long rows of `costs` tokens each take on a machine that does nothing else; None unmeasured."""
+        tokens = max(sum(costs) / self._threads, max(costs))  # a row has one thread
+        return tokens * self._token_time.lowest_seconds_per_token or None
 
     async def infer_until(
-        self, rows: Sequence[Row], postprocess: Callable[[Float32, list[int]], Float32], deadline: Deadline
+        self,
+        rows: Sequence[Row],
+        postprocess: Callable[[Float32, list[int]], Float32],
+        deadline: Deadline,
+        *,
+        trial: bool = False,
     ) -> list[Float32 | None]:
         """Returns results like `infer`, with None for rows that the deadline cut off; later rows are cut off first.
 
-        A micro-batch that is expected to miss the deadline is not begun, and none after it.
+        A micro-batch that is expected to miss the deadline is not begun, and none after it; in a `trial` they are begun
+        all the same, until the deadline: it measures the time that this expectation is made from.
         """
         lengths, budget = [len(row.ids) for row in rows], self.token_budget(deadline)
         batches = form_batches_by_tier(
@@ -162,7 +169,7 @@ class OpenModel:
 
         def task(batch: Batch) -> list[Float32]:
             tokens = len(batch) * max(lengths[place] for place in batch)
-            if tokens * self._token_time.seconds_per_token > deadline.remaining_s:
+            if not trial and tokens * self._token_time.seconds_per_token > deadline.remaining_s:
                 raise StopRequest
             return self._run_batch([rows[place] for place in batch], postprocess)
 

@@ -26,6 +26,8 @@ MAX_CHARACTERS_PER_TOKEN = 8
 # Re-ranking takes every core for as long as it is given. On a machine that also retrieves, retrieval goes first: an
 # answer can do without a re-ranking, not without candidates. A tenth of the weight of an ordinary thread.
 NICENESS = 10
+# With less time left, a request does not measure whether the model has become faster: the next one does.
+TRIAL_LEAST_S = 0.1
 
 
 class PairScorer:
@@ -69,13 +71,14 @@ class PairScorer:
         # Passages that the deadline leaves no time for are not tokenised either.
         at_least = self._tokens(query, passages, MAX_CHARACTERS_PER_TOKEN)
         reachable = self._model.count_reachable(at_least, deadline)
-        if reachable < least and self._model.take_trial():
+        trial = reachable < least and deadline.remaining_s >= TRIAL_LEAST_S and self._model.take_trial()
+        if trial:
             reachable = least
         if reachable >= least:
             with suppress(DeadlineExceeded):
                 first = passages[:reachable]
                 rows = await self._model.map_texts(first, partial(self._rows, query), deadline, urgent=True)
-                found = await self._model.infer_until(rows, self._postprocess, deadline)
+                found = await self._model.infer_until(rows, self._postprocess, deadline, trial=trial)
                 scores[: len(found)] = [None if score is None else float(score) for score in found]
         if len(scores) - scores.count(None) >= least:
             return PartialScores(tuple(scores))

@@ -32,6 +32,13 @@ def test_hits_count_that_are_read_and_no_others(
     assert search_cost([PlannedRetrieve(stage, approximate, alone)], SearchRequest(query="fruit", top=top)) == cost
 
 
+@pytest.mark.parametrize(("retrieves", "characters", "cost"), [(1, 5_000, 5.0), (16, 5, 8.0), (2, 1_000, 2.0)])
+def test_each_retrieve_counts_and_the_length_of_what_it_asks(retrieves: int, characters: int, cost: float) -> None:
+    stages = [Retrieve(kind="retrieve", backend="dense", top=1) for _ in range(retrieves)]
+    planned = [PlannedRetrieve(stage, False, False) for stage in stages]
+    assert search_cost(planned, SearchRequest(query="x" * characters, top=1)) == cost
+
+
 class Waited(httpx.AsyncBaseTransport):
     """Tells of every answer that its request waited for a slot."""
 

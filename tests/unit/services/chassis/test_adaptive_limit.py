@@ -77,3 +77,14 @@ def test_a_request_that_was_worked_on_alone_does_not_shrink_it() -> None:
     assert limit.value == 4.0
     limit.ended(0.9, 1.0, 10.0, overloaded=True, others_wait=True)
     assert limit.value < 4.0
+
+
+def test_costly_requests_leave_the_pace_and_the_growth_sound() -> None:
+    limit = AdaptiveLimit(8.0, 32.0)
+    for number in range(40):
+        limit.ended(2.0, 172.0, number * 2.0, overloaded=False, others_wait=True)
+        assert 0.0 <= limit.expected_wait_s(172.0) < 40.0
+    assert abs(limit.expected_wait_s(172.0) - 2.0) < 0.1
+    before = limit.value
+    limit.ended(2.0, 172.0, 80.0, overloaded=False, others_wait=True)
+    assert limit.value <= before + 1.0

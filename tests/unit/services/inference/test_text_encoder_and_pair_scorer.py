@@ -197,18 +197,19 @@ async def test_passages_that_the_deadline_leaves_no_time_for_are_not_tokenised(t
     assert partial.needs_s == pytest.approx(0.35)  # 5 pairs of 29 characters, by 4 a token
 
 
-async def test_a_slow_first_measurement_does_not_refuse_passages_for_good(tmp_path, opened):
+@pytest.mark.parametrize(("seconds", "trials"), [(5.12, 20), (51.2, 100)])  # by the latter, no single pair has the time
+async def test_a_slow_first_measurement_does_not_refuse_passages_for_good(tmp_path, opened, seconds, trials):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
     now = [100.0]
     scorer._model._token_time = TokenTime(lambda: now[0])
-    scorer._model._token_time.record(512, 5.12)
+    scorer._model._token_time.record(512, seconds)
     passages = ["w2 " * 9] * 20
 
     async def scored() -> int:
         return 20 - (await scorer.score_until("w1", passages, Deadline.after_ms(400))).scores.count(None)
 
     assert await scored() == 0
-    for _ in range(20):
+    for _ in range(trials):
         now[0] += TRIAL_S
         await scored()
     assert await scored() == 20
