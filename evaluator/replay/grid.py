@@ -13,7 +13,7 @@ from evaluator.attribution.collect import leg_name
 from evaluator.errors import EvaluationError
 from services.contracts.base import Depth, Weight, Wire
 from services.contracts.lists import Items
-from services.contracts.pipelines import Fuse, Pipeline, Rerank, Retrieve
+from services.contracts.pipelines import MOST_INPUTS, Fuse, LaterStage, Pipeline, Rerank, Retrieve, SourceStage
 from services.ranking.fusion import Normalisation
 
 Constant = Annotated[int, Field(strict=True, ge=1, le=10_000)]
@@ -27,7 +27,8 @@ class Grid(Wire):
     in turn, never fused with each other. All other settings of stages are those of the run's pipelines.
 
     `weights`: of the first leg; the others share what is left. `rerank_depths` and `rerank_weights` are tried where the
-    run has a re-ranker, beside no re-ranking; a weight of null is the one that the model recommends.
+    run has a re-ranker, beside no re-ranking; a weight of null is the one that the model recommends. The values of the
+    run's pipelines are tried too, except where a list is empty.
     """
 
     leg_depths: Annotated[tuple[Depth, ...], Items(1, 32)] = (10, 50, 100, 200, 1000)
@@ -55,20 +56,62 @@ def read_grid(path: Path | None) -> Grid:
 
 
 def points(grid: Grid, found: CandidatesReport) -> list[Pipeline]:
-    """Returns the pipelines of a grid over the legs and re-rankers of a run; none twice.
+    """Returns the run's own pipelines, then those of a grid over its legs and re-rankers; none twice, stages unnamed.
 
-    A leg is never shallower than the answers, nor deeper than it was asked. Raises EvaluationError for too many points.
+    A leg of the grid is never shallower than the answers, nor deeper than it was asked. A pipeline of the run with a
+    shallower leg is left out: the gateway goes on beneath that leg's candidates, and those were not collected. Raises
+    EvaluationError for too many points.
     """
     every: dict[str, Pipeline] = {}
-    settings = _OwnSettings(found)
-    for source in _sources(grid, found, settings):
-        for rerank in _rerankings(grid, found, settings, source):
-            stages = (source,) if rerank is None else (source, rerank)
-            pipeline = Pipeline(name=f"point-{len(every) + 1}", stages=stages)
-            every.setdefault(pipeline.fingerprint, pipeline)
-            if len(every) > MOST_POINTS:
-                raise EvaluationError(f"the grid has more than {MOST_POINTS} points; leave values out")
+    for stages in itertools.chain(_own(found), _combined(grid, found)):
+        pipeline = Pipeline(name=f"point-{len(every) + 1}", stages=stages)
+        every.setdefault(pipeline.fingerprint, pipeline)
+        if len(every) > MOST_POINTS:
+            raise EvaluationError(f"the grid has more than {MOST_POINTS} points; leave values out")
     return list(every.values())
+
+
+def _own(found: CandidatesReport) -> Iterator[tuple[SourceStage | LaterStage, ...]]:
+    for pipeline in found.pipelines.values():
+        legs = [one.stage for one in pipeline.identified if isinstance(one.stage, Retrieve)]
+        if min(leg.top for leg in legs) >= found.top:
+            yield tuple(map(_unnamed, pipeline.stages))
+
+
+def _unnamed(stage: SourceStage | LaterStage) -> SourceStage | LaterStage:
+    """Returns a stage without its id and those of its inputs: pipelines of the run call the same stage otherwise."""
+    content = {**stage.model_dump(), "id": None}
+    if isinstance(stage, Fuse):
+        content["inputs"] = tuple(map(_unnamed, stage.inputs))
+    return type(stage).model_validate(content)
+
+
+def _combined(grid: Grid, found: CandidatesReport) -> Iterator[tuple[SourceStage | LaterStage, ...]]:
+    tried, settings = _with_own_values(grid, found), _OwnSettings(found)
+    for source in _sources(tried, found, settings):
+        for rerank in _rerankings(tried, found, settings, source):
+            yield (source,) if rerank is None else (source, rerank)
+
+
+def _with_own_values(grid: Grid, found: CandidatesReport) -> Grid:
+    """Adds the values of the run's pipelines, so that no setting of theirs is missing from the combinations."""
+    stages = [one.stage for pipeline in found.pipelines.values() for one in pipeline.identified]
+    fuses = [one for one in stages if isinstance(one, Fuse)]
+    rerankings = [one for one in stages if isinstance(one, Rerank)]
+    shares = [one.weights[0] / sum(one.weights) if one.weights else 1 / len(one.inputs) for one in fuses]
+    own: dict[str, list[object]] = {
+        "leg_depths": [one.top for one in stages if isinstance(one, Retrieve)],
+        "k": [one.k for one in fuses if one.method == "rrf"],
+        "weights": [round(share, 6) for share in shares],
+        "normalisations": [one.normalisation for one in fuses if one.method == "weighted"],
+        "rerank_depths": [one.top for one in rerankings],
+        "rerank_weights": [one.weight for one in rerankings],
+    }
+    update = {}
+    for field, values in own.items():
+        if asked := getattr(grid, field):
+            update[field] = tuple(dict.fromkeys((*asked, *values)))
+    return grid.model_copy(update=update)
 
 
 def _sources(grid: Grid, found: CandidatesReport, settings: "_OwnSettings") -> Iterator[Retrieve | Fuse]:
@@ -86,6 +129,11 @@ def _sources(grid: Grid, found: CandidatesReport, settings: "_OwnSettings") -> I
         alternatives.setdefault((backend, preset), []).append(leg)
     if len(alternatives) < 2:
         return
+    if len(alternatives) > MOST_INPUTS:
+        raise EvaluationError(
+            f"the run has legs of {len(alternatives)} backends and presets, and a fusion takes {MOST_INPUTS} at most: "
+            "attribute and replay a run of fewer pipelines"
+        )
     tops = dict.fromkeys(max(found.top, depth) for depth in grid.leg_depths)
     for chosen, top in itertools.product(itertools.product(*alternatives.values()), tops):
         yield from _fusions(grid, [settings.leg(leg, top, fused=True) for leg in chosen])
@@ -95,15 +143,13 @@ def _fusions(grid: Grid, legs: Sequence[Retrieve]) -> Iterator[Fuse]:
     for first in grid.weights:
         weights = (first, *(round((1 - first) / (len(legs) - 1), 6) for _ in legs[1:]))
         for k in grid.k:
-            yield Fuse(kind="fuse", id="fuse", method="rrf", k=k, weights=weights, inputs=tuple(legs))
+            yield Fuse(kind="fuse", method="rrf", k=k, weights=weights, inputs=tuple(legs))
         for normalisation in grid.normalisations:
             yield _weighted(legs, normalisation, weights)
 
 
 def _weighted(legs: Sequence[Retrieve], normalisation: Normalisation, weights: tuple[float, ...]) -> Fuse:
-    return Fuse(
-        kind="fuse", id="fuse", method="weighted", normalisation=normalisation, weights=weights, inputs=tuple(legs)
-    )
+    return Fuse(kind="fuse", method="weighted", normalisation=normalisation, weights=weights, inputs=tuple(legs))
 
 
 def _rerankings(
@@ -140,8 +186,8 @@ class _OwnSettings:
 
     def leg(self, leg: AskedLeg, top: int, *, fused: bool) -> Retrieve:
         own = self._legs.get((leg.name, fused)) or self._legs[leg.name, not fused]
-        return Retrieve.model_validate({**own.model_dump(), "id": leg.name, "top": min(top, leg.retrieve.top)})
+        return Retrieve.model_validate({**own.model_dump(), "id": None, "top": min(top, leg.retrieve.top)})
 
     def rerank(self, backend: str, top: int, weight: float | None, *, fused: bool) -> Rerank:
         own = self._rerankers.get((backend, fused)) or self._rerankers[backend, not fused]
-        return Rerank.model_validate({**own.model_dump(), "id": "rerank", "top": top, "weight": weight})
+        return Rerank.model_validate({**own.model_dump(), "id": None, "top": top, "weight": weight})

@@ -5,6 +5,7 @@ from typing import assert_never
 
 import yaml
 
+from evaluator.attribution.collect import leg_name
 from evaluator.markdown_table import aligned
 from evaluator.replay.report import ReplayReport
 from evaluator.svg_chart import Drawing, Scale, chart_number
@@ -40,7 +41,10 @@ def _parts(report: ReplayReport) -> Iterator[str]:
     if report.caches:
         yield "**The services were allowed to answer the run from their caches, so costs may be too low.**"
     if report.left_out:
-        yield f"**{len(report.left_out)} pipelines are left out: they need scores or legs that were not collected.**"
+        yield (
+            f"**{len(report.left_out)} pipelines are left out: they need scores or legs that were not collected. The "
+            "choice is among the rest.**"
+        )
     for one in report.checked:
         if one.otherwise:
             yield f"**{in_words(one.pipeline)}: {len(one.otherwise)} of {one.queries} queries answered otherwise.**"
@@ -59,6 +63,11 @@ def _parts(report: ReplayReport) -> Iterator[str]:
     )
     if choice.within_ms is not None and (choice.cost_ms is None or choice.cost_ms > choice.within_ms):
         yield f"**No pipeline is estimated within {choice.within_ms:g} ms; this is the cheapest.**"
+    for name, arm in report.better_arms():
+        yield (
+            f"**{name} of the run is better: {report.metric} {arm.mean:.4f}. It is left out (a leg shallower than the "
+            "answers, or candidates that were not collected), or its answers were degraded.**"
+        )
     yield HONEST
     yield f"```yaml\n{winner_yaml(report)}```"
 
@@ -102,13 +111,18 @@ def in_words(pipeline: Pipeline) -> str:
 def _source_in_words(stage: SourceStage) -> str:
     match stage:
         case Retrieve():
-            return f"{stage.id or stage.backend} {stage.top}"
+            return f"{leg_name(stage)} {stage.top}"
         case Fuse():
             how = f"rrf k={stage.k}" if stage.method == "rrf" else stage.normalisation
             weights = "" if stage.weights is None else " " + "/".join(f"{weight:g}" for weight in stage.weights)
-            return f"{how}{weights} of " + " + ".join(_source_in_words(one) for one in stage.inputs)
+            return f"{how}{weights} of " + " + ".join(map(_input_in_words, stage.inputs))
         case _:
             assert_never(stage)
+
+
+def _input_in_words(stage: SourceStage) -> str:
+    words = _source_in_words(stage)
+    return f"({words})" if isinstance(stage, Fuse) else words
 
 
 def _figure(value: float | None) -> str:

@@ -15,6 +15,8 @@ from evaluator.run_judgments import JudgmentsOrigin
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
 
+ROUNDING = 1e-9  # of a mean of the same values
+
 
 class ReplayedPoint(Wire):
     """A pipeline and what it would have given. `cost_ms`: of its stages, estimated; None: one was never timed."""
@@ -56,7 +58,10 @@ class CheckedPoint(Wire):
 
 
 class ReplayReport(StepFile):
-    """replay.json. `left_out`: points that need a leg or a score that was not collected, for how many queries."""
+    """replay.json. `grid`: as it was asked; values of the run's pipelines were tried too.
+
+    `left_out`: points that need a leg or a score that was not collected, for how many queries.
+    """
 
     schema_version: Literal[1] = 1
     made_from: dict[str, str]
@@ -75,6 +80,16 @@ class ReplayReport(StepFile):
     front: tuple[Count, ...]  # numbers of points, the cheapest first
     choice: Choice
     checked: tuple[CheckedPoint, ...] = ()
+
+    def better_arms(self) -> list[tuple[str, RecordedArm]]:
+        """Returns the pipelines of the run that are better than the choice, and within its bound of cost."""
+        bound = self.choice.within_ms
+        return [
+            (name, arm)
+            for name, arm in self.arms.items()
+            if arm.mean > self.choice.tuned + ROUNDING
+            and (bound is None or (arm.cost_ms is not None and arm.cost_ms <= bound))
+        ]
 
 
 def replay_report(

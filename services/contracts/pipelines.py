@@ -17,6 +17,7 @@ OnFailure = Literal["fail", "skip"]
 # Above what a gateway runs (16 retrieves, by its own check): eight inputs of eight inputs, and the stages after them.
 MOST_STAGES = 100
 DEEPEST_FUSE = 4
+MOST_INPUTS = 8
 # Timings of an answer that belong to no stage. Stage ids must not collide with them.
 GATEWAY_WAIT = "gateway.wait"
 OTHER_TIMINGS = ("include", "total", GATEWAY_WAIT)
@@ -54,8 +55,8 @@ class Fuse(Wire):
     k: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 60
     normalisation: Literal["min-max", "z-score", "theoretical-min"] = "min-max"
     # One for each input; equal shares when absent.
-    weights: Annotated[tuple[Annotated[Number, Field(ge=0.0)], ...], Items(0, 8)] | None = None
-    inputs: Annotated[tuple["Source", ...], Items(2, 8)]
+    weights: Annotated[tuple[Annotated[Number, Field(ge=0.0)], ...], Items(0, MOST_INPUTS)] | None = None
+    inputs: Annotated[tuple["Source", ...], Items(2, MOST_INPUTS)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
