@@ -14,7 +14,7 @@ from evaluator.errors import EvaluationError
 from evaluator.prepared_run import expect_same_answers, prepare_run
 from evaluator.progress import progress
 from evaluator.replay.all_queries import ReplayedLine, measured, processes_for, replay_all
-from evaluator.replay.cost_model import CostModel, StageSample, arm_samples, cost_model
+from evaluator.replay.cost_model import CostModel, LegBounds, StageSample, arm_samples, cost_model
 from evaluator.replay.grid import Grid, points
 from evaluator.replay.page import front_chart, render_replay, winner_yaml
 from evaluator.replay.report import CheckedPoint, RecordedArm, ReplayReport, replay_report
@@ -132,12 +132,13 @@ def _costs(folder: RunFolder, done: Replayed) -> CostModel:
         for leg in done.found.legs
         if (counts := [line.leg_hits[leg.name] for line in done.lines if leg.name in line.leg_hits])
     }
+    bounds = LegBounds(leg_hits, folder.experiment.timed_top)
     samples: list[StageSample] = []
     for name, pipeline in done.found.pipelines.items():
         answers = [one for one in read_outcomes(folder.answers(name)) if one.phase == "measured" and one.error is None]
         outcomes = [one for one in answers if not one.degraded]  # a stage that was skipped took less time, or all of it
         times = stage_times(outcomes, [one.id for one in pipeline.identified])
         medians = {stage: time.p50 for stage, time in times.items() if time.p50 is not None}
-        samples += arm_samples(pipeline, medians, leg_hits)
+        samples += arm_samples(pipeline, medians, bounds)
     samples += [StageSample(name, leg_hits[name], ms) for line in done.lines for name, ms in line.leg_ms.items()]
-    return cost_model(samples, leg_hits)
+    return cost_model(samples, bounds)

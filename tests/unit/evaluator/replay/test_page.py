@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from evaluator.replay.cost_model import StageSample, cost_model
+from evaluator.replay.cost_model import LegBounds, StageSample, cost_model
 from evaluator.replay.grid import Grid
 from evaluator.replay.page import render_replay, winner_yaml
 from evaluator.replay.report import RecordedArm, ReplayReport, replay_report
@@ -37,7 +37,7 @@ def report(
         grid=Grid(),
         pipelines=pipelines,
         values=np.array([[0.4] * 10, [np.nan] * lost + [0.6] * (10 - lost)]),
-        costs=cost_model([StageSample("lexical", 50, 4.0)], {}),
+        costs=cost_model([StageSample("lexical", 50, 4.0)], LegBounds({}, 10)),
         times_valid=times_valid,
         caches=caches,
         arms=arms or {},
