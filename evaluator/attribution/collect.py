@@ -29,7 +29,7 @@ from evaluator.progress import progress
 from evaluator.rank import expect_runnable
 from evaluator.run_folder import RunFolder
 from services.contracts.base import DEEPEST
-from services.contracts.pipelines import Fuse, Pipeline, Rerank, Retrieve
+from services.contracts.pipelines import LONGEST_ID, MOST_INPUTS, Fuse, Pipeline, Rerank, Retrieve
 from services.contracts.query import SearchAnswer, StageCandidates
 from services.contracts.retrieval import DEFAULT_BEAM
 
@@ -45,13 +45,16 @@ class Probes:
     rerankers: tuple[str, ...]
 
     def rerankings(self) -> Iterator[tuple[str, Pipeline]]:
-        """Yields pipelines that score the first RERANKED of every leg and of the fusion of all, by backend."""
+        """Yields pipelines that score the first RERANKED of every leg and of fusions of all, by backend.
+
+        A fusion takes MOST_INPUTS legs, so more are fused in several.
+        """
+        legs = [_unnamed(leg.retrieve) for leg in self.legs]
+        sources: list[Retrieve | Fuse] = [_changed(leg, top=min(leg.top, RERANKED)) for leg in legs]
+        groups = [tuple(legs[start : start + MOST_INPUTS]) for start in range(0, len(legs), MOST_INPUTS)]
+        sources += [Fuse(kind="fuse", inputs=group) for group in groups if len(group) > 1]
         for backend in self.rerankers:
-            stage = Rerank(kind="rerank", id="probe", backend=backend, top=RERANKED)
-            legs = [leg.retrieve for leg in self.legs]
-            sources: list[Retrieve | Fuse] = [_changed(leg, top=min(leg.top, RERANKED)) for leg in legs]
-            if len(legs) > 1:
-                sources.append(Fuse(kind="fuse", id="all", inputs=tuple(legs)))
+            stage = Rerank(kind="rerank", backend=backend, top=RERANKED)
             for source in sources:
                 yield backend, Pipeline(name="probe", stages=(source, stage))
 
@@ -85,16 +88,23 @@ def leg_name(leg: Retrieve) -> str:
 
 def _asked_leg(stage: Retrieve, approximate: bool) -> AskedLeg:
     name = leg_name(stage)
+    # Not asked by this id. It stays as earlier versions wrote it, so that what they have collected is not asked again.
+    identity = name if len(name) <= LONGEST_ID else None
     if not approximate:
-        return AskedLeg(name=name, retrieve=_changed(stage, id=name, top=DEEPEST), exact=None)
+        return AskedLeg(name=name, retrieve=_changed(stage, id=identity, top=DEEPEST), exact=None)
     # A wider beam than the leg's would find other candidates.
     top = min(DEEPEST, DEFAULT_BEAM if stage.beam is None else stage.beam)
     exact = Retrieve(kind="retrieve", id="exact", backend=stage.backend, exact=True, top=DEEPEST)
-    return AskedLeg(name=name, retrieve=_changed(stage, id=name, top=top), exact=exact)
+    return AskedLeg(name=name, retrieve=_changed(stage, id=identity, top=top), exact=exact)
 
 
 def _alone(leg: Retrieve) -> Pipeline:
-    return Pipeline(name="probe", stages=(leg,))
+    return Pipeline(name="probe", stages=(_unnamed(leg),))
+
+
+def _unnamed(leg: Retrieve) -> Retrieve:
+    """Returns a leg whose id its pipeline makes: a name may be too long, or the id of another stage or timing."""
+    return _changed(leg, id=None)
 
 
 def _changed(stage: Retrieve, **update: object) -> Retrieve:
@@ -222,13 +232,21 @@ class _Asker:
         try:
             answer = await self._answer(Arm("probe", pipeline, pipeline, None), 1, caches=caches)
         except GatewayError as error:
-            self.errors.append(f"{'+'.join(one.id for one in pipeline.identified)}: {error.kind}")
+            self._failed(pipeline, error.kind)
             return None
         except ValidationError:
-            return None  # the arms have said so
+            self._failed(pipeline, "invalid_query")
+            return None
+        if answer.degraded:
+            self._failed(pipeline, answer.degraded[0].reason)
         *_, last = pipeline.identified
         given = (answer.candidates or {}).get(last.id)
         return None if given is None else (given, answer.timings_ms.get(last.id, 0.0))
+
+    def _failed(self, pipeline: Pipeline, reason: str) -> None:
+        stages = (one.stage for one in pipeline.identified)
+        names = [leg_name(one) if isinstance(one, Retrieve) else one.kind for one in stages]
+        self.errors.append(f"{'+'.join(names)}: {reason}")
 
     async def _answer(self, arm: Arm, top: int, *, caches: bool) -> SearchAnswer:
         plain = search_request(arm, self._dataset, self._query, top)

@@ -12,7 +12,8 @@ from services.contracts.base import Depth, Name, Number, Weight, Wire
 from services.contracts.lists import Items
 from services.contracts.retrieval import Beam
 
-StageId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+LONGEST_ID = 64
+StageId = Annotated[str, Field(pattern=rf"^[a-z0-9][a-z0-9_.-]{{0,{LONGEST_ID - 1}}}$")]
 OnFailure = Literal["fail", "skip"]
 # Above what a gateway runs (16 retrieves, by its own check): eight inputs of eight inputs, and the stages after them.
 MOST_STAGES = 100

@@ -30,7 +30,7 @@ from evaluator.run_folder import RunFolder
 from evaluator.trec_runs import read_run
 from gateway.app import build_app as build_gateway
 from gateway.settings import BackendAddress, GatewaySettings
-from services.contracts.pipelines import Pipeline
+from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.query import SearchRequest
 from services.dense.app import build_app as build_dense
 from services.dense.settings import DenseSettings
@@ -150,7 +150,8 @@ def test_fates_add_up_to_the_relevant_documents_and_steps_to_the_figure(run: Att
 
 
 def test_legs_that_are_timed_are_asked_without_caches_and_all_else_with_them(run: AttributedRun) -> None:
-    legs = {leg.retrieve for leg in RunFolder(run.path).read("candidates.json", CandidatesReport).legs}
+    asked = RunFolder(run.path).read("candidates.json", CandidatesReport).legs
+    legs = {Retrieve.model_validate({**leg.retrieve.model_dump(), "id": None}) for leg in asked}
     explained = [(request.pipeline, cache) for request, cache in run.sent if request.explain == "candidates"]
     timed = [isinstance(one, Pipeline) and set(one.stages) <= legs for one, _ in explained]
     assert sum(timed) == 6 * len(legs)
@@ -286,3 +287,11 @@ def test_the_command_says_that_the_report_comes_next(folder: RunFolder) -> None:
     done = CliRunner().invoke(app, ["attribute", str(folder.path), "--offline"])
     assert done.exit_code == 0
     assert f"evaluator report --run {folder.path}" in done.stderr
+
+
+def test_the_command_ends_with_3_where_legs_or_scores_are_missing(folder: RunFolder) -> None:
+    path = folder.path / "candidates.json"
+    path.write_text(path.read_text().replace('"failed": 0', '"failed": 2'))
+    done = CliRunner().invoke(app, ["attribute", str(folder.path), "--offline"])
+    assert done.exit_code == 3
+    assert "2 requests for deep legs or scores failed" in done.stderr

@@ -1,0 +1,34 @@
+"""The probes of an attribution are pipelines that a gateway takes, for any number and any names of legs."""
+
+import pytest
+
+from evaluator.attribution.collect import probes_of
+from services.contracts.pipelines import Fuse, Pipeline, Rerank
+
+
+def probed(*names: str) -> list[Pipeline]:
+    """Re-ranking probes of a run with a leg of each preset, and a re-ranker."""
+    stages = [[{"kind": "retrieve", "backend": "lexical", "preset": name}, {"kind": "rerank"}] for name in names]
+    pipelines = [Pipeline.model_validate({"name": "p", "stages": one}) for one in stages]
+    return [pipeline for _, pipeline in probes_of(pipelines, frozenset()).rerankings()]
+
+
+@pytest.mark.parametrize(("legs", "fused"), [(1, []), (2, [2]), (8, [8]), (9, [8]), (18, [8, 8, 2])])
+def test_legs_are_fused_in_groups_that_a_fusion_takes(legs: int, fused: list[int]) -> None:
+    found = probed(*(f"preset-{number}" for number in range(legs)))
+    sources = [pipeline.identified.source.stage for pipeline in found]
+    assert [len(one.inputs) for one in sources if isinstance(one, Fuse)] == fused
+    assert len(found) == legs + len(fused)
+    assert all(isinstance(pipeline.stages[-1], Rerank) for pipeline in found)
+
+
+def test_names_of_legs_may_be_longer_than_an_id_of_a_stage() -> None:
+    assert len(probed("x" * 64, "y" * 64)) == 3
+
+
+def test_backends_may_be_called_as_a_stage_or_a_timing() -> None:
+    names = ("all", "probe", "total", "exact", "include")
+    legs = [{"kind": "retrieve", "id": f"leg-{name}", "backend": name} for name in names]
+    pipeline = Pipeline.model_validate({"name": "p", "stages": [{"kind": "fuse", "inputs": legs}, {"kind": "rerank"}]})
+    probes = probes_of([pipeline], frozenset({"total"}))
+    assert len(list(probes.every())) == 5 + 1 + 5 + 1  # legs, the exact one, re-rankings of legs, and of their fusion
