@@ -40,7 +40,7 @@ def attribute(
     """Asks a run's queries once more for all candidates; says of every relevant document which stage lost it.
 
     Writes attribution.json and attribution.md; `report` takes them into its pages. Goes on where it was interrupted.
-    Exit status 3: an answer was lost, degraded, or other than in the run.
+    Exit status 3: an answer was lost, degraded, or other than in the run, or a deep leg or a score is missing.
     """
     with reporting_errors():
         doubts: list[str] = []
@@ -104,7 +104,8 @@ def _place_of(word: str, runs: Path) -> Path:
 
 
 def _doubts(found: AttributionReport) -> list[str]:
-    return [
+    failed = [f"{found.failed} requests for deep legs or scores failed"] if found.failed else []
+    return failed + [
         f"{name}: {count} {what}"
         for name, arm in found.arms.items()
         for count, what in (
