@@ -26,6 +26,7 @@ from services.contracts.pipelines import (
     SourceStage,
 )
 from services.contracts.retrieval import DEFAULT_BEAM
+from services.ranking.stages import fused_least_score
 
 # A pipeline is data from outside: its cost is bounded before any backend is called.
 MOST_RETRIEVES = 16
@@ -89,8 +90,7 @@ def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, al
         case Fuse() as stage:
             inputs = tuple(_source(one, backends) for one in identified.inputs)
             _check_fuse(identified.id, stage, inputs)
-            # A sum of z-scores has no least score; one of non-negative terms has 0.
-            least = None if stage.method == "weighted" and stage.normalisation == "z-score" else 0.0
+            least = fused_least_score(stage)
             retrieves = tuple(planned for one in inputs for planned in one.retrieves)
             return PlannedSource(identified.id, partial(fuse, identified.id, stage, inputs), least, retrieves, inputs)
         case _:

@@ -13,7 +13,7 @@ from evaluator.attribution.collect import leg_name
 from services.contracts.pipelines import Cut, Fuse, LaterStage, Pipeline, Rerank, Retrieve, SourceStage
 from services.contracts.scored import Ranking
 from services.ranking.fusion import AlignedLegs, Leg, Mixture
-from services.ranking.stages import fused, reranked
+from services.ranking.stages import fused, fused_least_score, reranked
 
 
 class NotCollected(Exception):
@@ -96,10 +96,9 @@ class ReplayedQuery:
                 assert_never(stage)
 
     def _least_score(self, stage: SourceStage) -> float | None:
-        """Returns the least score of a leg; of a fuse, 0 unless it is a sum of z-scores."""
         if isinstance(stage, Retrieve):
             return self._given.legs[leg_name(stage)].least_score
-        return None if stage.method == "weighted" and stage.normalisation == "z-score" else 0.0
+        return fused_least_score(stage)
 
 
 class _Reranking:

@@ -14,6 +14,11 @@ def fused(stage: Fuse, legs: AlignedLegs, top: int | None = None) -> Ranking:
     return legs.weighted(weights, stage.normalisation, top)
 
 
+def fused_least_score(stage: Fuse) -> float | None:
+    """Returns the least score that a fuse can give: none for a sum of z-scores, 0 for one of non-negative terms."""
+    return None if stage.method == "weighted" and stage.normalisation == "z-score" else 0.0
+
+
 def reranked(stage: Rerank, mixture: Mixture, recommended: float, top: int | None = None) -> Ranking:
     """Mixes a model's scores of some candidates into their ranking; returns all of it or its first `top`.
 
