@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from evaluator.client import GatewayClient, connected
 from evaluator.errors import EvaluationError
 from evaluator.progress import progress
+from services.contracts.base import DEEPEST
 from services.contracts.collections import BeginCollection, DocumentsRequest, PublishRequest
 from services.contracts.documents import Document
 from services.contracts.query import SearchRequest
@@ -49,8 +50,14 @@ async def search_all(
 ) -> dict[str, dict[str, float]]:
     """Returns for each query the documents with scores that keep the order of the hits. `asked`: texts by query.
 
-    Raises EvaluationError for the first answer that is lost or degraded, and sends no further query.
+    Raises EvaluationError for the first answer that is lost or degraded, and sends no further query; and for a `top`
+    that no search of a gateway has.
     """
+    if top > DEEPEST:
+        raise EvaluationError(
+            f"{name}: the task asks for {top:,} hits a query, and a search gives {DEEPEST:,} at most; "
+            "leave the k above that out of its k_values"
+        )
     found: dict[str, dict[str, float]] = {}
     slots = asyncio.Semaphore(IN_FLIGHT)
     async with connected(gateway) as client:

@@ -7,15 +7,14 @@ from typing import Any
 from mteb.models import ModelMeta
 
 from evaluator.errors import EvaluationError
-from services.contracts.base import DEEPEST
 from workshop.mteb_tasks.gateway_collection import collection_name, load_corpus, search_all
 
 
 class GatewaySearch:
     """Searches with one pipeline. Each task, subset and split is a collection of its own at the gateway.
 
-    `index` loads a corpus unless the live generation was made of the same documents. Raises EvaluationError for an
-    answer that is lost or degraded: mteb has no place to report it.
+    `index` sends the whole corpus each time; a service encodes only documents that it does not have. Raises
+    EvaluationError for an answer that is lost or degraded: mteb has no place to report it.
     """
 
     def __init__(self, gateway: str, pipeline: str) -> None:
@@ -49,4 +48,4 @@ class GatewaySearch:
             )
         name = collection_name(task_metadata.name, hf_subset, hf_split)
         asked = {row["id"]: row["text"] for row in queries}
-        return asyncio.run(search_all(self._gateway, name, self._pipeline, asked, min(top_k, DEEPEST)))
+        return asyncio.run(search_all(self._gateway, name, self._pipeline, asked, top_k))

@@ -18,6 +18,11 @@ async def test_a_query_that_the_wire_does_not_carry_is_named() -> None:
         await search_all(f"http://127.0.0.1:{free_port()}", "mteb-x", "hybrid", {"empty": ""}, 10)
 
 
+async def test_more_hits_than_a_search_gives_are_refused_before_any_query() -> None:
+    with pytest.raises(EvaluationError, match=r"^mteb-x: the task asks for 1,001 hits a query, .* 1,000 at most"):
+        await search_all(f"http://127.0.0.1:{free_port()}", "mteb-x", "hybrid", {"q1": "fruit"}, 1001)
+
+
 def test_the_name_of_a_collection_is_of_the_wire_and_differs_where_it_is_shortened() -> None:
     assert collection_name("NFCorpus", "default", "test") == "mteb-nfcorpus-default-test"
     long = [collection_name("T" * 70 + end, "default", "test") for end in "ab"]
