@@ -31,7 +31,7 @@ from evaluator.run_folder import RunFolder
 from services.contracts.base import DEEPEST
 from services.contracts.pipelines import LONGEST_ID, MOST_INPUTS, Fuse, Pipeline, Rerank, Retrieve
 from services.contracts.query import SearchAnswer, StageCandidates
-from services.contracts.retrieval import DEFAULT_BEAM
+from services.contracts.retrieval import DEFAULT_BEAM, FIRST_EXTRA
 
 BEGUN = "candidates.begun.json"
 RERANKED = 100  # candidates of every leg and of their fusion whose scores are collected
@@ -92,8 +92,9 @@ def _asked_leg(stage: Retrieve, approximate: bool) -> AskedLeg:
     identity = name if len(name) <= LONGEST_ID else None
     if not approximate:
         return AskedLeg(name=name, retrieve=_changed(stage, id=identity, top=DEEPEST), exact=None)
-    # A wider beam than the leg's would find other candidates.
-    top = min(DEEPEST, DEFAULT_BEAM if stage.beam is None else stage.beam)
+    # As deep as the leg's beam reaches: a wider one would find other candidates, also among the first.
+    beam = DEFAULT_BEAM if stage.beam is None else stage.beam
+    top = min(DEEPEST, max(stage.top, beam - FIRST_EXTRA))
     exact = Retrieve(kind="retrieve", id="exact", backend=stage.backend, exact=True, top=DEEPEST)
     return AskedLeg(name=name, retrieve=_changed(stage, id=identity, top=top), exact=exact)
 

@@ -23,6 +23,9 @@ from services.contracts.scored import Ranking, paired
 # Candidates that an approximate vector search keeps while it walks its graph (HNSW: `ef`), unless it is told a number.
 # On NFCorpus recall@10 was 0.990 with 128 and 0.998 with 256 (services/vectorstore/README.md).
 DEFAULT_BEAM = 256
+# Hits that a search fetches beyond `top` at first, to settle ties. An approximate search whose beam does not hold `top`
+# and these is wider than its beam, and finds other documents.
+FIRST_EXTRA = 16
 Beam = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 
 ExcludedIds = Annotated[tuple[DocumentId, ...], Items(0, 10)]

@@ -2,10 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from services.contracts.retrieval import FIRST_EXTRA
 from services.contracts.scored import Ranking, Scored, in_rank_order
 
-# Hits fetched beyond the cut at first: enough for ordinary duplicates, at almost no cost.
-FIRST_EXTRA = 16
 # Most hits fetched beyond the cut. If more documents tie with the last place, the engine decides which of them appear;
 # those are in order of id all the same.
 MOST_EXTRA = 4_096

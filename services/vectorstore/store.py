@@ -86,7 +86,7 @@ class VectorStore(Protocol):
       of sparse vectors is always exact. It finds only documents that share a term with the query, and may omit those
       that score exactly 0.
     - The first hits of an approximate search do not depend on `top`, as long as `top` and the hits fetched to settle
-      ties (`ties.FIRST_EXTRA`) do not exceed `beam`. Those of an exact search never do.
+      ties (FIRST_EXTRA) do not exceed `beam`. Those of an exact search never do.
     - Ids are those of the documents; the engine's own point ids are never visible.
     - Upserting an existing id replaces the document; deleting an absent id is no error.
     - The next search sees an acknowledged change, and the change survives a crash of the process.

@@ -32,3 +32,19 @@ def test_backends_may_be_called_as_a_stage_or_a_timing() -> None:
     pipeline = Pipeline.model_validate({"name": "p", "stages": [{"kind": "fuse", "inputs": legs}, {"kind": "rerank"}]})
     probes = probes_of([pipeline], frozenset({"total"}))
     assert len(list(probes.every())) == 5 + 1 + 5 + 1  # legs, the exact one, re-rankings of legs, and of their fusion
+
+
+@pytest.mark.parametrize(
+    ("leg", "asked"),
+    [
+        ({"top": 200, "beam": 400}, 384),  # with 400 hits and 16 for ties its beam would be wider than the pipeline's
+        ({"top": 100}, 240),
+        ({"top": 200, "beam": 100}, 200),
+        ({"top": 100, "exact": True}, 1_000),
+    ],
+)
+def test_an_approximate_leg_is_asked_as_deep_as_its_own_beam_reaches(leg: dict[str, object], asked: int) -> None:
+    stage = {"kind": "retrieve", "backend": "dense", **leg}
+    pipeline = Pipeline.model_validate({"name": "p", "stages": [stage]})
+    (found,) = probes_of([pipeline], frozenset({"dense"})).legs
+    assert found.retrieve.top == asked
