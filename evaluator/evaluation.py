@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evaluator.answers import read_answers, read_outcomes
 from evaluator.attribution.report import ATTRIBUTION, AttributionReport
+from evaluator.attribution.step import attribution
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.comparison.arm_statistics import statistics_of_arms
 from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
@@ -147,6 +148,20 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added:
     folder.write("quality.json", report)
     say(f"Measured {len(arms)} run files of {experiment.name}")
     return report
+
+
+def measure_again(folder: RunFolder, metrics: Sequence[str] | None = None, added: Sequence[Path] = ()) -> QualityReport:
+    """Runs `quality_step`, and attributes losses again where they were attributed: both are by the same judgments.
+
+    Asks nothing. Candidates of an earlier ranking are not used, and `report_step` refuses what was made from them.
+    """
+    quality = quality_step(folder, metrics, added)
+    if folder.has(ATTRIBUTION):
+        try:
+            attribution(folder)
+        except EvaluationError as error:
+            say(f"Losses were not attributed again: {error}")
+    return quality
 
 
 def report_step(folder: RunFolder) -> Report:

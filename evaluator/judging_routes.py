@@ -15,7 +15,7 @@ from evaluator.background_work import BackgroundWork
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.computing_lock import ComputingLock
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import quality_step, report_step
+from evaluator.evaluation import measure_again, report_step
 from evaluator.form_session import asked_deed, asked_order, asked_session, judge_name
 from evaluator.job_state import RUN_NAME
 from evaluator.jobs import Jobs
@@ -209,7 +209,7 @@ def _verdicts(sessions: ServedSessions, name: str) -> SessionVerdicts:
 
 
 def _measure(folder: RunFolder, added: Sequence[Path]) -> bool:
-    quality_step(folder, None, added)
+    measure_again(folder, None, added)
     report_step(folder)
     return True
 

@@ -31,7 +31,7 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.evaluation import evaluate, ingest_step, quality_step, rank_step, report_step
+from evaluator.evaluation import evaluate, ingest_step, measure_again, rank_step, report_step
 from evaluator.experiment import Experiment
 from evaluator.gates import GateOutcome
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
@@ -140,12 +140,12 @@ def rank(
 def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgments: AddedFiles = None) -> None:
     """Measures the run files of a run (the latest one unless --run says which), by other metrics if named.
 
-    Without --judgments, by the judgments of the dataset alone.
+    Without --judgments, by the judgments of the dataset alone. Where losses were attributed, they are so again.
     """
     with reporting_errors():
         path = run or runs / LATEST
         for folder in runs_of(path):
-            quality_step(folder, metric_names(metrics), judgments or ())
+            measure_again(folder, metric_names(metrics), judgments or ())
         print_next_step("report", path)
 
 

@@ -26,6 +26,7 @@ from evaluator.evaluation import evaluate, quality_step, report_step
 from evaluator.experiment import Experiment, bundled_directory
 from evaluator.replay.grid import Grid, read_grid
 from evaluator.replay.step import Replayed, check_step, replay, replay_step
+from evaluator.report import Report
 from evaluator.run_folder import RunFolder
 from evaluator.trec_runs import read_run
 from gateway.app import build_app as build_gateway
@@ -38,6 +39,8 @@ from services.lexical.app import build_app as build_lexical
 from services.lexical.settings import LexicalSettings
 from services.reranker.app import build_app as build_reranker
 from services.reranker.settings import RerankerSettings
+from tests.support.evaluator_service import evaluator
+from tests.support.gateway_stub import GatewayStub
 from tests.support.processes import free_port
 from tests.support.served import served
 
@@ -186,6 +189,24 @@ def test_attribution_and_replay_use_the_judgments_of_the_quality_and_say_so(fold
     report_step(folder)
     for page in ("attribution.md", "replay.md", "report.md", "report.html"):
         assert f"Judged also by {more}" in (folder.path / page).read_text()
+
+
+async def test_a_run_that_is_measured_again_is_attributed_again(folder: RunFolder, more: Path) -> None:
+    for command in (
+        ["quality", "--run", str(folder.path), "--judgments", str(more)],
+        ["report", "--run", str(folder.path)],
+    ):
+        assert (await asyncio.to_thread(CliRunner().invoke, app, command)).exit_code == 0
+    added = folder.read("report.json", Report)
+    async with evaluator(GatewayStub(), folder.path.parent) as client:
+        page = await client.get(f"/runs/{folder.name}")
+        token = page.text.partition('name="token" value="')[2].partition('"')[0]
+        answer = await client.post(f"/measure/{folder.name}", data={"token": token, "session": ""})
+        while answer.status_code == 200:
+            answer = await client.get(f"/measure/{folder.name}")
+    alone = folder.read("report.json", Report)
+    assert answer.status_code == 303, answer.text
+    assert [len(one.attribution.judgments.added) for one in (added, alone) if one.attribution] == [1, 0]
 
 
 def test_added_judgments_that_changed_since_are_refused(folder: RunFolder, more: Path) -> None:
