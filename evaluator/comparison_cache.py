@@ -1,4 +1,7 @@
-"""Computes and keeps the comparisons of the service, for its route and its page."""
+"""Computes and keeps the comparisons of the service, for its route and its page.
+
+They are by the judgments that the runs are measured by, so that a run's page and its comparison say the same.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -36,15 +39,17 @@ class ComparisonCache:
 
     def _begun(self, words: Sequence[str], settings: ComparisonSettings) -> _Key:
         """Returns the key of a comparison that is kept or at work, after starting it if need be."""
-        key = (tuple(words), settings.model_dump_json(), tuple(map(self._changed_at, words)))
+        changed = tuple(self._changed_at(word, name) for word in words for name in ("rank.json", "quality.json"))
+        key = (tuple(words), settings.model_dump_json(), changed)
         if not self._work.holds(key):
             # By path: a bare name could be a folder here.
-            self._work.start(key, partial(compare, [str(self._runs / word) for word in words], self._runs, settings))
+            paths = [str(self._runs / word) for word in words]
+            self._work.start(key, partial(compare, paths, self._runs, settings, added=None))
         return key
 
-    def _changed_at(self, word: str) -> int:
-        """Returns when the ranking of a run was written: a run that was ranked again is compared again."""
+    def _changed_at(self, word: str, name: str) -> int:
+        """Returns when a file of a run was written: a run that was ranked or measured again is compared again."""
         try:
-            return (self._runs / word.partition(":")[0] / "rank.json").stat().st_mtime_ns
+            return (self._runs / word.partition(":")[0] / name).stat().st_mtime_ns
         except OSError:
             return 0

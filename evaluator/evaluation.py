@@ -143,7 +143,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added:
         judged=len(ranked.queries),
         run_queries_not_judged=not_judged,
         deep_differs=differing,
-        added_judgments=JudgmentChange(files=merged.files, before=before, after=after) if added else None,
+        added_judgments=JudgmentChange(files=merged.origin.added, before=before, after=after) if added else None,
     )
     folder.write("quality.json", report)
     say(f"Measured {len(arms)} run files of {experiment.name}")

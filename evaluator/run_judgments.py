@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.command_line import command_line
-from evaluator.datasets.added_judgments import AddedJudgments, MergedJudgments, merged_judgments
+from evaluator.datasets.added_judgments import AddedJudgments, merged_judgments
 from evaluator.datasets.judgments import qrels_file, read_judgments
 from evaluator.errors import EvaluationError
 from evaluator.manifest import Manifest
@@ -22,9 +22,24 @@ class JudgmentsOrigin(Wire):
     sha256: str
     added: tuple[AddedJudgments, ...]
 
+    @property
+    def of_dataset(self) -> str:
+        """The sentence on the dataset's judgments."""
+        return f"Judged by {self.file} of the dataset (sha256 {self.sha256[:12]})."
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """The sha256 of each file, in the order of their merge."""
+        return (self.sha256, *(one.sha256 for one in self.added))
+
+    @property
+    def names(self) -> str:
+        """The files, as a message names them."""
+        return " and ".join((self.file, *(one.file for one in self.added)))
+
     def sentences(self) -> Iterator[str]:
         """Yields what a report says of them."""
-        yield f"Judged by {self.file} of the dataset (sha256 {self.sha256[:12]})."
+        yield self.of_dataset
         yield from (f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in self.added)
 
 
@@ -41,9 +56,11 @@ def judgments_of(folder: RunFolder) -> Grades:
     return _of_dataset(folder).grades
 
 
-def judgments_with_added(folder: RunFolder, added: Sequence[Path]) -> MergedJudgments:
+def judgments_with_added(folder: RunFolder, added: Sequence[Path]) -> MeasuredJudgments:
     """Reads the judgments of a run's dataset and merges `added` over them. Raises as the two that do this."""
-    return merged_judgments(judgments_of(folder), added)
+    own = _of_dataset(folder)
+    merged = merged_judgments(own.grades, added)
+    return MeasuredJudgments(merged.grades, own.origin.model_copy(update={"added": merged.files}))
 
 
 def judgments_as_measured(folder: RunFolder) -> MeasuredJudgments:
@@ -52,19 +69,38 @@ def judgments_as_measured(folder: RunFolder) -> MeasuredJudgments:
     Raises EvaluationError where it has not, and for a file that changed since.
     """
     change = folder.read("quality.json", QualityReport).added_judgments
-    own = _of_dataset(folder)
     if change is None:
-        return own
+        return _of_dataset(folder)
     paths = [Path(one.file) for one in change.files]
     missing = [path for path in paths if not path.is_file()]
-    merged = None if missing else merged_judgments(own.grades, paths)
-    if merged is None or merged.files != change.files:
+    merged = None if missing else judgments_with_added(folder, paths)
+    if merged is None or merged.origin.added != change.files:
         again = command_line("quality", "--run", str(folder.path), *(f"--judgments={path}" for path in paths))
         raise EvaluationError(
             f"{folder.path}: judgments that quality.json was measured by changed or are gone "
             f"({', '.join(map(str, missing or paths))}); run `{again}` again"
         )
-    return MeasuredJudgments(merged.grades, own.origin.model_copy(update={"added": merged.files}))
+    return merged
+
+
+def judgments_of_all(folders: Sequence[RunFolder]) -> MeasuredJudgments:
+    """Reads the judgments that runs over one dataset are measured by; its own where `quality` has measured none.
+
+    Raises EvaluationError where they are measured by different ones, and as `judgments_as_measured`.
+    """
+    found = {folder.name: judgments_as_measured(folder) for folder in folders if folder.has("quality.json")}
+    if not found:
+        return _of_dataset(folders[0])
+    first, *others = found
+    for other in others:
+        one, another = found[first].origin, found[other].origin
+        if one.contents != another.contents:
+            raise EvaluationError(
+                f"{first} and {other} are measured by different judgments ({one.names}; {another.names}), so their "
+                "figures differ by more than their rankings; measure both by the same: `quality --run RUN`, with the "
+                "same --judgments, or none"
+            )
+    return found[first]
 
 
 def _of_dataset(folder: RunFolder) -> MeasuredJudgments:

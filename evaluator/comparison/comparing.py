@@ -24,7 +24,7 @@ from evaluator.datasets.queries import queries_file
 from evaluator.errors import EvaluationError
 from evaluator.metric_table import MetricName, expect_higher_is_better, parse_metric
 from evaluator.quality import Grades, PerQuery, measure
-from evaluator.run_judgments import judgments_with_added
+from evaluator.run_judgments import JudgmentsOrigin, judgments_of_all, judgments_with_added
 from services.contracts.base import Count, Wire
 
 Margin = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -86,6 +86,7 @@ class ComparisonReport(Wire):
     slices: tuple[SliceReport, ...]
     no_worse: bool | None  # every gate passed; null: none was asked for
     added_judgments: tuple[AddedJudgments, ...] = ()  # files merged over the judgments of the dataset
+    judgments: JudgmentsOrigin  # all files behind the figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +117,21 @@ def compare(
     settings: ComparisonSettings,
     dataset: Path | None = None,
     split: str | None = None,
-    added: Sequence[Path] = (),
+    added: Sequence[Path] | None = (),
 ) -> ComparisonReport:
     """Compares what the words name (see `resolve_compared`). Raises EvaluationError.
 
-    `added`: qrels files that are merged over the judgments of the dataset.
+    `added`: qrels files that are merged over the judgments of the dataset; None: those that the runs are measured by.
     """
     expect_higher_is_better(settings.metric)
     with tempfile.TemporaryDirectory(prefix="compare-") as imports:
         pairs = resolve_compared(words, runs, Path(imports), dataset, split)
         first = pairs[0][0]
-        merged = judgments_with_added(first.folder, added)
+        if added is None:
+            folders = {one.folder.path: one.folder for pair in pairs for one in pair}
+            merged = judgments_of_all(list(folders.values()))
+        else:
+            merged = judgments_with_added(first.folder, added)
         judgments = merged.grades
         measured = [_measured(one, other, judgments, settings.metric) for one, other in pairs]
         label = _label(settings.metric, measured)
@@ -143,7 +148,7 @@ def compare(
             metric=label,
             seed=settings.seed,
             notes=(
-                *(file.sentence for file in merged.files),
+                *(file.sentence for file in merged.origin.added),
                 *dict.fromkeys(note for pair in measured for note in pair.shared.notes),
                 *_not_sliced(fields, every),
             ),
@@ -152,7 +157,8 @@ def compare(
                 one for field, values in fields.items() for one in _slices_of_field(measured, field, values, settings)
             ),
             no_worse=all(one.gate.passed for one in reports if one.gate) if settings.no_worse_than else None,
-            added_judgments=merged.files,
+            added_judgments=merged.origin.added,
+            judgments=merged.origin,
         )
 
 

@@ -17,8 +17,9 @@ def render_comparison(report: ComparisonReport) -> str:
 
 
 def comparison_blocks(report: ComparisonReport) -> list[Block]:
-    """Returns notes, verdicts and tables; the examples are left to `examples_shown`."""
+    """Returns judgments, notes, verdicts and tables; the examples are left to `examples_shown`."""
     return [
+        Sentence(report.judgments.of_dataset),
         *(Sentence(f"Note: {note}{'' if note.endswith('?') else '.'}") for note in report.notes),
         *(Verdict(pair.verdict.sentence) for pair in report.pairs),
         *(Verdict(pair.gate.sentence) for pair in report.pairs if pair.gate),

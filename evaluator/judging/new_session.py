@@ -88,7 +88,7 @@ def create_session(
         dataset=str(experiment.directory.resolve()),
         split=experiment.split,
         qrels_sha256=sha256(qrels_file(experiment.directory, experiment.split)),
-        added_judgments=merged.files,
+        added_judgments=merged.origin.added,
         top=top,
         seed=seed,
         sources=sources,

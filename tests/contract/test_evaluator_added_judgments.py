@@ -9,6 +9,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from evaluator.cli import app
+from evaluator.evaluation import quality_step
+from evaluator.run_folder import RunFolder
+from tests.support import evaluator_service
+from tests.support.gateway_stub import GatewayStub
 from tests.support.simulated_runs import write_collection, write_three_rankings
 
 Evaluator = Callable[..., Result]
@@ -92,3 +96,40 @@ def test_a_missing_file_is_named(evaluator: Evaluator, run: Path, tmp_path: Path
     done = evaluator("quality", "--run", run, "--judgments", tmp_path / "none.qrels")
     assert done.exit_code == 1
     assert f"{tmp_path / 'none.qrels'}: no such file" in done.stderr
+
+
+async def test_the_service_compares_by_the_judgments_that_the_runs_are_measured_by(
+    evaluator: Evaluator, run: Path, more: Path, tmp_path: Path
+) -> None:
+    body = {"runs": [run.name], "examples": 0}
+    async with evaluator_service.evaluator(GatewayStub(), run.parent) as client:
+        plain = (await client.post("/v1/comparisons", json=body)).json()
+        quality_step(RunFolder(run), added=[more])
+        added = (await client.post("/v1/comparisons", json=body)).json()
+        page = await client.get(f"/compare?runs={run.name}&examples=0")
+    assert (len(plain["judgments"]["added"]), len(added["judgments"]["added"])) == (0, 1)
+    measured = json.loads((run / "quality.json").read_text())["arms"]
+    (pair,) = added["pairs"]
+    means = {
+        pair["verdict"]["first"]: pair["verdict"]["first_mean"],
+        pair["verdict"]["second"]: pair["verdict"]["second_mean"],
+    }
+    assert means == {name: pytest.approx(figures["nDCG@10"]) for name, figures in measured.items()}
+    for said in ("Judged by test.tsv of the dataset (sha256 ", f"judged also by {more} (sha256 "):
+        assert said in page.text
+
+
+async def test_the_service_compares_no_runs_that_are_measured_by_different_judgments(
+    evaluator: Evaluator, run: Path, more: Path, tmp_path: Path
+) -> None:
+    files = write_three_rankings(tmp_path)
+    evaluator("import", tmp_path / "shop", files["fair"], files["good"])
+    other = next(path for path in run.parent.glob("2*") if path != run)
+    quality_step(RunFolder(run), added=[more])
+    async with evaluator_service.evaluator(GatewayStub(), run.parent) as client:
+        refused = await client.post("/v1/comparisons", json={"runs": [run.name, other.name]})
+        quality_step(RunFolder(other), added=[more])
+        taken = await client.post("/v1/comparisons", json={"runs": [run.name, other.name]})
+    assert refused.status_code == 409
+    assert f"are measured by different judgments (test.tsv and {more}; test.tsv)" in refused.json()["detail"]
+    assert taken.status_code == 200
