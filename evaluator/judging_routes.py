@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote, urlencode
 
@@ -53,6 +52,7 @@ FIELDS: Mapping[str, str] = {"top": "10", "seed": "20250601", "judge": "", "orde
 
 
 GradesKey = tuple[str, tuple[tuple[str, int], ...]]  # a session, and how much each judge has written
+MeasureKey = tuple[str, str, int]  # a run, a session or none, and how much its judges have written
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class SlowWork:
     states: BackgroundWork[GradesKey, SessionState]
     verdicts: BackgroundWork[GradesKey, SessionVerdicts]
     opening: BackgroundWork[tuple[str, Order], bool]
-    measuring: BackgroundWork[str, bool]
+    measuring: BackgroundWork[MeasureKey, bool]
 
     async def close(self) -> None:
         """Drops what waits."""
@@ -81,7 +81,7 @@ class SlowWork:
 def slow_work(lock: ComputingLock) -> SlowWork:
     """Returns the work of a process that has just begun. `lock`: of what takes seconds of CPU time."""
     verdicts = BackgroundWork[GradesKey, SessionVerdicts](lock, "a verdict of judging")
-    measuring = BackgroundWork[str, bool](lock, "the quality of a run")
+    measuring = BackgroundWork[MeasureKey, bool](lock, "the quality of a run")
     return SlowWork(BackgroundWork(), verdicts, BackgroundWork(), measuring)
 
 
@@ -188,16 +188,18 @@ def judging_routes(
         fields = await answers.form_fields(request, evaluator_form)
         folder = jobs.folder(known_run(jobs, run))
         session = fields.get("session", "")
-        added = (await asyncio.to_thread(sessions.export, session),) if session else ()
-        slow.measuring.start(run, partial(_measure, folder, added))
-        return await measured(run)
+        written = sum(size for _, size in await asyncio.to_thread(sessions.changed_at, session)) if session else 0
+        slow.measuring.start((run, session, written), partial(_measure, folder, sessions, session))
+        return await measured(run, session, written)
 
     @routes.get("/measure/{run:path}", include_in_schema=False)
     @answers.as_page
-    async def measured(run: str) -> Response:
-        if slow.measuring.holds(known_run(jobs, run)) and await slow.measuring.result(run) is None:
+    async def measured(run: str, session: str = "", written: int = 0) -> Response:
+        key = (known_run(jobs, run), session, written)
+        if slow.measuring.holds(key) and await slow.measuring.result(key) is None:
             waiting = pages.waiting("Measuring", f"The quality of {run} is computed, and its report is written.")
-            return html_answer(waiting, 200, {"refresh": f"2; url=/measure/{run}"})
+            again = urlencode({"session": session, "written": written})
+            return html_answer(waiting, 200, {"refresh": f"2; url=/measure/{run}?{again}"})
         return see_other(f"/runs/{run}")
 
     return routes
@@ -208,8 +210,9 @@ def _verdicts(sessions: ServedSessions, name: str) -> SessionVerdicts:
         return SessionVerdicts(session.outlooks(), session.verdicts())
 
 
-def _measure(folder: RunFolder, added: Sequence[Path]) -> bool:
-    measure_again(folder, None, added)
+def _measure(folder: RunFolder, sessions: ServedSessions, session: str) -> bool:
+    """Measures a run by the judgments of a session, or by the dataset's alone where none is named."""
+    measure_again(folder, None, [sessions.export(session)] if session else [])
     report_step(folder)
     return True
 

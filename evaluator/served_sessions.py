@@ -12,7 +12,7 @@ from threading import Lock
 
 from pydantic import ValidationError
 
-from evaluator.judging.export import export_judgments
+from evaluator.judging.export import export_by_content
 from evaluator.judging.new_session import FOLDER, create_session
 from evaluator.judging.session import JudgingSession, Order
 from evaluator.judging.session_files import JUDGES, SESSION, SessionFile
@@ -21,7 +21,6 @@ from services.chassis.errors import NotFound
 
 KEPT_OPEN = 4
 NOBODY = "nobody"  # a judge who has judged nothing
-QRELS = "judgments.qrels"  # of a session, for reports
 
 
 @dataclass(slots=True)
@@ -78,11 +77,9 @@ class ServedSessions:
             yield held.session
 
     def export(self, name: str) -> Path:
-        """Writes the grades so far as qrels into the session's folder. Raises EvaluationError where there is none."""
+        """Writes the grades so far as qrels, named by their content. Raises EvaluationError where there is none."""
         with self.using(name) as session:
-            path = session.folder / QRELS
-            export_judgments(session, path)
-            return path
+            return export_by_content(session)
 
     def changed_at(self, name: str) -> tuple[tuple[str, int], ...]:
         """Returns the sizes of the judges' files: they grow with everything that a judge does."""

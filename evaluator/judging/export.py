@@ -73,6 +73,19 @@ def export_judgments(session: JudgingSession, path: Path) -> JudgmentsExport:
     return made
 
 
+def export_by_content(session: JudgingSession) -> Path:
+    """Writes the export into the session's folder, as judgments-<sha256>.qrels: later ones leave it as it is.
+
+    A report names its files, and is made again from them. Raises as `export_judgments`.
+    """
+    fresh = session.folder / "judgments.qrels"
+    made = export_judgments(session, fresh)
+    path = fresh.with_stem(f"{fresh.stem}-{made.qrels_sha256[:12]}")
+    for suffix in ("", ".json"):
+        fresh.with_name(f"{fresh.name}{suffix}").replace(path.with_name(f"{path.name}{suffix}"))
+    return path
+
+
 def _is_export(path: Path) -> bool:
     try:
         JudgmentsExport.model_validate_json(path.read_bytes())

@@ -1,5 +1,6 @@
 """The pages of judging: a session is made, judged by several judges, and changes the figures of a run."""
 
+import asyncio
 import html
 import json
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from evaluator.datasets.text_files import sha256
 from evaluator.evaluation import quality_step, report_step
 from evaluator.judging.session import JudgingSession
 from evaluator.run_import import import_runs
@@ -147,10 +149,30 @@ async def test_a_run_is_measured_by_the_judgments_of_a_session_and_without_them_
     alone = await client.post(f"/measure/{run}", data={"token": token_of(shown), "session": ""})
     assert (measured.status_code, measured.headers["location"]) == (303, f"/runs/{run}")
     (file,) = report["added_judgments"]["files"]
-    assert (Path(file["file"]).name, file["added"]) == ("judgments.qrels", QUERIES * TOP)
+    assert (Path(file["file"]).name, file["added"]) == (f"judgments-{file['sha256'][:12]}.qrels", QUERIES * TOP)
     assert "Figures before and after the judgments were added" in shown.text
     assert alone.status_code == 303
     assert json.loads((runs / run / "report.json").read_text())["pipelines"] == before["pipelines"]
+
+
+async def test_the_judgments_behind_a_report_stay_and_a_second_session_is_not_dropped(
+    client: httpx.AsyncClient, run: str, runs: Path
+) -> None:
+    first, second = await begun(client, run), await begun(client, run, seed="8")
+    await judged(client, first, "2")
+    await judged(client, second, "1", "3")
+    token = token_of(await client.get(f"/judge/{session_of(first)}"))
+    asked = [{"token": token, "session": session_of(path)} for path in (first, second)]
+    answers = await asyncio.gather(*(client.post(f"/measure/{run}", data=data) for data in asked))
+    (by_second,) = json.loads((runs / run / "report.json").read_text())["added_judgments"]["files"]
+    await judged(client, first, "0")
+    again = await client.post(f"/measure/{run}", data=asked[0])
+    (by_first,) = json.loads((runs / run / "report.json").read_text())["added_judgments"]["files"]
+    assert [answer.status_code for answer in (*answers, again)] == [303] * 3
+    assert (by_second["added"], by_first["added"]) == (2, 2)
+    folder = runs / "judging" / session_of(first)
+    assert len(list(folder.glob("judgments-*.qrels"))) == len(list(folder.glob("judgments-*.qrels.json"))) == 2
+    assert sha256(Path(by_second["file"])) == by_second["sha256"]
 
 
 async def test_the_order_by_impact_follows_the_grades_and_the_verdict_says_whether_judging_may_stop(
