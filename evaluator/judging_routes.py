@@ -130,7 +130,8 @@ def judging_routes(
 
     @routes.get("/judge/{session}", include_in_schema=False)
     @answers.as_page
-    async def session(session: str, evaluator_form: FormCookie = None) -> Response:
+    async def session(session: str, order: str = "pool", evaluator_form: FormCookie = None) -> Response:
+        by = asked_order(order)
         key = (session, await asyncio.to_thread(sessions.changed_at, session))
         if not slow.states.holds(key):
             slow.states.start(key, partial(_state, sessions, session))
@@ -138,7 +139,7 @@ def judging_routes(
         if state is None:
             return html_answer(pages.waiting("Opening the session", OPENING), 200, WAITING)
         runs = [run for run in state.runs if RUN_NAME.fullmatch(run) and jobs.state(run) is not None]
-        return answers.form_page(lambda token: pages.session(state, runs, token), evaluator_form)
+        return answers.form_page(lambda token: pages.session(state, runs, by, token), evaluator_form)
 
     @routes.get("/judge/{session}/pair", include_in_schema=False)
     @handled(logged=False)
@@ -171,7 +172,8 @@ def judging_routes(
 
     @routes.get("/judge/{session}/outlook", include_in_schema=False)
     @answers.as_page
-    async def outlook(session: str) -> Response:
+    async def outlook(session: str, order: str = "pool") -> Response:
+        by = asked_order(order)
         key = (session, await asyncio.to_thread(sessions.changed_at, session))
         if not slow.verdicts.holds(key):
             slow.verdicts.start(key, partial(_verdicts, sessions, session))
@@ -179,7 +181,7 @@ def judging_routes(
         if found is None:
             why = "Tests and intervals are drawn ten thousand times, which takes a while with thousands of queries."
             return html_answer(pages.waiting("Computing the verdict", why), 200, WAITING)
-        return html_answer(pages.outlook(session, found.outlooks, found.verdicts))
+        return html_answer(pages.outlook(session, by, found.outlooks, found.verdicts))
 
     @routes.post("/measure/{run:path}", include_in_schema=False)
     @handled(form=True)

@@ -109,13 +109,17 @@ class JudgingPages:
             error=error,
         )
 
-    def session(self, state: SessionState, runs: Sequence[str], token: str) -> str:
-        """Renders the page of a session. `runs`: those of its runs that can be measured by its judgments."""
+    def session(self, state: SessionState, runs: Sequence[str], order: Order, token: str) -> str:
+        """Renders the page of a session. `runs`: those of its runs that can be measured by its judgments.
+
+        `order`: in which its reader judges, kept by the links.
+        """
         blocks: list[Block] = agreement_blocks(state.agreements, state.group)
         return self._rendered(
             "session.html",
             state=state,
             runs=runs,
+            order=order,
             scale=scale_remark(state.file),
             orders={name: said for name, said in ORDERS.items() if name != "impact" or len(state.file.sources) > 1},
             agreement=page_sections([Heading("Agreement"), *blocks], {}) if blocks else [],
@@ -140,12 +144,14 @@ class JudgingPages:
             token=token,
         )
 
-    def outlook(self, name: str, outlooks: Mapping[str, VerdictOutlook], verdicts: Sequence[PairedComparison]) -> str:
+    def outlook(
+        self, name: str, order: Order, outlooks: Mapping[str, VerdictOutlook], verdicts: Sequence[PairedComparison]
+    ) -> str:
         """Renders the verdicts by the judgments so far, and whether the pairs that are left can change them."""
         blocks: list[Block] = []
         for verdict in verdicts:
             blocks += [Verdict(verdict.sentence), Sentence(outlook_sentence(outlooks[verdict.second]))]
-        return self._rendered("outlook.html", name=name, sections=page_sections(blocks, {}))
+        return self._rendered("outlook.html", name=name, order=order, sections=page_sections(blocks, {}))
 
     def waiting(self, title: str, why: str) -> str:
         """Renders the page of a result that is being computed."""

@@ -155,6 +155,20 @@ async def test_a_run_is_measured_by_the_judgments_of_a_session_and_without_them_
     assert json.loads((runs / run / "report.json").read_text())["pipelines"] == before["pipelines"]
 
 
+async def test_a_judge_who_goes_on_or_grades_again_keeps_the_order(client: httpx.AsyncClient, run: str) -> None:
+    path = await begun(client, run, order="impact")
+    await judged(client, path, *"01")
+    await judged(client, path.replace("ann", "bob").replace("impact", "pool"), *"23" * 9)
+    page = await judged(client, path)
+    session = await client.get(re.findall(r'href="(/judge/[^"]+)">(?i:the session)<', page.text)[0])
+    links = [html.unescape(one) for one in re.findall(r'href="(/judge/[^"]+judge=ann[^"]*)"', session.text)]
+    ways_on, again = [one for one in links if "query=" not in one], [one for one in links if "query=" in one]
+    assert [one.rpartition("=")[2] for one in ways_on] == ["pool", "others", "impact"]
+    assert again
+    assert hidden(await client.get(again[0]))["order"] == "impact"
+    assert 'value="impact" checked' in session.text
+
+
 async def test_the_judgments_behind_a_report_stay_and_a_second_session_is_not_dropped(
     client: httpx.AsyncClient, run: str, runs: Path
 ) -> None:
