@@ -35,7 +35,6 @@ from evaluator.page_answers import (
     see_other,
 )
 from evaluator.pages.judging_pages import ChosenRun, JudgedPair, JudgingPages, SessionState
-from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder
 from evaluator.served_sessions import ServedSessions
 from evaluator.shown_runs import listed_runs
@@ -230,14 +229,19 @@ def _sessions(jobs: Jobs, sessions: ServedSessions, pages: JudgingPages, page: i
 
 
 def _chosen(jobs: Jobs, runs: Sequence[str]) -> list[ChosenRun]:
-    """Returns the runs whose documents are to be judged. Raises NotFound, Conflict, and EvaluationError."""
+    """Returns the runs whose documents are to be judged. Raises NotFound, Conflict, and EvaluationError.
+
+    Whether their rankings are whole is left to the session's creation: it takes reading them.
+    """
     if not 1 <= len(runs) <= MOST_RUNS:
         raise Conflict(f"Choose 1 to {MOST_RUNS} runs over one dataset; the page of judging has a box for each.")
     found = []
     for run in dict.fromkeys(runs):
         folder = jobs.folder(known_run(jobs, run))
-        names = tuple(arm.name for arm in folder.read("rank.json", RankReport).arms)
-        found.append(ChosenRun(run, folder.experiment.directory.name, names))
+        if not folder.has("rank.json"):
+            raise Conflict(f"Run {run} has not ranked its queries; choose runs that have.")
+        experiment = folder.experiment
+        found.append(ChosenRun(run, experiment.directory.name, experiment.arms))
     return found
 
 

@@ -155,6 +155,17 @@ async def test_a_run_is_measured_by_the_judgments_of_a_session_and_without_them_
     assert json.loads((runs / run / "report.json").read_text())["pipelines"] == before["pipelines"]
 
 
+async def test_rankings_are_read_when_a_session_is_made_and_not_for_its_form(
+    client: httpx.AsyncClient, run: str, runs: Path
+) -> None:
+    (runs / run / "answers" / "good.jsonl").write_text("")
+    form = await client.get(f"/judge?runs={run}")
+    fields = {"token": token_of(form), "runs": run, "pipelines": f"{run}:good", "judge": "ann", "top": "3", "seed": "1"}
+    made = await client.post("/judge", data=fields)
+    assert (form.status_code, made.status_code) == (200, 422)
+    assert "good.jsonl is not the one that rank.json was made from" in made.text
+
+
 async def test_a_judge_who_goes_on_or_grades_again_keeps_the_order(client: httpx.AsyncClient, run: str) -> None:
     path = await begun(client, run, order="impact")
     await judged(client, path, *"01")
