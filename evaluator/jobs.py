@@ -17,7 +17,7 @@ from evaluator.evaluation import evaluate, expect_pipelines
 from evaluator.experiment import Experiment
 from evaluator.job_state import RUN_NAME, Ended, JobList, JobState
 from evaluator.load.live import LiveFigures, listening
-from evaluator.measurement_lock import MeasurementLock, MeasurementRunning
+from evaluator.measurement_lock import MeasurementLock, MeasurementRunning, is_measured
 from evaluator.progress import StepProgress, following
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
@@ -111,6 +111,8 @@ class Jobs:
             return last
         if folder.has("report.json"):  # made, or gone on with, on the command line
             return JobState(id=run, state="done", step="report")
+        if is_measured(self._runs, run):
+            return JobState(id=run, state="running", step="unknown", detail="a command measures it, and says how far")
         if last is None:
             ended = None if folder.has("rank.json") else next(filter(folder.has, MEASURED_ALONE), None)
             if ended is not None:

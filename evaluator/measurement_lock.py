@@ -48,7 +48,25 @@ class MeasurementLock:
 
     def release(self) -> None:
         """Gives the lock back."""
+        self._file.truncate(0)
         self._file.close()
+
+
+def is_measured(runs: Path, run: str) -> bool:
+    """Returns whether the lock of a folder is held for a run, or for the suite that it is in."""
+    try:
+        with (runs / LOCK).open(encoding="utf-8") as file:
+            named = file.read().rpartition(" of ")[2]  # alone, or as in `ingest of RUN`
+            if not named or named not in (run, run.partition("/")[0]):
+                return False
+            # A killed process leaves its name, not its lock. Tried for such a run alone: a measurement that begins
+            # in this moment would be refused.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:  # nothing was measured here
+        pass
+    return False
 
 
 @contextmanager

@@ -58,6 +58,7 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
         blocks=blocks,
         live=live_chart(figures),
         live_table=Table("live", LIVE, live_rows(figures)),
+        cancellable=jobs.running == run,
     )
 
 

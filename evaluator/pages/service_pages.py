@@ -32,7 +32,7 @@ class ShownRun:
     """What the page of a run shows, as far as it is there. `svgs`: charts by path within the run's folder.
 
     `blocks`: of a run without a report, what it has measured. `live`: the chart of the load that runs,
-    `live_table`: its figures.
+    `live_table`: its figures. `cancellable`: the service runs it, and no command.
     """
 
     state: JobState
@@ -42,6 +42,7 @@ class ShownRun:
     blocks: Sequence[Block]
     live: str | None
     live_table: Table
+    cancellable: bool = False
 
 
 class ServicePages:

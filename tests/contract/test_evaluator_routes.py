@@ -145,6 +145,24 @@ async def test_a_load_of_the_command_line_is_done_when_its_last_file_is_there(
         assert (found.json()["state"], found.json()["step"]) == ("done", "load")
 
 
+async def test_a_run_that_a_command_measures_is_running(body: dict[str, object], tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    run, other = (RunFolder.create(runs, Experiment.model_validate(body)).name for _ in range(2))
+    states = []
+    async with evaluator(GatewayStub(), runs) as client:
+        with measuring(runs) as lock:
+            for name in (run, f"ingest of {run}"):
+                lock.name(name)
+                states.append([(await client.get(f"/v1/experiments/{one}")).json()["state"] for one in (run, other)])
+            page = await client.get(f"/runs/{run}")
+        (runs / ".measurement.lock").write_text(run)  # as a killed process leaves it
+        after = (await client.get(f"/v1/experiments/{run}")).json()["state"]
+    assert states == [["running", "interrupted"]] * 2
+    assert after == "interrupted"
+    assert "a command measures it" in page.text
+    assert "Cancel" not in page.text
+
+
 async def test_all_experiments_are_listed_the_newest_first(body: dict[str, object], tmp_path: Path) -> None:
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
         assert (await client.get("/v1/experiments")).json() == {"experiments": []}
