@@ -1,6 +1,6 @@
 """Resolves the words of an analysis (runs, suites, `RUN:PIPELINE`) to pipelines by set. Measures nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from evaluator.datasets.catalogue import Catalogue
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.manifest import Manifest
+from evaluator.quality_report import QualityReport
 from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder, named_place
 from evaluator.suite_folder import runs_of
@@ -73,6 +74,14 @@ def changed_pipelines(sets: Sequence[AnalysedSet]) -> tuple[str, ...]:
             if ranked.pipeline is not None:
                 prints.setdefault(name, set()).add(ranked.fingerprint)
     return tuple(name for name, found in prints.items() if len(found) > 1)
+
+
+def measured_with_added(sets: Sequence[AnalysedSet]) -> Iterator[tuple[str, str]]:
+    """Yields set and run of each run whose own figures are by added judgments too. Raises as `RunFolder.read`."""
+    for one in sets:
+        for folder in {run.folder.path: run.folder for run in one.runs.values()}.values():
+            if folder.has("quality.json") and folder.read("quality.json", QualityReport).added_judgments is not None:
+                yield one.name, folder.name
 
 
 def _folders(word: str, runs: Path) -> tuple[Sequence[RunFolder], str | None]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from evaluator.analyses.analysed_runs import AnalysedSet, changed_pipelines, resolve_runs
+from evaluator.analyses.analysed_runs import AnalysedSet, changed_pipelines, measured_with_added, resolve_runs
 from evaluator.analyses.analysis_report import Analysis, SetAnalysis, VocabularyOverlap
 from evaluator.analyses.averages import SetRow, common_rows, ndcg_at_10, set_rows, summarise
 from evaluator.analyses.corpus_words import Vocabulary, count_corpus_words, weighted_jaccard
@@ -61,7 +61,11 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
             if any(name in systems for systems in published.values())
         },
         published=published,
-        notes=tuple(analysis_notes(sets, rows, baseline, pipelines, changed_pipelines(found), unlike)),
+        notes=tuple(
+            analysis_notes(
+                sets, rows, baseline, pipelines, changed_pipelines(found), unlike, measured_with_added(found)
+            )
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """Says what a reader of an analysis must know beside its figures: what is missing, lost or not as published. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from evaluator.analyses.analysis_report import SetAnalysis
 from evaluator.analyses.averages import IN_DOMAIN, SetRow, ndcg_at_10
@@ -14,8 +14,12 @@ def analysis_notes(
     pipelines: Sequence[str],
     changed: Sequence[str],
     unlike: Mapping[str, str],
+    with_added: Iterable[tuple[str, str]],
 ) -> Iterator[str]:
-    """Yields the remarks. `changed`: pipelines that differ between sets; `unlike`: why a set is not as published."""
+    """Yields the remarks. `changed`: pipelines that differ between sets; `unlike`: why a set is not as published.
+
+    `with_added`: set and run of those whose own figures are by added judgments too.
+    """
     for one in sets:
         yield from (f"{one.name}: {warning}." for warning in one.warnings)
         if one.queries < one.statistics.queries:
@@ -36,6 +40,8 @@ def analysis_notes(
     for row in rows:
         if row.counted and row.figure(baseline, ndcg_at_10) == 0:
             yield f"{row.name}: {baseline} has an nDCG@10 of 0, so no pipeline has a percentage of it there."
+    for name, run in with_added:
+        yield f"{name}: the report of {run} is by added judgments too; the figures here are by the set's own."
     for name, reason in unlike.items():
         yield f"{name}: no published figures beside ours: {reason}."
 

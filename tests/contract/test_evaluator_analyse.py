@@ -154,6 +154,17 @@ def test_added_judgments_give_the_figures_after(
     assert rows_of(tmp_path / "out", "table-4-holes")[0][4:] == ["hole@10 after", "nDCG@10 after", "change"]
 
 
+def test_a_run_whose_report_is_by_added_judgments_is_said(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path
+) -> None:
+    run = imported(shop, bm25=BAD)
+    (tmp_path / "more.tsv").write_text("q0\tf0\t1\n")
+    evaluator("quality", "--run", run, "--judgments", tmp_path / "more.tsv")
+    evaluator("analyse", run, "--out", tmp_path / "out")
+    said = f"shop: the report of {run.name} is by added judgments too; the figures here are by the set's own."
+    assert said in (tmp_path / "out" / "analysis.md").read_text()
+
+
 def test_lost_queries_are_said(evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path) -> None:
     run = imported(shop, bm25=dict.fromkeys(range(50), 1))
     done = evaluator("analyse", run, "--out", tmp_path / "out")
