@@ -9,7 +9,8 @@ from fastapi import APIRouter, FastAPI
 from evaluator.comparison_cache import ComparisonCache
 from evaluator.computing_lock import ComputingLock
 from evaluator.jobs import Jobs
-from evaluator.judging_routes import judging_routes, slow_work
+from evaluator.judging_routes import judging_routes
+from evaluator.judging_work import slow_work
 from evaluator.page_answers import PageAnswers
 from evaluator.page_routes import page_routes
 from evaluator.pages.environment import page_environment

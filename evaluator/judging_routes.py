@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Annotated
@@ -10,8 +9,6 @@ from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from evaluator.background_work import BackgroundWork
-from evaluator.comparison.verdict import PairedComparison
 from evaluator.computing_lock import ComputingLock
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import measure_again, report_step
@@ -20,10 +17,10 @@ from evaluator.job_state import RUN_NAME
 from evaluator.jobs import Jobs
 from evaluator.judging.agreement import group_agreement, judge_agreements
 from evaluator.judging.consensus import consensus_grades, disputed_pairs
-from evaluator.judging.outlook import VerdictOutlook
 from evaluator.judging.pool import PooledPair
-from evaluator.judging.progress_page import MOST_DISPUTED
+from evaluator.judging.progress_page import MOST_DISPUTED, agreement_blocks
 from evaluator.judging.session import JudgingSession, Order
+from evaluator.judging_work import SessionVerdicts, SlowWork
 from evaluator.page_answers import (
     WAITING,
     FormCookie,
@@ -33,6 +30,7 @@ from evaluator.page_answers import (
     known_run,
     page_number,
     see_other,
+    table_answer,
 )
 from evaluator.pages.judging_pages import ChosenRun, JudgedPair, JudgingPages, SessionState
 from evaluator.run_folder import RunFolder
@@ -48,40 +46,6 @@ MOST_RUNS = 16  # of a session
 OFFERED = 20  # of the newest runs
 OPENING = "Its pairs and what judges did with them are read."
 FIELDS: Mapping[str, str] = {"top": "10", "seed": "20250601", "judge": "", "order": "pool"}
-
-
-GradesKey = tuple[str, tuple[tuple[str, int], ...]]  # a session, and how much each judge has written
-MeasureKey = tuple[str, str, int]  # a run, a session or none, and how much its judges have written
-
-
-@dataclass(frozen=True, slots=True)
-class SessionVerdicts:
-    """The verdicts of a session, and by pipeline what each can still become."""
-
-    outlooks: Mapping[str, VerdictOutlook]
-    verdicts: Sequence[PairedComparison]
-
-
-@dataclass(frozen=True, slots=True)
-class SlowWork:
-    """What may take too long for a page."""
-
-    states: BackgroundWork[GradesKey, SessionState]
-    verdicts: BackgroundWork[GradesKey, SessionVerdicts]
-    opening: BackgroundWork[tuple[str, Order], bool]
-    measuring: BackgroundWork[MeasureKey, bool]
-
-    async def close(self) -> None:
-        """Drops what waits."""
-        for work in (self.states, self.verdicts, self.opening, self.measuring):
-            await work.close()
-
-
-def slow_work(lock: ComputingLock) -> SlowWork:
-    """Returns the work of a process that has just begun. `lock`: of what takes seconds of CPU time."""
-    verdicts = BackgroundWork[GradesKey, SessionVerdicts](lock, "a verdict of judging")
-    measuring = BackgroundWork[MeasureKey, bool](lock, "the quality of a run")
-    return SlowWork(BackgroundWork(), verdicts, BackgroundWork(), measuring)
 
 
 def judging_routes(
@@ -129,7 +93,9 @@ def judging_routes(
 
     @routes.get("/judge/{session}", include_in_schema=False)
     @answers.as_page
-    async def session(session: str, order: str = "pool", evaluator_form: FormCookie = None) -> Response:
+    async def session(
+        session: str, order: str = "pool", table: str = "", evaluator_form: FormCookie = None
+    ) -> Response:
         by = asked_order(order)
         key = (session, await asyncio.to_thread(sessions.changed_at, session))
         if not slow.states.holds(key):
@@ -137,6 +103,8 @@ def judging_routes(
         state = await slow.states.result(key)
         if state is None:
             return html_answer(pages.waiting("Opening the session", OPENING), 200, WAITING)
+        if table:
+            return table_answer(agreement_blocks(state.agreements, state.group), table)
         runs = [run for run in state.runs if RUN_NAME.fullmatch(run) and jobs.state(run) is not None]
         return answers.form_page(lambda token: pages.session(state, runs, by, token), evaluator_form)
 

@@ -1,6 +1,6 @@
 """Owns what the answers of all pages have in common: headers, errors as pages, and forms with tokens."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import wraps
 from typing import Annotated, ParamSpec
 from urllib.parse import parse_qsl
@@ -12,7 +12,9 @@ from evaluator.errors import EvaluationError, WrongOption
 from evaluator.form_tokens import COOKIE, FIELD, FormTokens
 from evaluator.job_state import RUN_NAME
 from evaluator.jobs import Jobs
+from evaluator.page_blocks import Block, tables_of
 from evaluator.pages.service_pages import ServicePages
+from evaluator.table_files import render_csv, render_latex
 from services.chassis.errors import BadInput, NotFound, ProblemError
 from services.chassis.page_headers import PAGE_HEADERS
 
@@ -85,6 +87,16 @@ def page_number(text: str) -> int:
     if not text.isdecimal() or len(text) > 6:
         raise BadInput(f"{text[:20]} is no page or number.")
     return int(text)
+
+
+def table_answer(blocks: Iterable[Block], file: str) -> Response:
+    """Returns a table of a page as a file, by its name with `.csv` or `.tex`. Raises NotFound."""
+    name, _, suffix = file.rpartition(".")
+    table = next((one for one in tables_of(blocks) if one.name == name), None)
+    if table is None or suffix not in ("csv", "tex"):
+        raise NotFound(f"No table {file} here; the page that shows it links its files.")
+    text, media = (render_csv(table), "text/csv") if suffix == "csv" else (render_latex(table), "text/plain")
+    return Response(text, media_type=f"{media}; charset=utf-8", headers=PAGE_HEADERS)
 
 
 def html_answer(html: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 
 from evaluator.client import GatewayError
 from evaluator.comparison.comparing import ComparisonSettings
+from evaluator.comparison.comparison_page import comparison_blocks
 from evaluator.comparison_cache import ComparisonCache
 from evaluator.errors import EvaluationError
 from evaluator.form_experiment import bundled_experiments, form_experiment, known_datasets
@@ -22,13 +24,11 @@ from evaluator.page_answers import (
     known_run,
     page_number,
     see_other,
+    table_answer,
 )
-from evaluator.page_blocks import tables_of
 from evaluator.pages.environment import PAGE_FILES, page_file, style_sheet
 from evaluator.pages.service_pages import ServicePages
-from evaluator.report_blocks import report_blocks
-from evaluator.shown_runs import listed_runs, shown_run
-from evaluator.table_files import render_csv, render_latex
+from evaluator.shown_runs import blocks_of, listed_runs, shown_run
 from services.chassis.app import router
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable
 from services.chassis.handling import handled
@@ -63,20 +63,13 @@ def page_routes(jobs: Jobs, comparisons: ComparisonCache, pages: ServicePages, a
     @routes.get("/tables/{run:path}/{file}", include_in_schema=False)
     @answers.as_page
     async def table(run: str, file: str) -> Response:
-        found = await asyncio.to_thread(jobs.report, known_run(jobs, run))
-        name, _, suffix = file.rpartition(".")
-        tables = {one.name: one for one in tables_of(report_blocks(found))} if found is not None else {}
-        if name not in tables or suffix not in ("csv", "tex"):
-            raise NotFound(f"Run {run} has no table {file}; its page lists those that it has.")
-        text = render_csv(tables[name]) if suffix == "csv" else render_latex(tables[name])
-        media = "text/csv" if suffix == "csv" else "text/plain"
-        return Response(text, media_type=f"{media}; charset=utf-8", headers=PAGE_HEADERS)
+        return table_answer(await asyncio.to_thread(blocks_of, jobs, known_run(jobs, run)), file)
 
     @routes.get("/compare", include_in_schema=False)
     @handled(slow=True)
     @answers.as_page
     async def compare(
-        runs: Annotated[Sequence[str], Query()] = (), metric: str = "nDCG@10", examples: str = "3"
+        runs: Annotated[Sequence[str], Query()] = (), metric: str = "nDCG@10", examples: str = "3", table: str = ""
     ) -> Response:
         words = list(dict.fromkeys(runs))
         if not 1 <= len(words) <= MOST_COMPARED:
@@ -92,7 +85,11 @@ def page_routes(jobs: Jobs, comparisons: ComparisonCache, pages: ServicePages, a
         report = await comparisons.report_soon(words, settings)
         if report is None:
             return html_answer(pages.comparing(words), 200, WAITING)
-        return html_answer(await asyncio.to_thread(pages.comparison, report, words))
+        if table:
+            return table_answer(comparison_blocks(report), table)
+        again = [("metric", settings.metric), ("examples", settings.examples), ("table", "")]
+        files = "/compare?" + urlencode([*(("runs", word) for word in words), *again])
+        return html_answer(await asyncio.to_thread(pages.comparison, report, words, files))
 
     @routes.get("/new", include_in_schema=False)
     @answers.as_page

@@ -14,6 +14,7 @@ from evaluator.load.plan_run import LOAD
 from evaluator.load.report import LoadReport
 from evaluator.page_blocks import Block, Heading, Table
 from evaluator.pages.service_pages import ListedRun, ShownRun
+from evaluator.report_blocks import report_blocks
 from evaluator.report_charts import report_charts
 from evaluator.report_files import step_charts
 from evaluator.run_folder import RunFolder
@@ -60,6 +61,15 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
         live_table=Table("live", LIVE, live_rows(figures)),
         cancellable=jobs.running == run,
     )
+
+
+def blocks_of(jobs: Jobs, run: str) -> Sequence[Block]:
+    """Returns what the page of a run shows, once it has ended. Raises EvaluationError."""
+    report = jobs.report(run)
+    if report is not None:
+        return report_blocks(report)
+    folder = jobs.folder(run)
+    return _blocks_without_report(folder, step_charts(folder))
 
 
 def _blocks_without_report(folder: RunFolder, svgs: dict[str, str]) -> list[Block]:

@@ -70,8 +70,8 @@ class ServicePages:
         """Renders the part of a run's page that changes while it runs."""
         return self._rendered("progress.html", here="", run=run)
 
-    def comparison(self, report: ComparisonReport, runs: Sequence[str]) -> str:
-        """Renders a comparison."""
+    def comparison(self, report: ComparisonReport, runs: Sequence[str], files: str) -> str:
+        """Renders a comparison. `files`: the address of its tables, to which the name of a file is added."""
         chart = differences_chart([PairDifferences(pair.verdict, pair.differences) for pair in report.pairs])
         blocks: list[Block] = comparison_blocks(report)
         if chart is not None:
@@ -89,6 +89,7 @@ class ServicePages:
             here="",
             report=report,
             runs=runs,
+            files=files,
             sections=page_sections(blocks, {"differences": chart or ""}),
             examples=examples,
         )

@@ -130,6 +130,8 @@ async def test_judges_see_how_they_agree_and_what_they_dispute(client: httpx.Asy
     cells = re.sub(r"<[^>]+>", " ", page.text)
     assert re.search(r"ann, bob\s+12\s+0\.750\s+0\.667", cells)
     assert "Disputed pairs: 3" in page.text
+    (table, *_) = re.findall(r'href="(/judge/[^"]+table=[^"]+\.csv)"', page.text)
+    assert "ann,bob,12,0.750,0.667" in (await client.get(table)).text.replace('"', "").replace("ann, bob", "ann,bob")
     (again, *_) = re.findall(r'href="(/judge/[^"]+judge=ann[^"]+document=[^"]+)"', page.text)
     pair = await client.get(html.unescape(again))
     assert "You gave it 1." in pair.text
