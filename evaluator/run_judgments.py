@@ -27,16 +27,6 @@ class JudgmentsOrigin(Wire):
         """The sentence on the dataset's judgments."""
         return f"Judged by {self.file} of the dataset (sha256 {self.sha256[:12]})."
 
-    @property
-    def contents(self) -> tuple[str, ...]:
-        """The sha256 of each file, in the order of their merge."""
-        return (self.sha256, *(one.sha256 for one in self.added))
-
-    @property
-    def names(self) -> str:
-        """The files, as a message names them."""
-        return " and ".join((self.file, *(one.file for one in self.added)))
-
     def sentences(self) -> Iterator[str]:
         """Yields what a report says of them."""
         yield self.of_dataset
@@ -68,13 +58,13 @@ def judgments_as_measured(folder: RunFolder) -> MeasuredJudgments:
 
     Raises EvaluationError where it has not, and for a file that changed since.
     """
-    change = folder.read("quality.json", QualityReport).added_judgments
-    if change is None:
+    added = _added_to(folder)
+    if not added:
         return _of_dataset(folder)
-    paths = [Path(one.file) for one in change.files]
+    paths = [Path(one.file) for one in added]
     missing = [path for path in paths if not path.is_file()]
     merged = None if missing else judgments_with_added(folder, paths)
-    if merged is None or merged.origin.added != change.files:
+    if merged is None or merged.origin.added != added:
         again = command_line("quality", "--run", str(folder.path), *(f"--judgments={path}" for path in paths))
         raise EvaluationError(
             f"{folder.path}: judgments that quality.json was measured by changed or are gone "
@@ -86,21 +76,29 @@ def judgments_as_measured(folder: RunFolder) -> MeasuredJudgments:
 def judgments_of_all(folders: Sequence[RunFolder]) -> MeasuredJudgments:
     """Reads the judgments that runs over one dataset are measured by; its own where `quality` has measured none.
 
-    Raises EvaluationError where they are measured by different ones, and as `judgments_as_measured`.
+    Raises EvaluationError where they are measured by different added ones, and as `judgments_as_measured`.
     """
-    found = {folder.name: judgments_as_measured(folder) for folder in folders if folder.has("quality.json")}
-    if not found:
+    measured = [folder for folder in folders if folder.has("quality.json")]
+    if not measured:
         return _of_dataset(folders[0])
-    first, *others = found
+    first, *others = measured
     for other in others:
-        one, another = found[first].origin, found[other].origin
-        if one.contents != another.contents:
+        one, another = _added_to(first), _added_to(other)
+        if [file.sha256 for file in one] != [file.sha256 for file in another]:
             raise EvaluationError(
-                f"{first} and {other} are measured by different judgments ({one.names}; {another.names}), so their "
-                "figures differ by more than their rankings; measure both by the same: `quality --run RUN`, with the "
-                "same --judgments, or none"
+                f"{first.name} is measured by {_in_words(one)} and {other.name} by {_in_words(another)}; measure both "
+                "by the same: `quality --run RUN`, with the same --judgments, or with none"
             )
-    return found[first]
+    return judgments_as_measured(first)
+
+
+def _added_to(folder: RunFolder) -> tuple[AddedJudgments, ...]:
+    change = folder.read("quality.json", QualityReport).added_judgments
+    return change.files if change is not None else ()
+
+
+def _in_words(added: Sequence[AddedJudgments]) -> str:
+    return f"added judgments ({', '.join(one.file for one in added)})" if added else "no added judgments"
 
 
 def _of_dataset(folder: RunFolder) -> MeasuredJudgments:

@@ -49,7 +49,12 @@ Processes = Annotated[
 Junit = Annotated[Path | None, typer.Option("--junit", help="Write the outcome of each gate as JUnit XML.")]
 AddedFiles = Annotated[
     list[Path] | None,
-    typer.Option("--judgments", help="A qrels file merged over the dataset's judgments; may be given several times."),
+    typer.Option(
+        "--judgments",
+        # quality.json names them, and is read from other directories.
+        resolve_path=True,
+        help="A qrels file merged over the dataset's judgments; may be given several times.",
+    ),
 ]
 Wait = Annotated[float, typer.Option(help="Seconds to wait until the gateway is ready.")]
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from evaluator.cli import app
 from evaluator.evaluation import quality_step
 from evaluator.run_folder import RunFolder
+from evaluator.run_judgments import judgments_as_measured
 from tests.support import evaluator_service
 from tests.support.gateway_stub import GatewayStub
 from tests.support.simulated_runs import write_collection, write_three_rankings
@@ -56,6 +57,15 @@ def test_quality_and_report_say_what_added_judgments_changed(evaluator: Evaluato
         assert change["before"][name]["judged@10"] == pytest.approx(0.1)
         assert change["after"][name]["judged@10"] == pytest.approx(0.2)
     assert "## Added judgments" in (run / "report.md").read_text()
+
+
+def test_added_judgments_are_found_from_another_directory(
+    evaluator: Evaluator, run: Path, more: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(more.parent)
+    assert evaluator("quality", "--run", run, "--judgments", more.name).exit_code == 0
+    monkeypatch.chdir("/")
+    assert [one.file for one in judgments_as_measured(RunFolder(run)).origin.added] == [str(more)]
 
 
 def test_quality_without_the_option_is_of_the_dataset_alone_again(evaluator: Evaluator, run: Path, more: Path) -> None:
@@ -131,5 +141,5 @@ async def test_the_service_compares_no_runs_that_are_measured_by_different_judgm
         quality_step(RunFolder(other), added=[more])
         taken = await client.post("/v1/comparisons", json={"runs": [run.name, other.name]})
     assert refused.status_code == 409
-    assert f"are measured by different judgments (test.tsv and {more}; test.tsv)" in refused.json()["detail"]
+    assert f"is measured by added judgments ({more}) and" in refused.json()["detail"]
     assert taken.status_code == 200

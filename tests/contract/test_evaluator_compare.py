@@ -184,7 +184,8 @@ def test_rankings_of_other_depths_are_cut_and_it_is_said_first(
 ) -> None:
     short = write_rankings(tmp_path / "short.trec", FAIR, depth=10)
     done = evaluator("compare", files["fair"], short, "--dataset", shop)
-    _, note, verdict = done.stdout.split("\n\n")[:3]
+    _, judged, note, verdict = done.stdout.split("\n\n")[:4]
+    assert judged.startswith("Judged by test.tsv of the dataset (sha256 ")
     assert note == "Note: fair was ranked 20 deep and short 10: both are cut to 10."
     assert verdict.startswith("short is the same as fair: nDCG@10 +0.0000")
     assert "MAP@10 " in done.stdout
