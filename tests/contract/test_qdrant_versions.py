@@ -11,24 +11,37 @@ from services.chassis.errors import Unavailable, UpstreamFailed
 from services.vectorstore import qdrant_version
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.vector_store import VectorStoreSuite
-from tests.support.qdrant_double import qdrant_double
+from tests.support.qdrant_double import emptied, qdrant_double
 from tests.support.vectors import SPEC, axis, point
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 
 
+def client_over(transport: httpx.AsyncBaseTransport) -> AsyncQdrantClient:
+    return AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False)
+
+
 def store_over(transport: httpx.AsyncBaseTransport) -> QdrantStore:
-    return QdrantStore(AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False))
+    return QdrantStore(client_over(transport))
+
+
+@pytest.fixture(scope="module")
+def older() -> FastAPI:
+    return qdrant_double(version="1.16.3")
+
+
+@pytest.fixture(scope="module")
+def client(older: FastAPI) -> AsyncQdrantClient:
+    return client_over(httpx.ASGITransport(app=older))
 
 
 class TestOn116(VectorStoreSuite):
     """Every promise, on a server that refuses a timeout with what changes points."""
 
     @pytest.fixture
-    async def store(self) -> AsyncIterator[QdrantStore]:
-        store = store_over(httpx.ASGITransport(app=qdrant_double(version="1.16.3")))
-        yield store
-        await store.close()
+    async def store(self, older: FastAPI, client: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
+        yield QdrantStore(client)
+        await emptied(older.state.engine)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import grpc
 import httpx
 import pytest
 import qdrant_client
+from fastapi import FastAPI
 from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
@@ -34,7 +35,7 @@ from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.vector_store import VectorStoreSuite
-from tests.support.qdrant_double import qdrant_double
+from tests.support.qdrant_double import emptied, qdrant_double
 from tests.support.vectors import SPEC, axis
 
 pytestmark = pytest.mark.filterwarnings(
@@ -42,26 +43,38 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.fixture
-async def store() -> AsyncIterator[QdrantStore]:
-    store = QdrantStore(AsyncQdrantClient(location=":memory:"), prefix="dense.")
-    yield store
-    await store.close()
+@pytest.fixture(scope="module")
+def engine() -> AsyncQdrantClient:
+    return AsyncQdrantClient(location=":memory:")
+
+
+@pytest.fixture(scope="module")
+def server() -> FastAPI:
+    return qdrant_double()
+
+
+@pytest.fixture(scope="module")
+def client(server: FastAPI) -> AsyncQdrantClient:
+    transport = httpx.ASGITransport(app=server)
+    return AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False)
 
 
 class TestInProcess(VectorStoreSuite):
     """Every promise, on the client's in-process engine."""
+
+    @pytest.fixture
+    async def store(self, engine: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
+        yield QdrantStore(engine, prefix="dense.")
+        await emptied(engine)
 
 
 class TestOverRest(VectorStoreSuite):
     """Every promise, with the requests and answers of the REST interface in between."""
 
     @pytest.fixture
-    async def store(self) -> AsyncIterator[QdrantStore]:
-        transport = httpx.ASGITransport(app=qdrant_double())
-        store = QdrantStore(AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False))
-        yield store
-        await store.close()
+    async def store(self, server: FastAPI, client: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
+        yield QdrantStore(client)
+        await emptied(server.state.engine)
 
 
 async def test_the_beam_is_the_hnsw_ef_of_a_search_at_every_depth_and_an_exact_search_has_none() -> None:
