@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 # ranx compiles with numba: keep what it compiled. Threads: one per worker, never all cores in every process.
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
 export TOKENIZERS_PARALLELISM := false
+# Keep what Python compiled: the tests start hundreds of processes, and collecting them compiles for 10 s.
+unexport PYTHONDONTWRITEBYTECODE
 # What a person writes behind `make demo` and `make up`.
 export ENGINE LEXICAL DENSE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS
 

@@ -1,6 +1,7 @@
 """Owns the named pipelines, read from files, and plans the inline ones that a search carries."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import get_args
 
@@ -100,6 +101,7 @@ def _read_text(path: Path) -> str:
         raise PipelineError("it is no UTF-8 text") from error
 
 
+@lru_cache(maxsize=256)  # a catalog reads all files again when one has changed
 def parse_pipeline(text: str) -> Pipeline:
     """Parses a pipeline from YAML. Raises PipelineError with the location of every fault and the kinds of stages."""
     try:

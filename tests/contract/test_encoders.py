@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,11 +38,18 @@ def models() -> Path:
     return fetched(ENCODER).parent
 
 
-@pytest.fixture
-async def onnx(models: Path) -> AsyncIterator[DenseEncoder]:
+@pytest.fixture(scope="module")
+def onnx(models: Path) -> Iterator[DenseEncoder]:
     encoder = open_encoder(DenseSettings(models=models))
     yield encoder
-    await encoder.close()
+    asyncio.run(encoder.close())
+
+
+@pytest.fixture(scope="module")
+def openvino(models: Path) -> Iterator[DenseEncoder]:
+    encoder = open_encoder(DenseSettings(models=models, engine="openvino"))
+    yield encoder
+    asyncio.run(encoder.close())
 
 
 class TestTextEncoder(EncoderSuite):
@@ -53,10 +60,8 @@ class TestTextEncoder(EncoderSuite):
 
 class TestTextEncoderOnOpenVino(EncoderSuite):
     @pytest.fixture
-    async def encoder(self, models: Path) -> AsyncIterator[DenseEncoder]:
-        encoder = open_encoder(DenseSettings(models=models, engine="openvino"))
-        yield encoder
-        await encoder.close()
+    def encoder(self, openvino: DenseEncoder) -> DenseEncoder:
+        return openvino
 
 
 async def test_a_query_does_not_wait_for_the_passages_before_it(onnx: DenseEncoder) -> None:

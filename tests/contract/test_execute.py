@@ -312,8 +312,10 @@ async def test_a_hung_backend_costs_later_searches_no_time_and_comes_back(stack:
     assert answer.json()["degraded"][0]["stage"] == "rerank"
     assert answer.elapsed.total_seconds() < 0.5
     stack.wires["reranker"].fault = None
-    await asyncio.sleep(2.0)
-    assert (await stack.search("fruit")).json()["degraded"] == []
+    returned = time.monotonic()
+    while (await stack.search("fruit")).json()["degraded"]:
+        assert time.monotonic() - returned < 5.0
+        await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("fault", ["refused", "status-503"])

@@ -59,7 +59,9 @@ async def test_candidates_with_huge_texts_are_re_ranked_and_included_whole(stack
     assert [asked.ids for asked in stack.lexical.fetched[1:]] == [("one",)]  # only what was cut is read again
 
 
-async def test_metadata_after_a_re_ranking_is_read_for_the_hits_alone(stack: Stack) -> None:
-    answer = (await stack.search("fruit trees", include=["title", "metadata"], top=2)).json()
+async def test_metadata_after_a_re_ranking_is_read_for_the_hits_alone() -> None:
+    async with opened_stack() as stack:
+        answer = (await stack.search("fruit trees", include=["title", "metadata"], top=2)).json()
+        fetched = [(len(asked.ids), asked.include) for asked in stack.lexical.fetched]
     assert [hit["metadata"]["kind"] for hit in answer["hits"]] == ["plant", "fruit"]
-    assert [(len(asked.ids), asked.include) for asked in stack.lexical.fetched][-1] == (2, ("metadata", "title"))
+    assert fetched[-1] == (2, ("metadata", "title"))

@@ -173,7 +173,7 @@ async def test_without_an_earlier_generation_a_rollback_is_refused(loaded: RealS
 
 
 async def test_only_the_previous_generation_is_kept_and_only_for_its_time(tmp_path: Path) -> None:
-    async with real_stack(tmp_path, keep_previous_s=3.0, refresh_s=0.2) as stack:
+    async with real_stack(tmp_path, keep_previous_s=1.5, refresh_s=0.2) as stack:
         for number in range(1, 4):
             await stack.begin(new_generation=True, build=f"b{number}")
             await stack.send(numbered(number), build=f"b{number}")

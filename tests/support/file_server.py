@@ -56,7 +56,8 @@ def serving_file(content: bytes) -> Iterator[ServedFile]:
     handler = type("_BoundHandler", (_Handler,), {"served": served})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     served.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # `shutdown` waits for the end of an interval, which is half a second unless said otherwise.
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield served

@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytrec_eval
@@ -86,6 +87,7 @@ def _distinct(scores: Mapping[str, float]) -> dict[str, float]:
     return {one: float(len(ranked) - place) for place, one in enumerate(ranked)}
 
 
+@cache
 def generated_collection(seed: int) -> ParityCollection:
     """Generates documents, some of them twice (equal scores), some of them queries, and queries without any hit."""
     dice = random.Random(seed)

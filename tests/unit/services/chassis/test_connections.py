@@ -19,7 +19,7 @@ from services.contracts.query import SearchRequest
 from tests.support.callers import callers, wait_for
 from tests.support.served import bounded, port_of
 
-SHORT = ConnectionBounds(head_s=0.5, idle_s=2.0, unread_grace_s=0.5, unread_bytes_s=100_000_000, linger_s=0.5)
+SHORT = ConnectionBounds(head_s=0.5, idle_s=1.2, unread_grace_s=0.5, unread_bytes_s=100_000_000, linger_s=0.5)
 
 
 def small_app() -> FastAPI:
@@ -126,7 +126,7 @@ def test_an_idle_connection_is_kept_and_closed_in_the_end(port: int) -> None:
     with callers(port, 1) as (caller,):
         caller.send(LIVEZ)
         assert caller.answer()[0] == 200
-        time.sleep(1.2)
+        time.sleep(0.7)
         caller.send(LIVEZ)
         assert caller.answer()[0] == 200
         assert caller.received() == b""
@@ -140,7 +140,7 @@ def test_a_slow_head_on_a_kept_connection_is_ended_too(port: int) -> None:
         for letter in LIVEZ * 3:
             caller.send(bytes([letter]))
             time.sleep(0.05)
-            if time.monotonic() - started > 2.5:
+            if time.monotonic() - started > 1.5:
                 break
         assert caller.received().startswith(b"HTTP/1.1 408 ")
 
@@ -178,7 +178,7 @@ def test_an_answer_that_is_read_slowly_enough_arrives_whole(more: bytes) -> None
     slow = ConnectionBounds(idle_s=0.5, unread_grace_s=0.5, unread_bytes_s=2_000_000)
     with bounded(small_app(), slow) as server, callers(port_of(server), 1) as (caller,):
         caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n" + more + b"\r\n")
-        time.sleep(4.0)
+        time.sleep(1.5)
         assert len(caller.received()) > 20_000_000
 
 

@@ -8,6 +8,7 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import Overloaded
 from services.lexical.elasticsearch_answers import BulkItem, Cause
 from services.lexical.elasticsearch_bulk import ATTEMPTS, Operation, bulk
+from tests.support.virtual_time import in_virtual_time
 
 OPERATIONS = [Operation(one, ({"index": {"_id": one}},)) for one in "abc"]
 DONE = BulkItem(status=201)
@@ -28,16 +29,16 @@ class Scripted:
         return [script.pop(0) if len(script) > 1 else script[0] for script in scripts]
 
 
-async def test_only_rejected_items_are_retried() -> None:
+def test_only_rejected_items_are_retried() -> None:
     send = Scripted(a=[DONE], b=[FULL, FULL, DONE], c=[BROKEN])
-    results = await bulk(OPERATIONS, send, Deadline.after_ms(60_000))
+    results = in_virtual_time(bulk(OPERATIONS, send, Deadline.after_ms(60_000)))
     assert results == [DONE, DONE, BROKEN]
     assert send.sent == ["abc", "b", "b"]
 
 
-async def test_retries_end_after_some_attempts() -> None:
+def test_retries_end_after_some_attempts() -> None:
     send = Scripted(a=[DONE], b=[FULL], c=[DONE])
-    assert (await bulk(OPERATIONS, send, Deadline.after_ms(60_000)))[1] == FULL
+    assert in_virtual_time(bulk(OPERATIONS, send, Deadline.after_ms(60_000)))[1] == FULL
     assert len(send.sent) == ATTEMPTS
 
 
@@ -47,8 +48,8 @@ async def test_retries_end_with_the_deadline() -> None:
     assert send.sent == ["abc"]
 
 
-async def test_a_batch_that_is_rejected_as_a_whole_raises_overloaded() -> None:
+def test_a_batch_that_is_rejected_as_a_whole_raises_overloaded() -> None:
     send = Scripted(a=[FULL], b=[FULL], c=[FULL])
     with pytest.raises(Overloaded, match="send the batch again"):
-        await bulk(OPERATIONS, send, Deadline.after_ms(60_000))
+        in_virtual_time(bulk(OPERATIONS, send, Deadline.after_ms(60_000)))
     assert len(send.sent) == ATTEMPTS
