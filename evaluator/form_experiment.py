@@ -59,7 +59,10 @@ def form_experiment(fields: Mapping[str, str]) -> Experiment:
             overrides["queries"] = int(queries)
         except ValueError as error:
             raise EvaluationError(f"queries: {queries} is no number; leave it empty for all judged queries") from error
-    base = _one(read_plan(path, **overrides))
+    try:
+        base = _one(read_plan(path, **overrides))
+    except (OSError, ValueError) as error:
+        raise EvaluationError(f"dataset: {dataset[:80]!r} is no path: {error}; name a folder or a known set") from error
     if names := [one.strip() for one in fields.get("pipelines", "").split(",") if one.strip()]:
         own = dict(zip(base.arms, base.pipelines, strict=True))
         base = _one(read_plan(path, **overrides, pipelines=[own.get(one, one) for one in names]))

@@ -53,6 +53,9 @@ class PageAnswers:
                 return html_answer(self._pages.problem(422, "This is not possible", f"{error}."), 422)
             except EvaluationError as error:
                 return html_answer(self._pages.problem(409, "This cannot be shown", f"{error}."), 409)
+            except OSError as error:
+                said = f"{error.filename}: {error.strerror}. Free the disk or mend the folder, then try again."
+                return html_answer(self._pages.problem(503, "A file cannot be read or written", said), 503)
 
         return answered
 

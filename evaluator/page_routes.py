@@ -51,7 +51,8 @@ def page_routes(jobs: Jobs, comparisons: ComparisonCache, pages: ServicePages, a
     @answers.as_page
     async def run(run: str, evaluator_form: FormCookie = None) -> Response:
         found = await asyncio.to_thread(shown_run, jobs, known_run(jobs, run))
-        return answers.form_page(lambda token: pages.run(found, token), evaluator_form)
+        status = 409 if found.stale else 200
+        return answers.form_page(lambda token: pages.run(found, token), evaluator_form, status)
 
     @routes.get("/progress/{run:path}", include_in_schema=False)
     @handled(logged=False)

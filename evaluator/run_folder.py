@@ -100,7 +100,8 @@ class RunFolder:
     @staticmethod
     def every(runs: Path) -> list[Path]:
         """Returns the folders of all runs, those of suites too, in the order of their creation."""
-        return _in_order(runs, [*runs.glob("*/experiment.json"), *runs.glob("*/*/experiment.json")])
+        members = [path for path in runs.glob("*/*/experiment.json") if (path.parent.parent / SUITE).is_file()]
+        return _in_order(runs, [*runs.glob("*/experiment.json"), *members])
 
     @staticmethod
     def newest(runs: Path) -> Path:

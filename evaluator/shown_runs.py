@@ -45,11 +45,14 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
     if state is None:
         raise EvaluationError(f"{run} has just been removed")
     figures = jobs.live_figures(run)
-    folder, report, blocks, svgs = jobs.folder(run), None, list[Block](), dict[str, str]()
+    folder, report, blocks, svgs, stale = jobs.folder(run), None, list[Block](), dict[str, str](), ""
     if whole and state.state != "running":
-        report = jobs.report(run)
+        try:
+            report = jobs.report(run)
+        except EvaluationError as error:
+            stale = f"{error}."
         svgs = step_charts(folder) | (report_charts(report) if report is not None else {})
-        if report is None:
+        if report is None and not stale:
             blocks = _blocks_without_report(folder, svgs)
     return ShownRun(
         state=state,
@@ -59,6 +62,7 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
         blocks=blocks,
         live=live_chart(figures),
         live_table=Table("live", LIVE, live_rows(figures)),
+        stale=stale,
         cancellable=jobs.running == run,
     )
 
@@ -97,4 +101,8 @@ def _name(run: str) -> str:
 
 
 def _started(run: str) -> str:
-    return f"{datetime.strptime(run[:15], '%Y%m%dT%H%M%S'):%Y-%m-%d %H:%M:%S}"
+    """Returns when a run began, by its name; as it stands there where it is no time: a folder may be named by hand."""
+    try:
+        return f"{datetime.strptime(run[:15], '%Y%m%dT%H%M%S'):%Y-%m-%d %H:%M:%S}"
+    except ValueError:
+        return run[:15]

@@ -61,8 +61,14 @@ class JudgmentLog:
         self.path = folder / f"{judge}.jsonl"
 
     def append(self, pair: PooledPair, grade: int | None) -> None:
-        """Writes a grade, or a skip (None). Raises EvaluationError for a grade out of range and a disk that fails."""
+        """Writes a grade, or a skip (None). Raises EvaluationError for a grade out of range and a disk that fails.
+
+        Writes nothing where this is the last action that stands: a form that is sent twice is one action to take back.
+        """
         with self._locked() as file:
+            standing = self._standing_lines()
+            if standing and (standing[-1].pair, standing[-1].grade) == (pair, grade):
+                return
             self._write(file, "skip" if grade is None else "grade", pair, grade)
 
     def undo(self) -> PooledPair | None:
@@ -115,17 +121,18 @@ class JudgmentLog:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         fresh = not self.path.exists()
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if fresh:
-                _sync_folder(self.path.parent)
-            self._drop_torn_line(file)
-            yield file
+            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if fresh:
+                    _sync_folder(self.path.parent)
+                self._drop_torn_line(file)
+                yield file
+            finally:
+                os.close(file)  # ends the lock too
         except OSError as error:
             raise EvaluationError(f"{self.path}: not written: {error.strerror}; this judgment is lost") from error
-        finally:
-            os.close(file)  # ends the lock too
 
     def _drop_torn_line(self, file: int) -> None:
         """Cuts off what a killed process wrote of its last line: it was never acknowledged."""

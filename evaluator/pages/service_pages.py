@@ -33,6 +33,7 @@ class ShownRun:
 
     `blocks`: of a run without a report, what it has measured. `live`: the chart of the load that runs,
     `live_table`: its figures. `cancellable`: the service runs it, and no command.
+    `stale`: why the report that is there cannot be shown.
     """
 
     state: JobState
@@ -43,6 +44,7 @@ class ShownRun:
     live: str | None
     live_table: Table
     cancellable: bool = False
+    stale: str = ""
 
 
 class ServicePages:

@@ -188,6 +188,8 @@ async def test_the_form_starts_a_bundled_experiment_with_the_dataset_pipelines_a
         ({"experiment": "../x"}, 422, "is no bundled experiment"),
         ({"experiment": "scifact", "dataset": HOSTILE}, 422, "neither a directory nor a name of the catalogue"),
         ({"experiment": "scifact", "queries": "many"}, 422, "many is no number"),
+        ({"experiment": "demo", "dataset": "\0"}, 422, "is no path"),
+        ({"experiment": "demo", "dataset": "x" * 5_000}, 422, "is no path"),
         ({"experiment": "demo", "pipelines": "bm26"}, 404, "there are bm25, dense, hybrid"),
     ],
 )
@@ -273,6 +275,36 @@ async def test_a_run_of_several_datasets_has_its_pages(body: dict[str, object], 
         page = await client.get(f"/runs/{suite}/progress")
     assert f'href="/runs/{suite}/progress">both/progress</a>' in listed.text
     assert "<h1>small: shop, split test</h1>" in page.text
+
+
+async def test_folders_that_somebody_named_or_copied_do_not_hide_the_list(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        run = await finished(client, body)
+        odd = "20269999T000000000Z-x-00000000"
+        shutil.copytree(tmp_path / "runs" / run, tmp_path / "runs" / odd)
+        shutil.copytree(tmp_path / "runs" / run, tmp_path / "runs" / "old" / run)
+        listed = await client.get("/")
+        page = await client.get(f"/runs/{odd}")
+    assert (listed.status_code, page.status_code) == (200, 200)
+    assert listed.text.count(f'href="/runs/{run}"') == 1
+
+
+async def test_a_run_whose_report_is_older_than_its_figures_can_be_reported_again(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        run = await finished(client, body)
+        quality = tmp_path / "runs" / run / "quality.json"
+        quality.write_text(quality.read_text() + "\n")
+        page = await client.get(f"/runs/{run}")
+        measured = await client.post(f"/measure/{run}", data={"token": token_of(page), "session": ""})
+        while (waiting := measured.headers.get("refresh")) is not None:
+            measured = await client.get(waiting.partition("url=")[2])
+        shown = await client.get(f"/runs/{run}")
+    assert (page.status_code, "is not the one that report.json was made from" in page.text) == (409, True)
+    assert (shown.status_code, "not the one" in shown.text) == (200, False)
 
 
 async def test_a_report_of_another_release_is_a_page_that_says_what_to_do(

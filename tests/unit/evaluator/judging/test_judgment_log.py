@@ -52,6 +52,21 @@ def test_undo_takes_back_one_action_after_another_and_rewrites_nothing(log: Judg
     assert [json.loads(line)["action"] for line in log.path.read_text().splitlines()[3:]] == ["undo"] * 3
 
 
+def test_a_form_that_is_sent_twice_is_one_action_to_take_back(log: JudgmentLog) -> None:
+    for grade in (1, 3, 3):
+        log.append(A, grade)
+    log.append(B, None)
+    log.append(B, None)
+    assert [log.undo(), log.undo()] == [B, A]
+    assert log.standing().grades == {A: 1}
+
+
+def test_a_folder_that_is_gone_is_told_and_no_judgment_is_written(log: JudgmentLog) -> None:
+    log.path.parent.rmdir()
+    with pytest.raises(EvaluationError, match="this judgment is lost"):
+        log.append(A, 1)
+
+
 def test_a_line_names_query_document_grade_judge_and_time(log: JudgmentLog) -> None:
     log.append(A, 2)
     line = json.loads(log.path.read_text())
