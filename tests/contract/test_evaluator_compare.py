@@ -319,7 +319,7 @@ def test_latency_of_an_interrupted_run_is_of_the_segment_that_its_report_takes(
     ("words", "says"),
     [
         (("{run}", "--split", "test"), "--split says which judgments of --dataset, which is not given"),
-        (("{run}", "--dataset", "scifact"), "--dataset is the collection of run files, and none is named"),
+        (("{run}", "--dataset", "{shop}"), "--dataset is the collection of run files, and none is named"),
         (("nowhere",), "nowhere: neither a run folder"),
         (("{run}:nothing", "{run}:good"), "has no pipeline 'nothing'; it has fair, good"),
         (("{run}:good", "{run}:good"), "good: named twice"),
@@ -336,11 +336,12 @@ def test_what_cannot_be_compared_is_one_sentence(
     evaluator: Compare,
     files: dict[str, Path],
     imported: Callable[..., Path],
+    shop: Path,
     words: tuple[str, ...],
     says: str,
 ) -> None:
     run = imported(files["fair"], files["good"])
-    done = evaluator("compare", *(word.format(run=run) for word in words))
+    done = evaluator("compare", *(word.format(run=run, shop=shop) for word in words))
     assert (done.exit_code, done.stdout) == (1, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
