@@ -8,6 +8,8 @@ from fastapi import APIRouter, FastAPI, Response
 from pydantic import BaseModel
 
 from services.chassis import rendering
+from services.chassis.access import open_access
+from services.chassis.access_middleware import AccessMiddleware
 from services.chassis.body import BodyMiddleware, JsonRoute
 from services.chassis.caching import CachingMiddleware
 from services.chassis.cross_origin import CrossOrigin
@@ -17,7 +19,9 @@ from services.chassis.handling import HandlingTable, Lane
 from services.chassis.instruments import Instruments
 from services.chassis.lanes import LimitMiddleware, lanes_of
 from services.chassis.limits import Limiter
+from services.chassis.login import login_router
 from services.chassis.probes import Lifecycle, Readiness, probe_router
+from services.chassis.sessions import Sessions
 from services.chassis.settings import ServiceSettings
 from services.chassis.telemetry import TelemetryMiddleware
 from services.contracts.problem import Problem
@@ -41,19 +45,30 @@ def create_app(
     wordings: rendering.Wordings = MappingProxyType({}),
     cors_origins: Sequence[str] = (),
     own_lane: Limiter | None = None,
+    page_style: str | None = None,
 ) -> FastAPI:
     """Builds an app around `opened`, which opens engines and clients when the process starts and closes them later.
 
     `opened` yields the service's routers and its readiness checks. `wordings` are, by path, the error bodies that a
     vendor's clients or a browser expect. Only pages of `cors_origins` may call from a browser. `own_lane` is what
-    routes of the lane `own` take slots of. Tests without a server enter `app.router.lifespan_context(app)` first.
+    routes of the lane `own` take slots of. `page_style` is the address of the style sheet of a service with pages:
+    browsers log in, where callers need a key. Tests without a server enter `app.router.lifespan_context(app)` first.
+
+    Raises ConfigurationError if the keys that the settings name cannot be used.
     """
     lifecycle = Lifecycle()
+    measured = instruments if settings.metrics_port is None else None
+    handling = HandlingTable()
+    sessions = Sessions(service)
+    access = open_access(settings, handling, instruments, sessions)
+    login: Sequence[APIRouter] = ()
+    if page_style is not None and access.ring is not None:
+        login = (login_router(service, page_style, access, access.ring, sessions),)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with opened() as (routers, readiness):
-            for own in (probe_router(service, lifecycle, readiness, instruments), *routers):
+            for own in (probe_router(service, lifecycle, readiness, measured), *login, *routers):
                 # As they are: `include_router` would build the fields and schemas of every route a second time.
                 app.router.routes.extend(own.routes)
                 app.state.handling.add(own.routes)
@@ -63,24 +78,27 @@ def create_app(
     app = FastAPI(title=service, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
-    app.state.handling = HandlingTable()
+    app.state.handling = handling
+    app.state.access = access
+    app.state.sessions = sessions
     lanes = app.state.lanes = lanes_of(settings, instruments)
     refusing: dict[Lane, Limiter] = {"work": lanes["work"]}
     if own_lane is not None:
         refusing["own"] = own_lane
     cross_origin = CrossOrigin(app, cors_origins) if cors_origins else None
-    app.state.early_refusals = EarlyRefusals(app.state.handling, refusing, wordings, instruments, cross_origin)
+    app.state.early_refusals = EarlyRefusals(access, refusing, wordings, instruments, cross_origin)
     rendering.install_error_handlers(app, wordings)
 
     def render(error: Exception, path: str) -> Response:
         return rendering.render(error, wordings.get(path))
 
-    # The middleware added last is the outermost. Telemetry sees and renders every request; a body must arrive within
-    # the deadline, and before its request takes a slot.
+    # The middleware added last is the outermost. Telemetry sees and renders every request; nothing of a stranger's is
+    # read; a body must arrive within the deadline, and before its request takes a slot.
     app.add_middleware(CachingMiddleware, instruments=instruments)
     app.add_middleware(LimitMiddleware, lanes=lanes)
     app.add_middleware(BodyMiddleware, most_bytes=settings.max_body_bytes, instruments=instruments)
     app.add_middleware(DeadlineMiddleware)
+    app.add_middleware(AccessMiddleware, access=access, logs_in=bool(login))
     app.add_middleware(TelemetryMiddleware, instruments=instruments, render=render)
     if cors_origins:
         # Outside the rendering of errors too: a page could not read them without the CORS headers.

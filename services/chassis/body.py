@@ -18,6 +18,7 @@ from services.chassis.handling import handling_of
 from services.chassis.heap_trimming import HeapTrimmer
 from services.chassis.instruments import Instruments
 from services.chassis.json_shape import parse_json
+from services.chassis.telemetry import PROBES
 
 # A body may take this many seconds (the event loop may stall for one or two), plus its size divided by this rate.
 GRACE_S = 5.0
@@ -26,6 +27,9 @@ LEAST_BYTES_S = 32_768
 # searches to be refused.
 MOST_TOTAL_BYTES = 64_000_000
 UNCOUNTED_BYTES = 65_536
+# Of a route that is open to all. The form of a login is 6.2 KB at most: a key, a token and an address of 2,001
+# characters, each of which may be encoded in three bytes. Less than UNCOUNTED_BYTES: of the total, it takes nothing.
+OPEN_BODY_BYTES = 8_192
 
 
 class BodyMiddleware:
@@ -42,14 +46,20 @@ class BodyMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        headers, most_bytes = Headers(scope=scope), self._most_bytes_of(scope)
         declared = headers.get("content-length", "0").strip()  # trailing blanks are not part of the value (RFC 9112, 5)
-        if not declared.isdigit() or int(declared) > self.most_bytes:
-            raise self._too_large()
+        if not declared.isdigit() or int(declared) > most_bytes:
+            raise _too_large(most_bytes)
+        if not most_bytes:
+            if "transfer-encoding" in headers:  # it may be long in coming
+                raise _too_large(0)
+            await _run_until_disconnect(self.app, scope, b"", receive, send)
+            return
         counted = CountedBytes()
         try:
-            body = await self._read_in_time(receive, counted)
-            if body:
+            body = await self._read_in_time(receive, counted, most_bytes)
+            # Any page may send a POST of plain text or of nothing to any address without asking first (CORS).
+            if body or scope["method"] == "POST":
                 _check_media(headers, scope)
             await _run_until_disconnect(self.app, scope, body, receive, send)
         finally:
@@ -57,10 +67,16 @@ class BodyMiddleware:
             if counted.size:
                 self._trimmer.schedule()
 
-    async def _read_in_time(self, receive: Receive, counted: "CountedBytes") -> bytes:
+    def _most_bytes_of(self, scope: Scope) -> int:
+        """Returns how much is read of a body: of a caller who needs no key, next to nothing."""
+        if scope["path"] in PROBES:  # by any method: access.py asks for no key there
+            return 0
+        return min(OPEN_BODY_BYTES, self.most_bytes) if handling_of(scope).scope == "open" else self.most_bytes
+
+    async def _read_in_time(self, receive: Receive, counted: "CountedBytes", most_bytes: int) -> bytes:
         try:
             async with asyncio.timeout(GRACE_S) as bound:
-                return await self._read(receive, counted, bound)
+                return await self._read(receive, counted, most_bytes, bound)
         except TimeoutError as error:
             if not bound.expired():
                 raise
@@ -68,7 +84,7 @@ class BodyMiddleware:
                 f"The body came too slowly; send it at {LEAST_BYTES_S // 1024} KB a second or more.", closes=True
             ) from error
 
-    async def _read(self, receive: Receive, counted: "CountedBytes", bound: asyncio.Timeout) -> bytes:
+    async def _read(self, receive: Receive, counted: "CountedBytes", most_bytes: int, bound: asyncio.Timeout) -> bytes:
         started = asyncio.get_running_loop().time()
         chunks: list[bytes] = []
         size = 0
@@ -78,8 +94,8 @@ class BodyMiddleware:
                 raise ClientGone("The caller hung up while sending.")
             chunk = message.get("body", b"")
             size += len(chunk)
-            if size > self.most_bytes:
-                raise self._too_large()
+            if size > most_bytes:
+                raise _too_large(most_bytes)
             self._count(counted, size)
             chunks.append(chunk)
             if not message.get("more_body", False):
@@ -94,15 +110,18 @@ class BodyMiddleware:
         counted.size += more
         self._counted_bytes += more
 
-    def _too_large(self) -> BodyTooLarge:
-        return BodyTooLarge(f"A body may have at most {self.most_bytes} bytes; send smaller batches.")
-
 
 @dataclass(slots=True)
 class CountedBytes:
     """The bytes of one body that count towards the total."""
 
     size: int = 0
+
+
+def _too_large(most_bytes: int) -> BodyTooLarge:
+    if not most_bytes:
+        return BodyTooLarge("A probe takes no body; send it without one.")
+    return BodyTooLarge(f"A body may have at most {most_bytes} bytes here; send a smaller one, or smaller batches.")
 
 
 def _check_media(headers: Headers, scope: Scope) -> None:

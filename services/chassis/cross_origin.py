@@ -19,7 +19,7 @@ class CrossOrigin(CORSMiddleware):
             app,
             allow_origins=origins,
             allow_methods=("GET", "POST", "PUT", "DELETE"),
-            allow_headers=("content-type", "cache-control", DEADLINE_HEADER, REQUEST_ID_HEADER),
+            allow_headers=("authorization", "content-type", "cache-control", DEADLINE_HEADER, REQUEST_ID_HEADER),
             expose_headers=("retry-after", "server-timing", CACHED_HEADER, REQUEST_ID_HEADER),
         )
 

@@ -158,3 +158,38 @@ class InsufficientStorage(ProblemError):
     """The disk is too full for writes; reads still work."""
 
     status, kind, title = 507, "insufficient-storage", "Insufficient storage"
+
+
+class Unauthenticated(ProblemError):
+    """The caller is not known: it sent no key, or one that is not active."""
+
+    status, kind, title = 401, "unauthenticated", "A key is needed"
+
+    def __init__(self, detail: str, *, wrong: bool) -> None:
+        """`wrong`: the caller sent a key, and it is not active; the next one of its connection is answered later."""
+        super().__init__(detail)
+        self.wrong = wrong
+
+
+class Forbidden(ProblemError):
+    """The caller is known and may not do this."""
+
+    status, kind, title = 403, "forbidden", "Not allowed"
+
+
+class OverShare(ProblemError):
+    """A key asks for more than its share. Others are served meanwhile."""
+
+    status, kind, title = 429, "over-share", "More than the share of this key"
+
+
+class WrongHost(ProblemError):
+    """The request is for a host that is not this process: a web page may have been led here by its domain's address."""
+
+    status, kind, title = 421, "wrong-host", "Wrong host"
+
+
+class ForeignForm(ProblemError):
+    """A form that a page of another origin sends in the name of a browser's user."""
+
+    status, kind, title = 403, "foreign-form", "Form of another site"

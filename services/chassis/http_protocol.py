@@ -15,10 +15,20 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from services.chassis.callers import caller_of
 from services.chassis.connections import Connections
 from services.chassis.errors import HeadTooLarge, Malformed, Overloaded, ProblemError, UrlTooLong
+from services.chassis.key_pauses import KeyPause
 from services.chassis.rendering import render
-from services.chassis.telemetry import PAUSES, PROBES, RECEIVED_AT, REQUEST_ID_HEADER, assign_request_id
+from services.chassis.telemetry import (
+    KEY_IN_BODY,
+    PAUSES,
+    PROBES,
+    RECEIVED_AT,
+    REQUEST_ID_HEADER,
+    WRONG_KEY,
+    assign_request_id,
+)
 
 # A client that sends deep searches without pause reads a refusal and sends the next one within a millisecond. A full
 # core would refuse it; so it is refused ten times a second on each connection.
@@ -49,6 +59,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._unparsed = 0
         self._ignores_input = False
         self._only_probes = False
+        self._key_pause = KeyPause()
+        self._held: asyncio.TimerHandle | None = None  # ends with the answer to a key that may be wrong
         self._answered: RequestResponseCycle | None = None  # or being answered; later ones may have been read since
 
     # Called by Connections.
@@ -87,6 +99,9 @@ class BoundedHttp(HttpToolsProtocol):
                 return
             cycle.disconnected = True
             cycle.message_event.set()
+        if self._held is not None:  # what follows is its answer
+            self._held.cancel()
+            self._held = None
         response = contextvars.copy_context().run(_with_request_id, error)
         self._write(response, closes=True)
         if self.transport.can_write_eof():
@@ -172,7 +187,8 @@ class BoundedHttp(HttpToolsProtocol):
         scope[RECEIVED_AT] = time.monotonic()
         super().on_headers_complete()
         self._awaits = "body"
-        if not self.cycle.response_complete:  # after an early refusal, the rest of the request is still to come
+        # Not after an early refusal: the rest of the request is still to come.
+        if self._held is None and not self.cycle.response_complete:
             self._owner.on_head_complete(self)
 
     def on_body(self, body: bytes) -> None:
@@ -190,11 +206,30 @@ class BoundedHttp(HttpToolsProtocol):
         scope: Any = cycle.scope
         self._answered = cycle
         refusal = None if self.flow.write_paused or self._only_probes else self._owner.early_refusal(scope)
+        if scope.get(WRONG_KEY, False) or scope.get(KEY_IN_BODY, False):
+            now = self.loop.time()
+            if wait_s := self._key_pause.wait_s(now):
+                self.flow.pause_reading()
+                self._owner.mark_asking(self, now)  # it may be closed to make room
+                self._held = self.loop.call_later(wait_s, self._release, cycle, app, refusal)
+                return
+        self._begin(cycle, app, refusal)
+
+    def _release(self, cycle: RequestResponseCycle, app: Any, refusal: Response | None) -> None:
+        self._held = None
+        if self.transport.is_closing():
+            return
+        self._owner.on_head_complete(self)
+        if not self.pipeline:
+            self.flow.resume_reading()
+        self._begin(cycle, app, refusal)
+
+    def _begin(self, cycle: RequestResponseCycle, app: Any, refusal: Response | None) -> None:
         if refusal is None:
             super()._start_asgi_task(cycle, app)
             return
         cycle.response_started = cycle.response_complete = True
-        self._write(refusal, closes=not cycle.keep_alive, has_body=scope["method"] != "HEAD")
+        self._write(refusal, closes=not cycle.keep_alive, has_body=cycle.scope["method"] != "HEAD")
         if not cycle.keep_alive:
             self.transport.close()
         self.on_response_complete()
@@ -212,6 +247,10 @@ class BoundedHttp(HttpToolsProtocol):
                 self._owner.mark_asking(self, self.loop.time())
         assert self._answered is not None
         scope: Any = self._answered.scope
+        if scope.get(WRONG_KEY, False):
+            self._key_pause.note_wrong(self.loop.time())
+        elif caller_of(scope) is not None:
+            self._key_pause.note_right(self.loop.time())
         if scope.get(PAUSES, False):
             self.flow.pause_reading()
             self.loop.call_later(PAUSE_S, self._go_on)

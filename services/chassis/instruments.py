@@ -33,11 +33,23 @@ class Instruments:
         self.rejected = Counter(
             "http_requests_rejected_total", "Requests refused with 429", ("lane",), registry=self.registry
         )
+        self.denied = Counter(
+            "http_requests_denied_total",
+            "Requests refused for their caller or Host",
+            ("reason",),
+            registry=self.registry,
+        )
         self.limit = Gauge("admission_limit", "Cost that may be in flight at once", ("lane",), registry=self.registry)
         self.waiting = Gauge("admission_waiting", "Requests that wait for a slot", ("lane",), registry=self.registry)
         self.connections = Gauge("http_connections", "Connections open", registry=self.registry)
         self.connections_ended = Counter(
             "http_connections_ended_total", "Connections ended by us for a fault", ("reason",), registry=self.registry
+        )
+        self.certificate_loads = Counter(
+            "tls_certificate_loads_total",
+            "Changed certificates of the port, by whether they could be used",
+            ("outcome",),
+            registry=self.registry,
         )
         self.degraded = Counter(
             "degraded_total", "Stages that did less than asked", ("stage_kind", "reason"), registry=self.registry

@@ -7,6 +7,7 @@ from ipaddress import IPv6Address
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.chassis.adaptive_limit import AdaptiveLimit
+from services.chassis.callers import caller_of
 from services.chassis.cores import available_cores
 from services.chassis.deadlines import current_deadline
 from services.chassis.handling import Lane, handling_of
@@ -60,7 +61,10 @@ class LimitMiddleware:
 
 
 def client_of(scope: Scope) -> str:
-    """Returns what tells callers apart: the address that a request comes from; of IPv6 its network, which one has."""
+    """Returns what tells callers apart: the id of a key, else the address; of IPv6 its network, which one has."""
+    caller = caller_of(scope)
+    if caller is not None and caller.key is not None:
+        return caller.id
     client = scope.get("client")
     address: str = client[0] if client else ""
     return _network(address) if ":" in address else address

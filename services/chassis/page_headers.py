@@ -8,7 +8,9 @@ POLICY = (
 _OWN = {"x-content-type-options": "nosniff", "cross-origin-resource-policy": "same-origin"}
 PAGE_HEADERS = {
     "content-security-policy": POLICY,
-    "referrer-policy": "no-referrer",  # the address of a page may hold a query or a name
+    # The address of a page may hold a query or a name. With `no-referrer` browsers would send our own forms with
+    # `Origin: null` (Fetch, 3.2), as those of a page that hides where it comes from.
+    "referrer-policy": "same-origin",
     "cache-control": "no-store",
     **_OWN,
 }

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
+from services.chassis.handling import handled
 from services.chassis.instruments import Instruments
 from services.contracts.health import Check, Health
 
+EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 Readiness = Callable[[], Awaitable[tuple[Check, ...]]]
 
 
@@ -18,15 +20,22 @@ class Lifecycle:
     draining: bool = False
 
 
-def probe_router(service: str, lifecycle: Lifecycle, readiness: Readiness, instruments: Instruments) -> APIRouter:
-    """Returns the probes' routes. /livez answers while the event loop runs; /readyz runs the service's own checks."""
+def probe_router(
+    service: str, lifecycle: Lifecycle, readiness: Readiness, instruments: Instruments | None
+) -> APIRouter:
+    """Returns the probes' routes. /livez answers while the event loop runs; /readyz runs the service's own checks.
+
+    `instruments` None: /metrics is elsewhere.
+    """
     router = APIRouter(tags=["probes"])
 
     @router.get("/livez")
+    @handled(scope="open")
     async def livez() -> Health:
         return Health(service=service, status="alive")
 
     @router.get("/readyz", responses={503: {"model": Health}})
+    @handled(scope="open")
     async def readyz(response: Response) -> Health:
         checks = await readiness()
         status = "ready" if all(check.ok for check in checks) else "not_ready"
@@ -36,8 +45,11 @@ def probe_router(service: str, lifecycle: Lifecycle, readiness: Readiness, instr
             response.status_code = 503
         return Health.model_validate({"service": service, "status": status, "checks": checks})
 
-    @router.get("/metrics", response_class=Response)
-    async def metrics() -> Response:
-        return Response(instruments.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    if instruments is not None:
+
+        @router.get("/metrics", response_class=Response)
+        @handled(scope="open")
+        async def metrics() -> Response:
+            return Response(instruments.exposition(), media_type=EXPOSITION)
 
     return router

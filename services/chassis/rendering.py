@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from services.chassis.errors import BadInput, Malformed, Overloaded, ProblemError
+from services.chassis.errors import BadInput, Forbidden, Malformed, Overloaded, ProblemError, Unauthenticated
 from services.chassis.telemetry import PAUSES, request_id
 from services.contracts.problem import FieldError, Problem
 from services.contracts.validation_messages import validation_message
@@ -80,6 +80,10 @@ def _headers_of(error: ProblemError) -> dict[str, str]:
     headers = {} if error.retry_after_s is None else {"retry-after": str(error.retry_after_s)}
     if error.closes:
         headers["connection"] = "close"
+    if isinstance(error, Unauthenticated):
+        headers["www-authenticate"] = "Bearer" + (' error="invalid_token"' if error.wrong else "")
+    elif isinstance(error, Forbidden):
+        headers["www-authenticate"] = 'Bearer error="insufficient_scope"'
     return headers
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from types import FrameType
 
@@ -17,7 +18,10 @@ from services.chassis.configuration import ConfigurationError, configuration_err
 from services.chassis.connections import ConnectionBounds, Connections, raise_file_limit
 from services.chassis.http_protocol import BoundedHttp
 from services.chassis.logs import configure_logs
+from services.chassis.metrics_port import serving_metrics
 from services.chassis.settings import ServiceSettings
+from services.chassis.tls import Certificate, certificate_of
+from services.chassis.tls_connection import TlsFactory
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +34,12 @@ class DrainingServer(uvicorn.Server):
     """Bounds its connections. On SIGTERM fails /readyz, waits `drain_s` until callers leave, and finishes requests."""
 
     def __init__(
-        self, config: uvicorn.Config, app: FastAPI, drain_s: float, bounds: ConnectionBounds | None = None
+        self,
+        config: uvicorn.Config,
+        app: FastAPI,
+        drain_s: float,
+        bounds: ConnectionBounds | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         super().__init__(config)
         self.server_state: Connections = Connections(
@@ -38,13 +47,33 @@ class DrainingServer(uvicorn.Server):
         )
         self._lifecycle = app.state.lifecycle
         self._drain_s = drain_s
+        self._certificate = certificate
         self.opened = AsyncExitStack()
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Opens the port. Exits with status 1 if it cannot, in place of uvicorn's 3."""
+        try:
+            await super().startup(sockets)
+        except SystemExit as error:
+            raise SystemExit(1) from error
+
     async def on_tick(self, counter: int) -> bool:
-        """Enforces the bounds of connections once a second; uvicorn calls this ten times a second."""
+        """Once a second, enforces the bounds of connections and looks for a new certificate.
+
+        uvicorn calls this ten times a second.
+        """
         if counter % 10 == 0:
             self.server_state.enforce_bounds(asyncio.get_running_loop().time())
+            if self._certificate is not None:
+                self._certificate.refresh()
         return await super().on_tick(counter)
+
+    def _log_started_message(self, listeners: Sequence[socket.SocketType]) -> None:
+        """Logs where it listens. uvicorn, which does not know of our TLS, would say http."""
+        scheme = "http" if self._certificate is None else "https"
+        for listener in listeners:
+            host, port = listener.getsockname()[:2]
+            logger.info("listening on %s://%s:%d", scheme, f"[{host}]" if ":" in host else host, port)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Drains on the first signal, and stops at once on the second."""
@@ -71,13 +100,17 @@ def serve(service: str, app: FastAPI, settings: ServiceSettings) -> None:
     raise_file_limit(settings.max_connections)
     server = build_server(app, settings)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-        runner.run(open_and_serve(app, server))
+        runner.run(open_and_serve(app, server, settings))
     if not server.started:
         sys.exit(3)
 
 
 def build_server(app: FastAPI, settings: ServiceSettings, bounds: ConnectionBounds | None = None) -> DrainingServer:
-    """Builds the server of a process; `bounds` of None means the default bounds of connections."""
+    """Builds the server of a process; `bounds` of None means the default bounds of connections.
+
+    Raises ConfigurationError for a certificate that cannot be used.
+    """
+    certificate = certificate_of(settings, app.state.instruments)
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -85,16 +118,20 @@ def build_server(app: FastAPI, settings: ServiceSettings, bounds: ConnectionBoun
         log_config=None,
         access_log=False,
         server_header=False,
-        http=BoundedHttp,
+        # Said in any case: uvicorn would believe every process of this machine.
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=[str(proxy) for proxy in settings.proxies],
+        http=BoundedHttp if certificate is None else TlsFactory(BoundedHttp, certificate.context),  # type: ignore[arg-type]
         ws="none",
         timeout_graceful_shutdown=settings.grace_s,
         lifespan="off",  # open_and_serve enters it, so that we report a failure to open
     )
-    return DrainingServer(config, app, settings.drain_s, bounds or ConnectionBounds(most=settings.max_connections))
+    bounds = bounds or ConnectionBounds(most=settings.max_connections)
+    return DrainingServer(config, app, settings.drain_s, bounds, certificate)
 
 
-async def open_and_serve(app: FastAPI, server: DrainingServer) -> None:
-    """Enters the app's lifespan and serves; the lifespan ends with the server.
+async def open_and_serve(app: FastAPI, server: DrainingServer, settings: ServiceSettings) -> None:
+    """Enters the app's lifespan and serves, its metrics too; the lifespan ends with the server.
 
     Raises ConfigurationError if the app cannot be opened with its configuration; logs any other failure to open.
     """
@@ -102,6 +139,7 @@ async def open_and_serve(app: FastAPI, server: DrainingServer) -> None:
         try:
             with configuration_errors():
                 await opened.enter_async_context(app.router.lifespan_context(app))
+            await opened.enter_async_context(serving_metrics(app.state.instruments, settings))
         except ConfigurationError:
             raise
         except Exception as error:

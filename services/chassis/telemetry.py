@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from services.chassis.audit import write_audit
 from services.chassis.handling import handling_of
 from services.chassis.instruments import Instruments
 
@@ -19,8 +20,11 @@ logger = logging.getLogger(__name__)
 REQUEST_ID_HEADER = "x-request-id"
 # Key of the scope: when the head of the request was read (time.monotonic). A task of a busy event loop begins later.
 RECEIVED_AT = "received_at"
-# Key of the scope: whether the connection is not read for a moment after the answer.
+# Keys of the scope: whether the connection is not read for a moment after the answer, whether the key that came with
+# the request is wrong, and whether its body may hold one.
 PAUSES = "pauses"
+WRONG_KEY = "wrong_key"
+KEY_IN_BODY = "key_in_body"
 _ACCEPTABLE_ID = re.compile(r"^[A-Za-z0-9_.-]{1,64}$")
 _request_id: ContextVar[str] = ContextVar("request_id", default="-")
 _timings_ms: ContextVar[dict[str, float] | None] = ContextVar("timings_ms", default=None)
@@ -123,8 +127,9 @@ class TelemetryMiddleware:
     def _report(self, scope: Scope, status: int, seconds: float, timings: dict[str, float]) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         self.instruments.observe(scope["method"], route, status, seconds, timings)
+        write_audit(scope, handling_of(scope), status)
         # Refusals are only counted: at several times what a process carries, their lines would be most of its work.
-        if status == 429:
+        if status == 429 or scope.get(WRONG_KEY, False):
             return
         if status >= 400 or (scope["path"] not in PROBES and handling_of(scope).logged):
             logger.info(

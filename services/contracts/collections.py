@@ -12,6 +12,8 @@ from services.contracts.lists import Items
 
 BuildToken = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 BuildMark = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+# Who began a collection: the id of an API key, or `token` for our own processes.
+OwnerId = Annotated[str, Field(pattern=r"^([0-9a-f]{12}|token)$")]
 FieldKind = Literal["keyword", "number", "date"]
 BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield"]
 
@@ -53,11 +55,13 @@ class BeginCollection(CollectionDeclaration):
     """Begins a generation, or continues the live one if the declaration is unchanged.
 
     `build` is a name that the caller chooses: repeating the call with it continues the generation that it began.
-    `new_generation` asks for a rebuild beside the live generation even if the declaration is unchanged.
+    `new_generation` asks for a rebuild beside the live generation even if the declaration is unchanged. `owner` gives
+    the collection to another key, from the generation that this call begins on; it needs the scope admin.
     """
 
     new_generation: bool = False
     build: BuildToken | None = None
+    owner: OwnerId | None = None
 
 
 class CollectionBegun(Wire):
@@ -104,7 +108,8 @@ class CollectionState(Wire):
     """One generation in one service. `stamp` holds all that determines its answers (preset parameters, weights hash …).
 
     `build` is the `build_mark` of its build's token. `published_at` is when it was last published (Unix seconds); it
-    stays when another generation is published. `digest` covers the id and content of every document in any order; only
+    stays when another generation is published. `owner` is who owned the collection when the generation was begun; None
+    where callers needed no key. `digest` covers the id and content of every document in any order; only
     the answer of `finish` has it. `bytes` is what one copy of the index takes on the disk, with everything that its
     engine keeps there (texts, write-ahead log); null where the engine does not say.
     """
@@ -118,6 +123,8 @@ class CollectionState(Wire):
     vectors: VectorState | None = None
     build: str | None = None
     published_at: float | None = None
+    # Left out without one, so that an earlier gateway reads the answer.
+    owner: Annotated[OwnerId | None, Field(exclude_if=lambda owner: owner is None)] = None
     digest: str | None = None
     bytes: Count | None = None
 

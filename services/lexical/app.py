@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
+from pydantic import SecretStr
 
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
@@ -23,17 +24,21 @@ def open_engine(settings: LexicalSettings) -> LexicalEngine:
 
             return EdgeEngine(settings.directory, EdgeLimits(settings.least_free_mb, settings.most_generations))
         case "elasticsearch":
-            from services.lexical.elasticsearch_client import open_client
+            from services.lexical.elasticsearch_client import ElasticsearchClients, open_client
             from services.lexical.engine_elasticsearch import ElasticsearchEngine
 
-            key = settings.elasticsearch_api_key
             client = open_client(
                 settings.elasticsearch_url,
-                None if key is None else key.get_secret_value(),
+                _revealed(settings.elasticsearch_api_key),
                 settings.elasticsearch_ca_file,
                 settings.most_at_once,
             )
-            return ElasticsearchEngine(client, settings.index_prefix, settings.replicas, settings.most_generations)
+            clients = ElasticsearchClients.of(client, _revealed(settings.elasticsearch_search_api_key))
+            return ElasticsearchEngine(clients, settings.index_prefix, settings.replicas, settings.most_generations)
+
+
+def _revealed(key: SecretStr | None) -> str | None:
+    return None if key is None else key.get_secret_value()
 
 
 def build_app(settings: LexicalSettings) -> FastAPI:

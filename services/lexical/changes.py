@@ -16,9 +16,11 @@ class Changes:
         self._engine = engine
         self._order = WriteOrder()
 
-    async def begin(self, generation: str, declaration: CollectionDeclaration, build: str | None) -> CollectionState:
+    async def begin(
+        self, generation: str, declaration: CollectionDeclaration, build: str | None, owner: str | None
+    ) -> CollectionState:
         """Begins an empty generation, or returns the existing one of this declaration and build."""
-        return await self._order.change(generation, lambda: self._engine.begin(generation, declaration, build))
+        return await self._order.change(generation, lambda: self._engine.begin(generation, declaration, build, owner))
 
     async def finish(self, generation: str, build: str | None) -> CollectionState:
         """Makes everything searchable. Returns the state with the digest of all documents."""

@@ -1,11 +1,15 @@
-"""Opens the client of Elasticsearch, without retries, and bounds each call by the request's deadline."""
+"""Opens the clients of Elasticsearch, without retries, and bounds each call by the request's deadline."""
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
+import aiohttp
+from elastic_transport import AiohttpHttpNode
 from elastic_transport.client_utils import DEFAULT, DefaultType
 from elasticsearch import AsyncElasticsearch
 from elasticsearch.serializer import JsonSerializer
@@ -29,6 +33,47 @@ class ExactJsonSerializer(JsonSerializer):
         return from_json(data)
 
 
+class DirectNode(AiohttpHttpNode):
+    """Follows no redirect: aiohttp would send queries and documents on to any host that an answer names."""
+
+    def _create_aiohttp_session(self) -> None:
+        super()._create_aiohttp_session()
+        assert self.session is not None
+        self.session = DirectSession(self.session)  # type: ignore[assignment]  # of it, a node uses these two
+
+
+class DirectSession:
+    """The two methods of a session that a node uses."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    def request(self, method: str, url: str, **more: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Sends a request. An answer that redirects is its answer."""
+        return self._session.request(method, url, allow_redirects=False, **more)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._session.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticsearchClients:
+    """Two clients over one pool of connections: each sends its own key. They are the same where there is one key."""
+
+    reading: AsyncElasticsearch
+    writing: AsyncElasticsearch
+
+    @classmethod
+    def of(cls, client: AsyncElasticsearch, search_key: str | None = None) -> Self:
+        """Returns a client as the one that writes, beside one that sends `search_key`. None: it reads too."""
+        return cls(client if search_key is None else client.options(api_key=search_key), client)
+
+    async def close(self) -> None:
+        """Closes the connections of both."""
+        await self.writing.close()
+
+
 def open_client(url: str, api_key: str | None, ca_file: Path | None, connections: int) -> AsyncElasticsearch:
     """Opens a client that connects on its first call. Raises ValueError naming a setting that is wrong."""
     if ca_file is not None and not ca_file.is_file():
@@ -36,6 +81,7 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
     ca_certs: DefaultType | str = DEFAULT if ca_file is None else str(ca_file)
     return AsyncElasticsearch(
         url,
+        node_class=DirectNode,
         api_key=api_key,
         ca_certs=ca_certs,
         connections_per_node=connections,

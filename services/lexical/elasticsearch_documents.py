@@ -17,7 +17,7 @@ from services.lexical.elasticsearch_answers import (
     HashPage,
 )
 from services.lexical.elasticsearch_bulk import Operation, bulk, error_summary, is_rejected
-from services.lexical.elasticsearch_client import within_deadline
+from services.lexical.elasticsearch_client import ElasticsearchClients, within_deadline
 from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, raise_failed, unknown_collection
 from services.lexical.elasticsearch_mapping import Json
 from services.storage.content_digest import ContentDigest
@@ -29,7 +29,7 @@ _RESULTS = "items.*.status,items.*.error.type,items.*.error.reason,items.*.error
 
 
 async def index_documents(
-    client: AsyncElasticsearch,
+    clients: ElasticsearchClients,
     index: str,
     documents: Sequence[Document],
     declared: Declared,
@@ -38,7 +38,7 @@ async def index_documents(
     refresh: bool,
 ) -> IndexReport:
     """Writes new and changed documents, each with its own result. `index` is an alias."""
-    held = await _held(client, index, [document.id for document in documents])
+    held = await _held(clients.reading, index, [document.id for document in documents])
     changed = [
         document for document in documents if document.id not in held or held[document.id].hash != document.content_hash
     ]
@@ -49,7 +49,7 @@ async def index_documents(
             operations.append(_index_operation(document, declared, version))
         except BadInput as refused:
             errors.append(ItemError(id=document.id, reason=refused.detail))
-    results = await _bulk(client, index, operations, refresh=refresh)
+    results = await _bulk(clients.writing, index, operations, refresh=refresh)
     late = _overtaken_ids(operations, results)
     for operation, result in zip(operations, results, strict=True):
         if operation.id in late:
@@ -63,18 +63,18 @@ async def index_documents(
         indexed=sum(result.error is None for result in results),
         unchanged=len(documents) - len(changed),
         errors=tuple(errors),
-        latest_version=await _latest_version(client, index, late),
+        latest_version=await _latest_version(clients.reading, index, late),
     )
 
 
 async def delete_documents(
-    client: AsyncElasticsearch, index: str, ids: Sequence[str], *, version: int | None, refresh: bool
+    clients: ElasticsearchClients, index: str, ids: Sequence[str], *, version: int | None, refresh: bool
 ) -> DeleteReport:
     """Deletes documents, except newer ones. Raises Overloaded or UpstreamFailed if one could not be deleted."""
     operations = [
         Operation(one, ({"delete": {"_id": one, **_version_parameters(version)}},)) for one in dict.fromkeys(ids)
     ]
-    results = await _bulk(client, index, operations, refresh=refresh)
+    results = await _bulk(clients.writing, index, operations, refresh=refresh)
     late = _overtaken_ids(operations, results)
     for operation, result in zip(operations, results, strict=True):
         if is_rejected(result):
@@ -86,7 +86,7 @@ async def delete_documents(
     return DeleteReport(
         deleted=sum(result.status != 404 and result.error is None for result in results),
         errors=tuple(overtaken(one) for one in late),
-        latest_version=await _latest_version(client, index, late),
+        latest_version=await _latest_version(clients.reading, index, late),
     )
 
 
@@ -171,7 +171,7 @@ async def _bulk(
 ) -> list[BulkItem]:
     async def send(some: Sequence[Operation]) -> Sequence[BulkItem]:
         lines = [line for operation in some for line in operation.lines]
-        with elasticsearch_errors():
+        with elasticsearch_errors(writes=True):
             answer = await within_deadline(client).bulk(
                 index=index, operations=lines, refresh=refresh, filter_path=_RESULTS
             )

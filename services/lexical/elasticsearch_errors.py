@@ -32,9 +32,17 @@ GONE = "index_not_found_exception"
 _NAME_TAKEN = ("invalid_alias_name_exception", "invalid_index_name_exception")
 
 
+_READING_KEY = "ELASTICSEARCH_SEARCH_API_KEY, or ELASTICSEARCH_API_KEY where that is not set"
+_WRITING_KEY = "ELASTICSEARCH_API_KEY"
+
+
 @contextmanager
-def elasticsearch_errors(generation: str | None = None) -> Iterator[None]:
-    """Maps the errors of a client's call and of parsing its answer, most specific first."""
+def elasticsearch_errors(generation: str | None = None, *, writes: bool = False) -> Iterator[None]:
+    """Maps the errors of a client's call and of parsing its answer, most specific first.
+
+    `writes`: the call was sent with the key that writes, which a refusal then names.
+    """
+    key = _WRITING_KEY if writes else _READING_KEY
     try:
         yield
     except ConnectionTimeout as error:
@@ -52,9 +60,10 @@ def elasticsearch_errors(generation: str | None = None) -> Iterator[None]:
     except UnsupportedProductError as error:
         raise UpstreamFailed("What answers at ELASTICSEARCH_URL is not Elasticsearch.") from error
     except AuthenticationException as error:
-        raise Unavailable("Elasticsearch refuses the key; check ELASTICSEARCH_API_KEY.") from error
+        verb = "write" if writes else "read"
+        raise Unavailable(f"Elasticsearch refuses the key to {verb} with; check {key}.") from error
     except AuthorizationException as error:
-        needs = "services/lexical/README.md lists what a key needs"
+        needs = f"services/lexical/README.md lists what {key} needs"
         raise Unavailable(f"Elasticsearch does not let this key do that ({needs}): {reason_of(error)}") from error
     except NotFoundError as error:
         raise unknown_collection(generation) from error

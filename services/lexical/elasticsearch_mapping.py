@@ -29,6 +29,7 @@ class IndexMeta(BaseModel):
     declaration: CollectionDeclaration
     stamp: dict[str, str]
     build: str | None = None
+    owner: str | None = None
     published_at: float | None = None  # Unix seconds
 
 

@@ -42,11 +42,12 @@ class LexicalEngine(Protocol):
         ...
 
     async def begin(
-        self, generation: str, declaration: CollectionDeclaration, build: str | None = None
+        self, generation: str, declaration: CollectionDeclaration, build: str | None = None, owner: str | None = None
     ) -> CollectionState:
         """Begins an empty generation, or returns the existing one of the same declaration and build.
 
-        With a build of None the build of an existing one is not checked.
+        With a build of None the build of an existing one is not checked. The owner is kept with a new one; an existing
+        one keeps its own.
         """
         ...
 

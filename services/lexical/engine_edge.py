@@ -51,11 +51,11 @@ class EdgeEngine:
         return self._held.check("engine")
 
     async def begin(
-        self, generation: str, declaration: CollectionDeclaration, build: str | None = None
+        self, generation: str, declaration: CollectionDeclaration, build: str | None = None, owner: str | None = None
     ) -> CollectionState:
         """Creates a folder and writes its record last."""
         stamp = stamp_of(declaration, ANALYSIS)
-        wanted = GenerationRecord(generation=generation, declaration=declaration, stamp=stamp, build=build)
+        wanted = GenerationRecord(generation=generation, declaration=declaration, stamp=stamp, build=build, owner=owner)
         there = await self._held.begin(wanted)
         refuse_other_stamp(generation, there.stamp, stamp)
         refuse_other_build(generation, there.build, build)
@@ -85,6 +85,7 @@ class EdgeEngine:
             stamp=held.record.stamp,
             declaration=held.record.declaration,
             build=held.record.build,
+            owner=held.record.owner,
             published_at=held.record.published_at,
             bytes=await held.size.bytes(),
         )

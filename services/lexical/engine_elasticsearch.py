@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from elasticsearch import AsyncElasticsearch, BadRequestError, NotFoundError
+from elasticsearch import BadRequestError, NotFoundError
 
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError, UnknownCollection, UpstreamFailed
@@ -16,7 +16,7 @@ from services.contracts.scored import Ranking, paired
 from services.lexical.document_collector import WHOLE, ReadOptions
 from services.lexical.elasticsearch_answers import BroadcastAnswer, ClusterHealth, HitsAnswer, Nodes
 from services.lexical.elasticsearch_catalog import NO_SIZE, ElasticsearchCatalog, HeldGeneration, IndexSize
-from services.lexical.elasticsearch_client import search_index, within_deadline
+from services.lexical.elasticsearch_client import ElasticsearchClients, search_index, within_deadline
 from services.lexical.elasticsearch_documents import (
     delete_documents,
     digest_documents,
@@ -49,14 +49,19 @@ SEARCH_PARAMS = {
 
 
 class ElasticsearchEngine:
-    """Owns a client. Keeps the promises of LexicalEngine, and no state that another replica would need."""
+    """Owns the clients. Keeps the promises of LexicalEngine, and no state that another replica would need."""
 
     def __init__(
-        self, client: AsyncElasticsearch, prefix: str, replicas: int, most_generations: int = DEFAULT_MOST_GENERATIONS
+        self,
+        clients: ElasticsearchClients,
+        prefix: str,
+        replicas: int,
+        most_generations: int = DEFAULT_MOST_GENERATIONS,
     ) -> None:
         """Does not connect yet: a service may start before its Elasticsearch."""
-        self._client = client
-        self._catalog = ElasticsearchCatalog(client, prefix)
+        self._clients = clients
+        self._reading, self._writing = clients.reading, clients.writing
+        self._catalog = ElasticsearchCatalog(clients.reading, prefix)
         self._replicas = replicas
         self._most_generations = most_generations
         self._version: str | None = None
@@ -65,25 +70,25 @@ class ElasticsearchEngine:
         """Returns whether the cluster serves requests."""
         try:
             with elasticsearch_errors():
-                answer = await self._client.options(request_timeout=CHECK_S).cluster.health(filter_path="status")
+                answer = await self._reading.options(request_timeout=CHECK_S).cluster.health(filter_path="status")
                 status = ClusterHealth.model_validate(answer.body).status
         except ProblemError as error:
             return Check(name="engine", ok=False, detail=error.detail)
         return Check(name="engine", ok=status != "red", detail=f"elasticsearch is {status}")
 
     async def begin(
-        self, generation: str, declaration: CollectionDeclaration, build: str | None = None
+        self, generation: str, declaration: CollectionDeclaration, build: str | None = None, owner: str | None = None
     ) -> CollectionState:
         """Creates the index, or finds the existing one and checks its stamp and build."""
         stamp = stamp_of(declaration, ANALYSIS)
-        wanted = IndexMeta(prefix=self._catalog.prefix, declaration=declaration, stamp=stamp, build=build)
+        wanted = IndexMeta(prefix=self._catalog.prefix, declaration=declaration, stamp=stamp, build=build, owner=owner)
         body = index_body(wanted, self._replicas)
         there = await self._catalog.all()
         published = [one for one, held in there.items() if held.published]
         refuse_one_more(generation, there, published, self._most_generations)
-        with elasticsearch_errors(generation):
+        with elasticsearch_errors(generation, writes=True):
             try:
-                await within_deadline(self._client).indices.create(
+                await within_deadline(self._writing).indices.create(
                     index=self._catalog.index(generation),
                     settings=body["settings"],
                     mappings=body["mappings"],
@@ -122,8 +127,8 @@ class ElasticsearchEngine:
     async def drop(self, generation: str) -> None:
         """Deletes the index with its aliases."""
         await self._catalog.held(generation)
-        with elasticsearch_errors(generation):
-            await within_deadline(self._client).indices.delete(index=self._catalog.index(generation))
+        with elasticsearch_errors(generation, writes=True):
+            await within_deadline(self._writing).indices.delete(index=self._catalog.index(generation))
         self._catalog.forget(generation)
 
     async def index(self, generation: str, documents: Sequence[Document], version: int | None = None) -> IndexReport:
@@ -132,7 +137,7 @@ class ElasticsearchEngine:
         alias = self._catalog.writing(generation)
         with self._catalog.forget_if_gone(generation):
             return await index_documents(
-                self._client, alias, documents, held.declaration.metadata, version=version, refresh=held.published
+                self._clients, alias, documents, held.declaration.metadata, version=version, refresh=held.published
             )
 
     async def delete(self, generation: str, ids: Sequence[str], version: int | None = None) -> DeleteReport:
@@ -140,7 +145,7 @@ class ElasticsearchEngine:
         held = await self._catalog.usable(generation)
         with self._catalog.forget_if_gone(generation):
             alias = self._catalog.writing(generation)
-            return await delete_documents(self._client, alias, ids, version=version, refresh=held.published)
+            return await delete_documents(self._clients, alias, ids, version=version, refresh=held.published)
 
     async def get(self, generation: str, ids: Sequence[str], reading: ReadOptions = WHOLE) -> FetchedDocuments:
         """Reads by realtime get, in parts of bounded size."""
@@ -148,15 +153,15 @@ class ElasticsearchEngine:
         with self._catalog.forget_if_gone(generation):
             # Before it is published its documents are not visible to searches, so their sizes are unknown.
             largest = await self._catalog.largest(generation) if held.published else None
-            return await get_documents(self._client, self._catalog.index(generation), ids, reading, largest)
+            return await get_documents(self._reading, self._catalog.index(generation), ids, reading, largest)
 
     async def finish(self, generation: str) -> CollectionState:
         """Merges to one segment and refreshes. A merge continues in Elasticsearch after a deadline."""
         held = await self._catalog.usable(generation)
         index = self._catalog.index(generation)
-        with elasticsearch_errors(generation):
-            merged = await within_deadline(self._client).indices.forcemerge(index=index, max_num_segments=1)
-            refreshed = await within_deadline(self._client).indices.refresh(index=index)
+        with elasticsearch_errors(generation, writes=True):
+            merged = await within_deadline(self._writing).indices.forcemerge(index=index, max_num_segments=1)
+            refreshed = await within_deadline(self._writing).indices.refresh(index=index)
             for answer in (merged, refreshed):
                 if BroadcastAnswer.model_validate(answer.body).shards.failed:
                     raise UpstreamFailed(f"A shard of {generation} could not be finished; finish it again.")
@@ -166,7 +171,7 @@ class ElasticsearchEngine:
         """Computes the digest page by page from the documents visible to searches."""
         await self._catalog.usable(generation)
         with self._catalog.forget_if_gone(generation):
-            return await digest_documents(self._client, self._catalog.index(generation))
+            return await digest_documents(self._reading, self._catalog.index(generation))
 
     async def publish(self, generation: str) -> CollectionState:
         """Records the time, then moves the alias atomically.
@@ -176,13 +181,13 @@ class ElasticsearchEngine:
         await self._catalog.usable(generation)
         held = await self._catalog.held(generation)
         index = self._catalog.index(generation)
-        with elasticsearch_errors(generation):
+        with elasticsearch_errors(generation, writes=True):
             if not held.published or held.meta.published_at is None:
                 meta = {**held.kept, "published_at": time.time()}
-                await within_deadline(self._client).indices.put_mapping(index=index, meta=meta)
-            await within_deadline(self._client).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
+                await within_deadline(self._writing).indices.put_mapping(index=index, meta=meta)
+            await within_deadline(self._writing).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
             await self._move_alias(generation)
-            await within_deadline(self._client).indices.refresh(index=index)
+            await within_deadline(self._writing).indices.refresh(index=index)
         return await self._state(await self._catalog.held(generation))
 
     async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:
@@ -192,7 +197,7 @@ class ElasticsearchEngine:
         requirements = requirements_of(asked.filter, declaration.metadata)
         with self._catalog.forget_if_gone(generation), elasticsearch_errors(generation):
             answer = await search_index(
-                self._client,
+                self._reading,
                 self._catalog.index(generation),
                 {
                     "query": search_query(preset, asked.query, requirements, asked.exclude_ids),
@@ -216,7 +221,7 @@ class ElasticsearchEngine:
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._client.close()
+        await self._clients.close()
 
     async def _move_alias(self, generation: str) -> None:
         """Moves the collection's alias from its other generations, listed by name: a pattern could match foreign
@@ -227,7 +232,7 @@ class ElasticsearchEngine:
             removals = [{"remove": {"index": one, "alias": alias, "must_exist": False}} for one in others]
             addition = {"add": {"index": self._catalog.index(generation), "alias": alias}}
             try:
-                await within_deadline(self._client).indices.update_aliases(actions=[*removals, addition])
+                await within_deadline(self._writing).indices.update_aliases(actions=[*removals, addition])
                 return
             except NotFoundError:  # another replica removed one of them meanwhile; the update was not applied at all
                 if attempt + 1 == MOVES:
@@ -242,7 +247,7 @@ class ElasticsearchEngine:
         """Returns name and version of the cluster, read once. Not every distribution has `GET /`."""
         if self._version is None:
             with elasticsearch_errors():
-                answer = await within_deadline(self._client).nodes.info(filter_path="nodes.*.version")
+                answer = await within_deadline(self._reading).nodes.info(filter_path="nodes.*.version")
                 self._version = Nodes.model_validate(answer.body).version
         return f"elasticsearch {self._version}"
 
@@ -256,6 +261,7 @@ def _state(held: HeldGeneration, size: IndexSize, engine: str) -> CollectionStat
         stamp=held.meta.stamp,
         declaration=held.declaration,
         build=held.meta.build,
+        owner=held.meta.owner,
         published_at=held.meta.published_at,
         bytes=size.bytes,
     )

@@ -8,7 +8,13 @@ from services.chassis.app import router
 from services.chassis.errors import BadInput
 from services.chassis.handling import handled
 from services.chassis.telemetry import timed
-from services.contracts.collections import BuildMark, CollectionDeclaration, CollectionState, CollectionStates
+from services.contracts.collections import (
+    BuildMark,
+    CollectionDeclaration,
+    CollectionState,
+    CollectionStates,
+    OwnerId,
+)
 from services.contracts.documents import (
     DeleteReport,
     FetchedDocuments,
@@ -27,6 +33,7 @@ from services.storage.write_order import Write
 
 InPath = Annotated[Generation, Path(description="A generation of a collection: `scifact@2`.")]
 OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]
+OfOwner = Annotated[OwnerId | None, Query(description="Who owns the collection; kept with a new generation.")]
 Version = Annotated[WriteVersion | None, Query(description="The place in the order of writes; the newest without.")]
 KeepPublished = Annotated[bool, Query(description="Answers 409 in place of removing the published generation.")]
 JSON = "application/json"
@@ -38,27 +45,29 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
     one = "/v1/collections/{generation}"
 
     @routes.get("/v1/collections")
-    @handled("control", logged=False)
+    @handled("control", scope="internal", logged=False)
     async def states() -> CollectionStates:
         return CollectionStates(collections=await engine.states(), unusable=await engine.unusable())
 
     @routes.put(one)
-    @handled("write")
-    async def begin(generation: InPath, declaration: CollectionDeclaration, build: OfBuild = None) -> CollectionState:
-        return await changes.begin(generation, declaration, build)
+    @handled("write", scope="internal")
+    async def begin(
+        generation: InPath, declaration: CollectionDeclaration, build: OfBuild = None, owner: OfOwner = None
+    ) -> CollectionState:
+        return await changes.begin(generation, declaration, build, owner)
 
     @routes.get(one)
-    @handled("control")
+    @handled("control", scope="internal")
     async def state(generation: InPath) -> CollectionState:
         return await engine.state(generation)
 
     @routes.delete(one, status_code=204)
-    @handled("write")
+    @handled("write", scope="internal")
     async def drop(generation: InPath, build: OfBuild = None, keep_published: KeepPublished = False) -> None:
         await changes.drop(generation, build, keep_published=keep_published)
 
     @routes.post(f"{one}/documents")
-    @handled("write", slow=True)
+    @handled("write", scope="internal", slow=True)
     async def index(
         generation: InPath, batch: IndexRequest, version: Version = None, build: OfBuild = None
     ) -> IndexReport:
@@ -66,7 +75,7 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
             return await changes.index(Write(generation, version, build), batch.documents)
 
     @routes.post(f"{one}/documents/delete")
-    @handled("write")
+    @handled("write", scope="internal")
     async def delete(
         generation: InPath, asked: IdsRequest, version: Version = None, build: OfBuild = None
     ) -> DeleteReport:
@@ -74,23 +83,25 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
 
     # Large answers (a thousand hits, whole documents) are serialised here: FastAPI would validate them again.
     @routes.post(f"{one}/documents/get", response_model=FetchedDocuments)
+    @handled(scope="internal")
     async def get(generation: InPath, asked: FetchRequest) -> Response:
         with timed("get"):
             answer = await engine.get(generation, asked.ids, ReadOptions.from_request(asked))
         return Response(answer.model_dump_json(), media_type=JSON)
 
     @routes.post(f"{one}/finish")
-    @handled("write", slow=True)
+    @handled("write", scope="internal", slow=True)
     async def finish(generation: InPath, build: OfBuild = None) -> CollectionState:
         with timed("finish"):
             return await changes.finish(generation, build)
 
     @routes.post(f"{one}/publish")
-    @handled("write", slow=True)
+    @handled("write", scope="internal", slow=True)
     async def publish(generation: InPath, build: OfBuild = None) -> CollectionState:
         return await changes.publish(generation, build)
 
     @routes.post(f"{one}/search", response_model=RetrievalAnswer)
+    @handled(scope="internal")
     async def search(generation: InPath, asked: RetrievalRequest) -> Response:
         if asked.exact:
             raise BadInput("exact: a lexical search is always exact; leave it out (it is for vectors).")

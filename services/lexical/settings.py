@@ -1,11 +1,12 @@
 """Owns the settings of the lexical service, from LEXICAL_* and ELASTICSEARCH_*."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.chassis.addresses import refuse_unencrypted, without_credentials
 from services.chassis.settings import ServiceSettings
 
 
@@ -43,7 +44,7 @@ class LexicalSettings(ServiceSettings):
         description="Put before the names of indices and aliases, where an Elasticsearch is shared.",
     )
     replicas: int = Field(0, ge=0, le=9, description="Copies of each Elasticsearch index beside the first.")
-    elasticsearch_url: str = Field(
+    elasticsearch_url: Annotated[str, AfterValidator(without_credentials)] = Field(
         "http://127.0.0.1:9200",
         pattern=r"^https?://",
         validation_alias="ELASTICSEARCH_URL",
@@ -52,9 +53,24 @@ class LexicalSettings(ServiceSettings):
     elasticsearch_api_key: SecretStr | None = Field(
         None, validation_alias="ELASTICSEARCH_API_KEY", description="Its API key, base64 as Elasticsearch gives it."
     )
+    elasticsearch_search_api_key: SecretStr | None = Field(
+        None,
+        validation_alias="ELASTICSEARCH_SEARCH_API_KEY",
+        description="A key that may only read, for searches and all other reads; the other one then only writes.",
+    )
     elasticsearch_ca_file: Path | None = Field(
         None, validation_alias="ELASTICSEARCH_CA_FILE", description="The CA that signed its certificate (PEM)."
     )
+
+    @model_validator(mode="after")
+    def _keeps_its_keys_from_others(self) -> Self:
+        if self.engine == "elasticsearch":
+            keys = {
+                "ELASTICSEARCH_API_KEY": self.elasticsearch_api_key,
+                "ELASTICSEARCH_SEARCH_API_KEY": self.elasticsearch_search_api_key,
+            }
+            refuse_unencrypted("ELASTICSEARCH_URL", self.elasticsearch_url, keys)
+        return self
 
     @property
     def works_in_process(self) -> bool:

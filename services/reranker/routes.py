@@ -19,7 +19,7 @@ def score_router(scorer: Scorer) -> APIRouter:
     routes = router()
 
     @routes.post("/v1/score", response_model_exclude_defaults=True)
-    @handled("own")
+    @handled("own", scope="internal")
     async def score(asked: ScoreRequest, received: Request) -> ScoreAnswer:
         if asked.partial:
             # No slot: the scorer divides its time among these requests, and leaves out those for which too little is

@@ -6,10 +6,10 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.settings import ServiceSettings
+from services.chassis.settings import KeyedSettings
 
 
-class RerankerSettings(ServiceSettings):
+class RerankerSettings(KeyedSettings):
     """The settings: model, engine, batching and caches."""
 
     model_config = SettingsConfigDict(env_prefix="RERANKER_", frozen=True, extra="ignore")

@@ -38,6 +38,7 @@ class GenerationRecord(BaseModel):
     finished: bool = False
     documents: int | None = None
     build: str | None = None
+    owner: str | None = Field(None, exclude_if=lambda kept: kept is None)  # left out as `representation` is
     published_at: float | None = None  # Unix seconds
 
 

@@ -89,6 +89,7 @@ async def _state(store: VectorStore, generation: str, published: Mapping[str, st
         declaration=spec.declaration,
         vectors=VectorState(vectors=counts.documents, indexed=counts.indexed),
         build=spec.build,
+        owner=spec.owner,
         published_at=published_at,
         bytes=counts.bytes,
     )

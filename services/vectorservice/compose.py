@@ -44,6 +44,7 @@ def open_store(settings: VectorServiceSettings) -> VectorStore:
                 QdrantServer(
                     url=settings.qdrant_url,
                     api_key=settings.qdrant_api_key,
+                    search_api_key=settings.qdrant_search_api_key,
                     ca_file=settings.qdrant_ca_file,
                     grpc_port=settings.grpc_port if settings.grpc else None,
                 ),

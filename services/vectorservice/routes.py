@@ -7,7 +7,13 @@ from fastapi import APIRouter, Query, Response
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline
 from services.chassis.handling import handled
-from services.contracts.collections import BuildMark, CollectionDeclaration, CollectionState, CollectionStates
+from services.contracts.collections import (
+    BuildMark,
+    CollectionDeclaration,
+    CollectionState,
+    CollectionStates,
+    OwnerId,
+)
 from services.contracts.documents import DeleteReport, IdsRequest, IndexReport, IndexRequest, WriteVersion
 from services.contracts.generations import Generation
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
@@ -17,6 +23,7 @@ from services.vectorservice.encoder import Encoder
 from services.vectorstore.store import GenerationSpec, VectorStore
 
 OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]
+OfOwner = Annotated[OwnerId | None, Query(description="Who owns the collection; kept with a new generation.")]
 Version = Annotated[WriteVersion | None, Query(description="The place in the order of writes; the newest without.")]
 KeepPublished = Annotated[bool, Query(description="Answers 409 in place of removing the published generation.")]
 
@@ -26,37 +33,37 @@ def collection_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -
     routes = router()
 
     @routes.get("/v1/collections")
-    @handled("control", logged=False)
+    @handled("control", scope="internal", logged=False)
     async def listed() -> CollectionStates:
         return await collections.states(store)
 
     @routes.put("/v1/collections/{generation}")
-    @handled("write")
+    @handled("write", scope="internal")
     async def begin(
-        generation: Generation, declaration: CollectionDeclaration, build: OfBuild = None
+        generation: Generation, declaration: CollectionDeclaration, build: OfBuild = None, owner: OfOwner = None
     ) -> CollectionState:
-        spec = GenerationSpec(generation, encoder.representation, encoder.stamp, declaration, build)
+        spec = GenerationSpec(generation, encoder.representation, encoder.stamp, declaration, build, owner)
         return await order.change(generation, lambda: collections.begin(store, spec))
 
     @routes.get("/v1/collections/{generation}")
-    @handled("control")
+    @handled("control", scope="internal")
     async def one(generation: Generation) -> CollectionState:
         return await collections.state(store, generation)
 
     @routes.delete("/v1/collections/{generation}", status_code=204)
-    @handled("write")
+    @handled("write", scope="internal")
     async def drop(generation: Generation, build: OfBuild = None, keep_published: KeepPublished = False) -> Response:
         await collections.drop(store, order, generation, build, keep_published=keep_published)
         return Response(status_code=204)
 
     @routes.post("/v1/collections/{generation}/finish")
-    @handled("write", slow=True)
+    @handled("write", scope="internal", slow=True)
     async def finish(generation: Generation, build: OfBuild = None) -> CollectionState:
         await collections.require_own(store, encoder, generation)
         return await collections.finish(store, generation, build)
 
     @routes.post("/v1/collections/{generation}/publish")
-    @handled("write", slow=True)
+    @handled("write", scope="internal", slow=True)
     async def publish(generation: Generation, build: OfBuild = None) -> CollectionState:
         await collections.require_own(store, encoder, generation)
         return await order.change(generation, lambda: collections.publish(store, generation, build))
@@ -69,7 +76,7 @@ def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> 
     routes = router()
 
     @routes.post("/v1/collections/{generation}/documents")
-    @handled("write", slow=True)
+    @handled("write", scope="internal", slow=True)
     async def index(
         generation: Generation, batch: IndexRequest, version: Version = None, build: OfBuild = None
     ) -> IndexReport:
@@ -77,13 +84,14 @@ def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> 
         return await indexing.index(store, encoder, order, write, batch.documents, current_deadline())
 
     @routes.post("/v1/collections/{generation}/documents/delete")
-    @handled("write")
+    @handled("write", scope="internal")
     async def delete(
         generation: Generation, asked: IdsRequest, version: Version = None, build: OfBuild = None
     ) -> DeleteReport:
         return await indexing.delete(store, order, Write(generation, version, build), asked.ids)
 
     @routes.post("/v1/collections/{generation}/search", response_model=RetrievalAnswer)
+    @handled(scope="internal")
     async def search(generation: Generation, asked: RetrievalRequest) -> Response:
         answer = await searching.search(store, encoder, generation, asked, current_deadline())
         # Serialised here: FastAPI would turn every hit into a dict first.

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.settings import ServiceSettings
+from services.chassis.addresses import refuse_unencrypted, without_credentials
+from services.chassis.settings import KeyedSettings
 
 Directory = Annotated[Path, Field(description="Where `edge` keeps its vectors; one process a directory.")]
 Prefix = Annotated[
@@ -18,7 +19,7 @@ Prefix = Annotated[
 ]
 
 
-class VectorServiceSettings(ServiceSettings):
+class VectorServiceSettings(KeyedSettings):
     """The settings of the store. A service subclasses it with an `env_prefix`, defaults for `port`, `directory` and
     `prefix`, and the settings of its encoder."""
 
@@ -39,10 +40,18 @@ class VectorServiceSettings(ServiceSettings):
     grpc: bool = Field(False, description="Talk gRPC to the Qdrant server instead of REST.")
     grpc_port: int = Field(6334, ge=1, le=65_535, description="The server's gRPC port.")
     prefix: Prefix
-    qdrant_url: str | None = Field(
-        None, validation_alias="QDRANT_URL", description="Address of the Qdrant server, for example http://host:6333."
+    qdrant_url: Annotated[str, AfterValidator(without_credentials)] | None = Field(
+        None,
+        pattern=r"^https?://",
+        validation_alias="QDRANT_URL",
+        description="Address of the Qdrant server, for example http://host:6333.",
     )
     qdrant_api_key: SecretStr | None = Field(None, validation_alias="QDRANT_API_KEY", description="Its API key.")
+    qdrant_search_api_key: SecretStr | None = Field(
+        None,
+        validation_alias="QDRANT_SEARCH_API_KEY",
+        description="A key that may only read, for searches and all other reads; the other one then only writes.",
+    )
     qdrant_ca_file: Path | None = Field(
         None, validation_alias="QDRANT_CA_FILE", description="PEM file with the authority that signed its certificate."
     )
@@ -55,6 +64,14 @@ class VectorServiceSettings(ServiceSettings):
                 f"{store}=qdrant needs the address of a Qdrant server (1.16 or newer) in QDRANT_URL, for example "
                 f"http://127.0.0.1:6333; {store}=edge needs no server."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_its_keys_from_others(self) -> Self:
+        if self.store == "qdrant" and self.qdrant_url is not None:
+            # For gRPC too: the client takes the scheme of QDRANT_URL for both.
+            keys = {"QDRANT_API_KEY": self.qdrant_api_key, "QDRANT_SEARCH_API_KEY": self.qdrant_search_api_key}
+            refuse_unencrypted("QDRANT_URL", self.qdrant_url, keys)
         return self
 
     @property

@@ -34,8 +34,8 @@ class QdrantAliases:
             moves.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
         onto = models.CreateAlias(collection_name=f"{self._prefix}{generation}", alias_name=alias)
         moves.append(models.CreateAliasOperation(create_alias=onto))
-        async with self._connection.within(generation) as seconds:
-            await self._connection.client.update_collection_aliases(moves, timeout=seconds)
+        async with self._connection.within(generation, writes=True) as seconds:
+            await self._connection.clients.writing.update_collection_aliases(moves, timeout=seconds)
 
     async def published(self) -> Mapping[str, str]:
         """Returns the published generation of each name that has one."""
@@ -49,5 +49,5 @@ class QdrantAliases:
     async def _all(self) -> dict[str, str]:
         """Returns the collection of every alias on the server."""
         async with self._connection.within("any"):
-            answer = await self._connection.client.get_aliases()
+            answer = await self._connection.clients.reading.get_aliases()
         return {one.alias_name: one.collection_name for one in answer.aliases}

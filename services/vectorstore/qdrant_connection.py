@@ -1,4 +1,4 @@
-"""Owns the connection to a Qdrant server: its client, its version, and a deadline around every call.
+"""Owns the connection to a Qdrant server: its clients, its version, and a deadline around every call.
 
 Does not know collections or vectors.
 """
@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import httpx
 from httpx_aiohttp import AiohttpTransport
@@ -28,26 +29,48 @@ READY_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class QdrantServer:
-    """Address and credentials of a server; `grpc_port` None means REST."""
+    """Address and credentials of a server. Without `search_api_key`, `api_key` reads too; without `grpc_port`: REST."""
 
     url: str
     api_key: SecretStr | None = None
+    search_api_key: SecretStr | None = None
     ca_file: Path | None = None
     grpc_port: int | None = None
 
 
-def client_of(server: QdrantServer) -> AsyncQdrantClient:
-    """Creates a client without connecting; call inside a running event loop."""
+@dataclass(frozen=True, slots=True)
+class QdrantClients:
+    """Two clients of one server, each with its own key and connections; the same one where there is one key."""
+
+    reading: AsyncQdrantClient
+    writing: AsyncQdrantClient
+
+    @classmethod
+    def of(cls, server: QdrantServer) -> Self:
+        """Creates the clients without connecting; call inside a running event loop."""
+        writing = _client_of(server, server.api_key)
+        return cls(writing if server.search_api_key is None else _client_of(server, server.search_api_key), writing)
+
+    async def close(self) -> None:
+        """Closes the connections of both."""
+        await self.writing.close()
+        if self.reading is not self.writing:
+            await self.reading.close()
+
+
+def _client_of(server: QdrantServer, key: SecretStr | None) -> AsyncQdrantClient:
     context = ssl.create_default_context(cafile=server.ca_file)
     # The server closes connections that were idle for 5 s; a request on one that it just closed fails.
     limits = httpx.Limits(max_connections=64, keepalive_expiry=3.0)
     certificates = {"root_certificates": server.ca_file.read_bytes()} if server.ca_file else {}
+    # gRPC reads http_proxy by itself, and a proxy would read a key that goes over plain HTTP to this host.
+    channel = {"grpc.enable_http_proxy": 0} | certificates
     return AsyncQdrantClient(
         url=server.url,
-        api_key=server.api_key.get_secret_value() if server.api_key else None,
+        api_key=key.get_secret_value() if key else None,
         prefer_grpc=server.grpc_port is not None,
         grpc_port=server.grpc_port or 6334,
-        grpc_options=certificates or None,
+        grpc_options=channel,
         # The client's own timeouts are whole seconds and only a second bound: `within` enforces the deadline.
         timeout=MOST_MS // 1000,
         check_compatibility=False,  # would use a second client in a thread; ready() checks the version
@@ -57,14 +80,14 @@ def client_of(server: QdrantServer) -> AsyncQdrantClient:
 
 
 class QdrantConnection:
-    """Owns a client and the cached version of its server."""
+    """Owns the clients and the cached version of their server."""
 
-    def __init__(self, client: AsyncQdrantClient) -> None:
-        self.client = client
+    def __init__(self, clients: QdrantClients) -> None:
+        self.clients = clients
 
         async def ask() -> str:
             with qdrant_errors("any"):
-                return (await client.info()).version
+                return (await clients.reading.info()).version
 
         self._server = VersionCache(ask)
 
@@ -94,8 +117,8 @@ class QdrantConnection:
         return seconds if (await self._server.version()).stops_writes else None
 
     @asynccontextmanager
-    async def within(self, generation: str) -> AsyncIterator[int]:
-        """Enforces the request's deadline, and maps errors of the client to ours.
+    async def within(self, generation: str, *, writes: bool = False) -> AsyncIterator[int]:
+        """Enforces the request's deadline, and maps errors of the client to ours. `writes`: the writing client's.
 
         Yields the remaining time in whole seconds, rounded up, for the timeout that the server itself enforces.
         """
@@ -103,7 +126,7 @@ class QdrantConnection:
         try:
             async with asyncio.timeout(remaining):
                 try:
-                    with qdrant_errors(generation):
+                    with qdrant_errors(generation, writes=writes):
                         yield max(1, math.ceil(remaining))
                 except ProblemError as error:
                     if error.status in (502, 503):
@@ -114,4 +137,4 @@ class QdrantConnection:
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self.client.close()
+        await self.clients.close()

@@ -18,22 +18,29 @@ from services.chassis.errors import (
     UpstreamFailed,
 )
 
-_KEY_REFUSED = "Qdrant refuses the key; set QDRANT_API_KEY to one that may read and write."
+_READING_KEY_REFUSED = (
+    "Qdrant refuses the key to read with; set QDRANT_SEARCH_API_KEY to one that may read, or QDRANT_API_KEY where that "
+    "is not set."
+)
+_WRITING_KEY_REFUSED = "Qdrant refuses the key to write with; set QDRANT_API_KEY to one that may read and write."
 
 
 @contextmanager
-def qdrant_errors(asked: str) -> Iterator[None]:
-    """Raises a ProblemError for every error of the client; `asked` is the collection's name without a prefix."""
+def qdrant_errors(asked: str, *, writes: bool = False) -> Iterator[None]:
+    """Raises a ProblemError for every error of the client; `asked` is the collection's name without a prefix.
+
+    `writes`: the call was sent with the key that writes, which a refusal then names.
+    """
     try:
         yield
     except ResourceExhaustedResponse as error:
         raise Overloaded(f"Qdrant refuses more requests: {error}", retry_after_s=error.retry_after_s) from error
     except UnexpectedResponse as error:
-        raise _of_status(error, asked) from error
+        raise _of_status(error, asked, writes) from error
     except ResponseHandlingException as error:
         raise _of_source(error.source) from error
     except grpc.aio.AioRpcError as error:
-        raise _of_code(error, asked) from error
+        raise _of_code(error, asked, writes) from error
     except grpc.RpcError as error:
         raise UpstreamFailed(f"Qdrant failed over gRPC: {_line(error)}") from error
     except (ApiException, QdrantException) as error:
@@ -53,12 +60,12 @@ def unknown(asked: str) -> UnknownCollection:
     return UnknownCollection(f"There is no collection {asked} here; begin it first.")
 
 
-def _of_status(error: UnexpectedResponse, asked: str) -> ProblemError:
+def _of_status(error: UnexpectedResponse, asked: str, writes: bool) -> ProblemError:
     match error.status_code:
         case 404:
             return unknown(asked)
         case 401 | 403:
-            return UpstreamFailed(_KEY_REFUSED)
+            return UpstreamFailed(_WRITING_KEY_REFUSED if writes else _READING_KEY_REFUSED)
         case 409:
             return Conflict(f"Qdrant has {asked} already.")
         case 408 | 504:
@@ -84,14 +91,14 @@ def _of_source(source: Exception) -> ProblemError:
             return UpstreamFailed(f"Qdrant's answer could not be read: {_line(source)}")
 
 
-def _of_code(error: grpc.aio.AioRpcError, asked: str) -> ProblemError:
+def _of_code(error: grpc.aio.AioRpcError, asked: str, writes: bool) -> ProblemError:
     match error.code():
         case grpc.StatusCode.NOT_FOUND:
             return unknown(asked)
         case grpc.StatusCode.ALREADY_EXISTS:
             return Conflict(f"Qdrant has {asked} already.")
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-            return UpstreamFailed(_KEY_REFUSED)
+            return UpstreamFailed(_WRITING_KEY_REFUSED if writes else _READING_KEY_REFUSED)
         case grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
             return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:

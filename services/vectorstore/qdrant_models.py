@@ -44,6 +44,7 @@ class _CollectionMetadata(BaseModel):
     stamp: dict[str, str]
     declaration: str
     build: str | None = None
+    owner: str | None = None
 
 
 def metadata_of(spec: GenerationSpec, prefix: str) -> dict[str, object]:
@@ -60,6 +61,8 @@ def metadata_of(spec: GenerationSpec, prefix: str) -> dict[str, object]:
         "stamp": dict(spec.stamp),
         "declaration": spec.declaration.model_dump_json(),
         "build": spec.build,
+        # As earlier releases wrote it, where nobody owns it.
+        **({} if spec.owner is None else {"owner": spec.owner}),
     }
 
 
@@ -75,7 +78,7 @@ def spec_of(generation: str, info: models.CollectionInfo, prefix: str) -> Genera
         return None
     if kept.prefix not in (None, prefix):
         return None
-    return GenerationSpec(generation, representation, kept.stamp, declaration, kept.build)
+    return GenerationSpec(generation, representation, kept.stamp, declaration, kept.build, kept.owner)
 
 
 def published_at_of(info: models.CollectionInfo) -> float | None:

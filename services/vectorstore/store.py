@@ -19,7 +19,8 @@ from services.vectorstore.representation import Representation, Vector
 class GenerationSpec:
     """The specification of a generation. `stamp` is everything that determines its vectors.
 
-    `build` is the token of the build that owns it; None means no owner.
+    `build` is the token of the build that owns it; None means no owner. `owner` is who owns the collection: an existing
+    generation keeps its own.
     """
 
     generation: str
@@ -27,6 +28,7 @@ class GenerationSpec:
     stamp: Mapping[str, str]
     declaration: CollectionDeclaration
     build: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

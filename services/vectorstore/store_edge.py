@@ -75,6 +75,7 @@ class EdgeStore:
             shard="shard-1",
             finished=True,
             build=spec.build,
+            owner=spec.owner,
         )
         refuse_other_spec(_spec(await self._held.begin(wanted)), spec)
 
@@ -172,7 +173,14 @@ class EdgeStore:
 
 
 def _spec(record: GenerationRecord) -> GenerationSpec:
-    return GenerationSpec(record.generation, representation_of(record), record.stamp, record.declaration, record.build)
+    return GenerationSpec(
+        record.generation,
+        representation_of(record),
+        record.stamp,
+        record.declaration,
+        record.build,
+        record.owner,
+    )
 
 
 def _point(point: Point, representation: Representation) -> edge.Point:

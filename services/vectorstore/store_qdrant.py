@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Self
 
-from qdrant_client import AsyncQdrantClient, models
+from qdrant_client import models
 
 from services.chassis.errors import (
     Conflict,
@@ -24,7 +24,7 @@ from services.storage.point_ids import point_id
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.ties import settle_ties
 from services.vectorstore.qdrant_aliases import QdrantAliases
-from services.vectorstore.qdrant_connection import QdrantConnection, QdrantServer, client_of
+from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection, QdrantServer
 from services.vectorstore.qdrant_errors import unknown
 from services.vectorstore.qdrant_models import (
     KINDS,
@@ -61,10 +61,10 @@ class QdrantStore:
     """Implements VectorStore. Owns the collections `<prefix><generation>` and the aliases `<prefix><name>`."""
 
     def __init__(
-        self, client: AsyncQdrantClient, prefix: str = "", most_generations: int = DEFAULT_MOST_GENERATIONS
+        self, clients: QdrantClients, prefix: str = "", most_generations: int = DEFAULT_MOST_GENERATIONS
     ) -> None:
-        self._connection = QdrantConnection(client)
-        self._client = client
+        self._connection = QdrantConnection(clients)
+        self._reading, self._writing = clients.reading, clients.writing
         self._prefix = prefix
         self._aliases = QdrantAliases(self._connection, prefix)
         self._most_generations = most_generations
@@ -73,7 +73,7 @@ class QdrantStore:
     @classmethod
     def connect(cls, server: QdrantServer, prefix: str, most_generations: int = DEFAULT_MOST_GENERATIONS) -> Self:
         """Returns a store over a server, without connecting; call inside a running event loop."""
-        return cls(client_of(server), prefix, most_generations)
+        return cls(QdrantClients.of(server), prefix, most_generations)
 
     @property
     def engine(self) -> str:
@@ -87,7 +87,7 @@ class QdrantStore:
     async def generations(self) -> tuple[str, ...]:
         """Returns the generations whose collections have our prefix and were made by a service of this prefix."""
         async with self._within("any"):
-            answer = await self._client.get_collections()
+            answer = await self._reading.get_collections()
         names = (one.name.removeprefix(self._prefix) for one in answer.collections if one.name.startswith(self._prefix))
         ours: list[str] = []
         for name in names:
@@ -111,9 +111,9 @@ class QdrantStore:
         refuse_one_more(spec.generation, held, published.values(), self._most_generations)
         # Another replica may create the same collection at this moment; the specs are compared below in any case.
         with contextlib.suppress(Conflict):
-            async with self._within(spec.generation) as seconds:
-                if not await self._client.collection_exists(collection):
-                    await self._client.create_collection(
+            async with self._within(spec.generation, writes=True) as seconds:
+                if not await self._writing.collection_exists(collection):
+                    await self._writing.create_collection(
                         collection,
                         **vectors_config(spec.representation),
                         hnsw_config=HNSW,
@@ -132,8 +132,8 @@ class QdrantStore:
         refuse_other_spec(there, spec)
         # Also for a collection that exists: an earlier creation may have stopped before its indexes were made.
         for field, kind in spec.declaration.metadata.items():
-            async with self._within(spec.generation):
-                await self._client.create_payload_index(
+            async with self._within(spec.generation, writes=True):
+                await self._writing.create_payload_index(
                     collection, f"fields.{field}", field_schema=KINDS[kind], wait=True
                 )
 
@@ -153,14 +153,14 @@ class QdrantStore:
         await self.spec(generation)
         info = await self._info(generation)
         async with self._within(generation) as seconds:
-            documents = (await self._client.count(self._collection(generation), exact=True, timeout=seconds)).count
+            documents = (await self._reading.count(self._collection(generation), exact=True, timeout=seconds)).count
         return Counts(documents=documents, indexed=min(info.indexed_vectors_count or 0, documents), bytes=None)
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
         """Reads the points by UUIDv5 of the ids."""
         representation = (await self.spec(generation)).representation
         async with self._within(generation) as seconds:
-            records = await self._client.retrieve(
+            records = await self._reading.retrieve(
                 self._collection(generation),
                 [str(point_id(one)) for one in ids],
                 with_payload=["id", "content", "passage"],
@@ -173,18 +173,18 @@ class QdrantStore:
         """Writes the points and waits until the server has applied them, so that the next search sees them."""
         representation = (await self.spec(generation)).representation
         batch = [point_struct(point, representation) for point in points]
-        async with self._within(generation) as seconds:
+        async with self._within(generation, writes=True) as seconds:
             stop = await self._connection.write_timeout(seconds)
-            await self._client.upsert(self._collection(generation), batch, wait=True, timeout=stop)
+            await self._writing.upsert(self._collection(generation), batch, wait=True, timeout=stop)
 
     async def delete(self, generation: str, ids: Sequence[str]) -> int:
         """Counts the points that exist, then removes them."""
         present = await self.stored(generation, ids, vectors=False)
         if present:
             points: list[models.ExtendedPointId] = [str(point_id(one)) for one in present]
-            async with self._within(generation) as seconds:
+            async with self._within(generation, writes=True) as seconds:
                 stop = await self._connection.write_timeout(seconds)
-                await self._client.delete(
+                await self._writing.delete(
                     self._collection(generation), models.PointIdsList(points=points), wait=True, timeout=stop
                 )
         return len(present)
@@ -197,7 +197,7 @@ class QdrantStore:
         async def fetch(limit: int) -> Sequence[Scored]:
             params = models.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else query.beam)
             async with self._within(generation) as seconds:
-                answer = await self._client.query_points(
+                answer = await self._reading.query_points(
                     self._collection(generation),
                     **vector,
                     query_filter=where,
@@ -221,8 +221,10 @@ class QdrantStore:
                 case models.CollectionStatus.RED:
                     raise UpstreamFailed(f"Qdrant could not index {generation}: {info.optimizer_status}")
                 case models.CollectionStatus.GREY:  # not optimised since the server's start: any update starts it
-                    async with self._within(generation):
-                        await self._client.update_collection(self._collection(generation), optimizers_config=OPTIMIZERS)
+                    async with self._within(generation, writes=True):
+                        await self._writing.update_collection(
+                            self._collection(generation), optimizers_config=OPTIMIZERS
+                        )
                 case models.CollectionStatus.GREEN if info.indexed_vectors_count == before:
                     return
             before = (info.indexed_vectors_count or 0) if info.status == models.CollectionStatus.GREEN else -1
@@ -243,8 +245,8 @@ class QdrantStore:
                 f"The alias {self._aliases.alias(generation)} is on the collection {holder}, which is not ours; remove "
                 "it there, or set another prefix (a setting such as DENSE_PREFIX)."
             )
-        async with self._within(generation) as seconds:
-            await self._client.update_collection(
+        async with self._within(generation, writes=True) as seconds:
+            await self._writing.update_collection(
                 self._collection(generation), metadata={PUBLISHED_AT: time.time()}, timeout=seconds
             )
         await self._aliases.move(generation, holder)
@@ -264,7 +266,7 @@ class QdrantStore:
         digest, page = ContentDigest(), None
         while True:
             async with self._within(generation) as seconds:
-                records, page = await self._client.scroll(
+                records, page = await self._reading.scroll(
                     self._collection(generation),
                     limit=SCROLLED,
                     offset=page,
@@ -281,8 +283,8 @@ class QdrantStore:
         self._specs.pop(generation, None)
         await self.spec(generation)
         self._specs.pop(generation, None)
-        async with self._within(generation) as seconds:
-            await self._client.delete_collection(self._collection(generation), timeout=seconds)
+        async with self._within(generation, writes=True) as seconds:
+            await self._writing.delete_collection(self._collection(generation), timeout=seconds)
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -290,16 +292,16 @@ class QdrantStore:
 
     async def _info(self, generation: str) -> models.CollectionInfo:
         async with self._within(generation):
-            return await self._client.get_collection(self._collection(generation))
+            return await self._reading.get_collection(self._collection(generation))
 
     def _collection(self, generation: str) -> str:
         return f"{self._prefix}{generation}"
 
     @asynccontextmanager
-    async def _within(self, generation: str) -> AsyncIterator[int]:
+    async def _within(self, generation: str, *, writes: bool = False) -> AsyncIterator[int]:
         """Does what QdrantConnection.within does, and drops the cached spec of a generation that no longer exists."""
         try:
-            async with self._connection.within(generation) as seconds:
+            async with self._connection.within(generation, writes=writes) as seconds:
                 yield seconds
         except UnknownCollection:
             self._specs.pop(generation, None)

@@ -80,6 +80,8 @@ def openai_wording(problem: Problem) -> tuple[int, OpenAIError]:
         case status if status in (400, 422):
             status, name, code = 400, "invalid_request_error", None
             param = problem.errors[0].field if problem.errors else None
+        case 401:
+            name, code = "invalid_request_error", "invalid_api_key"
         case 404 if kind == "unknown-model":
             status, name, param, code = 404, "invalid_request_error", "model", "model_not_found"
         case 429:
@@ -96,7 +98,7 @@ def openai_router(encoder: DenseEncoder) -> APIRouter:
     routes = router(OpenAIError)
 
     @routes.post("/v1/embeddings", response_model=EmbeddingsAnswer)
-    @handled("bulk", slow=True)
+    @handled("bulk", scope="search", slow=True)
     async def embeddings(asked: EmbeddingsRequest) -> Response:
         model = served_model(encoder)
         check_requested_model(asked.model, model)

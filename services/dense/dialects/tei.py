@@ -35,7 +35,7 @@ def tei_router(encoder: DenseEncoder) -> APIRouter:
     routes = router(TeiError)
 
     @routes.post("/embed", response_model=list[list[float]])
-    @handled("bulk", slow=True)
+    @handled("bulk", scope="search", slow=True)
     async def embed(asked: EmbedRequest) -> Response:
         check_dimensions(asked.dimensions, encoder)
         unit = encoder.stamp.get("normalise") != "false"

@@ -144,7 +144,7 @@ def cohere_v1_router(scorer: Scorer) -> APIRouter:
     routes = router(CohereOrJinaError)
 
     @routes.post("/v1/rerank", response_model_exclude_none=True)
-    @handled("bulk", slow=True)
+    @handled("bulk", scope="search", slow=True)
     async def rerank_v1(asked: RerankV1, response: Response) -> AnswerV1:
         check_requested_model(asked.model, scorer.model)
         texts = asked.texts
@@ -167,7 +167,7 @@ def cohere_v2_router(scorer: Scorer) -> APIRouter:
     routes = router(CohereError)
 
     @routes.post("/v2/rerank", response_model_exclude_none=True)
-    @handled("bulk", slow=True)
+    @handled("bulk", scope="search", slow=True)
     async def rerank_v2(asked: RerankV2, response: Response) -> AnswerV2:
         check_requested_model(asked.model, scorer.model)
         if asked.max_tokens_per_doc is not None and asked.max_tokens_per_doc < scorer.max_tokens:

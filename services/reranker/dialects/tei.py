@@ -44,7 +44,7 @@ def tei_router(scorer: Scorer) -> APIRouter:
     routes = router(TeiError)
 
     @routes.post("/rerank", response_model_exclude_none=True)
-    @handled("bulk", slow=True)
+    @handled("bulk", scope="search", slow=True)
     async def rerank(asked: TeiRerank, response: Response) -> list[Rank]:
         if asked.truncate is False:
             await _refuse_long(scorer, asked)
