@@ -1,8 +1,19 @@
-"""Starts the gateway: `python -m gateway`."""
+"""Starts the gateway: `python -m gateway`. Makes, lists and revokes API keys: `python -m gateway keys`."""
+
+import sys
 
 from gateway.app import build_app
+from gateway.keys import keys_command
 from gateway.settings import GatewaySettings
 from services.chassis.start import start
 
 if __name__ == "__main__":
-    start("gateway", GatewaySettings, build_app)
+    match sys.argv[1:]:
+        case []:
+            start("gateway", GatewaySettings, build_app)
+        case ["keys", *arguments]:
+            keys_command(arguments)
+        case _:
+            sys.exit(
+                "gateway: without arguments it serves, by its settings (.env.example); `keys --help` is for API keys."
+            )

@@ -1,7 +1,9 @@
 """Composes the gateway. The only module that knows how its backends are reached."""
 
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import APIRouter, FastAPI
 
@@ -25,29 +27,41 @@ from services.chassis.app import create_app
 from services.chassis.background_tasks import Supervisor
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
+from services.chassis.trust import caller_context
 from services.contracts.health import Check
 
 
-def socket_endpoints(_: str, backend: BackendAddress) -> SocketEndpoints:
-    """Returns the endpoints of production: TCP sockets."""
-    return SocketEndpoints(backend)
+def socket_endpoints(_: str, backend: BackendAddress, context: ssl.SSLContext | None = None) -> SocketEndpoints:
+    """Returns the endpoints of production: TCP sockets, with TLS as `context` has it where the URL says https."""
+    return SocketEndpoints(backend, context=context)
 
 
-def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_endpoints) -> FastAPI:
-    """Builds the gateway's app. Raises PipelineError, naming the file, for a pipeline that does not fit the backends.
+def socket_endpoints_of(settings: GatewaySettings) -> EndpointsFor:
+    """Returns how backends are reached in production. Raises ConfigurationError for STACK_CA_FILE."""
+    encrypted = any(backend.url.startswith("https:") for backend in settings.backends.values())
+    context = caller_context(settings.ca_file) if encrypted or settings.ca_file is not None else None
+    return partial(socket_endpoints, context=context)
+
+
+def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = None) -> FastAPI:
+    """Builds the gateway's app. Raises PipelineError, naming the file, for a pipeline that does not fit the backends,
+    and ConfigurationError for a file of the settings.
 
     `endpoints_for` returns how each backend is reached; tests pass whole services (ASGI) or faults.
     """
+    reached_by = endpoints_for or socket_endpoints_of(settings)
     catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
     instruments = Instruments()
-    files = page_files() if settings.page else None
+    files = page_files(settings.authenticates) if settings.page else None
     admission = Admission(settings.max_in_flight, settings.max_waiting, instruments)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
         async with (
             Supervisor(instruments) as supervisor,
-            open_backends(settings.backends, endpoints_for, settings.connect_s, supervisor, instruments) as backends,
+            open_backends(
+                settings.backends, reached_by, settings.connect_s, supervisor, instruments, settings.sent_token
+            ) as backends,
         ):
             generations = Generations(backends)
             await generations.refresh(POLL_TIMEOUT_S)
@@ -87,4 +101,5 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor = socket_en
         wordings={} if files is None else page_wordings(files),
         cors_origins=settings.cors_origins,
         own_lane=admission.ordinary,
+        page_style=None if files is None else "/page/page.css",
     )

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
+from pydantic import SecretStr
+
 from gateway.downstream import Backend
 from gateway.exchange import Call
 from gateway.families import FAMILIES
@@ -48,10 +50,11 @@ async def open_backends(
     connect_s: float,
     supervisor: Supervisor,
     instruments: Instruments,
+    token: SecretStr | None = None,
 ) -> AsyncIterator[Backends]:
-    """Opens all backends; closes their connections at the end of the block."""
+    """Opens all backends, to which `token` is sent; closes their connections at the end of the block."""
     backends = {
-        name: Backend(name, address, endpoints_for(name, address), connect_s, supervisor, instruments)
+        name: Backend(name, address, endpoints_for(name, address), connect_s, supervisor, instruments, token)
         for name, address in addresses.items()
     }
     try:
@@ -98,12 +101,16 @@ async def list_generations(backend: Backend, timeout_s: float) -> CollectionStat
 
 
 async def declare(
-    backend: Backend, generation: str, declaration: CollectionDeclaration, build: str | None, timeout_s: float
+    backend: Backend,
+    generation: str,
+    declaration: CollectionDeclaration,
+    build: str | None,
+    owner: str | None,
+    timeout_s: float,
 ) -> CollectionState:
     """Creates a generation for a build, or checks that the existing one is declared the same."""
-    return await backend.request(
-        Call("PUT", _collection_path(generation, build=build), timeout_s, declaration), CollectionState
-    )
+    path = _collection_path(generation, build=build, owner=owner)
+    return await backend.request(Call("PUT", path, timeout_s, declaration), CollectionState)
 
 
 async def index(

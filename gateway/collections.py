@@ -11,6 +11,8 @@ from gateway.failures import BackendFailed, as_problem
 from gateway.fan_out import on_all, remaining_s
 from gateway.generations import Generations
 from gateway.history import History
+from gateway.ownership import expect_own_build, owner_of_next
+from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict
 from services.contracts.collections import (
@@ -25,6 +27,8 @@ from services.contracts.generations import generation_of, number_of
 
 # Generation numbers to try when concurrent callers take them.
 ATTEMPTS = 8
+# The mark of a generation's build, and its owner.
+Marks = tuple[str | None, str | None]
 
 
 class Collections:
@@ -35,28 +39,39 @@ class Collections:
         self._generations = generations
         self._locks = locks
 
-    async def begin(self, name: str, wanted: BeginCollection) -> CollectionBegun:
+    async def begin(self, name: str, wanted: BeginCollection, caller: Principal | None) -> CollectionBegun:
         """Returns a generation to send documents to. Needs every storing backend.
 
         It is the one of the caller's build, without a build the live one if its declaration is the same, else a new
-        one. Never continues another caller's unpublished generation.
+        one. Never continues another caller's unpublished generation. Raises Forbidden for a new generation of a
+        collection, or for a build, that is not the caller's.
         """
         async with self._locks.of(name):
-            return await self._begin(name, wanted, Budget.within(current_deadline()))
+            return await self._begin(name, wanted, caller, Budget.within(current_deadline()))
 
-    async def _begin(self, name: str, wanted: BeginCollection, budget: Budget) -> CollectionBegun:
+    async def _begin(
+        self, name: str, wanted: BeginCollection, caller: Principal | None, budget: Budget
+    ) -> CollectionBegun:
         await self._generations.require_all(remaining_s(budget))
         declaration = CollectionDeclaration(presets=wanted.presets, metadata=wanted.metadata)
         number = 0
         for _ in range(ATTEMPTS):
             history, token = self._generations.history(name), wanted.build
+            expect_own_build(history, token, caller)
             generation = _existing_generation(history, wanted, declaration)
             if created := generation is None:
+                owner = owner_of_next(history, caller, wanted.owner)
                 token = token or secrets.token_hex(16)
                 number = max(number, history.highest) + 1
-                generation = await self._create(generation_of(name, number), declaration, build_mark(token), budget)
+                marks: Marks = (build_mark(token), owner)
+                generation = await self._create(generation_of(name, number), declaration, marks, budget)
             else:
-                await self._declare(generation, declaration, history.build(generation), budget)
+                if wanted.owner is not None:
+                    raise Conflict(
+                        f"{generation} is there already, and its owner stays: send `owner` with `new_generation`."
+                    )
+                marks = (history.build(generation), history.owner(generation))
+                await self._declare(generation, declaration, marks, budget)
             await self._generations.refresh(remaining_s(budget))
             if generation is None:  # a concurrent caller took the number, perhaps for the same build
                 continue
@@ -67,26 +82,24 @@ class Collections:
             )
         raise Conflict(f"Others keep beginning generations of '{name}' at the same moment; try again.")
 
-    async def _declare(
-        self, generation: str, declaration: CollectionDeclaration, build: str | None, budget: Budget
-    ) -> None:
+    async def _declare(self, generation: str, declaration: CollectionDeclaration, marks: Marks, budget: Budget) -> None:
         await on_all(
             self._backends.storing,
-            lambda backend: wire.declare(backend, generation, declaration, build, remaining_s(budget)),
+            lambda backend: wire.declare(backend, generation, declaration, *marks, remaining_s(budget)),
         )
 
     async def _create(
-        self, generation: str, declaration: CollectionDeclaration, build: str, budget: Budget
+        self, generation: str, declaration: CollectionDeclaration, marks: Marks, budget: Budget
     ) -> str | None:
         """Creates a generation, or returns None if its number is taken: the first backend by name decides a race."""
         first = min(self._backends.storing, key=lambda backend: backend.name)
         try:
-            await wire.declare(first, generation, declaration, build, remaining_s(budget))
+            await wire.declare(first, generation, declaration, *marks, remaining_s(budget))
         except BackendFailed as failure:
             if failure.other_build or failure.stamp_differs:
                 return None
             raise as_problem(failure) from failure
-        await self._declare(generation, declaration, build, budget)
+        await self._declare(generation, declaration, marks, budget)
         return generation
 
     async def remove(self, name: str) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import random
 import time
 
+from pydantic import SecretStr
+
 from gateway.exchange import Answer, Call, Parse, Peer, Value
 from gateway.failures import BackendFailed
 from gateway.replicas import Replica, Replicas
@@ -29,11 +31,12 @@ class Backend:
         connect_s: float,
         supervisor: Supervisor,
         instruments: Instruments,
+        token: SecretStr | None = None,
     ) -> None:
         self.name = name
         self.family = address.family
         opened = instruments.breakers_opened.labels(name)
-        self._replicas = Replicas(Peer(name, address.url, connect_s), endpoints, supervisor, opened)
+        self._replicas = Replicas(Peer(name, address.url, connect_s, token), endpoints, supervisor, opened)
         self._budget = RetryBudget(most=MOST_RETRIES)
         self._jitter = random.Random()
         self._average_s = 0.0

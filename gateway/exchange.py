@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from gateway.failures import BackendFailed
 from gateway.service_timings import record_parts
@@ -16,6 +16,7 @@ from gateway.transport import (
     ConnectTimedOut,
     Incoming,
     NotConnected,
+    NotTrusted,
     Outgoing,
     Probe,
     Transport,
@@ -49,11 +50,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A replica's backend: its name, its URL, and the most seconds that connecting may take."""
+    """A replica's backend: its name, its URL, the most seconds that connecting may take, and the token for it."""
 
     name: str
     url: str
     connect_s: float
+    token: SecretStr | None = None
+
+    @property
+    def authorization(self) -> dict[str, str]:
+        """The header of every call, if there is a token."""
+        return {} if self.token is None else {"authorization": f"Bearer {self.token.get_secret_value()}"}
 
 
 async def exchange(peer: Peer, transport: Transport, call: Call, parse: Parse[Value], timeout_s: float) -> Value:
@@ -67,7 +74,7 @@ async def exchange(peer: Peer, transport: Transport, call: Call, parse: Parse[Va
     except Exception as error:  # a transport's exceptions are no closed list, and each means that the backend failed
         raise _transport_failure(peer.name, error) from error
     if answer.status >= 300:
-        raise _error_failure(peer.name, answer)
+        raise _error_failure(peer, answer)
     try:
         parsed = parse(answer.content)
     except ValidationError as error:
@@ -82,7 +89,11 @@ async def exchange(peer: Peer, transport: Transport, call: Call, parse: Parse[Va
 
 
 def _request(peer: Peer, call: Call, timeout_s: float) -> Outgoing:
-    headers = {DEADLINE_HEADER: str(max(1, int(timeout_s * 1000))), REQUEST_ID_HEADER: request_id()}
+    headers = {
+        DEADLINE_HEADER: str(max(1, int(timeout_s * 1000))),
+        REQUEST_ID_HEADER: request_id(),
+        **peer.authorization,
+    }
     if no_store_requested():
         headers["cache-control"] = NO_STORE
     content: bytes | None = None
@@ -90,15 +101,22 @@ def _request(peer: Peer, call: Call, timeout_s: float) -> Outgoing:
         # Defaults are left out: a batch of 8 MB would grow on its way, and a service of the previous release would
         # refuse an unknown field.
         content = call.body.model_dump_json(exclude_defaults=True).encode()
+    if call.method == "POST" or content is not None:
         headers["content-type"] = "application/json"
     base = peer.url.rstrip("/")
-    probe = Probe(base + LIVENESS, timeout_s * PROBE_SHARE) if call.path != LIVENESS else None
-    return Outgoing(call.method, base + call.path, headers, content, peer.connect_s, probe)
+    ahead = None if call.path == LIVENESS else Probe(base + LIVENESS, timeout_s * PROBE_SHARE, peer.authorization)
+    return Outgoing(call.method, base + call.path, headers, content, peer.connect_s, ahead)
 
 
 def _transport_failure(backend: str, error: Exception) -> BackendFailed:
     what = type(error.__cause__ or error).__name__  # its message has internal addresses, which callers must not see
     match error:
+        case NotTrusted():
+            detail = (
+                f"its certificate is refused ({error}): the gateway's STACK_CA_FILE has to name the authority that "
+                "issued it, and GATEWAY_BACKENDS a host that it is for."
+            )
+            return BackendFailed(backend, "unreachable", detail, unsent=True)
         case NotConnected():
             return BackendFailed(backend, "unreachable", f"no connection ({what}).", unsent=True)
         case ConnectTimedOut():
@@ -109,8 +127,8 @@ def _transport_failure(backend: str, error: Exception) -> BackendFailed:
             return BackendFailed(backend, "failed", f"the answer broke off or made no sense ({what}).")
 
 
-def _error_failure(backend: str, answer: Incoming) -> BackendFailed:
-    status = answer.status
+def _error_failure(peer: Peer, answer: Incoming) -> BackendFailed:
+    backend, status = peer.name, answer.status
     kind: str | None = None
     try:
         problem = Problem.from_answer(answer.content)
@@ -120,6 +138,10 @@ def _error_failure(backend: str, answer: Incoming) -> BackendFailed:
     after = answer.headers.get(RETRY_AFTER, "")
     retry_after_s = float(after) if after.isascii() and after.isdigit() and len(after) < 6 else None
     match status:
+        case 401 | 403:
+            refused = "it wants a token" if peer.token is None else "it refuses the gateway's token"
+            detail = f"{refused} (HTTP {status}): set the same STACK_TOKEN for the gateway and for it."
+            return BackendFailed(backend, "refused", detail, status=status, kind=kind)
         case 429:
             return BackendFailed(backend, "overloaded", detail, status=status, kind=kind, retry_after_s=retry_after_s)
         case 504:

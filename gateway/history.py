@@ -87,6 +87,10 @@ class History:
         """Returns the mark of the generation's build; None for one made before builds had marks."""
         return next((state.build for state in self.holders(generation)), None)
 
+    def owner(self, generation: str) -> str | None:
+        """Returns who owned the collection when the generation was begun; None where no service has noted it."""
+        return next((state.owner for state in self.holders(generation) if state.owner is not None), None)
+
     def generation_of_build(self, mark: str) -> str | None:
         """Returns the highest generation that belongs to this build in every backend that has it."""
         own = [one for one in self.generations if all(state.build == mark for state in self.holders(one))]

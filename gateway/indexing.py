@@ -15,10 +15,12 @@ from gateway.families import family_names
 from gateway.fan_out import on_each, outcomes, remaining_s
 from gateway.generations import Generations
 from gateway.history import History
+from gateway.ownership import expect_own_build
 from gateway.publishing import build_needed_message
 from gateway.undeclared_metadata import undeclared_fields
 from gateway.write_clock import WriteClock
 from gateway.write_pauses import WritePauses
+from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BuildConflict, BuildNeeded, Superseded, Unavailable
 from services.contracts.collections import DeleteRequest, DocumentsRequest, build_mark
@@ -65,14 +67,16 @@ class Indexing:
         # By collection: builds that some backends lack, and when this was first seen.
         self._incomplete_builds: dict[str, dict[str, float]] = {}
 
-    async def index(self, name: str, batch: DocumentsRequest) -> FanOutReport:
+    async def index(self, name: str, batch: DocumentsRequest, caller: Principal | None) -> FanOutReport:
         """Indexes a batch in every storing backend. Raises only if all of them failed."""
         request = IndexRequest.model_construct(documents=batch.documents)
 
         async def index(backend: Backend, part: WriteTarget) -> IndexReport:
             return await wire.index(backend, part.generation, request, part.version, part.build, part.timeout_s)
 
-        report = await self._write(name, batch.build, len(batch.documents), index)
+        # Waits while a publish compares the services.
+        async with self._pauses.write(name):
+            report = await self._write(name, batch.build, caller, len(batch.documents), index)
         states = self._generations.history(name).states
         return report.model_copy(
             update={
@@ -81,14 +85,15 @@ class Indexing:
             }
         )
 
-    async def delete_documents(self, name: str, ids: DeleteRequest) -> FanOutReport:
+    async def delete_documents(self, name: str, ids: DeleteRequest, caller: Principal | None) -> FanOutReport:
         """Deletes documents from every storing backend. Raises only if all of them failed."""
         request = IdsRequest.model_construct(ids=ids.ids)
 
         async def delete(backend: Backend, part: WriteTarget) -> DeleteReport:
             return await wire.delete(backend, part.generation, request, part.version, part.build, part.timeout_s)
 
-        return await self._write(name, ids.build, len(ids.ids), delete)
+        async with self._pauses.write(name):
+            return await self._write(name, ids.build, caller, len(ids.ids), delete)
 
     async def get_documents(self, name: str, ids: IdsRequest) -> DocumentsAnswer:
         """Reads documents by id from the document store."""
@@ -105,18 +110,18 @@ class Indexing:
         return DocumentsAnswer.model_construct(documents=answer.documents, missing=answer.missing)
 
     async def _write(
-        self, name: str, token: str | None, documents: int, write: Callable[[Backend, WriteTarget], Awaitable[Report]]
+        self,
+        name: str,
+        token: str | None,
+        caller: Principal | None,
+        documents: int,
+        write: Callable[[Backend, WriteTarget], Awaitable[Report]],
     ) -> FanOutReport:
         """Writes to the generation of a build, or to the live one and then to every build above it, which would lack
-        the write when published. Waits while a publish compares the services."""
-        async with self._pauses.write(name):
-            return await self._write_now(name, token, documents, write)
-
-    async def _write_now(
-        self, name: str, token: str | None, documents: int, write: Callable[[Backend, WriteTarget], Awaitable[Report]]
-    ) -> FanOutReport:
+        the write when published. Runs within a write of `self._pauses`."""
         budget = Budget.within(current_deadline())
         history = await self._generations.fetch_history(name, remaining_s(budget))
+        expect_own_build(history, token, caller)
         target = _target_generation(history, token)
         version = self._clock.next()
 

@@ -14,7 +14,9 @@ from gateway.failures import BackendFailed
 from gateway.fan_out import on_all, remaining_s
 from gateway.generations import Generations
 from gateway.history import History
+from gateway.ownership import expect_own_build
 from gateway.write_pauses import WritePauses
+from services.access.key_ring import Principal
 from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import BuildConflict, BuildNeeded, Conflict, ProblemError, Superseded
 from services.contracts.collections import CollectionState, Published, PublishRequest, build_mark
@@ -47,11 +49,15 @@ class Publishing:
         self._pauses = pauses
         self._keep_previous_s = keep_previous_s
 
-    async def publish(self, name: str, asked: PublishRequest) -> Published:
-        """Finishes the generation everywhere, compares the services' contents, then switches everywhere."""
+    async def publish(self, name: str, asked: PublishRequest, caller: Principal | None) -> Published:
+        """Finishes the generation everywhere, compares the services' contents, then switches everywhere.
+
+        Raises Forbidden for a build that is not the caller's.
+        """
         budget = Budget.within(current_deadline())
         await self._generations.require_all(remaining_s(budget))
         history = await self._generations.fetch_history(name, remaining_s(budget))
+        expect_own_build(history, asked.build, caller)
         return await self._switch(
             _generation_to_publish(history, asked), history.live, asked.expected_documents, budget
         )

@@ -11,6 +11,7 @@ from gateway.indexing import Indexing
 from gateway.publishing import Publishing
 from gateway.reloading import reload
 from services.chassis.app import router
+from services.chassis.callers import caller_of
 from services.chassis.handling import handled
 from services.chassis.lanes import client_of
 from services.contracts.base import Name
@@ -37,7 +38,7 @@ def search_routes(executor: Executor) -> APIRouter:
     routes = router()
 
     @routes.post("/v1/collections/{collection}/search", response_model=SearchAnswer, tags=["search"])
-    @handled("own")
+    @handled("own", scope="search")
     async def search(collection: CollectionName, request: SearchRequest, received: Request) -> Response:
         answer = await executor.search(collection, request, client_of(received.scope))
         # Serialised here: FastAPI would validate every hit a second time. Parts not asked for are left out.
@@ -51,17 +52,17 @@ def pipeline_routes(catalog: Catalog) -> APIRouter:
     routes = router()
 
     @routes.get("/v1/pipelines", tags=["pipelines"])
-    @handled("control")
+    @handled("control", scope="search")
     async def list_pipelines() -> PipelineList:
         return catalog.views()
 
     @routes.post("/v1/pipelines/reload", tags=["pipelines"])
-    @handled("control")
+    @handled("control", scope="admin")
     async def reload_pipelines() -> PipelineChanges:
         return await reload(catalog)
 
     @routes.get("/v1/pipelines/{name}", tags=["pipelines"])
-    @handled("control")
+    @handled("control", scope="search")
     async def get_pipeline(name: PipelineName) -> PipelineView:
         return catalog.view(name)
 
@@ -73,50 +74,51 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
     routes = router()
 
     @routes.get("/v1/collections", tags=["collections"])
-    @handled("control", logged=False)
+    @handled("control", scope="search", logged=False)
     async def list_collections() -> CollectionList:
         return await collections.all()
 
     @routes.get("/v1/collections/{collection}", tags=["collections"])
-    @handled("control")
+    @handled("control", scope="search")
     async def get_collection(collection: CollectionName) -> CollectionView:
         return await collections.one(collection)
 
     @routes.put("/v1/collections/{collection}", tags=["collections"])
-    @handled("write")
+    @handled("write", scope="index")
     async def begin_collection(
-        collection: CollectionName, declaration: BeginCollection | None = None
+        collection: CollectionName, received: Request, declaration: BeginCollection | None = None
     ) -> CollectionBegun:
-        return await collections.begin(collection, declaration or BeginCollection())
+        return await collections.begin(collection, declaration or BeginCollection(), caller_of(received.scope))
 
     @routes.delete("/v1/collections/{collection}", status_code=204, tags=["collections"])
-    @handled("write")
+    @handled("write", scope="admin")
     async def delete_collection(collection: CollectionName) -> None:
         await collections.remove(collection)
 
     @routes.post("/v1/collections/{collection}/publish", tags=["collections"])
-    @handled("write", slow=True)
-    async def publish(collection: CollectionName, asked: PublishRequest | None = None) -> Published:
-        return await publishing.publish(collection, asked or PublishRequest())
+    @handled("write", scope="index", slow=True)
+    async def publish(collection: CollectionName, received: Request, asked: PublishRequest | None = None) -> Published:
+        return await publishing.publish(collection, asked or PublishRequest(), caller_of(received.scope))
 
     @routes.post("/v1/collections/{collection}/rollback", tags=["collections"])
-    @handled("write")
+    @handled("write", scope="index")
     async def roll_back(collection: CollectionName) -> Published:
         return await publishing.roll_back(collection)
 
     @routes.post("/v1/collections/{collection}/documents", tags=["documents"])
-    @handled("write", slow=True)
-    async def index_documents(collection: CollectionName, batch: DocumentsRequest) -> FanOutReport:
-        return await indexing.index(collection, batch)
+    @handled("write", scope="index", slow=True)
+    async def index_documents(collection: CollectionName, batch: DocumentsRequest, received: Request) -> FanOutReport:
+        return await indexing.index(collection, batch, caller_of(received.scope))
 
     @routes.post("/v1/collections/{collection}/documents/get", response_model=DocumentsAnswer, tags=["documents"])
+    @handled(scope="search")
     async def get_documents(collection: CollectionName, ids: IdsRequest) -> Response:
         answer = await indexing.get_documents(collection, ids)
         return Response(answer.model_dump_json(), media_type="application/json")  # as in a search: not validated twice
 
     @routes.post("/v1/collections/{collection}/documents/delete", tags=["documents"])
-    @handled("write")
-    async def delete_documents(collection: CollectionName, ids: DeleteRequest) -> FanOutReport:
-        return await indexing.delete_documents(collection, ids)
+    @handled("write", scope="index")
+    async def delete_documents(collection: CollectionName, ids: DeleteRequest, received: Request) -> FanOutReport:
+        return await indexing.delete_documents(collection, ids, caller_of(received.scope))
 
     return routes

@@ -3,12 +3,22 @@
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    model_validator,
+)
 from pydantic_core import PydanticKnownError
 from pydantic_settings import SettingsConfigDict
 
 from gateway.families import FAMILIES, family_names
-from services.chassis.settings import ServiceSettings
+from services.chassis.addresses import may_carry_secret, plain_refusal, without_credentials
+from services.chassis.settings import CallerSettings, KeyedSettings
 from services.contracts.base import Name
 
 
@@ -29,7 +39,7 @@ class BackendAddress(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     family: FamilyName
-    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+(/[^\s]*)?$")]
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+(/[^\s]*)?$"), AfterValidator(without_credentials)]
 
 
 DEFAULT_BACKENDS = {
@@ -39,10 +49,12 @@ DEFAULT_BACKENDS = {
 }
 
 
-class GatewaySettings(ServiceSettings):
+class GatewaySettings(CallerSettings, KeyedSettings):
     """Settings of the gateway: its backends, its pipelines, and limits of calls."""
 
-    model_config = SettingsConfigDict(env_prefix="GATEWAY_", frozen=True, extra="ignore", env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        env_prefix="GATEWAY_", frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True
+    )
 
     port: int = Field(8000, ge=0, le=65_535, description="Port to listen on.")
     backends: dict[Name, BackendAddress] = Field(
@@ -79,3 +91,16 @@ class GatewaySettings(ServiceSettings):
             families = family_names(lambda family: family.retrieves)
             raise ValueError(f"GATEWAY_BACKENDS: name at least one backend of family {families}")
         return self
+
+    @model_validator(mode="after")
+    def _keeps_its_token(self) -> Self:
+        for backend in self.backends.values() if self.token is not None else ():
+            if not may_carry_secret(backend.url, self.trusted_plain):
+                refusal = plain_refusal("STACK_TOKEN", backend.url, "GATEWAY_TRUSTED_PLAIN")
+                raise ValueError(f"GATEWAY_BACKENDS: {refusal}")
+        return self
+
+    @property
+    def sent_token(self) -> SecretStr | None:
+        """What the gateway sends with every call to a backend."""
+        return SecretStr(self.accepted_tokens[0]) if self.accepted_tokens else None

@@ -9,6 +9,7 @@ import contextlib
 import ipaddress
 import random
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
@@ -27,9 +28,11 @@ from gateway.transport import (
     ConnectTimedOut,
     Incoming,
     NotConnected,
+    NotTrusted,
     Outgoing,
     Probe,
 )
+from services.chassis.trust import certificate_fault
 
 # Less than our servers keep an idle connection (75 s), or a request could go to a connection that was just closed.
 KEEP_ALIVE_S = 30.0
@@ -52,7 +55,11 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 class SocketEndpoints:
     """Resolves a backend's host name and opens sockets. Each address record is one replica."""
 
-    def __init__(self, backend: BackendAddress, resolve: Resolve | None = None) -> None:
+    def __init__(
+        self, backend: BackendAddress, resolve: Resolve | None = None, context: ssl.SSLContext | None = None
+    ) -> None:
+        """`context`: of TLS, for a URL with https; it has to check host names. None: the system's authorities."""
+        self._context = context
         self.url = backend.url
         self._url = urlsplit(backend.url)
         self._resolve = resolve or resolve_host
@@ -68,7 +75,7 @@ class SocketEndpoints:
 
     def transport(self, address: str) -> "SocketTransport":
         """Returns a transport to this address only, whatever the name resolves to later."""
-        return SocketTransport(address)
+        return SocketTransport(address, context=self._context)
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
@@ -92,7 +99,9 @@ class SocketTransport:
     those that failed keeps the ones to healthy replicas.
     """
 
-    def __init__(self, address: str, *, most: int = CONNECTIONS) -> None:
+    def __init__(self, address: str, *, most: int = CONNECTIONS, context: ssl.SSLContext | None = None) -> None:
+        """`context`: of TLS. The certificate is checked for the host of the URL, whatever the address."""
+        self._context = context
         self._address = address
         self._most = most
         self._session: aiohttp.ClientSession | None = None
@@ -125,6 +134,8 @@ class SocketTransport:
                 self._given_up_at = time.monotonic()
             raise
         except aiohttp.ClientConnectorError as error:
+            if (fault := certificate_fault(error)) is not None:
+                raise NotTrusted(fault) from error
             raise NotConnected(str(error)) from error
         except aiohttp.ConnectionTimeoutError as error:
             raise ConnectTimedOut(str(error)) from error
@@ -157,7 +168,7 @@ class SocketTransport:
 
         async def answers() -> bool:
             with contextlib.suppress(Exception):
-                async with session.get(probe.url, timeout=bounds) as answer:
+                async with session.get(probe.url, headers=probe.headers, timeout=bounds) as answer:
                     await answer.read()
                 return answer.status < 500
             return False
@@ -182,6 +193,7 @@ class SocketTransport:
             keepalive_timeout=KEEP_ALIVE_S,
             resolver=_PinnedResolver(self._address),
             use_dns_cache=False,
+            ssl=self._context or True,
         )
         return aiohttp.ClientSession(
             connector=connector,

@@ -1,7 +1,7 @@
 """Owns the port by which a request reaches one address of a backend: its values, its faults and its promises."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 # The headers of an answer that are read; a transport leaves out all others.
@@ -11,10 +11,11 @@ READ_HEADERS = (RETRY_AFTER, SERVER_TIMING, CACHED_RESULTS)
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """URL of a liveness probe, and the most seconds that a request can spare for it."""
+    """URL of a liveness probe, the most seconds that a request can spare for it, and its headers."""
 
     url: str
     most_s: float
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # one of them may hold a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Outgoing:
 
     method: str
     url: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)  # one of them may hold a token
     content: bytes | None
     connect_s: float
     probe: Probe | None = None
@@ -51,6 +52,10 @@ class TransportError(Exception):
 
 class NotConnected(TransportError):
     """There was no connection, so nothing was sent."""
+
+
+class NotTrusted(NotConnected):
+    """The certificate was refused, so nothing was sent. The message says why, without an address."""
 
 
 class ConnectTimedOut(TransportError):

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gateway.search_page.sides import ShownProblem
 from services.chassis.errors import NotFound
+from services.chassis.login import LOGIN
 from services.chassis.page_headers import ASSET_HEADERS, PAGE_HEADERS
 from services.chassis.rendering import Wording
 from services.contracts.problem import Problem
@@ -23,9 +24,9 @@ ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 
 
 class PageFiles:
-    """The templates and the assets."""
+    """The templates and the assets. `logs_in`: browsers log in, so every page leads to where they do."""
 
-    def __init__(self) -> None:
+    def __init__(self, logs_in: bool = False) -> None:
         environment = Environment(
             loader=FileSystemLoader(FILES),
             autoescape=True,
@@ -38,6 +39,7 @@ class PageFiles:
         environment.globals["asset"] = {
             name: f"page/{name}?{hashlib.sha256(content).hexdigest()[:12]}" for name, content in self._assets.items()
         }
+        environment.globals["login"] = LOGIN.removeprefix("/") if logs_in else None
         # Compiled now: a fault in a template is one of the start, not of the first request.
         self._templates = {name: environment.get_template(name) for name in PAGES}
 
@@ -65,6 +67,6 @@ class PageFiles:
 
 
 @cache
-def page_files() -> PageFiles:
+def page_files(logs_in: bool = False) -> PageFiles:
     """Reads and compiles the files, once a process."""
-    return PageFiles()
+    return PageFiles(logs_in)

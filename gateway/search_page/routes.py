@@ -35,7 +35,7 @@ def page_routes(executor: Executor, catalog: Catalog, generations: Generations, 
         return files.page("search.html", content.status, content.headers, page=content)
 
     @routes.get("/", include_in_schema=False)
-    @handled("own")
+    @handled("own", scope="search", page=True)
     async def search_page(received: Request) -> Response:
         views = {view.name: view for view in catalog.views().pipelines}
         offered = Offered(generations.live_names(), tuple(views))
@@ -52,14 +52,14 @@ def page_routes(executor: Executor, catalog: Catalog, generations: Generations, 
         return rendered(answered_page(form, offered, asked, outcomes, views))
 
     @routes.get("/docs", include_in_schema=False)
-    @handled("control")
+    @handled("control", scope="search", page=True)
     async def list_routes(received: Request) -> Response:
         paths = received.app.openapi()["paths"]
         listed = [(method.upper(), path, one["summary"]) for path, of in paths.items() for method, one in of.items()]
         return files.page("docs.html", listed=listed)
 
     @routes.get("/page/{name}", include_in_schema=False)
-    @handled(logged=False)
+    @handled(scope="open", logged=False)
     async def asset(name: str) -> Response:
         return files.asset(name)
 
