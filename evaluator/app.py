@@ -11,43 +11,53 @@ from evaluator.computing_lock import ComputingLock
 from evaluator.jobs import Jobs
 from evaluator.judging_routes import judging_routes
 from evaluator.judging_work import slow_work
+from evaluator.message_paths import MessagePaths
 from evaluator.page_answers import PageAnswers
 from evaluator.page_routes import page_routes
 from evaluator.pages.environment import page_environment
 from evaluator.pages.judging_pages import JudgingPages
 from evaluator.pages.service_pages import ServicePages
 from evaluator.routes import comparison_routes, experiment_routes
+from evaluator.served_datasets import ServedDatasets
 from evaluator.served_sessions import ServedSessions
 from evaluator.settings import EvaluatorSettings
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.start import start
+from services.chassis.trust import caller_context
 from services.contracts.health import Check
 
 
 def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport | None = None) -> FastAPI:
-    """Builds the service; `transport` leads to a gateway in the same process (tests)."""
+    """Builds the service; `transport` leads to a gateway in the same process (tests).
+
+    Raises ConfigurationError for STACK_CA_FILE.
+    """
+    if settings.ca_file is not None:
+        caller_context(settings.ca_file)  # an authority that cannot be read ends the start, not the first run
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[list[APIRouter], Readiness]]:
-        jobs = Jobs(settings.runs, settings.gateway_url, transport)
+        paths, datasets = MessagePaths([settings.runs, *settings.datasets]), ServedDatasets(settings.datasets)
+        jobs = Jobs(settings.runs, settings.gateway_url, datasets, paths, transport, settings.access)
         lock = ComputingLock(settings.runs)
-        comparisons, slow = ComparisonCache(settings.runs, lock), slow_work(lock)
-        environment = page_environment()
+        comparisons, sessions = ComparisonCache(settings.runs, lock), ServedSessions(settings.runs)
+        slow = slow_work(sessions, lock)
+        environment = page_environment(settings.authenticates)
         pages = ServicePages(environment)
-        answers = PageAnswers(pages)
+        answers = PageAnswers(pages, paths)
 
         async def readiness() -> tuple[Check, ...]:
             # Ready without a gateway: a missing one is reported in the experiment's state.
-            return (Check(name="runs", ok=True, detail=str(settings.runs)),)
+            return (Check(name="runs", ok=True),)
 
         try:
             routers = [
                 experiment_routes(jobs),
-                comparison_routes(comparisons, settings.runs),
-                page_routes(jobs, comparisons, pages, answers),
-                judging_routes(jobs, ServedSessions(settings.runs), JudgingPages(environment), answers, slow, lock),
+                comparison_routes(jobs, comparisons, paths),
+                page_routes(jobs, comparisons, datasets, pages, answers, slow.measures),
+                judging_routes(jobs, sessions, JudgingPages(environment), answers, slow),
             ]
             yield routers, readiness
         finally:
@@ -55,7 +65,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
             await comparisons.close()
             await jobs.close()
 
-    return create_app("evaluator", settings, Instruments(), opened)
+    return create_app("evaluator", settings, Instruments(), opened, page_style="/pages/style.css")
 
 
 def main() -> None:

@@ -30,6 +30,10 @@ class BackgroundWork(Generic[Key, Result]):
         """Returns whether work was started under this key, be it at work or done."""
         return key in self._tasks
 
+    def at_work(self) -> list[Key]:
+        """Returns the keys of the work that has not ended."""
+        return [key for key, task in self._tasks.items() if not task.done()]
+
     def start(self, key: Key, compute: Callable[[], Result]) -> None:
         """Starts work, anew where that of this key has ended; where it has not, it goes on alone.
 
@@ -37,7 +41,7 @@ class BackgroundWork(Generic[Key, Result]):
         """
         if key in self._tasks and not self._tasks[key].done():
             return
-        if sum(not task.done() for task in self._tasks.values()) >= MOST_WAITING:
+        if len(self.at_work()) >= MOST_WAITING:
             raise Unavailable("Other results are being computed; try again in a moment.", retry_after_s=AGAIN_S)
         if self._lock is not None:
             self._lock.take(self._what)

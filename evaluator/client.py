@@ -13,6 +13,8 @@ from pydantic import ValidationError
 
 from evaluator.cached_results import CACHED_HEADER, CachedResults, read_cached_results
 from evaluator.errors import EvaluationError
+from evaluator.gateway_access import GatewayAccess, read_access
+from services.chassis.trust import certificate_fault
 from services.contracts.base import Wire
 from services.contracts.collections import (
     BeginCollection,
@@ -40,7 +42,8 @@ Answer = TypeVar("Answer", bound=Wire)
 class GatewayError(EvaluationError):
     """A call without a usable answer.
 
-    `kind`: timeout, unreachable, bad_answer, or the problem's own (`unavailable`, `not-found`, `http_502`, …).
+    `kind`: timeout, unreachable, untrusted (its certificate), bad_answer, or the problem's own (`unavailable`,
+    `not-found`, `http_502`, …).
     `status` is 0 when there was no HTTP answer.
     """
 
@@ -142,6 +145,8 @@ class GatewayClient:
         except (TimeoutError, httpx.ReadTimeout) as error:
             raise GatewayError("timeout", f"{method} {self.url}{path}: no answer in {deadline_ms} ms") from error
         except httpx.TransportError as error:
+            if (fault := certificate_fault(error)) is not None:
+                raise GatewayError("untrusted", f"{method} {self.url}{path}: {untrusted(fault)}") from error
             # The aiohttp transport reports a lost connection as a connect timeout: no time limit of ours has passed.
             reason = str(error) or type(error).__name__
             detail = f"{method} {self.url}{path}: {reason}; is the gateway up (`make up` starts one)?"
@@ -149,11 +154,23 @@ class GatewayClient:
 
 
 @asynccontextmanager
-async def connected(url: str, transport: httpx.AsyncBaseTransport | None = None) -> AsyncIterator[GatewayClient]:
-    """Yields a client for the gateway at `url`, over `transport` if given (tests: the app in this process)."""
+async def connected(
+    url: str, transport: httpx.AsyncBaseTransport | None = None, access: GatewayAccess | None = None
+) -> AsyncIterator[GatewayClient]:
+    """Yields a client for the gateway at `url`, over `transport` if given (tests: the app in this process).
+
+    `access`: the key and the authority; None: those of the environment. Raises EvaluationError before anything is sent
+    where a key would travel unencrypted.
+    """
+    access = access or read_access()
+    headers = access.headers(url)
     timeout = httpx.Timeout(LOAD_DEADLINE_MS / 1000 + GRACE_S, connect=CONNECT_S)
     async with httpx.AsyncClient(
-        base_url=url, transport=transport or AiohttpTransport(), timeout=timeout, follow_redirects=False
+        base_url=url,
+        headers=headers,
+        transport=transport or AiohttpTransport(verify=access.context()),
+        timeout=timeout,
+        follow_redirects=False,
     ) as http:
         yield GatewayClient(url.rstrip("/"), http)
 
@@ -161,7 +178,7 @@ async def connected(url: str, transport: httpx.AsyncBaseTransport | None = None)
 def search_answer(status: int, content: bytes, retry_after: str = "") -> SearchAnswer:
     """Parses the response to a search. Raises GatewayError for every other than an answer."""
     if status != 200:
-        raise _problem(status, content, retry_after)
+        raise _problem(status, content, retry_after, "search")
     return _parse(SearchAnswer, content)
 
 
@@ -177,16 +194,30 @@ def _parse(model: type[Answer], content: bytes) -> Answer:
 
 
 def _raise_problem(response: httpx.Response) -> NoReturn:
-    raise _problem(response.status_code, response.content, response.headers.get("retry-after", ""))
+    request = response.request
+    reads = request.method == "GET" or request.url.path.endswith("/documents/get")
+    scope = "search" if reads else "index"
+    raise _problem(response.status_code, response.content, response.headers.get("retry-after", ""), scope)
 
 
-def _problem(status: int, content: bytes, retry_after: str) -> GatewayError:
+def untrusted(fault: str) -> str:
+    """Returns what to do about a certificate that was refused."""
+    return (
+        f"the gateway's certificate is refused ({fault}): STACK_CA_FILE has to name the authority that issued it, and "
+        "the URL a host that it is for"
+    )
+
+
+def _problem(status: int, content: bytes, retry_after: str, scope: str) -> GatewayError:
+    """`scope`: what the key of the request has to allow."""
     try:
         problem = Problem.from_answer(content)
     except ValidationError:
         kind, detail = f"http_{status}", f"HTTP {status} without a problem's details"
     else:
         kind, detail = problem.type.removeprefix("urn:problem:"), f"HTTP {problem.status}: {problem.detail}"
+    if status in (401, 403):
+        detail = f"the gateway refuses the key: set GATEWAY_API_KEY to one with scope {scope} ({detail})"
     if status == 504:
         kind = "timeout"
     return GatewayError(

@@ -63,5 +63,5 @@ class ComputingLock:
         except MeasurementRunning as error:
             raise MeasurementUnderWay(f"{error}.", retry_after_s=AGAIN_S) from error
         except OSError as error:
-            raise Unavailable(f"{self._runs} cannot be written: {error.strerror}; see EVALUATOR_RUNS.") from error
+            raise Unavailable(f"The folder of runs cannot be written: {error.strerror}; see EVALUATOR_RUNS.") from error
         return lock

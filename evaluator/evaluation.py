@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaluator.answers import read_answers, read_outcomes
 from evaluator.attribution.report import ATTRIBUTION, AttributionReport
-from evaluator.attribution.step import attribution
+from evaluator.attribution_step import attribution
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.comparison.arm_statistics import statistics_of_arms
 from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
@@ -49,6 +49,8 @@ async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
         try:
             health = await client.health()
         except GatewayError as error:
+            if error.kind == "untrusted":  # it does not change while one waits
+                raise
             last = str(error)
         else:
             if health.status == "ready":

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from evaluator.datasets.catalogue import holds_set, load_catalogue
+from evaluator.datasets.catalogue import holds_set
 from evaluator.errors import EvaluationError
-from evaluator.experiment import Experiment, bundled_directory
+from evaluator.experiment import Experiment, bundled_directory, read_experiment
+from evaluator.served_datasets import ServedDatasets
 from evaluator.suite import Suite, read_plan
 
 
@@ -20,29 +22,26 @@ class BundledExperiment:
     fault: str
 
 
-def bundled_experiments() -> list[BundledExperiment]:
-    """Returns the bundled experiments, also those whose dataset is not on this machine: the form can name another."""
+def bundled_experiments(datasets: ServedDatasets) -> list[BundledExperiment]:
+    """Returns the bundled experiments, also those whose dataset is not served: the form can name another."""
     found = []
     for path in sorted(bundled_directory().glob("*.yaml")):
-        try:
-            plan = read_plan(path)
-        except EvaluationError as error:
-            found.append(BundledExperiment(path.stem, "", (), False, str(error)))
-            continue
-        if isinstance(plan, Experiment):
-            here = holds_set(plan.directory)
-            fault = "" if here else f"{plan.dataset} is not on this machine"
-            found.append(BundledExperiment(path.stem, plan.dataset, plan.arms, plan.load is not None, fault))
+        own = read_experiment(path)  # read_plan would need the dataset
+        fault = _fault(path, datasets)
+        found.append(BundledExperiment(path.stem, own.dataset, own.arms, own.load is not None, fault))
     return found
 
 
-def known_datasets() -> list[str]:
-    """Returns the names of the catalogue's sets that are on this machine."""
-    catalogue = load_catalogue()
-    return [name for name in catalogue.sets if catalogue.directory(name) is not None]
+def _fault(path: Path, datasets: ServedDatasets) -> str:
+    """Returns why a bundled experiment cannot be run as it is; empty where it can."""
+    try:
+        plan = _one(_plan(path, datasets))
+    except EvaluationError as error:
+        return str(error)
+    return "" if holds_set(plan.directory) else f"{plan.dataset} is not on this machine"
 
 
-def form_experiment(fields: Mapping[str, str]) -> Experiment:
+def form_experiment(fields: Mapping[str, str], datasets: ServedDatasets) -> Experiment:
     """Reads the fields `experiment`, `dataset`, `pipelines` (with commas) and `queries`; empty ones change nothing.
 
     A pipeline that the experiment does not define is one that the gateway serves. Raises EvaluationError.
@@ -53,20 +52,25 @@ def form_experiment(fields: Mapping[str, str]) -> Experiment:
         raise EvaluationError(f"experiment: {name or 'none'} is no bundled experiment; choose one of the list")
     overrides: dict[str, object] = {}
     if dataset := fields.get("dataset", "").strip():
+        datasets.located(dataset)  # before anything else looks at the path
         overrides["dataset"] = dataset
     if queries := fields.get("queries", "").strip():
         try:
             overrides["queries"] = int(queries)
         except ValueError as error:
             raise EvaluationError(f"queries: {queries} is no number; leave it empty for all judged queries") from error
-    try:
-        base = _one(read_plan(path, **overrides))
-    except (OSError, ValueError) as error:
-        raise EvaluationError(f"dataset: {dataset[:80]!r} is no path: {error}; name a folder or a known set") from error
+    base = _one(_plan(path, datasets, **overrides))
     if names := [one.strip() for one in fields.get("pipelines", "").split(",") if one.strip()]:
         own = dict(zip(base.arms, base.pipelines, strict=True))
-        base = _one(read_plan(path, **overrides, pipelines=[own.get(one, one) for one in names]))
+        base = _one(_plan(path, datasets, **overrides, pipelines=[own.get(one, one) for one in names]))
     return base
+
+
+def _plan(path: Path, datasets: ServedDatasets, **overrides: object) -> Experiment | Suite:
+    try:
+        return read_plan(path, datasets.located, **overrides)
+    except EvaluationError as error:
+        raise EvaluationError(str(error).removeprefix(f"{path}: ")) from error
 
 
 def _one(plan: Experiment | Suite) -> Experiment:

@@ -15,12 +15,15 @@ from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, expect_pipelines
 from evaluator.experiment import Experiment
+from evaluator.gateway_access import GatewayAccess
 from evaluator.job_state import RUN_NAME, Ended, JobList, JobState
 from evaluator.load.live import LiveFigures, listening
 from evaluator.measurement_lock import MeasurementLock, MeasurementRunning, is_measured
+from evaluator.message_paths import MessagePaths
 from evaluator.progress import StepProgress, following
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
+from evaluator.served_datasets import ServedDatasets
 
 logger = logging.getLogger(__name__)
 
@@ -43,26 +46,49 @@ class NotCancellable(Exception):
 class Jobs:
     """Runs experiments against one gateway. Their states lie in their folders, for processes to come."""
 
-    def __init__(self, runs: Path, gateway: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        runs: Path,
+        gateway: str,
+        datasets: ServedDatasets,
+        paths: MessagePaths,
+        transport: httpx.AsyncBaseTransport | None = None,
+        access: GatewayAccess | None = None,
+    ) -> None:
+        """`transport` and `access`: as of `connected`."""
         self._runs = runs
+        self._datasets = datasets
+        self._paths = paths
         self._gateway = gateway
         self._transport = transport
+        self._access = access
         self._states: dict[str, JobState] = {}
         self._progress: StepProgress | None = None
         self._live: deque[LiveFigures] = deque(maxlen=LIVE_KEPT)
         self._cancelled = False
         self._task: asyncio.Task[None] | None = None
 
-    async def expect_startable(self, experiment: Experiment) -> None:
-        """Checks what would fail later. Raises ExperimentRunning, DatasetError for a dataset that is not there, and
-        GatewayError for a pipeline that the gateway does not serve, or for no gateway."""
+    async def startable(self, experiment: Experiment) -> Experiment:
+        """Returns an experiment that a caller sent with its files placed beneath the served folders (ServedDatasets).
+
+        Checks what would fail later. Raises ExperimentRunning, EvaluationError for files that are not served or not
+        there, and GatewayError for a pipeline that the gateway does not serve, or for no gateway.
+        """
         self._expect_idle()
-        await asyncio.to_thread(expect_files, experiment.directory, experiment.split)
-        async with connected(self._gateway, self._transport) as client:
-            await expect_pipelines(client, experiment)
+        placed = await asyncio.to_thread(self._datasets.placed, experiment)
+        try:
+            await asyncio.to_thread(expect_files, placed.directory, placed.split)
+        except EvaluationError as error:
+            raise EvaluationError(f"dataset: {self._paths.shortened(error)}") from error
+        async with connected(self._gateway, self._transport, self._access) as client:
+            await expect_pipelines(client, placed)
+        return placed
 
     def start(self, experiment: Experiment) -> JobState:
-        """Opens a run folder and starts the experiment. Raises ExperimentRunning while another measurement runs."""
+        """Opens a run folder and starts an experiment that `startable` has returned.
+
+        Raises ExperimentRunning while another measurement runs.
+        """
         self._expect_idle()
         lock = self._taken_lock()
         try:
@@ -92,10 +118,19 @@ class Jobs:
 
     def write_error_message(self, error: OSError) -> str:
         """Returns the message for a directory of runs that cannot be written."""
-        return f"{self._runs} cannot be written: {error.strerror}"
+        return f"The folder of runs cannot be written: {error.strerror}; see EVALUATOR_RUNS."
 
     def state(self, run: str) -> JobState | None:
         """Returns the state of a run of this process, of an earlier one or of the command line; None: no such run."""
+        found = self._state(run) if run in self._states or self.holds(run) else None
+        return None if found is None else found.model_copy(update={"detail": self._paths.shortened(found.detail)})
+
+    def holds(self, run: str) -> bool:
+        """Returns whether a folder of this name is there, and is no link that leads out of the folder of runs."""
+        folder = self.folder(run).path
+        return folder.is_dir() and folder.is_relative_to(self._runs.resolve())
+
+    def _state(self, run: str) -> JobState | None:
         if run in self._states:
             state = self._states[run]
             if state.state == "running":
@@ -136,7 +171,7 @@ class Jobs:
     def names(self) -> list[str]:
         """Returns the ids of all runs in the folder, the newest first."""
         every = (RunFolder(path).name for path in reversed(RunFolder.every(self._runs)))
-        return [name for name in every if RUN_NAME.fullmatch(name)]
+        return [name for name in every if RUN_NAME.fullmatch(name) and self.holds(name)]
 
     def states(self, names: Sequence[str]) -> list[JobState]:
         """Returns the states of runs, without those that are gone."""
@@ -151,9 +186,12 @@ class Jobs:
         return RunFolder(self._runs / run)
 
     def report(self, run: str) -> Report | None:
-        """Returns the report of a run; None when it has none."""
+        """Returns the report of a run; None when it has none. Raises EvaluationError."""
         folder = self.folder(run)
-        return folder.read("report.json", Report) if folder.has("report.json") else None
+        try:
+            return folder.read("report.json", Report) if folder.has("report.json") else None
+        except EvaluationError as error:
+            raise EvaluationError(self._paths.shortened(error)) from error
 
     async def cancel(self, run: str) -> JobState:
         """Ends a running experiment, and returns when nothing of it works any more. Raises NotCancellable.
@@ -170,7 +208,7 @@ class Jobs:
         await asyncio.gather(self._task, return_exceptions=True)
         if self._states[run].state == "running":  # cancelled before its first line
             self._end(run, "interrupted", "cancelled on request")
-        return self._states[run]
+        return self.state(run) or self._states[run]
 
     async def close(self) -> None:
         """Cancels the running experiment; its folder keeps the files of completed steps."""
@@ -190,7 +228,7 @@ class Jobs:
             self._progress = progress
 
         try:
-            async with connected(self._gateway, self._transport) as client:
+            async with connected(self._gateway, self._transport, self._access) as client:
                 with listening(self._live.append), following(on_progress):
                     outcome = await evaluate(client, folder, on_step)
         except EvaluationError as error:

@@ -1,7 +1,9 @@
 """HTTP routes of the pages of judging: sessions, one pair at a time, verdicts so far, figures after judging."""
 
 import asyncio
+import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Annotated
@@ -9,42 +11,46 @@ from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from evaluator.computing_lock import ComputingLock
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import measure_again, report_step
 from evaluator.form_session import asked_deed, asked_order, asked_session, judge_name
 from evaluator.job_state import RUN_NAME
 from evaluator.jobs import Jobs
-from evaluator.judging.agreement import group_agreement, judge_agreements
-from evaluator.judging.consensus import consensus_grades, disputed_pairs
 from evaluator.judging.pool import PooledPair
-from evaluator.judging.progress_page import MOST_DISPUTED, agreement_blocks
+from evaluator.judging.progress_page import agreement_blocks
 from evaluator.judging.session import JudgingSession, Order
-from evaluator.judging_work import SessionVerdicts, SlowWork
+from evaluator.judging_work import SlowWork, measured_by, session_state, session_verdicts
 from evaluator.page_answers import (
+    AGAIN_S,
     WAITING,
-    FormCookie,
     FormFields,
+    NotComputedYet,
     PageAnswers,
     html_answer,
     known_run,
+    page_at,
     page_number,
     see_other,
     table_answer,
 )
-from evaluator.pages.judging_pages import ChosenRun, JudgedPair, JudgingPages, SessionState
-from evaluator.run_folder import RunFolder
+from evaluator.pages.judging_pages import ChosenRun, JudgedPair, JudgingPages
+from evaluator.requested_sessions import FailedSession, SentForm
 from evaluator.served_sessions import ServedSessions
 from evaluator.shown_runs import listed_runs
-from evaluator.thread_work import in_thread
 from services.chassis.app import router
-from services.chassis.errors import Conflict, NotFound
+from services.chassis.errors import Conflict, NotFound, Unavailable
+from services.chassis.form_tokens import FormReader, FromReader
 from services.chassis.handling import handled
 
 A_PAGE = 50  # sessions
 MOST_RUNS = 16  # of a session
 OFFERED = 20  # of the newest runs
+MOST_DIGITS = 15  # of the bytes that judges have written
 OPENING = "Its pairs and what judges did with them are read."
+MAKING = "The rankings of its pipelines are read, and the texts of the documents that nobody has judged."
+NOT_AT_WORK = (
+    "This session is not being made here: it was made long ago, or the service has been started again since. If it was "
+    "made, the list of sessions has it. If not, send this form."
+)
 FIELDS: Mapping[str, str] = {"top": "10", "seed": "20250601", "judge": "", "order": "pool"}
 
 
@@ -54,70 +60,100 @@ def judging_routes(
     pages: JudgingPages,
     answers: PageAnswers,
     slow: SlowWork,
-    lock: ComputingLock,
 ) -> APIRouter:
     """Builds the routes of judging."""
     routes = router()
 
-    @routes.get("/judge", include_in_schema=False)
+    @page_at(routes, "/judge")
+    @handled(scope="search", page=True)
     @answers.as_page
     async def listed(
-        page: str = "1", runs: Annotated[Sequence[str], Query()] = (), evaluator_form: FormCookie = None
+        reader: FromReader,
+        page: str = "1",
+        runs: Annotated[Sequence[str], Query()] = (),
+        making: str = "",
+        judge: str = "",
+        order: str = "pool",
     ) -> Response:
+        if making:
+            return await made(making, runs, judge_name(judge), asked_order(order), reader)
         if not runs:
             return html_answer(await asyncio.to_thread(_sessions, jobs, sessions, pages, page_number(page)))
-        chosen = await asyncio.to_thread(_chosen, jobs, runs)
-        return answers.form_page(lambda token: pages.new_session(chosen, None, FIELDS, token, ""), evaluator_form)
+        return await form(SentForm("", tuple(runs), None, FIELDS), "", reader, 200)
 
     @routes.post("/judge", include_in_schema=False)
-    @handled(slow=True, form=True)
+    @handled(scope="index", form=True, page=True)
     @answers.as_page
-    async def create(request: Request, evaluator_form: FormCookie = None) -> Response:
-        fields = await answers.form_fields(request, evaluator_form)
-        chosen = await asyncio.to_thread(_chosen, jobs, fields.getlist("runs"))
-        ticked = fields.getlist("pipelines")
+    async def create(request: Request, reader: FromReader) -> Response:
+        fields = await answers.form_fields(request, reader)
+        ticked, runs = tuple(fields.getlist("pipelines")), tuple(fields.getlist("runs"))
+        sent = SentForm(fields.get("form", ""), runs, ticked, {**FIELDS, **fields})
+        known = {f"{one.run}:{name}" for one in await asyncio.to_thread(_chosen, jobs, runs) for name in one.pipelines}
         try:
             asked = asked_session(ticked, fields)
-            known = {f"{one.run}:{name}" for one in chosen for name in one.pipelines}
             if strange := [word for word in asked.pipelines if word not in known]:
                 raise NotFound(f"No pipeline {strange[0]} in these runs; load the form again.")
-            with lock.held("a new session of judging"):
-                name = await in_thread(sessions.create, asked.pipelines, asked.top, asked.seed)
+            key = await slow.requested.ask(sent, asked)
         except EvaluationError as error:
-            said = f"{error}."
-            shown = {**FIELDS, **fields}
-            return answers.form_page(
-                lambda token: pages.new_session(chosen, ticked, shown, token, said), evaluator_form, 422
-            )
-        return see_other(_pair_path(name, asked.judge, asked.order))
+            return await form(sent, answers.sentence(error), reader, 422)
+        except Unavailable as error:
+            again = {"retry-after": str(error.retry_after_s)} if error.retry_after_s is not None else {}
+            return await form(sent, error.detail, reader, 503, again)
+        return await made(key, runs, asked.judge, asked.order, reader)
 
-    @routes.get("/judge/{session}", include_in_schema=False)
-    @answers.as_page
-    async def session(
-        session: str, order: str = "pool", table: str = "", evaluator_form: FormCookie = None
+    async def made(key: str, runs: Sequence[str], judge: str, order: Order, reader: FormReader) -> Response:
+        """Leads to the first pair of a new session, waits for it, or shows the form again and why there is none."""
+        if not slow.requested.holds(key):
+            sent = SentForm("", tuple(runs), None, {**FIELDS, "judge": judge, "order": order})
+            return await form(sent, NOT_AT_WORK, reader, 404)
+        outcome = await slow.requested.outcome(key)
+        if outcome is None:
+            asked = urlencode([*(("runs", run) for run in runs), ("making", key), ("judge", judge), ("order", order)])
+            waiting = pages.waiting("Making the session", MAKING)
+            return html_answer(waiting, 200, {"refresh": f"{AGAIN_S}; url=/judge?{asked}"})
+        if isinstance(outcome, FailedSession):
+            status = 503 if isinstance(outcome.error, OSError) else 422
+            sent = replace(outcome.sent, fields={**outcome.sent.fields, "judge": judge, "order": order})
+            return await form(sent, answers.sentence(outcome.error), reader, status)
+        return see_other(_pair_path(outcome.name, judge, order))
+
+    async def form(
+        sent: SentForm, said: str, reader: FormReader, status: int, headers: Mapping[str, str] | None = None
     ) -> Response:
+        chosen = await asyncio.to_thread(_chosen, jobs, sent.runs)
+        fields = {**sent.fields, "form": secrets.token_hex(8)}
+        return answers.form_page(
+            lambda token: pages.new_session(chosen, sent.ticked, fields, token, said), reader, status, headers
+        )
+
+    @page_at(routes, "/judge/{session}")
+    @handled(scope="search", page=True)
+    @answers.as_page
+    async def session(session: str, reader: FromReader, order: str = "pool", table: str = "") -> Response:
         by = asked_order(order)
         key = (session, await asyncio.to_thread(sessions.changed_at, session))
         if not slow.states.holds(key):
-            slow.states.start(key, partial(_state, sessions, session))
+            slow.states.start(key, partial(session_state, sessions, session))
         state = await slow.states.result(key)
+        if state is None and table:
+            raise NotComputedYet("The session is being opened")
         if state is None:
             return html_answer(pages.waiting("Opening the session", OPENING), 200, WAITING)
         if table:
             return table_answer(agreement_blocks(state.agreements, state.group), table)
         runs = [run for run in state.runs if RUN_NAME.fullmatch(run) and jobs.state(run) is not None]
-        return answers.form_page(lambda token: pages.session(state, runs, by, token), evaluator_form)
+        return answers.form_page(lambda token: pages.session(state, runs, by, token), reader)
 
-    @routes.get("/judge/{session}/pair", include_in_schema=False)
-    @handled(logged=False)
+    @page_at(routes, "/judge/{session}/pair")
+    @handled(scope="search", logged=False, page=True)
     @answers.as_page
     async def pair(
         session: str,
+        reader: FromReader,
         judge: str = "",
         order: str = "pool",
         query: str = "",
         document: str = "",
-        evaluator_form: FormCookie = None,
     ) -> Response:
         name, by = judge_name(judge), asked_order(order)
         if not sessions.is_open(session, by):
@@ -126,24 +162,25 @@ def judging_routes(
                 return html_answer(pages.waiting("Opening the session", OPENING), 200, WAITING)
         asked = PooledPair(query, document) if query or document else None
         shown = await asyncio.to_thread(_judged_pair, sessions, session, name, by, asked)
-        return answers.form_page(lambda token: pages.pair(shown, token), evaluator_form)
+        return answers.form_page(lambda token: pages.pair(shown, token), reader)
 
     @routes.post("/judge/{session}/pair", include_in_schema=False)
-    @handled(logged=False, form=True)
+    @handled(scope="index", logged=False, form=True, page=True)
     @answers.as_page
-    async def judged(request: Request, session: str, evaluator_form: FormCookie = None) -> Response:
-        fields = await answers.form_fields(request, evaluator_form)
+    async def judged(request: Request, session: str, reader: FromReader) -> Response:
+        fields = await answers.form_fields(request, reader)
         name, order = judge_name(fields.get("judge", "")), asked_order(fields.get("order", ""))
         back = await asyncio.to_thread(_judge, sessions, session, name, fields)
         return see_other(_pair_path(session, name, order, back))
 
-    @routes.get("/judge/{session}/outlook", include_in_schema=False)
+    @page_at(routes, "/judge/{session}/outlook")
+    @handled(scope="search", page=True)
     @answers.as_page
     async def outlook(session: str, order: str = "pool") -> Response:
         by = asked_order(order)
         key = (session, await asyncio.to_thread(sessions.changed_at, session))
         if not slow.verdicts.holds(key):
-            slow.verdicts.start(key, partial(_verdicts, sessions, session))
+            slow.verdicts.start(key, partial(session_verdicts, sessions, session))
         found = await slow.verdicts.result(key)
         if found is None:
             why = "Tests and intervals are drawn ten thousand times, which takes a while with thousands of queries."
@@ -151,39 +188,28 @@ def judging_routes(
         return html_answer(pages.outlook(session, by, found.outlooks, found.verdicts))
 
     @routes.post("/measure/{run:path}", include_in_schema=False)
-    @handled(form=True)
+    @handled(scope="index", form=True, page=True)
     @answers.as_page
-    async def measure(request: Request, run: str, evaluator_form: FormCookie = None) -> Response:
-        fields = await answers.form_fields(request, evaluator_form)
+    async def measure(request: Request, run: str, reader: FromReader) -> Response:
+        fields = await answers.form_fields(request, reader)
         folder = jobs.folder(known_run(jobs, run))
         session = fields.get("session", "")
         written = sum(size for _, size in await asyncio.to_thread(sessions.changed_at, session)) if session else 0
-        slow.measuring.start((run, session, written), partial(_measure, folder, sessions, session))
-        return await measured(run, session, written)
+        slow.measuring.start((run, session, written), partial(measured_by, folder, sessions, session))
+        return await measured(run, session, str(written))
 
-    @routes.get("/measure/{run:path}", include_in_schema=False)
+    @page_at(routes, "/measure/{run:path}")
+    @handled(scope="search", page=True)
     @answers.as_page
-    async def measured(run: str, session: str = "", written: int = 0) -> Response:
-        key = (known_run(jobs, run), session, written)
+    async def measured(run: str, session: str = "", written: str = "0") -> Response:
+        key = (known_run(jobs, run), session, page_number(written, MOST_DIGITS))
         if slow.measuring.holds(key) and await slow.measuring.result(key) is None:
             waiting = pages.waiting("Measuring", f"The quality of {run} is computed, and its report is written.")
             again = urlencode({"session": session, "written": written})
-            return html_answer(waiting, 200, {"refresh": f"2; url=/measure/{run}?{again}"})
+            return html_answer(waiting, 200, {"refresh": f"{AGAIN_S}; url=/measure/{run}?{again}"})
         return see_other(f"/runs/{run}")
 
     return routes
-
-
-def _verdicts(sessions: ServedSessions, name: str) -> SessionVerdicts:
-    with sessions.using(name) as session:
-        return SessionVerdicts(session.outlooks(), session.verdicts())
-
-
-def _measure(folder: RunFolder, sessions: ServedSessions, session: str) -> bool:
-    """Measures a run by the judgments of a session, or by the dataset's alone where none is named."""
-    measure_again(folder, None, [sessions.export(session)] if session else [])
-    report_step(folder)
-    return True
 
 
 def _sessions(jobs: Jobs, sessions: ServedSessions, pages: JudgingPages, page: int) -> str:
@@ -193,7 +219,8 @@ def _sessions(jobs: Jobs, sessions: ServedSessions, pages: JudgingPages, page: i
         raise NotFound(f"The list of sessions has the pages 1 to {last}.")
     ranked = list(islice((run for run in jobs.names() if jobs.folder(run).has("rank.json")), OFFERED + 1))
     listed = sessions.listed(names[(page - 1) * A_PAGE : page * A_PAGE])
-    return pages.sessions(listed, page, last, listed_runs(jobs, ranked[:OFFERED]), len(ranked) > OFFERED)
+    runs = listed_runs(jobs, ranked[:OFFERED])
+    return pages.sessions(listed, sessions.unnameable(), page, last, runs, len(ranked) > OFFERED)
 
 
 def _chosen(jobs: Jobs, runs: Sequence[str]) -> list[ChosenRun]:
@@ -211,23 +238,6 @@ def _chosen(jobs: Jobs, runs: Sequence[str]) -> list[ChosenRun]:
         experiment = folder.experiment
         found.append(ChosenRun(run, experiment.directory.name, experiment.arms))
     return found
-
-
-def _state(sessions: ServedSessions, name: str) -> SessionState:
-    with sessions.using(name) as session:
-        judges = session.grades()
-        disputed = disputed_pairs(judges)
-        return SessionState(
-            name=name,
-            file=session.file,
-            progress=session.progress(),
-            judged=len(consensus_grades(judges)),
-            agreements=judge_agreements(judges),
-            group=group_agreement(judges),
-            disputed=disputed,
-            texts=[session.shown(one.pair) for one in disputed[:MOST_DISPUTED]],
-            runs=tuple(dict.fromkeys(source.run for source in session.file.sources)),
-        )
 
 
 def _judged_pair(sessions: ServedSessions, name: str, judge: str, order: Order, asked: PooledPair | None) -> JudgedPair:

@@ -1,5 +1,6 @@
 """Renders the blocks of a page as Markdown. Pure; writes no file."""
 
+import re
 from collections.abc import Iterable, Iterator
 
 from evaluator.markdown_table import aligned
@@ -10,6 +11,7 @@ from evaluator.page_blocks import (
     ChartImage,
     FoldedBlocks,
     Heading,
+    Listing,
     Prose,
     Sentence,
     Table,
@@ -33,6 +35,10 @@ def markdown_parts(blocks: Iterable[Block]) -> Iterator[str]:
                 yield aligned(rows)
             case ChartImage(path=path, shows=shows):
                 yield f"![{shows}]({path})"
+            case Listing(language=language, text=text):
+                # Longer than any backticks within, so that no line of data ends the block.
+                fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+                yield f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
             case FoldedBlocks(summary=summary, blocks=inner):
                 yield f"<details><summary>{summary}</summary>"
                 yield from markdown_parts(inner)

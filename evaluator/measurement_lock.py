@@ -24,7 +24,6 @@ class MeasurementLock:
 
     def __init__(self, runs: Path) -> None:
         runs.mkdir(parents=True, exist_ok=True)
-        self._runs = runs
         self._file = (runs / LOCK).open("a+", encoding="utf-8")
 
     def take(self) -> None:
@@ -36,7 +35,7 @@ class MeasurementLock:
             holder = self._file.read() or "a measurement that has just begun"
             self._file.close()
             raise MeasurementRunning(
-                f"{holder} is running in {self._runs}, and two at once would slow each other; wait for its end"
+                f"{holder} is running in this folder of runs, and two at once would slow each other; wait for its end"
             ) from error
         self.name("")
 

@@ -2,27 +2,30 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import wraps
-from typing import Annotated, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
-from fastapi import Cookie, Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.datastructures import ImmutableMultiDict
 
 from evaluator.errors import EvaluationError, WrongOption
-from evaluator.form_tokens import COOKIE, FIELD, FormTokens
 from evaluator.job_state import RUN_NAME
 from evaluator.jobs import Jobs
+from evaluator.message_paths import MessagePaths
 from evaluator.page_blocks import Block, tables_of
 from evaluator.pages.service_pages import ServicePages
 from evaluator.table_files import render_csv, render_latex
-from services.chassis.errors import BadInput, NotFound, ProblemError
+from services.chassis.errors import BadInput, NotFound, ProblemError, Unavailable
+from services.chassis.form_tokens import FIELD, FormReader, FormTokens, set_form_cookie
 from services.chassis.page_headers import PAGE_HEADERS
+from services.chassis.rendering import render
 
-WAITING = {"refresh": "2"}  # seconds after which a page that waits for a result loads itself again
+AGAIN_S = 2  # seconds after which a page that waits for a result loads itself again
+WAITING = {"refresh": str(AGAIN_S)}
 MOST_FIELDS = 256  # of a form: 16 runs of nine pipelines, and what is asked of them
-FormCookie = Annotated[str | None, Cookie(alias=COOKIE)]
 FormFields = ImmutableMultiDict[str, str]
 P = ParamSpec("P")
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 class RefusedForm(ProblemError):
@@ -31,11 +34,21 @@ class RefusedForm(ProblemError):
     status, kind, title = 403, "refused-form", "Refused form"
 
 
-class PageAnswers:
-    """Owns the tokens of one process, and turns errors into pages."""
+class NotComputedYet(Unavailable):
+    """A file whose content is being computed. Rendered as a problem: a page in its place would be saved as the file."""
 
-    def __init__(self, pages: ServicePages) -> None:
+    kind, title = "being-computed", "Being computed"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; ask for this file again in a moment.", retry_after_s=AGAIN_S)
+
+
+class PageAnswers:
+    """Owns the tokens of one process, and turns errors into pages. `paths` shortens those in messages."""
+
+    def __init__(self, pages: ServicePages, paths: MessagePaths) -> None:
         self._pages = pages
+        self.paths = paths
         self._tokens = FormTokens()
 
     def as_page(self, route: Callable[P, Awaitable[Response]]) -> Callable[P, Awaitable[Response]]:
@@ -45,36 +58,55 @@ class PageAnswers:
         async def answered(*given: P.args, **named: P.kwargs) -> Response:
             try:
                 return await route(*given, **named)
+            except NotComputedYet as error:
+                answer = render(error)
+                answer.headers.update(PAGE_HEADERS)
+                return answer
             except ProblemError as error:
                 page = self._pages.problem(error.status, error.title, error.detail)
                 # The page of a form is not loaded again: what was filled in would be lost.
                 return html_answer(page, error.status, _again(error, by_itself="request" not in named))
             except WrongOption as error:
-                return html_answer(self._pages.problem(422, "This is not possible", f"{error}."), 422)
+                return html_answer(self._pages.problem(422, "This is not possible", self.sentence(error)), 422)
             except EvaluationError as error:
-                return html_answer(self._pages.problem(409, "This cannot be shown", f"{error}."), 409)
+                return html_answer(self._pages.problem(409, "This cannot be shown", self.sentence(error)), 409)
             except OSError as error:
-                said = f"{error.filename}: {error.strerror}. Free the disk or mend the folder, then try again."
-                return html_answer(self._pages.problem(503, "A file cannot be read or written", said), 503)
+                page = self._pages.problem(503, "A file cannot be read or written", self.sentence(error))
+                return html_answer(page, 503)
 
         return answered
 
-    def form_page(self, html: Callable[[str], str], cookie: str | None, status: int = 200) -> Response:
+    def sentence(self, error: EvaluationError | OSError) -> str:
+        """Returns what a page says of an error."""
+        if isinstance(error, OSError):
+            said = f"{error.filename}: {error.strerror}. Free the disk or mend the folder, then try again."
+            return self.paths.shortened(said)
+        return f"{self.paths.shortened(error)}."
+
+    def form_page(
+        self,
+        html: Callable[[str], str],
+        reader: FormReader,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
         """Returns a page with a form, and the cookie that its token belongs to. `html`: the page, by its token."""
-        nonce = self._tokens.nonce(cookie)
-        answer = html_answer(html(self._tokens.token(nonce)), status)
-        answer.set_cookie(COOKIE, nonce, httponly=True, samesite="strict")
+        nonce = self._tokens.nonce(reader)
+        answer = html_answer(html(self._tokens.token(nonce, reader.session)), status, headers)
+        set_form_cookie(answer, nonce, reader)
         return answer
 
-    async def form_fields(self, request: Request, cookie: str | None) -> FormFields:
+    async def form_fields(self, request: Request, reader: FormReader) -> FormFields:
         """Reads a form. Raises RefusedForm unless one of our pages has made it for this reader."""
         try:
             text = (await request.body()).decode()
             fields = FormFields(parse_qsl(text, max_num_fields=MOST_FIELDS, keep_blank_values=True))
         except ValueError as error:
             raise BadInput("The form cannot be read; load its page again and fill it in.") from error
-        if not self._tokens.holds(cookie, fields.get(FIELD, "")):
-            raise RefusedForm("This form is of no page of this service, or of one before its restart: load it again.")
+        if not self._tokens.holds(reader, fields.get(FIELD, "")):
+            raise RefusedForm(
+                "This form is of no page of this service, or of one before its restart or your login: load it again."
+            )
         return fields
 
 
@@ -85,9 +117,14 @@ def known_run(jobs: Jobs, run: str) -> str:
     return run
 
 
-def page_number(text: str) -> int:
+def page_at(routes: APIRouter, path: str) -> Callable[[Endpoint], Endpoint]:
+    """Declares the route of a page, which the OpenAPI document leaves out. HEAD is answered as GET, without a body."""
+    return routes.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+def page_number(text: str, most_digits: int = 6) -> int:
     """Reads a number of a query string. Raises BadInput."""
-    if not text.isdecimal() or len(text) > 6:
+    if not text.isascii() or not text.isdecimal() or len(text) > most_digits:
         raise BadInput(f"{text[:20]} is no page or number.")
     return int(text)
 
@@ -103,8 +140,10 @@ def table_answer(blocks: Iterable[Block], file: str) -> Response:
 
 
 def html_answer(html: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Returns a page with the headers of all pages."""
-    return Response(html, status, PAGE_HEADERS | dict(headers or {}), media_type="text/html; charset=utf-8")
+    """Returns a page with the headers of all pages. What UTF-8 cannot encode, as of names of files, becomes `?`."""
+    return Response(
+        html.encode(errors="replace"), status, PAGE_HEADERS | dict(headers or {}), media_type="text/html; charset=utf-8"
+    )
 
 
 def _again(error: ProblemError, by_itself: bool) -> Mapping[str, str]:

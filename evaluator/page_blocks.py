@@ -1,4 +1,4 @@
-"""Defines what a page is made of: headings, prose, warnings, tables, charts. Pure; knows no markup language.
+"""Defines what a page is made of: headings, prose, warnings, tables, charts, lines to copy. Pure; knows no markup.
 
 Markdown, HTML, CSV and LaTeX are renderings of these values, so that a table is built once.
 """
@@ -113,6 +113,15 @@ class ChartImage:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """Lines to copy, as they are. May hold data. `language`: theirs, `yaml` for example; `shows`: what they are."""
+
+    language: str
+    shows: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class FoldedBlocks:
     """Blocks that a reader opens, because they would fill several screens."""
 
@@ -120,7 +129,7 @@ class FoldedBlocks:
     blocks: tuple["Block", ...]
 
 
-Block = Heading | Prose | Sentence | Verdict | Caution | Bullets | Table | ChartImage | FoldedBlocks
+Block = Heading | Prose | Sentence | Verdict | Caution | Bullets | Table | ChartImage | Listing | FoldedBlocks
 
 
 def filled(table: Table) -> tuple[Table, ...]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -10,27 +11,31 @@ from pydantic import ValidationError
 
 from evaluator.client import GatewayError
 from evaluator.comparison.comparing import ComparisonSettings
-from evaluator.comparison.comparison_page import comparison_blocks
+from evaluator.comparison.comparison_page import comparison_blocks, example_blocks
 from evaluator.comparison_cache import ComparisonCache
 from evaluator.errors import EvaluationError
-from evaluator.form_experiment import bundled_experiments, form_experiment, known_datasets
+from evaluator.form_experiment import bundled_experiments, form_experiment
 from evaluator.job_state import COMPARED_RUN
 from evaluator.jobs import ExperimentRunning, Jobs, NotCancellable
 from evaluator.page_answers import (
     WAITING,
-    FormCookie,
+    NotComputedYet,
     PageAnswers,
     html_answer,
     known_run,
+    page_at,
     page_number,
     see_other,
     table_answer,
 )
 from evaluator.pages.environment import PAGE_FILES, page_file, style_sheet
-from evaluator.pages.service_pages import ServicePages
-from evaluator.shown_runs import blocks_of, listed_runs, shown_run
+from evaluator.pages.service_pages import ServicePages, StepWithPage
+from evaluator.served_datasets import ServedDatasets
+from evaluator.shown_runs import blocks_of, listed_runs, shown_run, step_page
 from services.chassis.app import router
+from services.chassis.audit import note_run
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable
+from services.chassis.form_tokens import FromReader
 from services.chassis.handling import handled
 from services.chassis.page_headers import PAGE_HEADERS
 
@@ -38,36 +43,72 @@ A_PAGE = 50  # runs
 MOST_COMPARED = 16
 
 
-def page_routes(jobs: Jobs, comparisons: ComparisonCache, pages: ServicePages, answers: PageAnswers) -> APIRouter:
-    """Builds the routes of runs, comparisons and the form that starts an experiment."""
+def page_routes(
+    jobs: Jobs,
+    comparisons: ComparisonCache,
+    datasets: ServedDatasets,
+    pages: ServicePages,
+    answers: PageAnswers,
+    measures: Callable[[str], bool],
+) -> APIRouter:
+    """Builds the routes of runs, comparisons and the form that starts an experiment.
+
+    `measures`: whether a run is being measured again by judgments. Its files do not fit together meanwhile.
+    """
     routes = router()
 
-    @routes.get("/", include_in_schema=False)
+    @page_at(routes, "/")
+    @handled(scope="search", page=True)
     @answers.as_page
     async def runs(page: str = "1") -> Response:
         return await asyncio.to_thread(_runs, jobs, pages, page_number(page))
 
-    @routes.get("/runs/{run:path}", include_in_schema=False)
+    @page_at(routes, "/runs/{run:path}")
+    @handled(scope="search", page=True)
     @answers.as_page
-    async def run(run: str, evaluator_form: FormCookie = None) -> Response:
-        found = await asyncio.to_thread(shown_run, jobs, known_run(jobs, run))
+    async def run(run: str, reader: FromReader) -> Response:
+        before = measures(known_run(jobs, run))
+        found = await asyncio.to_thread(shown_run, jobs, run)
+        if before or measures(run):  # while it was read
+            waiting = WAITING if found.stale else None
+            found = replace(found, measuring=True)
+            return answers.form_page(lambda token: pages.run(found, token), reader, 200, waiting)
         status = 409 if found.stale else 200
-        return answers.form_page(lambda token: pages.run(found, token), evaluator_form, status)
+        return answers.form_page(lambda token: pages.run(found, token), reader, status)
 
-    @routes.get("/progress/{run:path}", include_in_schema=False)
-    @handled(logged=False)
+    @page_at(routes, "/progress/{run:path}")
+    @handled(scope="search", logged=False, page=True)
     @answers.as_page
     async def progress(run: str) -> Response:
         found = await asyncio.to_thread(shown_run, jobs, known_run(jobs, run), False)
         return html_answer(pages.progress(found), 200, {"x-run-state": found.state.state})
 
-    @routes.get("/tables/{run:path}/{file}", include_in_schema=False)
+    @page_at(routes, "/tables/{run:path}/{file}")
+    @handled(scope="search", page=True)
     @answers.as_page
     async def table(run: str, file: str) -> Response:
-        return table_answer(await asyncio.to_thread(blocks_of, jobs, known_run(jobs, run)), file)
+        before = measures(known_run(jobs, run))
+        try:
+            return table_answer(await asyncio.to_thread(blocks_of, jobs, run), file)
+        except EvaluationError as error:
+            if before or measures(run):  # while it was read
+                raise NotComputedYet(f"{run} is being measured by judgments") from error
+            raise
 
-    @routes.get("/compare", include_in_schema=False)
-    @handled(slow=True)
+    @page_at(routes, "/attribution/{run:path}")
+    @handled(scope="search", page=True)
+    @answers.as_page
+    async def attribution(run: str, table: str = "") -> Response:
+        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), "attribution", table)
+
+    @page_at(routes, "/replay/{run:path}")
+    @handled(scope="search", page=True)
+    @answers.as_page
+    async def replay(run: str, table: str = "") -> Response:
+        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), "replay", table)
+
+    @page_at(routes, "/compare")
+    @handled(scope="search", slow=True, page=True)
     @answers.as_page
     async def compare(
         runs: Annotated[Sequence[str], Query()] = (), metric: str = "nDCG@10", examples: str = "3", table: str = ""
@@ -84,28 +125,30 @@ def page_routes(jobs: Jobs, comparisons: ComparisonCache, pages: ServicePages, a
         except ValidationError as error:
             raise BadInput("; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())) from error
         report = await comparisons.report_soon(words, settings)
+        if report is None and table:
+            raise NotComputedYet("The comparison is being computed")
         if report is None:
             return html_answer(pages.comparing(words), 200, WAITING)
         if table:
-            return table_answer(comparison_blocks(report), table)
+            return table_answer([*comparison_blocks(report), *example_blocks(report)], table)
         again = [("metric", settings.metric), ("examples", settings.examples), ("table", "")]
         files = "/compare?" + urlencode([*(("runs", word) for word in words), *again])
         return html_answer(await asyncio.to_thread(pages.comparison, report, words, files))
 
-    @routes.get("/new", include_in_schema=False)
+    @page_at(routes, "/new")
+    @handled(scope="search", page=True)
     @answers.as_page
-    async def new(evaluator_form: FormCookie = None) -> Response:
-        return await asyncio.to_thread(answers.form_page, _new(pages, _EMPTY, ""), evaluator_form)
+    async def new(reader: FromReader) -> Response:
+        return await asyncio.to_thread(answers.form_page, _new(pages, datasets, _EMPTY, ""), reader)
 
     @routes.post("/new", include_in_schema=False)
-    @handled(form=True)
+    @handled(scope="admin", form=True, page=True)
     @answers.as_page
-    async def start(request: Request, evaluator_form: FormCookie = None) -> Response:
-        fields = await answers.form_fields(request, evaluator_form)
+    async def start(request: Request, reader: FromReader) -> Response:
+        fields = await answers.form_fields(request, reader)
         try:
-            experiment = await asyncio.to_thread(form_experiment, fields)
-            await jobs.expect_startable(experiment)
-            state = jobs.start(experiment)
+            experiment = await asyncio.to_thread(form_experiment, fields, datasets)
+            state = jobs.start(await jobs.startable(experiment))
         except ExperimentRunning as error:
             said, status = str(error), 409
         except GatewayError as error:
@@ -113,25 +156,26 @@ def page_routes(jobs: Jobs, comparisons: ComparisonCache, pages: ServicePages, a
         except EvaluationError as error:
             said, status = f"{error}.", 422
         except OSError as error:
-            raise Unavailable(f"{jobs.write_error_message(error)}; see EVALUATOR_RUNS.") from error
+            raise Unavailable(jobs.write_error_message(error)) from error
         else:
+            note_run(request.scope, state.id)
             return see_other(f"/runs/{state.id}")
-        return await asyncio.to_thread(
-            answers.form_page, _new(pages, {**_EMPTY, **fields}, said), evaluator_form, status
-        )
+        page = _new(pages, datasets, {**_EMPTY, **fields}, said)
+        return await asyncio.to_thread(answers.form_page, page, reader, status)
 
     @routes.post("/cancel/{run:path}", include_in_schema=False)
-    @handled(slow=True, form=True)
+    @handled(scope="admin", slow=True, form=True, page=True)
     @answers.as_page
-    async def cancel(request: Request, run: str, evaluator_form: FormCookie = None) -> Response:
-        await answers.form_fields(request, evaluator_form)
+    async def cancel(request: Request, run: str, reader: FromReader) -> Response:
+        await answers.form_fields(request, reader)
         try:
             await jobs.cancel(known_run(jobs, run))
         except NotCancellable as error:
             raise Conflict(str(error)) from error
         return see_other(f"/runs/{run}")
 
-    @routes.get("/pages/{name}", include_in_schema=False)
+    @page_at(routes, "/pages/{name}")
+    @handled(scope="open")
     @answers.as_page
     async def file(name: str) -> Response:
         if name == "style.css":
@@ -155,5 +199,14 @@ def _runs(jobs: Jobs, pages: ServicePages, page: int) -> Response:
     return html_answer(pages.runs(listed, page, last, len(names)))
 
 
-def _new(pages: ServicePages, fields: Mapping[str, str], error: str) -> Callable[[str], str]:
-    return lambda token: pages.new(bundled_experiments(), known_datasets(), fields, token, error)
+def _step(jobs: Jobs, pages: ServicePages, run: str, step: StepWithPage, table: str) -> Response:
+    """Returns the page of a step, or with `table` one of its tables as a file."""
+    found = step_page(jobs, run, step)
+    if found is None:
+        command = "attribute" if step == "attribution" else "replay"
+        raise NotFound(f"Run {run} has no {step} here; the command `{command} {run}` makes it.")
+    return table_answer(found.blocks, table) if table else html_answer(pages.step(run, found))
+
+
+def _new(pages: ServicePages, datasets: ServedDatasets, fields: Mapping[str, str], error: str) -> Callable[[str], str]:
+    return lambda token: pages.new(bundled_experiments(datasets), datasets.names(), fields, token, error)

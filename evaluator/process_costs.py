@@ -5,7 +5,7 @@ Knows three dialects: Prometheus' text (our services, a Qdrant server) and the n
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from urllib.parse import urlsplit
@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
+from evaluator.elasticsearch_access import read_elasticsearch_access
 from evaluator.errors import EvaluationError, WrongOption
+from evaluator.gateway_access import read_access
 from services.contracts.base import Count, Wire
 
 READ_WITHIN_S = 5.0
@@ -79,12 +81,29 @@ class PipelineCost(Wire):
 @asynccontextmanager
 async def process_reader(processes: Mapping[str, str]) -> AsyncIterator[Reader]:
     """Yields what reads every process once, over kept connections. One that cannot be read has a reason instead."""
-    async with httpx.AsyncClient(timeout=READ_WITHIN_S, trust_env=False) as http:
+    async with AsyncExitStack() as stack:
+        clients: dict[bool, httpx.AsyncClient] = {}
+        for of_elasticsearch in {name == ELASTICSEARCH for name in processes}:
+            client = _elasticsearch_client(processes[ELASTICSEARCH]) if of_elasticsearch else _client()
+            clients[of_elasticsearch] = await stack.enter_async_context(client)
 
         async def read() -> Readings:
-            return {name: await _read(http, name, url) for name, url in processes.items()}
+            return {name: await _read(clients[name == ELASTICSEARCH], name, url) for name, url in processes.items()}
 
         yield read
+
+
+def _client() -> httpx.AsyncClient:
+    """Returns the client for /metrics, which is open to all: no key is sent."""
+    return httpx.AsyncClient(timeout=READ_WITHIN_S, trust_env=False, verify=read_access().context())
+
+
+def _elasticsearch_client(url: str) -> httpx.AsyncClient:
+    """Returns the client for an Elasticsearch, with the key and the authority that the lexical service has for it."""
+    access = read_elasticsearch_access()
+    return httpx.AsyncClient(
+        timeout=READ_WITHIN_S, trust_env=False, verify=access.context(), headers=access.headers(url)
+    )
 
 
 async def expect_processes(processes: Mapping[str, str]) -> None:

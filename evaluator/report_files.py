@@ -7,7 +7,7 @@ from evaluator.report import Report
 from evaluator.report_blocks import report_blocks
 from evaluator.report_charts import report_charts
 from evaluator.run_folder import RunFolder, writable
-from evaluator.table_files import render_csv, render_latex
+from evaluator.table_files import write_tables
 
 
 def write_pages(folder: RunFolder, report: Report) -> None:
@@ -17,12 +17,7 @@ def write_pages(folder: RunFolder, report: Report) -> None:
     drawn = report_charts(report)
     for path, svg in drawn.items():
         writable(folder.path / path).write_text(svg, encoding="utf-8")
-    for table in tables_of(report_blocks(report)):
-        for suffix, text in (("csv", render_csv(table)), ("tex", render_latex(table))):
-            with writable(folder.path / "tables" / f"{table.name}.{suffix}").open(
-                "w", encoding="utf-8", newline=""
-            ) as file:
-                file.write(text)
+    write_tables(folder.path / "tables", tables_of(report_blocks(report)))
     svgs = drawn | step_charts(folder)
     folder.write_text("report.md", render_page(report, svgs))
     folder.write_text("report.html", render_report_html(report, svgs))

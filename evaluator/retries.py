@@ -32,7 +32,7 @@ async def with_retries(
         try:
             return await call()
         except GatewayError as error:
-            if error.status not in (0, 429, 502, 503, 504) or error.kind == "bad_answer":
+            if error.status not in (0, 429, 502, 503, 504) or error.kind in ("bad_answer", "untrusted"):
                 raise
             if attempt == attempts:
                 raise EvaluationError(

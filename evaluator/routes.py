@@ -1,10 +1,9 @@
 """HTTP routes that start, list and report experiments, and compare runs. Jobs run experiments."""
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import AfterValidator, Field
 
 from evaluator.client import GatewayError
@@ -14,8 +13,10 @@ from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.job_state import COMPARED_RUN, JobList, JobState, RunId
 from evaluator.jobs import ExperimentRunning, Jobs, NotCancellable
+from evaluator.message_paths import MessagePaths
 from evaluator.report import Report
 from services.chassis.app import router
+from services.chassis.audit import note_run
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable, UnknownPipeline
 from services.chassis.handling import handled
 from services.contracts.lists import Items
@@ -46,29 +47,33 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
     routes = router()
 
     @routes.post("/v1/experiments", status_code=202)
-    async def start(experiment: Experiment) -> JobState:
+    @handled(scope="admin")
+    async def start(experiment: Experiment, received: Request) -> JobState:
         if experiment.gates is not None and experiment.gates.cpu_ms is not None:
             raise BadInput("gates.cpu_ms: the service measures no CPU time; `run` does, with --processes.")
         try:
-            await jobs.expect_startable(experiment)
-            return jobs.start(experiment)
+            state = jobs.start(await jobs.startable(experiment))
         except ExperimentRunning as error:
             raise Conflict(str(error)) from error
         except GatewayError as error:
             raise (UnknownPipeline if error.status == 404 else Unavailable)(str(error)) from error
         except EvaluationError as error:
-            raise BadInput(f"dataset: {error}") from error
+            raise BadInput(str(error)) from error
         except OSError as error:
-            raise Unavailable(f"{jobs.write_error_message(error)}; see EVALUATOR_RUNS.") from error
+            raise Unavailable(jobs.write_error_message(error)) from error
+        note_run(received.scope, state.id)
+        return state
 
     @routes.get("/v1/experiments")
+    @handled(scope="search")
     async def every() -> JobList:
         return await asyncio.to_thread(jobs.every)
 
     @routes.get("/v1/experiments/{run:path}/report")
+    @handled(scope="search")
     async def report(run: RunId) -> Report:
         try:
-            found = jobs.report(run)
+            found = jobs.report(run) if jobs.holds(run) else None
         except EvaluationError as error:
             raise Conflict(f"{error}.") from error
         if found is None:
@@ -76,6 +81,7 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
         return found
 
     @routes.get("/v1/experiments/{run:path}")
+    @handled(scope="search")
     async def state(run: RunId) -> JobState:
         found = jobs.state(run)
         if found is None:
@@ -83,7 +89,7 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
         return found
 
     @routes.delete("/v1/experiments/{run:path}")
-    @handled(slow=True)
+    @handled(scope="admin", slow=True)
     async def cancel(run: RunId) -> JobState:
         if await asyncio.to_thread(jobs.state, run) is None:
             raise NotFound(f"No run {run} here; GET /v1/experiments lists all.")
@@ -95,20 +101,20 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
     return routes
 
 
-def comparison_routes(comparisons: ComparisonCache, runs: Path) -> APIRouter:
-    """Builds the route that compares runs in the folder `runs`."""
+def comparison_routes(jobs: Jobs, comparisons: ComparisonCache, paths: MessagePaths) -> APIRouter:
+    """Builds the route that compares runs. `paths` shortens those in messages."""
     routes = router()
 
     @routes.post("/v1/comparisons")
-    @handled(slow=True)
+    @handled(scope="search", slow=True)
     async def comparison(asked: ComparisonRequest) -> ComparisonReport:
         for word in asked.runs:
-            if not (runs / word.partition(":")[0]).is_dir():
+            if not jobs.holds(word.partition(":")[0]):
                 raise NotFound(f"No run {word.partition(':')[0]} here.")
         settings = ComparisonSettings(**asked.model_dump(exclude={"runs"}))
         try:
             return await comparisons.report(asked.runs, settings)
         except EvaluationError as error:
-            raise Conflict(str(error)) from error
+            raise Conflict(paths.shortened(error)) from error
 
     return routes

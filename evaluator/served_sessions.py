@@ -12,7 +12,9 @@ from threading import Lock
 
 from pydantic import ValidationError
 
+from evaluator.errors import EvaluationError
 from evaluator.judging.export import export_by_content
+from evaluator.judging.judgment_log import judge_files
 from evaluator.judging.new_session import FOLDER, create_session
 from evaluator.judging.session import JudgingSession, Order
 from evaluator.judging.session_files import JUDGES, SESSION, SessionFile
@@ -40,9 +42,18 @@ class ServedSessions:
         self._lock = Lock()
 
     def names(self) -> list[str]:
-        """Returns the names of all sessions, the newest first."""
-        found = ((path.stat().st_mtime_ns, path.parent.name) for path in (self._runs / FOLDER).glob(f"*/{SESSION}"))
-        return [name for _, name in sorted(found, reverse=True)]
+        """Returns the names of all sessions, the newest first, without those of `unnameable`."""
+        return [name for name in self._found() if _is_utf8(name)]
+
+    def unnameable(self) -> list[str]:
+        """Returns the names of sessions, of surrogates in part, that are not UTF-8: no address can have them."""
+        return sorted(name for name in self._found() if not _is_utf8(name))
+
+    def _found(self) -> list[str]:
+        # A file may be gone again, or be a link that leads nowhere, or out of the folder of runs.
+        runs, every = self._runs.resolve(), (self._runs / FOLDER).glob(f"*/{SESSION}")
+        files = [path for path in every if path.exists() and path.resolve().is_relative_to(runs)]
+        return [path.parent.name for path in sorted(files, key=_made_at, reverse=True)]
 
     def listed(self, names: Sequence[str]) -> list[ListedSession]:
         """Returns sessions for the list."""
@@ -82,8 +93,8 @@ class ServedSessions:
             return export_by_content(session)
 
     def changed_at(self, name: str) -> tuple[tuple[str, int], ...]:
-        """Returns the sizes of the judges' files: they grow with everything that a judge does."""
-        return tuple(sorted((path.name, path.stat().st_size) for path in (self._folder(name) / JUDGES).glob("*.jsonl")))
+        """Returns the sizes of the judges' files, which grow with all that a judge does. Raises as `judge_files`."""
+        return tuple((path.name, path.stat().st_size) for path in judge_files(self._folder(name) / JUDGES))
 
     def _folder(self, name: str) -> Path:
         """Returns the folder of a session that is here: none is read by a name that a caller chose."""
@@ -104,8 +115,26 @@ class ServedSessions:
 
     def _listed(self, name: str) -> ListedSession:
         folder = self._runs / FOLDER / name
-        judges = tuple(sorted(path.stem for path in (folder / JUDGES).glob("*.jsonl")))
         try:
-            return ListedSession(name, SessionFile.model_validate_json((folder / SESSION).read_bytes()), judges)
+            file = SessionFile.model_validate_json((folder / SESSION).read_bytes())
         except (OSError, ValidationError):
-            return ListedSession(name, None, judges)
+            return ListedSession(name, None, ())
+        try:
+            return ListedSession(name, file, tuple(path.stem for path in judge_files(folder / JUDGES)))
+        except EvaluationError as error:
+            return ListedSession(name, file, (), f"{error}.")
+
+
+def _made_at(path: Path) -> tuple[int, str]:
+    try:
+        return path.stat().st_mtime_ns, path.parent.name
+    except OSError:
+        return 0, path.parent.name
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

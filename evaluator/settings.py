@@ -1,14 +1,24 @@
 """Settings of the evaluator's HTTP service."""
 
 from pathlib import Path
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.settings import ServiceSettings
+from evaluator.gateway_access import TRUSTED, AccessSettings, GatewayAccess, access_of
+from services.chassis.addresses import may_carry_secret, plain_refusal, without_credentials
+from services.chassis.settings import KeyedSettings
 
 
-class EvaluatorSettings(ServiceSettings):
+def _named(value: object) -> object:
+    # Path("") is the working directory, which holds more than datasets.
+    if value == "":
+        raise ValueError("names a folder that is empty text; leave it out")
+    return value
+
+
+class EvaluatorSettings(AccessSettings, KeyedSettings):
     """Settings of the HTTP service, read once from the environment in `app.main`."""
 
     model_config = SettingsConfigDict(
@@ -21,9 +31,25 @@ class EvaluatorSettings(ServiceSettings):
     )
 
     port: int = Field(8009, ge=0, le=65_535, description="Port to listen on.")
-    gateway_url: str = Field(
+    gateway_url: Annotated[str, AfterValidator(without_credentials)] = Field(
         "http://127.0.0.1:8000",
         validation_alias="GATEWAY_URL",
         description="Where the gateway is.",
     )
     runs: Path = Field(Path(".runs"), description="The folder that holds the runs, one folder each.")
+    datasets: tuple[Annotated[Path, BeforeValidator(_named)], ...] = Field(
+        (Path(".datasets"), Path("../shared/datasets"), Path("evaluator/collections")),
+        description="The folders beneath which datasets and traces lie that requests may name; `[]`: none.",
+    )
+
+    @property
+    def access(self) -> GatewayAccess:
+        """How the gateway is opened."""
+        return access_of(self, self.token)
+
+    @model_validator(mode="after")
+    def _keeps_its_key(self) -> Self:
+        access = self.access
+        if access.key is not None and not may_carry_secret(self.gateway_url, self.trusted_plain):
+            raise ValueError(f"GATEWAY_URL: {plain_refusal(access.source, self.gateway_url, TRUSTED)}")
+        return self

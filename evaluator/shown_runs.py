@@ -1,8 +1,10 @@
 """Reads what pages show of runs from their folders and from the job that runs. Renders nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from evaluator.attribution.page import attribution_page
+from evaluator.attribution.report import ATTRIBUTION, AttributionReport
 from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
 from evaluator.deadline_tables import deadline_blocks
 from evaluator.errors import EvaluationError
@@ -13,12 +15,17 @@ from evaluator.load.load_blocks import load_blocks
 from evaluator.load.plan_run import LOAD
 from evaluator.load.report import LoadReport
 from evaluator.page_blocks import Block, Heading, Table
-from evaluator.pages.service_pages import ListedRun, ShownRun
+from evaluator.pages.service_pages import ListedRun, ShownRun, StepWithPage
+from evaluator.replay.page import replay_page
+from evaluator.replay.report import REPLAY, ReplayReport
 from evaluator.report_blocks import report_blocks
 from evaluator.report_charts import report_charts
 from evaluator.report_files import step_charts
 from evaluator.run_folder import RunFolder
+from evaluator.step_page import StepPage
 
+# Steps after the ranking that have a page of their own, with the file that each writes.
+_WRITES: Mapping[StepWithPage, str] = {"attribution": ATTRIBUTION, "replay": REPLAY}
 LIVE = "The load in its last seconds; times are of the answers of 10 s"
 
 
@@ -64,7 +71,20 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
         live_table=Table("live", LIVE, live_rows(figures)),
         stale=stale,
         cancellable=jobs.running == run,
+        steps=_steps(folder) if whole and state.state != "running" else (),
     )
+
+
+def step_page(jobs: Jobs, run: str, step: StepWithPage) -> StepPage | None:
+    """Returns the page of a step of a run; None of one that was not called. Raises EvaluationError."""
+    folder = jobs.folder(run)
+    if not folder.has(_WRITES[step]):
+        return None
+    match step:
+        case "attribution":
+            return attribution_page(folder.read(ATTRIBUTION, AttributionReport))
+        case "replay":
+            return replay_page(folder.read(REPLAY, ReplayReport))
 
 
 def blocks_of(jobs: Jobs, run: str) -> Sequence[Block]:
@@ -84,6 +104,10 @@ def _blocks_without_report(folder: RunFolder, svgs: dict[str, str]) -> list[Bloc
     if folder.has(DEADLINES):
         blocks += [Heading("Deadlines"), *deadline_blocks(folder.read(DEADLINES, DeadlinesFile))]
     return blocks
+
+
+def _steps(folder: RunFolder) -> tuple[StepWithPage, ...]:
+    return tuple(step for step, file in _WRITES.items() if folder.has(file))
 
 
 def _experiment(folder: RunFolder) -> Experiment | None:

@@ -1,7 +1,7 @@
 """Defines an experiment over several datasets (`datasets:`): one experiment for each. Runs nothing."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -11,6 +11,8 @@ from evaluator.datasets.catalogue import LocatedSet, load_catalogue
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment, collection_name, parse_experiment, read_settings
 from services.contracts.base import Name, Wire
+
+Locate = Callable[[str], Sequence[LocatedSet]]
 
 
 class SuiteMember(Wire):
@@ -45,12 +47,13 @@ class Suite(Wire):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
 
 
-def read_plan(path: Path, **overrides: object) -> Experiment | Suite:
+def read_plan(path: Path, locate: Locate | None = None, /, **overrides: object) -> Experiment | Suite:
     """Reads a YAML file and applies the `overrides` that are not None. Raises EvaluationError.
 
-    A dataset is a directory or a name of the catalogue. `datasets` makes a suite, and so does a `dataset` of several
-    parts (`cqadupstack`); the override `dataset` takes the place of both.
+    A dataset is a directory or a name of the catalogue, unless `locate` finds it in another way. `datasets` makes a
+    suite, and so does a `dataset` of several parts (`cqadupstack`); the override `dataset` takes the place of both.
     """
+    locate = locate or load_catalogue().located
     content = read_settings(path)
     given = {key: value for key, value in overrides.items() if value is not None}
     if "dataset" in given:
@@ -63,11 +66,11 @@ def read_plan(path: Path, **overrides: object) -> Experiment | Suite:
     if listed is not None and "dataset" in content:
         raise EvaluationError(f"{path}: give dataset or datasets, not both")
     if listed is None:
-        located = _located(content.get("dataset"), f"{path}: dataset")
+        located = _located(locate, content.get("dataset"), f"{path}: dataset")
         if len(located) == 1:
             return _experiment(content, located[0], str(path))
     elif isinstance(listed, Sequence) and not isinstance(listed, str) and listed:
-        located = [found for name in listed for found in _located(name, f"{path}: datasets")]
+        located = [found for name in listed for found in _located(locate, name, f"{path}: datasets")]
     else:
         raise EvaluationError(f"{path}: datasets: a list of directories or names of the catalogue is needed")
     return _suite(content, located, path)
@@ -82,10 +85,10 @@ def _is_same_directory(own: object, other: object) -> bool:
     return isinstance(own, str) and Path(own).resolve() == Path(str(other)).resolve()
 
 
-def _located(given: object, where: str) -> list[LocatedSet]:
+def _located(locate: Locate, given: object, where: str) -> list[LocatedSet]:
     if not isinstance(given, str) or not given:
         raise EvaluationError(f"{where}: a directory or a name of the catalogue is needed")
-    return list(load_catalogue().located(given))
+    return list(locate(given))
 
 
 def _suite(content: Mapping[str, object], located: Sequence[LocatedSet], path: Path) -> Suite:

@@ -1,7 +1,9 @@
-"""Renders tables as CSV (RFC 4180) and as LaTeX with the rules of the package booktabs. Pure; writes no file."""
+"""Renders tables as CSV (RFC 4180) and as LaTeX with the rules of the package booktabs; writes them as files."""
 
 import csv
 import io
+from collections.abc import Iterable
+from pathlib import Path
 
 from evaluator.latex_text import latex_text
 from evaluator.page_blocks import Table
@@ -31,3 +33,11 @@ def render_latex(table: Table) -> str:
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def write_tables(folder: Path, tables: Iterable[Table]) -> None:
+    """Writes `<name>.csv` and `<name>.tex` of each table; creates the folder, whose parent is there."""
+    folder.mkdir(exist_ok=True)
+    for table in tables:
+        for suffix, text in (("csv", render_csv(table)), ("tex", render_latex(table))):
+            (folder / f"{table.name}.{suffix}").write_text(text, encoding="utf-8", newline="")

@@ -45,7 +45,7 @@ def read_scores(path: Path) -> Mapping[str, Mapping[str, float]]:
             for number, line in enumerate(file, start=1):
                 text = line.rstrip("\r\n")
                 if text.strip():
-                    _add_hit(scored, text, f"{path}:{number}")
+                    _add_hit(scored, text, path, number)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise EvaluationError(f"{path}: not readable as a run file: {reason}") from error
@@ -58,17 +58,22 @@ def _opened(path: Path) -> TextIO:
     return path.open(encoding="utf-8-sig", newline="\n")
 
 
-def _add_hit(scored: dict[str, dict[str, float]], text: str, place: str) -> None:
+def _add_hit(scored: dict[str, dict[str, float]], text: str, path: Path, number: int) -> None:
     columns = text.split("\t") if text.count("\t") == 5 else text.split()
     if len(columns) != 6:
-        raise EvaluationError(f"{place}: not a line of a TREC run: {len(columns)} columns; expected 6")
+        raise _no_hit(path, number, f"{len(columns)} columns; expected 6")
     query, document, score = plain_id(columns[0]), plain_id(columns[2]), columns[4]
     # float() alone would also take 1_0, inf, nan and digits of other scripts.
     if not _NUMBER.fullmatch(score.strip()) or not math.isfinite(value := float(score)):
-        raise EvaluationError(f"{place}: not a line of a TREC run: {score!r} is no score")
+        raise _no_hit(path, number, f"{score!r} is no score")
     if not query or not document:
-        raise EvaluationError(f"{place}: not a line of a TREC run: an empty id")
+        raise _no_hit(path, number, "an empty id")
     hits = scored.setdefault(query, {})
     if document in hits:
-        raise EvaluationError(f"{place}: {document} stands twice under query {query}")
+        raise EvaluationError(f"{path}:{number}: {document} stands twice under query {query}")
     hits[document] = value
+
+
+# The place is put together for an error alone: for every line it took a fifth of the time that a file takes.
+def _no_hit(path: Path, number: int, why: str) -> EvaluationError:
+    return EvaluationError(f"{path}:{number}: not a line of a TREC run: {why}")

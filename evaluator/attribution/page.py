@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from evaluator.attribution.losses import FATES
 from evaluator.attribution.report import AttributionReport
-from evaluator.markdown_page import markdown_parts
 from evaluator.page_blocks import Block, Caution, ChartImage, Prose, Sentence, Table
+from evaluator.step_page import StepPage
 from evaluator.svg_chart import COLOURS, Drawing, Scale, text_width
 
 WIDTH = 860.0
@@ -24,10 +24,11 @@ WATERFALL_SAYS = (
 )
 
 
-def render_attribution(report: AttributionReport) -> str:
-    """Renders attribution.md."""
-    title = f"# Where relevant documents were lost: {report.experiment}, {report.dataset}, first {report.top} hits"
-    return "\n\n".join([title, *markdown_parts(attribution_blocks(report, [FATES_CHART]))]) + "\n"
+def attribution_page(report: AttributionReport) -> StepPage:
+    """Returns the page of an attribution alone; a report has its parts as a section."""
+    title = f"Where relevant documents were lost: {report.experiment}, {report.dataset}, first {report.top} hits"
+    svgs = {FATES_CHART: fates_chart(report)}
+    return StepPage("attribution", title, attribution_blocks(report, svgs), svgs)
 
 
 def attribution_blocks(report: AttributionReport, charts: Collection[str]) -> list[Block]:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from evaluator.attribution.page import render_attribution
+from evaluator.attribution.page import attribution_page
 from evaluator.attribution.report import AttributionReport
-from evaluator.attribution.step import TOP, attribute_step, attribution
+from evaluator.attribution_step import TOP, attribute_step, attribution
 from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
 from evaluator.commands.steps import print_next_step
@@ -17,11 +17,12 @@ from evaluator.errors import EvaluationError
 from evaluator.measurement_lock import measuring
 from evaluator.progress import show
 from evaluator.replay.grid import read_grid
-from evaluator.replay.page import in_words, render_replay
+from evaluator.replay.page import in_words, replay_page
 from evaluator.replay.report import CheckedPoint
 from evaluator.replay.step import check_step, replay_step
 from evaluator.replay.step import replay as replay_grid
 from evaluator.run_folder import named_place
+from evaluator.step_page import render_step_markdown
 from evaluator.suite_folder import runs_of
 
 AskedRun = Annotated[str, typer.Argument(help="A run or suite folder: its name or path. Without one, the latest.")]
@@ -39,7 +40,7 @@ def attribute(
 ) -> None:
     """Asks a run's queries once more for all candidates; says of every relevant document which stage lost it.
 
-    Writes attribution.json and attribution.md; `report` takes them into its pages. Goes on where it was interrupted.
+    Writes attribution.json and its page; `report` takes them into its pages. Goes on where it was interrupted.
     Exit status 3: an answer was lost, degraded, or other than in the run, or a deep leg or a score is missing.
     """
     with reporting_errors():
@@ -52,7 +53,7 @@ def attribute(
                 with measuring(folder.runs) as lock:
                     lock.name(f"attribution of {folder.name}")
                     found = with_gateway(gateway, wait, partial(attribute_step, folder=folder, top=top))
-            show(render_attribution(found))
+            show(render_step_markdown(attribution_page(found)))
             doubts += _doubts(found)
         print_next_step("report", place)
         end_status(run, doubts, ())
@@ -75,7 +76,7 @@ def replay(
 ) -> None:
     """Tries other fusions, depths and re-rankings on the candidates that `attribute` has collected.
 
-    Writes replay.json and replay.md, and the winner as a pipeline. Exit status 3: the gateway answered otherwise.
+    Writes replay.json and its page, and the winner as a pipeline. Exit status 3: the gateway answered otherwise.
     """
     with reporting_errors():
         tried = read_grid(grid)
@@ -88,7 +89,7 @@ def replay(
                     lock.name(f"check of a replay of {folder.name}")
                     checked = with_gateway(gateway, wait, partial(check_step, folder=folder, done=done, count=check))
             found = replay_step(folder, tried, done, within_ms, checked)
-            show(render_replay(found))
+            show(render_step_markdown(replay_page(found)))
             otherwise += [
                 f"{in_words(one.pipeline)}: {len(one.otherwise)} queries otherwise" for one in checked if one.otherwise
             ]

@@ -22,6 +22,7 @@ from evaluator.commands.options import (
     Run,
     Runs,
     Wait,
+    address,
     expect_only,
     overridden_experiment,
     reporting_errors,
@@ -115,7 +116,8 @@ def load(
     run: Run = None,
     junit: Junit = None,
     against: Annotated[
-        str | None, typer.Option(help="URL of a gateway to compare with, slice by slice, in the same run.")
+        str | None,
+        typer.Option(callback=address, help="URL of a gateway to compare with, slice by slice, in the same run."),
     ] = None,
     compare: Annotated[
         Path | None,

@@ -25,6 +25,7 @@ from evaluator.load.live import Listener, listening
 from evaluator.metric_table import parse_metric
 from evaluator.progress import PLAIN_EVERY_S, console, print_at_intervals, say
 from evaluator.suite import Suite, experiments_of, read_plan
+from services.chassis.addresses import without_credentials
 from services.contracts.validation_messages import validation_message
 
 TERMINAL_EVERY_S = 2.0  # how often a terminal shows how a load is doing
@@ -38,9 +39,36 @@ Name = Annotated[
     str,
     typer.Argument(help="A bundled experiment (demo, scifact, scifact-load, nfcorpus, rerank-depths) or a YAML file."),
 ]
-Gateway = Annotated[str, typer.Option("--gateway", envvar="GATEWAY_URL", help="Where the gateway is.")]
-Runs = Annotated[Path, typer.Option("--runs", envvar="EVALUATOR_RUNS", help="The folder that holds the runs.")]
-Run = Annotated[Path | None, typer.Option("--run", help="The folder of one run.")]
+
+
+def _run_folder(context: typer.Context, given: Path | None) -> Path | None:
+    """Returns the folder of a run that is named by path, or by its name in the folder of all runs."""
+    if given is None or given.exists():
+        return given
+    named: Path = context.params["runs"] / given
+    return named if named.is_dir() else given
+
+
+def address(url: str | None) -> str | None:
+    """Returns the address of a gateway. Raises BadParameter if it holds a password: runs record it."""
+    try:
+        return url if url is None else without_credentials(url)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Gateway = Annotated[
+    str, typer.Option("--gateway", envvar="GATEWAY_URL", callback=address, help="Where the gateway is.")
+]
+Runs = Annotated[
+    Path,
+    # Eager: `--run` is looked for in this folder.
+    typer.Option("--runs", envvar="EVALUATOR_RUNS", help="The folder that holds the runs.", is_eager=True),
+]
+Run = Annotated[
+    Path | None,
+    typer.Option("--run", help="The folder of one run, or its name in --runs.", callback=_run_folder),
+]
 Metrics = Annotated[str | None, typer.Option(envvar="METRICS", help="Quality metrics: nDCG@10,bpref.")]
 Processes = Annotated[
     str,

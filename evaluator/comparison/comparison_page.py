@@ -12,12 +12,12 @@ from evaluator.page_blocks import Block, Prose, Sentence, Table, Verdict
 def render_comparison(report: ComparisonReport) -> str:
     """Renders the report as Markdown."""
     title = f"{report.metric} on {report.dataset}, split {report.split} (seed {report.seed})"
-    blocks = [Sentence(title), *comparison_blocks(report), *_example_blocks(report)]
+    blocks = [Sentence(title), *comparison_blocks(report), *example_blocks(report)]
     return "\n\n".join(markdown_parts(blocks)) + "\n"
 
 
 def comparison_blocks(report: ComparisonReport) -> list[Block]:
-    """Returns judgments, notes, verdicts and tables; the examples are left to `examples_shown`."""
+    """Returns judgments, notes, verdicts and tables; the examples are left to `example_blocks`."""
     return [
         Sentence(report.judgments.of_dataset),
         *(Sentence(f"Note: {note}{'' if note.endswith('?') else '.'}") for note in report.notes),
@@ -36,6 +36,17 @@ def comparison_blocks(report: ComparisonReport) -> list[Block]:
     ]
 
 
+def example_blocks(report: ComparisonReport) -> Iterator[Block]:
+    """Yields the examples: a title for those of a pair, then each query with its documents."""
+    number = 0
+    for title, pair, examples in examples_shown(report):
+        yield Sentence(title)
+        for example in examples:
+            number += 1
+            yield Sentence(f"{example.query}: {example.text} ({example_scores(example)})")
+            yield example_table(pair, example, number)
+
+
 def examples_shown(report: ComparisonReport) -> Iterator[tuple[str, PairReport, Sequence[QueryExample]]]:
     """Yields a title, the pair and its examples, for the gains and the losses of each pair that has some."""
     for pair in report.pairs:
@@ -49,11 +60,10 @@ def example_table(pair: PairReport, example: QueryExample, number: int) -> Table
     """Returns the documents of an example with their ranks in both systems. `number`: of the examples of a page."""
     first, second = pair.verdict.first, pair.verdict.second
     rows = [
-        [one.id, one.title.replace("|", "/"), *map(_count, (one.grade, one.first_rank, one.second_rank))]
-        for one in example.documents
+        [one.id, one.title, *map(_count, (one.grade, one.first_rank, one.second_rank))] for one in example.documents
     ]
     header = ["document", "title", "grade", f"rank: {first}", f"rank: {second}"]
-    return Table(f"example-{number}", "Documents of this query", [header, *rows])
+    return Table(f"example-{number}", f"Documents of query {example.query}", [header, *rows])
 
 
 def example_scores(example: QueryExample) -> str:
@@ -65,16 +75,6 @@ def _slices(report: ComparisonReport, field: str) -> list[Block]:
     rows = _slice_rows([one for one in report.slices if one.field == field])
     what = f"By `{field}` of the queries (Holm over all rows)."
     return [Sentence(what), Table(f"slices-{field}", f"By {field} of the queries", [_SLICE_HEADER, *rows])]
-
-
-def _example_blocks(report: ComparisonReport) -> Iterator[Block]:
-    number = 0
-    for title, pair, examples in examples_shown(report):
-        yield Sentence(title)
-        for example in examples:
-            number += 1
-            yield Sentence(f"{example.query}: {example.text} ({example_scores(example)})")
-            yield example_table(pair, example, number)
 
 
 _PAIR_HEADER = ("pair", "queries", "won", "tied", "lost", "d", "p", "overlap@10", "RBO")

@@ -1,11 +1,11 @@
 """Writes the consensus of a session as qrels, which `--judgments FILE` and other tools read, and says what made it."""
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
 
-from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.judging.consensus import RULE, consensus_grades, disputed_pairs
 from evaluator.judging.session import JudgingSession
@@ -38,24 +38,38 @@ def export_judgments(session: JudgingSession, path: Path) -> JudgmentsExport:
     Fields are separated by tabs, so ids may have spaces. A file that is there is replaced only where it is an earlier
     export. Raises EvaluationError for any other, for a suffix that means another format, and without a judgment.
     """
-    beside = path.with_name(f"{path.name}.json")
     if path.suffix in (".json", ".jsonl", ".gz"):
         raise EvaluationError(f"{path}: qrels are written as text; name it .qrels (TREC) or .tsv (BEIR)")
-    if path.exists() and not _is_export(beside):
-        raise EvaluationError(f"{path}: is there already and no export of judgments; name another file")
+    if path.exists() and not _is_export(_beside(path)):
+        raise EvaluationError(f"{path}: is there already and no export of judgments; name another file, or remove it")
+    text, made = _export(session, beir=path.suffix == ".tsv")
+    _write(path, text, made)
+    return made
+
+
+def export_by_content(session: JudgingSession) -> Path:
+    """Writes the export into the session's folder, as judgments-<sha256>.qrels: later ones leave it as it is.
+
+    A report names its files, and is made again from them. Raises EvaluationError without a judgment.
+    """
+    text, made = _export(session, beir=False)
+    path = session.folder / f"judgments-{made.qrels_sha256[:12]}.qrels"
+    _write(path, text, made)
+    return path
+
+
+def _export(session: JudgingSession, beir: bool) -> tuple[str, JudgmentsExport]:
     judges = session.grades()
     grades = consensus_grades(judges)
     if not grades:
         raise EvaluationError(f"{session.folder}: nobody has graded a pair; `judge grade` does")
-    beir = path.suffix == ".tsv"
     lines = ["query-id\tcorpus-id\tscore\n"] if beir else []
     for pair in sorted(grades):
         between = "" if beir else "0\t"
         lines.append(f"{pair.query}\t{between}{pair.document}\t{grades[pair]}\n")
-    _replace(path, "".join(lines))
-    file = session.file
-    made = JudgmentsExport(
-        qrels_sha256=sha256(path),
+    text, file = "".join(lines), session.file
+    return text, JudgmentsExport(
+        qrels_sha256=sha256(text.encode()).hexdigest(),
         session=str(session.folder.resolve()),
         dataset=file.dataset,
         split=file.split,
@@ -69,21 +83,16 @@ def export_judgments(session: JudgingSession, path: Path) -> JudgmentsExport:
         by_several=sum(sum(pair in of_judge for of_judge in judges.values()) > 1 for pair in grades),
         disputed=len(disputed_pairs(judges)),
     )
-    _replace(beside, made.model_dump_json(indent=2) + "\n")
-    return made
 
 
-def export_by_content(session: JudgingSession) -> Path:
-    """Writes the export into the session's folder, as judgments-<sha256>.qrels: later ones leave it as it is.
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.json")
 
-    A report names its files, and is made again from them. Raises as `export_judgments`.
-    """
-    fresh = session.folder / "judgments.qrels"
-    made = export_judgments(session, fresh)
-    path = fresh.with_stem(f"{fresh.stem}-{made.qrels_sha256[:12]}")
-    for suffix in ("", ".json"):
-        fresh.with_name(f"{fresh.name}{suffix}").replace(path.with_name(f"{path.name}{suffix}"))
-    return path
+
+def _write(path: Path, text: str, made: JudgmentsExport) -> None:
+    # In this order: qrels alone, as a kill between the two would leave them, are no export and would not be replaced.
+    _replace(_beside(path), made.model_dump_json(indent=2) + "\n")
+    _replace(path, text)
 
 
 def _is_export(path: Path) -> bool:

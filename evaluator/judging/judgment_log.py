@@ -1,10 +1,11 @@
-"""Owns the file of one judge: JSON lines of grades, skips and undos, each on the disk before the call returns.
+"""Owns the files of judges, one each: JSON lines of grades, skips and undos, each on the disk before the call returns.
 
 Lines are only appended. Leaves which pairs there are to `evaluator.judging.session`.
 """
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +17,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from evaluator.errors import EvaluationError
 from evaluator.judging.pool import PooledPair
-from services.contracts.base import Name, Wire
+from services.contracts.base import NAME, Name, Wire
 
 Action = Literal["grade", "skip", "undo"]
 MOST_GRADE = 3
+SUFFIX = ".jsonl"
+WAY_OUT = "mend or remove the line, or move the file out of the folder: the session then goes on without it"
 Grade = Annotated[int, Field(strict=True, ge=0, le=MOST_GRADE)]
 
 
@@ -53,12 +56,31 @@ class StandingJudgments:
     skipped: Set[PooledPair]
 
 
+def judge_files(folder: Path) -> list[Path]:
+    """Returns the files of the judges in a folder, in order of name.
+
+    Hidden files and those of another suffix belong to editors and systems. Raises EvaluationError, which says what to
+    do, for a folder that is gone, and for any other file that cannot be a judge's: it may hold grades.
+    """
+    try:
+        found = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and not path.name.startswith("."))
+    except OSError as error:
+        raise _no_folder(folder) from error
+    for path in found:
+        if not re.fullmatch(NAME, path.stem) or not path.is_file():
+            raise EvaluationError(
+                f"{path}: is no file of a judge: these are named by lower case letters, digits, - and _, at most 64; "
+                "rename it, or move the file out of the folder"
+            )
+    return found
+
+
 class JudgmentLog:
     """Owns `<judge>.jsonl`. Several processes may append to it; a lock keeps their lines apart."""
 
     def __init__(self, folder: Path, judge: str) -> None:
         self.judge = judge
-        self.path = folder / f"{judge}.jsonl"
+        self.path = folder / f"{judge}{SUFFIX}"
 
     def append(self, pair: PooledPair, grade: int | None) -> None:
         """Writes a grade, or a skip (None). Raises EvaluationError for a grade out of range and a disk that fails.
@@ -81,7 +103,7 @@ class JudgmentLog:
             return standing[-1].pair
 
     def standing(self) -> StandingJudgments:
-        """Reads what stands. Raises EvaluationError with `file:line` for a line that is none."""
+        """Reads what stands. Raises EvaluationError: with `file:line` for a damaged line, and without the folder."""
         grades: dict[PooledPair, int] = {}
         skipped: set[PooledPair] = set()
         for line in self._standing_lines():
@@ -99,24 +121,36 @@ class JudgmentLog:
             if line.action != "undo":
                 standing.append(line)
             elif not standing or standing.pop().pair != line.pair:
-                raise EvaluationError(f"{self.path}:{number}: takes back what is not the last action of {self.judge}")
+                raise EvaluationError(
+                    f"{self.path}:{number}: takes back what is not the last action of {self.judge}; {WAY_OUT}"
+                )
         return standing
 
     def _lines(self) -> Iterator[tuple[int, JudgmentLine]]:
         """Yields every whole line. The last one has no line feed while it is being written, or after a kill."""
-        if not self.path.exists():
-            return
-        for number, line in enumerate(self.path.read_bytes().splitlines(keepends=True), start=1):
-            if not line.endswith(b"\n"):
-                return
+        for number, line in enumerate(self._content().split(b"\n")[:-1], start=1):
             try:
                 found = JudgmentLine.model_validate_json(line)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"]
-                raise EvaluationError(f"{self.path}:{number}: not a judgment: {reason}") from error
+                raise EvaluationError(f"{self.path}:{number}: not a judgment: {reason}; {WAY_OUT}") from error
             if found.judge != self.judge:
-                raise EvaluationError(f"{self.path}:{number}: of the judge {found.judge}, in the file of {self.judge}")
+                raise EvaluationError(
+                    f"{self.path}:{number}: of the judge {found.judge}, in the file of {self.judge}; {WAY_OUT}"
+                )
             yield number, found
+
+    def _content(self) -> bytes:
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError as error:
+            if not self.path.parent.is_dir():
+                raise _no_folder(self.path.parent) from error
+            return b""
+        except OSError as error:
+            raise EvaluationError(
+                f"{self.path}: {error.strerror}; let it be read, or move the file out of the folder"
+            ) from error
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -157,6 +191,14 @@ class JudgmentLog:
         while content:
             content = content[os.write(file, content) :]
         os.fsync(file)
+
+
+def _no_folder(folder: Path) -> EvaluationError:
+    # A session is made with it: grades that were in it are lost, and nobody has taken them back.
+    return EvaluationError(
+        f"{folder}: no such folder, so what judges did is not known; put it back from a copy (an empty one begins the "
+        "judging anew)"
+    )
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Makes a session folder: pools the unjudged documents of runs, and reads their texts from the corpus once."""
 
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,13 +99,21 @@ def create_session(
         known_grades=tuple(sorted({grade for judged in known.values() for grade in judged.values()})),
     )
     made = folder or _new_folder(runs, experiment.directory.resolve().name)
-    (made / JUDGES).mkdir(parents=True, exist_ok=True)
-    write_lines(made / POOL, [PooledLine(query=pair.query, document=pair.document) for pair in kept])
-    write_lines(made / QUERY_TEXTS, list(asked.values()))
-    write_lines(made / DOCUMENT_TEXTS, list(documents.values()))
-    (made / RANKINGS).write_bytes(RANKINGS_BY_PIPELINE.dump_json(lists))
-    (made / KNOWN).write_bytes(KNOWN_GRADES.dump_json(known))
-    (made / SESSION).write_text(file.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    try:
+        (made / JUDGES).mkdir(parents=True, exist_ok=True)
+        write_lines(made / POOL, [PooledLine(query=pair.query, document=pair.document) for pair in kept])
+        write_lines(made / QUERY_TEXTS, list(asked.values()))
+        write_lines(made / DOCUMENT_TEXTS, list(documents.values()))
+        (made / RANKINGS).write_bytes(RANKINGS_BY_PIPELINE.dump_json(lists))
+        (made / KNOWN).write_bytes(KNOWN_GRADES.dump_json(known))
+        # Last and at once: a folder without it is no session, and a part of it would be one of another release.
+        part = made / f".{SESSION}.part"
+        part.write_text(file.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        part.replace(made / SESSION)
+    except OSError:
+        if folder is None:
+            shutil.rmtree(made, ignore_errors=True)
+        raise
     return NewSession(made, file, notes)
 
 
@@ -128,7 +137,8 @@ def _shared(rankings: Sequence[ComparedRanking], top: int) -> tuple[list[str], t
     for one in others:
         expect_one_dataset(first, one)
         shared = find_shared_queries(first, one)
-        queries = [query for query in queries if query in set(shared.queries)]
+        both = set(shared.queries)
+        queries = [query for query in queries if query in both]
         notes += shared.notes
     if not queries:
         raise EvaluationError("no query was asked of all these pipelines; pool those that share queries")

@@ -17,7 +17,7 @@ from evaluator.errors import EvaluationError
 from evaluator.judging.compared_pool import DEPTH, ComparedPool, compared_pool
 from evaluator.judging.consensus import JudgesGrades, consensus_grades
 from evaluator.judging.judge_next import JudgeNext
-from evaluator.judging.judgment_log import JudgmentLog, StandingJudgments
+from evaluator.judging.judgment_log import WAY_OUT, JudgmentLog, StandingJudgments, judge_files
 from evaluator.judging.outlook import VerdictOutlook, grade_counts, verdict_outlooks
 from evaluator.judging.pool import PooledPair
 from evaluator.judging.session_files import (
@@ -106,15 +106,16 @@ class JudgingSession:
 
     @property
     def judges(self) -> tuple[str, ...]:
-        """The names of all who have judged, in order of name."""
-        return tuple(sorted(path.stem for path in (self.folder / JUDGES).glob("*.jsonl")))
+        """The names of all who have judged, in order of name. Raises as `judge_files`."""
+        return tuple(path.stem for path in judge_files(self.folder / JUDGES))
 
     def standing(self, judge: str) -> StandingJudgments:
         """Reads what stands of a judge. Raises EvaluationError for a damaged file or a pair of another pool."""
         found = self._log(judge).standing()
         if strange := (found.grades.keys() | found.skipped) - self._places.keys():
             pair = min(strange)
-            raise EvaluationError(f"{self._log(judge).path}: {pair.query} {pair.document} is not in this pool")
+            path = self._log(judge).path
+            raise EvaluationError(f"{path}: {pair.query} {pair.document} is not in this pool; {WAY_OUT}")
         return found
 
     def grades(self) -> JudgesGrades:

@@ -4,7 +4,7 @@ session.json    what the pool was made from; written last, so that an interrupte
 pool.jsonl      the pairs, in the order of judging: no system, no rank
 queries.jsonl, documents.jsonl    the texts that judges read
 rankings.json, known.json         rankings by pipeline and judgments before the pool: what `judge next` weighs
-judges/<judge>.jsonl              grades, skips and undos (`evaluator.judging.judgment_log`)
+judges/<judge>.jsonl              grades, skips and undos (`evaluator.judging.judgment_log`); the folder is made with it
 """
 
 import json

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 from evaluator.load.generator_task import GeneratorTask
 
+# The environment of the tool has the key of the gateway: no file holds it.
+KEY = "GATEWAY_API_KEY"
 PERCENTILES = (50, 90, 95, 99, 99.9)
 
 
@@ -102,11 +104,14 @@ const read = (key) => new SharedArray(key, () => JSON.parse(open("./{traffic.nam
 const bodies = read("bodies");
 const picks = read("picks");
 
+const given = {json.dumps(given)};
+if (__ENV.{KEY}) given.headers.authorization = `Bearer ${{__ENV.{KEY}}}`;
+
 export const options = {json.dumps(options, indent=2)};
 
 export default function () {{
   const body = bodies[picks[exec.scenario.iterationInTest % picks.length]];
-  http.post({json.dumps(traffic.task.url)}, body, {json.dumps(given)});
+  http.post({json.dumps(traffic.task.url)}, body, given);
 }}
 """
 
@@ -116,7 +121,18 @@ def _vegeta_script(traffic: ExportedTraffic) -> str:
     return f"""#!/bin/sh
 # {export_command(ExportTool.VEGETA, traffic)}
 set -e
-vegeta attack -name={shlex.quote(name)} -format=json -targets={name}.targets.jsonl \\
+targets() {{
+  if [ -n "${{{KEY}:-}}" ]; then
+    # Not by an option of vegeta: other users can read command lines.
+    awk '{{
+      at = index($0, "\\"header\\": {{") + 11
+      print substr($0, 1, at - 1) "\\"authorization\\": [\\"Bearer " ENVIRON["{KEY}"] "\\"], " substr($0, at)
+    }}' {name}.targets.jsonl
+  else
+    cat {name}.targets.jsonl
+  fi
+}}
+targets | vegeta attack -name={shlex.quote(name)} -format=json \\
   -rate={rate.numerator}/{rate.denominator}s -duration={round(traffic.seconds * 1000)}ms \\
   -timeout={traffic.timeout_ms}ms -max-workers={traffic.task.in_flight} -output={name}.results
 vegeta report {name}.results
@@ -137,6 +153,7 @@ def _locust_script(traffic: ExportedTraffic) -> str:
 
 import itertools
 import json
+import os
 from pathlib import Path
 
 import gevent
@@ -144,6 +161,9 @@ from locust import FastHttpUser, constant_throughput, task
 
 USERS, RATE = {math.ceil(traffic.rate)}, {traffic.rate!r}
 REQUESTS = json.loads(Path(__file__).with_name("{traffic.name}.json").read_text(encoding="utf-8"))
+HEADERS = {dict(traffic.task.headers)!r}
+if os.environ.get("{KEY}"):
+    HEADERS["authorization"] = "Bearer " + os.environ["{KEY}"]
 NUMBERS = itertools.count()
 STARTS = itertools.count()
 
@@ -160,5 +180,5 @@ class Searcher(FastHttpUser):
     @task
     def search(self):
         pick = REQUESTS["picks"][next(NUMBERS) % len(REQUESTS["picks"])]
-        self.client.post({url.path!r}, data=REQUESTS["bodies"][pick].encode(), headers={dict(traffic.task.headers)!r})
+        self.client.post({url.path!r}, data=REQUESTS["bodies"][pick].encode(), headers=HEADERS)
 '''

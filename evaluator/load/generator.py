@@ -19,6 +19,7 @@ import aiohttp
 import uvloop
 
 from evaluator.cached_results import CACHED_HEADER
+from evaluator.gateway_access import GatewayAccess, read_access
 from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
 from evaluator.load.live import write_counts
 from evaluator.load.load_loop import Reply, SendRecord, closed_loop, open_loop
@@ -31,16 +32,18 @@ async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> G
     if task.loop == "open" and not task.planned_s:
         return GeneratorResult([], 0.0, 0.0, real_time)
     # No limit here: the load loop bounds what is in flight, and a pool that made requests wait would hide their delay.
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0)
+    access = read_access() if task.opens_gateway else GatewayAccess()
+    headers = task.headers | access.headers(task.url)
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0, ssl=access.context())
     timeout = aiohttp.ClientTimeout(total=task.timeout_s, ceil_threshold=task.timeout_s)
-    async with aiohttp.ClientSession(connector=connector, headers=task.headers, timeout=timeout) as session:
+    async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as session:
 
         async def send(number: int) -> Reply:
             body = task.bodies[task.picks[number % len(task.picks)]]
             try:
-                async with session.post(
-                    task.url, data=body, headers={"x-request-id": task.request_id(number)}
-                ) as response:
+                identity = {"x-request-id": task.request_id(number)}
+                # No redirect is followed: the key is for the gateway alone.
+                async with session.post(task.url, data=body, headers=identity, allow_redirects=False) as response:
                     answer = await response.read()
                     headers = response.headers
                     return Reply(

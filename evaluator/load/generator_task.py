@@ -24,6 +24,7 @@ class GeneratorTask:
     in_flight: int  # open loop: at most; closed loop: exactly
     seconds: float  # closed loop: how long
     timeout_s: float  # from sending to the last byte
+    opens_gateway: bool = False  # the generator adds the key of its environment: no task holds one, as it is on disk
     name: str = field(default_factory=lambda: uuid.uuid4().hex)  # begins the X-Request-Id of its requests
 
     def request_id(self, number: int) -> str:

@@ -123,6 +123,7 @@ def generator_task(
     return GeneratorTask(
         loop="open" if closed_seconds is None else "closed",
         url=target.url,
+        opens_gateway=True,
         # no-store: a cached answer would be timed instead of the search.
         headers=headers if target.caches else headers | {"cache-control": "no-store"},
         bodies=tuple(target.bodies[key] for key in asked),

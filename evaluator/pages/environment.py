@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from evaluator.pages.inline_markup import cell_html, chart_html, code_html, prose_html
 from evaluator.svg_chart import style
+from services.chassis.login import LOGIN
 
 # What stands in the bar above every page: where it leads, and its name.
 NAVIGATION = (("/", "Runs"), ("/new", "New experiment"), ("/judge", "Judging"))
@@ -17,8 +18,11 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
 @cache
-def page_environment() -> Environment:
-    """Returns the environment, one a process: it escapes every value and refuses one that is not given."""
+def page_environment(logs_in: bool = False) -> Environment:
+    """Returns the environment, one a process: it escapes every value and refuses one that is not given.
+
+    `logs_in`: browsers log in, so the bar above every page leads to where they do.
+    """
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -28,7 +32,11 @@ def page_environment() -> Environment:
         auto_reload=False,
     )
     environment.globals.update(
-        navigation=NAVIGATION, code_html=code_html, cell_html=cell_html, chart_html=chart_html, prose_html=prose_html
+        navigation=(*NAVIGATION, (LOGIN, "Log in or out")) if logs_in else NAVIGATION,
+        code_html=code_html,
+        cell_html=cell_html,
+        chart_html=chart_html,
+        prose_html=prose_html,
     )
     return environment
 

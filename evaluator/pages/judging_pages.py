@@ -33,11 +33,12 @@ ORDERS: Mapping[Order, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ListedSession:
-    """A session in the list. `file`: None where it is of another release."""
+    """A session in the list. `file`: None where it is of another release. `fault`: why it cannot go on."""
 
     name: str
     file: SessionFile | None
     judges: tuple[str, ...]
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,21 @@ class JudgingPages:
         self._environment = environment
 
     def sessions(
-        self, listed: Sequence[ListedSession], page: int, pages: int, runs: Sequence[ListedRun], older: bool
+        self,
+        listed: Sequence[ListedSession],
+        unnameable: Sequence[str],
+        page: int,
+        pages: int,
+        runs: Sequence[ListedRun],
+        older: bool,
     ) -> str:
-        """Renders the list of sessions, and the choice of runs for a new one. `older`: there are more runs."""
-        return self._rendered("judge.html", listed=listed, page=page, pages=pages, runs=runs, older=older)
+        """Renders the list of sessions, and the choice of runs for a new one. `older`: there are more runs.
+
+        `unnameable`: names of sessions that are left out because they are not UTF-8.
+        """
+        return self._rendered(
+            "judge.html", listed=listed, unnameable=unnameable, page=page, pages=pages, runs=runs, older=older
+        )
 
     def new_session(
         self,

@@ -1,29 +1,16 @@
-"""Renders report.html: one file that needs no network, no script and no other file."""
+"""Renders report.html, and gives the page of a report to the service."""
 
-import base64
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from evaluator.pages.environment import page_environment, style_sheet
-from evaluator.pages.sections import PageSection, page_sections
+from evaluator.pages.sections import page_sections
+from evaluator.pages.standalone_page import StandalonePage, render_standalone
 from evaluator.report import Report
 from evaluator.report_blocks import report_blocks, report_title
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPage:
-    """What the template of a report shows: title, facts beneath it, sections."""
-
-    title: str
-    valid: bool
-    facts: tuple[tuple[str, str], ...]
-    sections: list[PageSection]
-
-
-def report_page(report: Report, svgs: Mapping[str, str]) -> ReportPage:
+def report_page(report: Report, svgs: Mapping[str, str]) -> StandalonePage:
     """Returns the page of a report. `svgs`: its charts and those of its load, by path within the run's folder."""
-    return ReportPage(
+    return StandalonePage(
         title=report_title(report),
         valid=report.valid,
         facts=_facts(report),
@@ -33,10 +20,7 @@ def report_page(report: Report, svgs: Mapping[str, str]) -> ReportPage:
 
 def render_report_html(report: Report, svgs: Mapping[str, str]) -> str:
     """Renders report.html. `svgs`: as of `report_page`."""
-    css = style_sheet()
-    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    template = page_environment().get_template("report.html")
-    return template.render(page=report_page(report, svgs), css=css, style_hash=f"sha256-{digest}")
+    return render_standalone(report_page(report, svgs), "tables/")
 
 
 def _facts(report: Report) -> tuple[tuple[str, str], ...]:

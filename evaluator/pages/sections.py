@@ -11,6 +11,7 @@ from evaluator.page_blocks import (
     ChartImage,
     FoldedBlocks,
     Heading,
+    Listing,
     Prose,
     Sentence,
     Table,
@@ -56,6 +57,8 @@ def _shown(block: Block, svgs: Mapping[str, str]) -> ShownBlock:
             return ShownBlock("folded", block, inner=tuple(_shown(one, svgs) for one in inner))
         case Table():
             return ShownBlock("table", block)
+        case Listing():
+            return ShownBlock("listing", block)
         case Caution():
             return ShownBlock("caution", block)
         case Bullets():

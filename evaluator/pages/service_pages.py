@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from jinja2 import Environment
 
@@ -14,6 +15,14 @@ from evaluator.page_blocks import Block, ChartImage, Table
 from evaluator.pages.report_page import report_page
 from evaluator.pages.sections import page_sections
 from evaluator.report import Report
+from evaluator.step_page import StepPage
+
+StepWithPage = Literal["attribution", "replay"]
+# The names of the links to them.
+STEP_LINKS: Mapping[StepWithPage, str] = {
+    "attribution": "Where relevant documents were lost",
+    "replay": "Replay of other settings",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,8 @@ class ShownRun:
 
     `blocks`: of a run without a report, what it has measured. `live`: the chart of the load that runs,
     `live_table`: its figures. `cancellable`: the service runs it, and no command.
-    `stale`: why the report that is there cannot be shown.
+    `stale`: why the report that is there cannot be shown. `measuring`: figures and report are being written anew.
+    `steps`: those that a page of their own shows.
     """
 
     state: JobState
@@ -45,6 +55,8 @@ class ShownRun:
     live_table: Table
     cancellable: bool = False
     stale: str = ""
+    measuring: bool = False
+    steps: Sequence[StepWithPage] = ()
 
 
 class ServicePages:
@@ -63,6 +75,7 @@ class ServicePages:
             "run.html",
             here="",
             run=run,
+            steps=[(step, STEP_LINKS[step]) for step in run.steps],
             token=token,
             page=report_page(run.report, run.svgs) if run.report is not None else None,
             sections=page_sections(run.blocks, run.svgs),
@@ -71,6 +84,10 @@ class ServicePages:
     def progress(self, run: ShownRun) -> str:
         """Renders the part of a run's page that changes while it runs."""
         return self._rendered("progress.html", here="", run=run)
+
+    def step(self, run: str, page: StepPage) -> str:
+        """Renders the page of a step of a run."""
+        return self._rendered("step.html", here="", run=run, page=page, sections=page_sections(page.blocks, page.svgs))
 
     def comparison(self, report: ComparisonReport, runs: Sequence[str], files: str) -> str:
         """Renders a comparison. `files`: the address of its tables, to which the name of a file is added."""

@@ -1,4 +1,4 @@
-"""Renders a replay: a table of the front, the choice with its honest estimate, the winner as pipeline YAML. Pure."""
+"""Builds the page of a replay: the front, the choice with its honest estimate, the winner as pipeline YAML. Pure."""
 
 from collections.abc import Iterator
 from typing import assert_never
@@ -6,70 +6,79 @@ from typing import assert_never
 import yaml
 
 from evaluator.attribution.collect import leg_name
-from evaluator.markdown_table import aligned
+from evaluator.page_blocks import Block, Caution, ChartImage, Heading, Listing, Prose, Sentence, Table, Verdict
+from evaluator.replay.front_chart import front_chart
 from evaluator.replay.report import ReplayReport
-from evaluator.svg_chart import Drawing, Scale, chart_number
+from evaluator.step_page import StepPage
 from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
 
-WIDTH, HEIGHT = 860.0, 460.0
+FRONT_CHART = "replay/front.svg"
 COSTS = (
     "Cost: the time of the stages, estimated from the times measured in the run; parallel legs count once, by the "
     "slowest. It orders pipelines; it is no promise of a latency."
 )
 HONEST = (
     "The tuned figure is of the queries that the choice was made on, so it is too high. The honest one is the mean "
-    "over queries that were held out when their point was chosen."
+    "over queries that were held out when their point was chosen (nested cross-validation)."
 )
 
 
-def render_replay(report: ReplayReport) -> str:
-    """Renders replay.md."""
-    return "\n\n".join(_parts(report)) + "\n"
-
-
-def _parts(report: ReplayReport) -> Iterator[str]:
-    yield f"# Replay: {report.experiment}, {report.dataset}"
-    yield (
-        f"{len(report.points)} pipelines on {report.queries} queries, from collected candidates; seed {report.seed}. "
-        f"{report.metric} of each is exact; its cost is estimated."
+def replay_page(report: ReplayReport) -> StepPage:
+    """Returns the page: the front with its chart, the choice with both estimates, the winner as a file."""
+    blocks: list[Block] = [
+        Sentence(
+            f"{len(report.points)} pipelines on {report.queries} queries, from collected candidates; seed "
+            f"{report.seed}. {report.metric} of each is exact; its cost is estimated."
+        ),
+        *map(Sentence, report.judgments.sentences()),
+        *map(Caution, _doubts(report)),
+    ]
+    if report.checked and not any(one.otherwise for one in report.checked):
+        same = f"The gateway gave the same hits for {len(report.checked)} of these pipelines, drawn by the seed."
+        blocks.append(Sentence(same))
+    blocks += [
+        Heading("The front of quality against cost"),
+        Prose(COSTS),
+        ChartImage(FRONT_CHART, "Quality against cost"),
+        Table("front", "The pipelines of the run, then those of the front, the cheapest first", front_rows(report)),
+        Heading("The choice"),
+        *_choice(report),
+        Table("choice", f"{report.metric} of the choice, tuned and honest", choice_rows(report)),
+        Prose(HONEST),
+        Listing("yaml", "The chosen pipeline as a file of gateway/pipelines", winner_yaml(report)),
+    ]
+    return StepPage(
+        "replay", f"Replay: {report.experiment}, {report.dataset}", blocks, {FRONT_CHART: front_chart(report)}
     )
-    yield from report.judgments.sentences()
+
+
+def _doubts(report: ReplayReport) -> Iterator[str]:
     if report.times_valid is False:
-        yield "**The times of the run are not valid, so costs are doubtful.**"
+        yield "The times of the run are not valid, so costs are doubtful."
     if report.times_valid is None:
-        yield "**Whether the times of the run are valid is not known: run `report`, then `replay` again.**"
+        yield "Whether the times of the run are valid is not known: run `report`, then `replay` again."
     if report.caches:
-        yield "**The services were allowed to answer the run from their caches, so costs may be too low.**"
+        yield "The services were allowed to answer the run from their caches, so costs may be too low."
     if report.left_out:
-        yield (
-            f"**{len(report.left_out)} pipelines are left out: they need scores or legs that were not collected. The "
-            "choice is among the rest.**"
-        )
+        lost = len(report.left_out)
+        counted = "1 pipeline is left out: it needs" if lost == 1 else f"{lost} pipelines are left out: they need"
+        yield f"{counted} scores or legs that were not collected. The choice is among the rest."
     for one in report.checked:
         if one.otherwise:
-            yield f"**{in_words(one.pipeline)}: {len(one.otherwise)} of {one.queries} queries answered otherwise.**"
-    if report.checked and not any(one.otherwise for one in report.checked):
-        yield f"The gateway gave the same hits for {len(report.checked)} of these pipelines, drawn by the seed."
-    yield "## The front of quality against cost"
-    yield COSTS
-    yield aligned(front_rows(report))
-    yield "![Quality against cost](replay/front.svg)"
-    yield "## The choice"
+            yield f"{in_words(one.pipeline)}: {len(one.otherwise)} of {one.queries} queries answered otherwise."
+
+
+def _choice(report: ReplayReport) -> Iterator[Block]:
     choice = report.choice
     bound = "" if choice.within_ms is None else f" within {choice.within_ms:g} ms"
-    yield (
-        f"The best pipeline{bound}: {in_words(choice.pipeline)}. {report.metric} tuned {choice.tuned:.4f}, "
-        f"honest {_figure(choice.honest)}; {choice.agreeing} of {choice.folds} folds chose it."
-    )
+    yield Verdict(f"The best pipeline{bound}: {in_words(choice.pipeline)}.")
     if choice.within_ms is not None and (choice.cost_ms is None or choice.cost_ms > choice.within_ms):
-        yield f"**No pipeline is estimated within {choice.within_ms:g} ms; this is the cheapest.**"
+        yield Caution(f"No pipeline is estimated within {choice.within_ms:g} ms; this is the cheapest.")
     for name, arm in report.better_arms():
-        yield (
-            f"**{name} of the run is better: {report.metric} {arm.mean:.4f}. It is left out (a leg shallower than the "
-            "answers, or candidates that were not collected), or its answers were degraded.**"
+        yield Caution(
+            f"{name} of the run is better: {report.metric} {arm.mean:.4f}. It is left out (a leg shallower than the "
+            "answers, or candidates that were not collected), or its answers were degraded."
         )
-    yield HONEST
-    yield f"```yaml\n{winner_yaml(report)}```"
 
 
 def front_rows(report: ReplayReport) -> list[list[str]]:
@@ -80,6 +89,17 @@ def front_rows(report: ReplayReport) -> list[list[str]]:
         point = report.points[at]
         rows.append([in_words(point.pipeline), f"{point.mean:.4f}", _ms(point.cost_ms)])
     return rows
+
+
+def choice_rows(report: ReplayReport) -> list[list[str]]:
+    """Returns the figure on the queries that the choice was made on, then that of held-out queries."""
+    choice = report.choice
+    folds = ["–", "–"] if choice.honest is None else [str(choice.folds), str(choice.agreeing)]
+    return [
+        ["estimate", report.metric, "folds", "folds that chose it"],
+        ["tuned, on the queries of the choice", f"{choice.tuned:.4f}", "–", "–"],
+        ["honest, on held-out queries", _figure(choice.honest), *folds],
+    ]
 
 
 def winner_yaml(report: ReplayReport) -> str:
@@ -131,39 +151,3 @@ def _figure(value: float | None) -> str:
 
 def _ms(ms: float | None) -> str:
     return "–" if ms is None else f"{ms:.1f}"
-
-
-def front_chart(report: ReplayReport) -> str:
-    """Draws every point, the front as a line, and the pipelines of the run by name."""
-    points = [(one.cost_ms, one.mean) for one in report.points if one.cost_ms]
-    arms = [(name, one.cost_ms, one.mean) for name, one in report.arms.items() if one.cost_ms]
-    described = "; ".join(f"{cost:.1f} ms {mean:.4f}" for cost, mean in _front_line(report))
-    drawing = Drawing(WIDTH, HEIGHT, f"{report.metric} against estimated cost", f"The front: {described}")
-    costs = [cost for cost, _ in points] + [cost for _, cost, _ in arms]
-    means = [mean for _, mean in points] + [mean for _, _, mean in arms]
-    if not costs:
-        drawing.text(16, 60, "No stage was timed, so no cost is known.")
-        return drawing.svg()
-    x = Scale(min(costs) * 0.8, max(costs) * 1.25, 70, WIDTH - 30, logarithmic=True)
-    margin = max(0.005, (max(means) - min(means)) * 0.05)
-    y = Scale(min(means) - margin, max(means) + margin, HEIGHT - 64, 50)
-    drawing.vertical_axis(y, 70, WIDTH - 30, [(tick, f"{tick:.2f}") for tick in y.ticks()])
-    drawing.horizontal_axis(x, HEIGHT - 64, [(tick, chart_number(tick)) for tick in x.ticks()], "estimated cost, ms")
-    for cost, mean in points:
-        drawing.dot(5, x.at(cost), y.at(mean))
-    drawing.line([(x.at(cost), y.at(mean)) for cost, mean in _front_line(report)], "line c0")
-    for number, (name, cost, mean) in enumerate(arms, start=1):
-        drawing.mark(number, x.at(cost), y.at(mean))
-        at_right = x.at(cost) > WIDTH - 160
-        drawing.text(
-            x.at(cost) + (-10 if at_right else 10), y.at(mean) + 4, name, anchor="end" if at_right else "start"
-        )
-    drawing.text(
-        16, HEIGHT - 8, "Grey: every pipeline that was replayed. Line: the front. Marks: pipelines of the run.", "soft"
-    )
-    return drawing.svg()
-
-
-def _front_line(report: ReplayReport) -> list[tuple[float, float]]:
-    found = [report.points[at] for at in report.front]
-    return [(one.cost_ms, one.mean) for one in found if one.cost_ms]

@@ -15,6 +15,7 @@ from evaluator.run_judgments import JudgmentsOrigin
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
 
+REPLAY = "replay.json"
 ROUNDING = 1e-9  # of a mean of the same values
 
 

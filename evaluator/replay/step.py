@@ -1,4 +1,4 @@
-"""Replays a grid over the candidates of a run; writes replay.json, replay.md and replay/. Asks the gateway to check."""
+"""Replays a grid over the candidates of a run; writes replay.json, its page and replay/. Asks the gateway to check."""
 
 import random
 import statistics
@@ -16,14 +16,13 @@ from evaluator.progress import progress
 from evaluator.replay.all_queries import ReplayedLine, measured, processes_for, replay_all
 from evaluator.replay.cost_model import CostModel, LegBounds, StageSample, arm_samples, cost_model
 from evaluator.replay.grid import Grid, points
-from evaluator.replay.page import front_chart, render_replay, winner_yaml
-from evaluator.replay.report import CheckedPoint, RecordedArm, ReplayReport, replay_report
+from evaluator.replay.page import replay_page, winner_yaml
+from evaluator.replay.report import REPLAY, CheckedPoint, RecordedArm, ReplayReport, replay_report
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder, writable
 from evaluator.run_judgments import MeasuredJudgments, judgments_as_measured
+from evaluator.step_page_files import write_step_page
 from services.contracts.pipelines import Pipeline
-
-REPLAY = "replay.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +77,8 @@ def replay_step(
     if report is None:
         raise EvaluationError(f"{folder.path}: no point of the grid was collected for all queries; attribute again")
     folder.write(REPLAY, report)
-    writable(folder.path / "replay" / "front.svg").write_text(front_chart(report), encoding="utf-8")
-    (folder.path / "replay" / "replayed.yaml").write_text(winner_yaml(report), encoding="utf-8")
-    folder.write_text("replay.md", render_replay(report))
+    writable(folder.path / "replay" / "replayed.yaml").write_text(winner_yaml(report), encoding="utf-8")
+    write_step_page(folder, replay_page(report))
     return report
 
 

@@ -1,14 +1,18 @@
-"""Attributes the losses of a run: asks for candidates, judges every relevant document, writes the files."""
+"""Attributes the losses of a run: asks for candidates, judges every relevant document, writes the files.
+
+Not in the package `attribution`, which the pages of reports import: this step writes pages itself.
+"""
 
 from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
 from evaluator.attribution.collect import collect
-from evaluator.attribution.page import FATES_CHART, fates_chart, render_attribution
+from evaluator.attribution.page import attribution_page
 from evaluator.attribution.report import ATTRIBUTION, ArmFates, AttributionReport
 from evaluator.client import GatewayClient
 from evaluator.prepared_run import expect_own_run
 from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder, writable
 from evaluator.run_judgments import judgments_as_measured
+from evaluator.step_page_files import write_step_page
 from evaluator.thread_work import in_thread
 from evaluator.trec_runs import read_run
 
@@ -25,7 +29,7 @@ async def attribute_step(client: GatewayClient, folder: RunFolder, top: int = TO
 
 
 def attribution(folder: RunFolder) -> AttributionReport:
-    """Judges every relevant document from the candidates; writes attribution.json, attribution.md and attribution/."""
+    """Judges every relevant document from the candidates; writes attribution.json, its page and attribution/."""
     found, lines = candidates_of(folder)
     measured, ranked = judgments_as_measured(folder), folder.read("rank.json", RankReport)
     judgments = measured.grades
@@ -51,7 +55,6 @@ def attribution(folder: RunFolder) -> AttributionReport:
     for name, fates in arms.items():
         path = writable(folder.path / "attribution" / f"{name}.jsonl")
         path.write_text("".join(f"{one.model_dump_json()}\n" for one in fates.lines), encoding="utf-8")
-    (folder.path / FATES_CHART).write_text(fates_chart(report), encoding="utf-8")
     folder.write(ATTRIBUTION, report)
-    folder.write_text("attribution.md", render_attribution(report))
+    write_step_page(folder, attribution_page(report))
     return report

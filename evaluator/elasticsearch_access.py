@@ -1,0 +1,47 @@
+"""Reads the key and the authority of an Elasticsearch whose statistics are read (`--processes elasticsearch=URL`)."""
+
+import ssl
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from evaluator.errors import EvaluationError
+from services.chassis.addresses import may_carry_secret
+from services.chassis.configuration import ConfigurationError
+from services.chassis.environment import read_settings
+from services.chassis.secret_files import FileSecretSettings
+
+
+class ElasticsearchAccess(FileSecretSettings):
+    """The variables that the lexical service reads too."""
+
+    model_config = SettingsConfigDict(env_prefix="ELASTICSEARCH_", frozen=True, extra="ignore", env_ignore_empty=True)
+
+    api_key: SecretStr | None = Field(None, description="Its API key, base64 as Elasticsearch gives it.")
+    ca_file: Path | None = Field(None, description="The CA that signed its certificate (PEM).")
+
+    def headers(self, url: str) -> dict[str, str]:
+        """Returns the header with the key, if there is one. Raises EvaluationError where it would be unencrypted."""
+        if self.api_key is None:
+            return {}
+        if not may_carry_secret(url):
+            raise EvaluationError(
+                "--processes: ELASTICSEARCH_API_KEY would travel unencrypted: name Elasticsearch by https://"
+            )
+        return {"authorization": f"ApiKey {self.api_key.get_secret_value()}"}
+
+    def context(self) -> ssl.SSLContext:
+        """Returns the TLS context, which checks certificate and host name. Raises EvaluationError."""
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:  # ssl.SSLError is one
+            raise EvaluationError(f"ELASTICSEARCH_CA_FILE: {self.ca_file}: {error.strerror or error}") from error
+
+
+def read_elasticsearch_access() -> ElasticsearchAccess:
+    """Reads the environment. Raises EvaluationError, naming the variable."""
+    try:
+        return read_settings(ElasticsearchAccess)
+    except ConfigurationError as error:
+        raise EvaluationError(str(error)) from error
