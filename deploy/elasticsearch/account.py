@@ -1,9 +1,11 @@
 """Chooses the user that runs the server, and directories that it can reach. Elasticsearch refuses to run as root."""
 
+import errno
 import hashlib
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,14 +88,67 @@ def make_directory(path: Path, account: Account | None) -> Path:
 
 
 def make_private_directory(path: Path, account: Account | None) -> Path:
-    """Makes a directory that belongs, with its content, to the server's user alone; returns it."""
+    """Makes a directory that belongs, with its content, to the server's user alone; returns it.
+
+    That user may rename and link inside of it meanwhile, so everything is changed by descriptor, never by path. Raises
+    SetupProblem for a link in the directory's place, and for hard links to files of others.
+    """
     path.mkdir(exist_ok=True)
-    path.chmod(0o700)
-    if account is not None:
-        for place, directories, files in os.walk(path):
-            for name in (".", *directories, *files):
-                os.chown(os.path.join(place, name), account.uid, account.gid, follow_symlinks=False)
+    directory = _open_directory(path)
+    try:
+        os.fchmod(directory, 0o700)
+        if account is not None:
+            for place, _, files, folder in os.fwalk(".", dir_fd=directory):
+                os.fchown(folder, account.uid, account.gid)
+                for name in files:
+                    _give_file(name, folder, account, path / place / name)
+    finally:
+        os.close(directory)
     return path
+
+
+def remove_tree(path: Path) -> None:
+    """Removes a directory that another user may change meanwhile: by descriptor, so that no link is followed."""
+    os.close(_open_directory(path))
+    if not shutil.rmtree.avoids_symlink_attacks:
+        raise SetupProblem(f"This system cannot remove {path} without following links: remove it by hand.")
+    shutil.rmtree(path)
+
+
+def _open_directory(path: Path) -> int:
+    """Returns a descriptor of a directory. Raises SetupProblem for a link, also for one to a directory."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise SetupProblem(
+            f"{path} is no directory of its own but a link or a file: remove it; nothing was started."
+        ) from error
+
+
+def _give_file(name: str, folder: int, account: Account, path: Path) -> None:
+    """Gives a regular file in an open folder to the server's user; leaves links, sockets and pipes as they are."""
+    try:
+        # Without O_NONBLOCK a pipe would wait for its other end.
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=folder)
+    except OSError as error:
+        # Gone meanwhile; a link; a socket (Linux, others).
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EOPNOTSUPP):
+            return
+        raise
+    try:
+        found = os.fstat(file)
+        if found.st_uid == account.uid or not stat.S_ISREG(found.st_mode):
+            return
+        if found.st_nlink > 1:
+            raise SetupProblem(
+                f"{path} is a hard link to a file that does not belong to {account.name}, who would get that file: "
+                "remove the link; nothing was started."
+            )
+        os.fchown(file, account.uid, account.gid)
+    finally:
+        os.close(file)
 
 
 def shared_directory(wanted: Path, account: Account | None) -> Path:
@@ -119,7 +174,7 @@ def private_directory(wanted: Path, account: Account | None) -> Path:
     substitute = substitute_directory(wanted)
     marker = wanted / _MARKER
     if not marker.exists() and substitute.exists():
-        shutil.rmtree(substitute)
+        remove_tree(substitute)
     make_directory(substitute, account)
     marker.write_text(f"{substitute}\n", encoding="utf-8")
     return substitute

@@ -10,6 +10,9 @@ from deploy.elasticsearch.account import make_private_directory, private_directo
 from deploy.elasticsearch.install import Installation
 
 HOST = "127.0.0.1"
+# Where its configuration has the keystore with its certificate.
+CERTIFICATES = "tls"
+KEYSTORE = "http.p12"
 _HEAP = "1g"
 
 _LOGGING = """\
@@ -60,9 +63,16 @@ def environment(places: ServerDirectories, installation: Installation) -> dict[s
 
 
 def configure(
-    places: ServerDirectories, installation: Installation, port: int | None, extra: dict[str, str | bool]
+    places: ServerDirectories,
+    installation: Installation,
+    port: int | None,
+    extra: dict[str, str | bool],
+    certificate: Path | None = None,
 ) -> None:
-    """Rewrites the configuration from the distribution's and ours; `port` None means any free one."""
+    """Rewrites the configuration from the distribution's and ours, and gives it to the server's user at the end.
+
+    `port` None means any free one; `certificate` is a folder with a keystore, copied beside.
+    """
     places.ports.unlink(missing_ok=True)
     shutil.rmtree(places.config)
     shutil.copytree(installation.home / "config", places.config)
@@ -85,6 +95,10 @@ def configure(
     (places.config / "elasticsearch.yml").write_text("".join(lines), encoding="utf-8")
     (places.config / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
     (places.config / "jvm.options").write_text(_jvm_options(places), encoding="utf-8")
+    if certificate is not None:
+        # Elasticsearch reads files only below its configuration.
+        (places.config / CERTIFICATES).mkdir()
+        shutil.copyfile(certificate / KEYSTORE, places.config / CERTIFICATES / KEYSTORE)
     make_private_directory(places.config, installation.account)
 
 

@@ -5,12 +5,14 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.elasticsearch.problem import SetupProblem
 
 _TIMEOUT_S = 5.0
+# The first key waits until the server has made its index of keys: on a busy machine longer than a health check may.
+_FIRST_KEY_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Endpoint:
 
     url: str
     ca_file: Path | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
 
     def exports(self) -> list[str]:
         """Returns shell lines that export the lexical service's settings."""
@@ -42,12 +44,15 @@ def is_healthy(endpoint: Endpoint, password: str | None) -> bool:
 def new_api_key(endpoint: Endpoint, password: str) -> str:
     """Creates an API key with every privilege as the user `elastic`; returns its encoded form."""
     try:
-        return str(_ask(endpoint, "/_security/api_key", password, {"name": "retrieval-stack"})["encoded"])
+        answer = _ask(endpoint, "/_security/api_key", password, {"name": "retrieval-stack"}, _FIRST_KEY_TIMEOUT_S)
+        return str(answer["encoded"])
     except urllib.error.HTTPError as error:
         raise SetupProblem(f"Elasticsearch gave no API key: {error.read().decode(errors='replace')}") from error
 
 
-def _ask(endpoint: Endpoint, path: str, password: str | None, body: dict[str, str] | None) -> dict[str, object]:
+def _ask(
+    endpoint: Endpoint, path: str, password: str | None, body: dict[str, str] | None, timeout_s: float = _TIMEOUT_S
+) -> dict[str, object]:
     headers = {"Content-Type": "application/json"}
     if password is not None:
         headers["Authorization"] = "Basic " + base64.b64encode(f"elastic:{password}".encode()).decode()
@@ -58,5 +63,5 @@ def _ask(endpoint: Endpoint, path: str, password: str | None, body: dict[str, st
         context = ssl.create_default_context(cafile=str(endpoint.ca_file))
         handlers.append(urllib.request.HTTPSHandler(context=context))
     request = urllib.request.Request(endpoint.url + path, data=data, headers=headers)
-    with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as answer:
+    with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s) as answer:
         return dict(json.load(answer))

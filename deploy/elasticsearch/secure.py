@@ -1,13 +1,13 @@
 """Sets up TLS and a password for one server, with a self-signed certificate made by the JDK's keytool."""
 
+import os
 import secrets
-import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.elasticsearch.account import identity, make_private_directory
-from deploy.elasticsearch.configuration import ServerDirectories, environment
+from deploy.elasticsearch.account import identity, make_private_directory, remove_tree
+from deploy.elasticsearch.configuration import CERTIFICATES, KEYSTORE, ServerDirectories, environment
 from deploy.elasticsearch.install import Installation
 from deploy.elasticsearch.problem import SetupProblem
 
@@ -15,9 +15,10 @@ SETTINGS: dict[str, str | bool] = {
     "xpack.security.enabled": True,
     "xpack.security.enrollment.enabled": False,
     "xpack.security.http.ssl.enabled": True,
-    "xpack.security.http.ssl.keystore.path": "tls/http.p12",
+    "xpack.security.http.ssl.keystore.path": f"{CERTIFICATES}/{KEYSTORE}",
 }
 _TEN_YEARS = "3650"
+_PASSWORD = "password"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +26,37 @@ class Security:
     """Certificate that a client must trust, and the password of the user `elastic` (new at every start)."""
 
     ca_file: Path
-    password: str
+    password: str = field(repr=False)
 
 
-def secure(places: ServerDirectories, installation: Installation) -> Security:
-    """Adds a certificate (the same at every start) and a new password to a configured server."""
-    kept = make_private_directory(places.config.parent / "tls", installation.account)
-    ca_file = places.asked / "ca.pem"
-    password_file = kept / "password"
-    store = kept / "http.p12"
+def make_certificate(places: ServerDirectories, installation: Installation) -> Path:
+    """Returns the folder with the server's certificate and its password, made at the first start.
+
+    It belongs to us, not to the server's user, who could otherwise put a link there that we would follow.
+    """
+    kept = places.config.parent / "tls"
+    if kept.exists() and kept.lstat().st_uid != os.geteuid():  # a release before gave it away
+        remove_tree(kept)
+    make_private_directory(kept, None)
+    store, password_file = kept / KEYSTORE, kept / _PASSWORD
     if not store.exists():
         password_file.write_text(secrets.token_urlsafe(24), encoding="utf-8")
         keytool = [str(installation.java.home / "bin" / "keytool"), "-keystore", str(store)]
         keytool += ["-storetype", "PKCS12", "-storepass:file", str(password_file), "-alias", "http"]
         names = "san=ip:127.0.0.1,dns:localhost"
         key = ["-keyalg", "EC", "-groupname", "secp256r1", "-dname", "CN=retrieval-stack", "-validity", _TEN_YEARS]
+        ca_file = _ca_file(places)
+        ca_file.unlink(missing_ok=True)
         _run([*keytool, "-genkeypair", *key, "-ext", names, "-ext", "bc:c=ca:true"])
         _run([*keytool, "-exportcert", "-rfc", "-file", str(ca_file)])
         ca_file.chmod(0o644)
-    # Elasticsearch reads files only below its configuration.
-    shutil.copytree(kept, places.config / "tls", ignore=shutil.ignore_patterns("password"))
-    make_private_directory(places.config, installation.account)
+    return kept
+
+
+def secure(places: ServerDirectories, installation: Installation, kept: Path) -> Security:
+    """Gives a configured server the password of its certificate and a new one for the user `elastic`."""
     password = secrets.token_urlsafe(24)
-    store_password = password_file.read_text(encoding="utf-8")
+    store_password = (kept / _PASSWORD).read_text(encoding="utf-8")
     _keystore(places, installation, ["create"], "")
     _keystore(
         places,
@@ -55,7 +64,11 @@ def secure(places: ServerDirectories, installation: Installation) -> Security:
         ["add", "--stdin", "bootstrap.password", "xpack.security.http.ssl.keystore.secure_password"],
         f"{password}\n{store_password}\n",
     )
-    return Security(ca_file=ca_file, password=password)
+    return Security(ca_file=_ca_file(places), password=password)
+
+
+def _ca_file(places: ServerDirectories) -> Path:
+    return places.asked / "ca.pem"
 
 
 def _keystore(places: ServerDirectories, installation: Installation, words: list[str], given: str) -> None:

@@ -20,7 +20,7 @@ from deploy.elasticsearch.data_lock import ServerRecord, lock_data_directory, wr
 from deploy.elasticsearch.endpoint import Endpoint, is_healthy, new_api_key
 from deploy.elasticsearch.install import Installation, install
 from deploy.elasticsearch.problem import SetupProblem
-from deploy.elasticsearch.secure import SETTINGS, Security, secure
+from deploy.elasticsearch.secure import SETTINGS, Security, make_certificate, secure
 
 # Ten seconds on a quiet machine; tests share two cores with others.
 _HEALTHY_WITHIN_S = 180.0
@@ -110,8 +110,13 @@ def start_server(
     places = make_server_directories(data, installation)
     lock = lock_data_directory(data, timeout_s=_STOPPED_WITHIN_S)
     try:
-        configure(places, installation, port, SETTINGS if secured else {"xpack.security.enabled": False})
-        security = secure(places, installation) if secured else None
+        security = None
+        if secured:
+            certificate = make_certificate(places, installation)
+            configure(places, installation, port, SETTINGS, certificate)
+            security = secure(places, installation, certificate)
+        else:
+            configure(places, installation, port, {"xpack.security.enabled": False})
         who = identity(installation.account)
         process = subprocess.Popen(
             [str(installation.home / "bin" / "elasticsearch")],

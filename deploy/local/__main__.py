@@ -22,6 +22,7 @@ from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends, wait_until_ready
 from deploy.local.running_stack import missing_collections, reread_pipelines
 from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_stack
+from deploy.local.with_elasticsearch import elasticsearch_variables
 from evaluator.measured_processes import record_stack
 from evaluator.run_folder import RunFolder
 
@@ -35,11 +36,16 @@ def say(text: str) -> None:
 def evaluator(choices: Choices, *arguments: str) -> int:
     """Runs the evaluator's command line against this stack; returns its exit status."""
     command = [sys.executable, "-m", "evaluator", *arguments]
-    return subprocess.run(command, cwd=ROOT, env={**os.environ, **choices.environment()}, check=False).returncode
+    # A secured Elasticsearch of ours: its statistics are asked with its key.
+    started = elasticsearch_variables(choices.elasticsearch_data) if choices.starts_elasticsearch else None
+    environment = {**os.environ, **choices.environment(), **(started or {})}
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
 def launch(choices: Choices) -> None:
     """Checks the settings, starts the stack and waits until it is ready; stops everything on failure."""
+    if choices.secure is not None:
+        choices.secure.make(choices.hosts.values())
     expect_startable({**os.environ, **choices.environment()}, choices.ports)
     busy = [f"{process} ({port})" for process, port in choices.ports.items() if in_use(port)]
     if busy:
@@ -119,6 +125,12 @@ def addresses(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]
     """Yields where the processes of a stack are, and the option by which the evaluator measures their CPU time."""
     yield f"Addresses: {', '.join(f'{process} {choices.url(process)}' for process in choices.ports)}."
     yield f"For CPU time and memory, give `run` or `load`: --processes {choices.processes(environment)}"
+    if choices.secure is not None:
+        ca_file, token_file = choices.secure.ca_file, choices.secure.token_file
+        call = f'curl --cacert {ca_file} -H "Authorization: Bearer $(cat {token_file})"'
+        yield f"To call it: {call} {choices.url('gateway')}/v1/pipelines"
+        variables = " ".join([*choices.secure.caller_variables, f"GATEWAY_URL={choices.url('gateway')}"])
+        yield f"For the evaluator: export {variables}"
 
 
 def start(choices: Choices, stack: Stack) -> None:

@@ -1,18 +1,22 @@
 """Checks every process's settings and the pipelines before a start, by reading them as the processes will."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.local.choices import ROOT
 from deploy.local.problem import StackProblem
+from deploy.local.replaced_environment import replaced_environment
 from evaluator.settings import EvaluatorSettings
 from gateway.catalog import read_pipelines
 from gateway.plan import PipelineError
 from gateway.settings import GatewaySettings
-from services.chassis.environment import BadSettings, read_settings, variables
+from services.chassis.configuration import ConfigurationError
+from services.chassis.environment import BadSettings, read_settings
+from services.chassis.instruments import Instruments
 from services.chassis.settings import ServiceSettings
+from services.chassis.tls import certificate_of
+from services.chassis.trust import caller_context
+from services.chassis.variables import secret_variables, variables
 from services.dense.settings import DenseSettings
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.lexical.settings import LexicalSettings
@@ -27,7 +31,7 @@ SETTINGS: Mapping[str, type[ServiceSettings]] = {
 }
 # Variables of `make up` and `make demo` beside the settings.
 CHOICES = frozenset(
-    {"ENGINE", "LEXICAL", "DENSE", "STACK", "DATASET", "PIPELINES", "PRESET", "QUERIES", "DEPTH", "TOP"}
+    {"ENGINE", "LEXICAL", "DENSE", "STACK", "DATASET", "PIPELINES", "PRESET", "QUERIES", "DEPTH", "TOP", "SECURE"}
 )
 # Variables of compose alone.
 ELSEWHERE = frozenset({"GATEWAY_PUBLISHED_PORT", "ELASTICSEARCH_VERSION", "QDRANT_VERSION"})
@@ -36,7 +40,7 @@ ELSEWHERE = frozenset({"GATEWAY_PUBLISHED_PORT", "ELASTICSEARCH_VERSION", "QDRAN
 def expect_startable(environment: Mapping[str, str], processes: Iterable[str]) -> None:
     """Raises StackProblem listing every fault of the settings, the pipelines and the chosen models."""
     faults: list[str] = []
-    with _environment(environment):
+    with replaced_environment(environment):
         for process in processes:
             if process not in SETTINGS:
                 continue
@@ -47,7 +51,7 @@ def expect_startable(environment: Mapping[str, str], processes: Iterable[str]) -
             else:
                 faults += _faults(settings)
     if faults:
-        raise StackProblem("\n  ".join(["Nothing was started, because:", *faults]))
+        raise StackProblem("\n  ".join(["Nothing was started, because:", *dict.fromkeys(faults)]))
 
 
 def unknown_settings(environment: Mapping[str, str]) -> list[str]:
@@ -71,7 +75,19 @@ def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in sorted(known) if environment.get(name)}
 
 
+def public_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings that hold no secret."""
+    secret = {name for process in SETTINGS.values() for name in secret_variables(process)}
+    return {name: value for name, value in settings.items() if name not in secret}
+
+
 def _faults(settings: ServiceSettings) -> Iterator[str]:
+    try:
+        certificate_of(settings, Instruments())
+        if isinstance(settings, GatewaySettings | EvaluatorSettings) and settings.ca_file is not None:
+            caller_context(settings.ca_file)
+    except ConfigurationError as error:
+        yield str(error)
     match settings:
         case GatewaySettings():
             try:
@@ -92,16 +108,3 @@ def _model_faults(variable: str, load: Callable[[Path, str], object], name: str,
     else:
         if not (ROOT / models / name).is_dir():
             yield f"{variable}={name}: it is not in {models}; `make models MODELS={name}` brings it."
-
-
-@contextmanager
-def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Replaces os.environ within the block, because pydantic reads settings from there alone."""
-    before = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)

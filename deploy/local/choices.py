@@ -10,6 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from deploy.local.ports import DEFAULT_PORTS, HOST, ReservedPorts, host_of, port_block
 from deploy.local.problem import StackProblem
+from deploy.local.secure import SecureFiles, secure_files
+from evaluator.datasets.catalogue import load_catalogue
+from evaluator.settings import EvaluatorSettings
 from gateway.settings import BackendAddress
 from services.contracts.base import Name
 
@@ -17,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Processes that a backend of the same name in GATEWAY_BACKENDS replaces.
 OWN_BACKENDS: tuple[str, ...] = ("lexical", "dense", "reranker")
 _BACKENDS = TypeAdapter(dict[Name, BackendAddress])
+_FOLDERS = TypeAdapter(tuple[str, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,11 @@ class Choices:
     backends: Mapping[str, BackendAddress]  # those of the environment, beside the stack's own or in their place
     hosts: Mapping[str, str] = field(default_factory=dict)
     arenas: str = "2"
+    datasets: str | None = None  # EVALUATOR_DATASETS with the folder of DATASET; None: as the environment has it
     unused: tuple[str, ...] = ()  # settings of the environment that this stack decides for itself
+    encrypted: frozenset[str] = frozenset()  # processes whose port speaks TLS
+    metrics_ports: Mapping[str, int] = field(default_factory=dict)  # of processes whose /metrics is apart
+    secure: SecureFiles | None = None  # with SECURE=1
 
     @property
     def starts_elasticsearch(self) -> bool:
@@ -45,11 +53,23 @@ class Choices:
 
     def url(self, process: str) -> str:
         """Returns the URL of a process of this stack."""
-        return f"http://{self.hosts.get(process, host_of({}, process))}:{self.ports[process]}"
+        scheme = "https" if process in self.encrypted else "http"
+        return f"{scheme}://{self._host(process)}:{self.ports[process]}"
+
+    def _host(self, process: str) -> str:
+        return self.hosts.get(process, host_of({}, process))
+
+    @property
+    def elasticsearch_data(self) -> Path:
+        """Data directory of the Elasticsearch that this stack starts."""
+        return self.directory / "elasticsearch"
 
     def processes(self, environment: Mapping[str, str]) -> str:
         """Returns the URLs of the processes that searches use, as `--processes` of the evaluator takes them."""
         known = {name: self.url(name) for name in self.ports if name != "evaluator"}
+        known |= {
+            name: f"http://{self._host(name)}:{port}" for name, port in self.metrics_ports.items() if name in known
+        }
         if self.lexical == "elasticsearch" and self.elasticsearch_url is not None:
             known["elasticsearch"] = self.elasticsearch_url
         if self.dense == "qdrant":
@@ -89,7 +109,11 @@ class Choices:
         }
         if self.starts_elasticsearch:
             own["ELASTICSEARCH_URL"] = self.url("elasticsearch")
-        return own
+        if self.datasets is not None:
+            own["EVALUATOR_DATASETS"] = self.datasets
+        if self.secure is not None:
+            own |= self.secure.variables
+        return own | {name: "" for name in self.unused if name.endswith("_METRICS_PORT")}
 
 
 def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, name: str = "") -> Choices:
@@ -98,6 +122,10 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
     `own_ports` takes free ports and separate directories in place of the settable ones, so that a demo runs beside
     `make up`. `name` is the STACK of a further stack; empty for the default one.
     """
+    secure = secure_files(environment, directory)
+    if secure is not None:
+        environment = {**environment, **secure.variables}
+    encrypted = {process for process in DEFAULT_PORTS if environment.get(f"{process.upper()}_TLS_CERT_FILE")}
     engine = _one_of(environment, "ENGINE", ("embedded", "server"), "embedded")
     servers = engine == "server"
     lexical = _engine(environment, "LEXICAL", "LEXICAL_ENGINE", ("edge", "elasticsearch"), servers)
@@ -119,9 +147,11 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
             ports[process] = reserved.free() if own_ports else _port(environment, variable, defaults[process])
         if lexical == "elasticsearch" and elasticsearch_url is None and "lexical" in started:
             ports["elasticsearch"] = reserved.free()
+            encrypted |= {"elasticsearch"} if secure is not None else set()
     decided = _decided_by_itself(environment) if own_ports else ()
     if not own_ports:
-        _expect_gateway(environment, f"http://{hosts['gateway']}:{ports['gateway']}")
+        scheme = "https" if "gateway" in encrypted else "http"
+        _expect_gateway(environment, f"{scheme}://{hosts['gateway']}:{ports['gateway']}")
     # Stacks that share a server need distinct index names.
     own_names = "demo-" if own_ports else f"{name}-" if name else ""
     prefix = environment.get("LEXICAL_INDEX_PREFIX", "") + own_names
@@ -141,7 +171,15 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
         backends=backends,
         hosts=hosts,
         arenas=environment.get("MALLOC_ARENA_MAX") or "2",
+        datasets=_datasets(environment),
         unused=decided,
+        encrypted=frozenset(encrypted),
+        metrics_ports={
+            process: _port(kept, f"{process.upper()}_METRICS_PORT", 0)
+            for process in started
+            if kept.get(f"{process.upper()}_METRICS_PORT")
+        },
+        secure=secure,
     )
 
 
@@ -153,6 +191,22 @@ def _engine(environment: Mapping[str, str], short: str, setting: str, allowed: t
     return _one_of(environment, short if one else setting, allowed, allowed[servers])
 
 
+def _datasets(environment: Mapping[str, str]) -> str | None:
+    """Returns EVALUATOR_DATASETS with the folder of DATASET, so that its experiments can be started in a browser too.
+
+    None where DATASET names no folder but a set of the catalogue, or nothing.
+    """
+    dataset = environment.get("DATASET")
+    if not dataset or dataset in load_catalogue().sets or not (ROOT / dataset).is_dir():
+        return None
+    given = environment.get("EVALUATOR_DATASETS")
+    try:
+        folders = _FOLDERS.validate_json(given) if given else EvaluatorSettings.model_fields["datasets"].default
+    except ValidationError as error:
+        raise StackProblem(f"EVALUATOR_DATASETS is no JSON list of folders: {given}.") from error
+    return json.dumps([*map(str, folders), dataset])
+
+
 def _backends(environment: Mapping[str, str]) -> dict[str, BackendAddress]:
     """Returns GATEWAY_BACKENDS without the stack's own at their default addresses, as .env.example lists them."""
     try:
@@ -161,12 +215,19 @@ def _backends(environment: Mapping[str, str]) -> dict[str, BackendAddress]:
         raise StackProblem(f"GATEWAY_BACKENDS is no JSON: {error}.") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise StackProblem(f"GATEWAY_BACKENDS.{'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+        raise StackProblem(
+            f"GATEWAY_BACKENDS.{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}."
+        ) from error
     usual: dict[str, str] = {
-        name: f"http://{host_of(environment, name)}:{_port(environment, f'{name.upper()}_PORT', DEFAULT_PORTS[name])}"
+        name: f"{host_of(environment, name)}:{_port(environment, f'{name.upper()}_PORT', DEFAULT_PORTS[name])}"
         for name in OWN_BACKENDS
     }
-    return {name: backend for name, backend in given.items() if usual.get(name) != _local(backend.url)}
+    return {name: backend for name, backend in given.items() if usual.get(name) != _place(backend.url)}
+
+
+def _place(url: str) -> str:
+    """Returns host, port and path: with TLS, a stack's own backends are by https."""
+    return _local(url).partition("://")[2]
 
 
 def _expect_gateway(environment: Mapping[str, str], url: str) -> None:
@@ -184,7 +245,7 @@ def _local(url: str) -> str:
 
 def _decided_by_itself(environment: Mapping[str, str]) -> tuple[str, ...]:
     own = ["GATEWAY_URL", "LEXICAL_DIRECTORY", "DENSE_DIRECTORY"]
-    own += [f"{process.upper()}_PORT" for process in DEFAULT_PORTS]
+    own += [f"{process.upper()}_{port}" for process in DEFAULT_PORTS for port in ("PORT", "METRICS_PORT")]
     return tuple(variable for variable in own if environment.get(variable))
 
 

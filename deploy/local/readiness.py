@@ -1,28 +1,29 @@
 """Waits until every process and every given backend is ready. Starts and stops nothing."""
 
 import json
+import ssl
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 
 from deploy.local import supervision
 from deploy.local.choices import Choices
 from deploy.local.problem import StackProblem
+from deploy.local.stack_access import access_to, opener
+from evaluator.errors import EvaluationError
+from services.chassis.trust import certificate_fault
 
 # Elasticsearch takes 12 s on a quiet machine; a busy one with two cores took ten times as long.
 READY_WITHIN_S = 240.0
 NOT_LISTENING = "not listening yet"
 # Backends started together with the stack answer by then: our own processes take longer.
 BACKENDS_WITHIN_S = 15.0
-# Ignores http_proxy: the addresses are local.
-proxyless = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def not_ready(url: str) -> str | None:
-    """Returns why the process at `url` is not ready; None when it is."""
+def not_ready(url: str, context: ssl.SSLContext) -> str | None:
+    """Returns why the process at `url` is not ready; None when it is. Raises StackProblem for its certificate."""
     try:
-        with proxyless.open(f"{url}/readyz", timeout=5):
+        with opener(context).open(f"{url}/readyz", timeout=5):
             return None
     except urllib.error.HTTPError as error:
         try:
@@ -30,16 +31,23 @@ def not_ready(url: str) -> str | None:
             return "; ".join(check["detail"] or check["name"] for check in checks if not check["ok"]) or "draining"
         except (ValueError, LookupError, TypeError):
             return f"HTTP {error.code}"
-    except OSError:
+    except OSError as error:
+        reason = getattr(error, "reason", error)  # of a URLError
+        if isinstance(reason, BaseException) and (fault := certificate_fault(reason)) is not None:
+            raise StackProblem(
+                f"The certificate at {url} is refused ({fault}): it has to be for that host, and STACK_CA_FILE has to "
+                "name the authority that issued it."
+            ) from error
         return NOT_LISTENING
 
 
 def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
     """Waits until every process is ready. Raises StackProblem with the end of its log when one ends."""
+    context = _context(choices)
     start = last_said = time.monotonic()
     waiting = [process for process in choices.ports if process != "elasticsearch"]
     while True:
-        looked = {process: not_ready(choices.url(process)) for process in waiting}
+        looked = {process: not_ready(choices.url(process), context) for process in waiting}
         reasons = readable_reasons(looked, starts_elasticsearch=choices.starts_elasticsearch)
         waiting = [process for process, reason in reasons.items() if reason is not None]
         if not waiting:
@@ -75,10 +83,13 @@ def wait_for_backends(choices: Choices, say: Callable[[str], None], within_s: fl
 
     Their readiness is left to the gateway: they are not ours, and a proxy before them may hide it.
     """
+    context = _context(choices)
     last = time.monotonic() + within_s
     told: set[str] = set()
     while absent := {
-        name: backend.url for name, backend in choices.backends.items() if not_ready(backend.url) == NOT_LISTENING
+        name: backend.url
+        for name, backend in choices.backends.items()
+        if not_ready(backend.url, context) == NOT_LISTENING
     }:
         if time.monotonic() >= last:
             where = ", ".join(f"{url} ({name})" for name, url in absent.items())
@@ -87,6 +98,13 @@ def wait_for_backends(choices: Choices, say: Callable[[str], None], within_s: fl
             say(f"Waiting for {name} at {absent[name]} (GATEWAY_BACKENDS), at most {within_s:g} s")
             told.add(name)
         time.sleep(0.2)
+
+
+def _context(choices: Choices) -> ssl.SSLContext:
+    try:
+        return access_to(choices).context()
+    except EvaluationError as error:
+        raise StackProblem(str(error)) from error
 
 
 def _tail(choices: Choices, process: str) -> str:

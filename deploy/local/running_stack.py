@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from deploy.local.choices import ROOT, Choices
 from deploy.local.problem import StackProblem
-from deploy.local.readiness import proxyless
+from deploy.local.stack_access import access_to, opener
+from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.run_folder import RunFolder
 from services.contracts.collections import CollectionList, CollectionView
@@ -71,15 +72,19 @@ def load_command(choices: Choices, collection: str, environment: Mapping[str, st
             python = Path(sys.executable)
             call = [os.path.relpath(python, ROOT) if python.is_relative_to(ROOT) else str(python)]
             call += ["-m", "evaluator", "ingest", str(shown), "--gateway", choices.url("gateway")]
-            return f"`{shlex.join(call)}`"
+            variables = [] if choices.secure is None else choices.secure.caller_variables
+            return f"`{' '.join([*variables, shlex.join(call)])}`"
     url = f"{choices.url('gateway')}/v1/collections/{collection}"
     return f"PUT {url}, POST its documents to {url}/documents, POST {url}/publish (all with the same `build`)"
 
 
 def _asked(choices: Choices, method: str, path: str) -> bytes:
-    request = urllib.request.Request(choices.url("gateway") + path, method=method)
+    access, url = access_to(choices), choices.url("gateway")
     try:
-        with proxyless.open(request, timeout=ANSWER_WITHIN_S) as answer:
+        # A POST without JSON is refused, also one without a body (services/chassis/body.py).
+        headers = access.headers(url) | {"content-type": "application/json"}
+        request = urllib.request.Request(url + path, method=method, headers=headers)
+        with opener(access.context()).open(request, timeout=ANSWER_WITHIN_S) as answer:
             content: bytes = answer.read()
             return content
     except urllib.error.HTTPError as error:
@@ -87,5 +92,7 @@ def _asked(choices: Choices, method: str, path: str) -> bytes:
             raise StackProblem(Problem.model_validate_json(error.read()).detail) from error
         except ValidationError:
             raise StackProblem(f"{method} {path}: the gateway answered {error.code}.") from error
+    except EvaluationError as error:
+        raise StackProblem(str(error)) from error
     except OSError as error:
         raise StackProblem(f"{method} {path}: the gateway does not answer ({error}); `make logs`.") from error

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.local.checks import settings_in
+from deploy.local.checks import public_settings, settings_in
 from deploy.local.choices import Choices
 from deploy.local.problem import StackProblem
 from deploy.local.stacks import Stack
@@ -14,7 +14,7 @@ FILE = "chosen.json"
 
 
 def write(choices: Choices, environment: Mapping[str, str]) -> None:
-    """Writes a digest of each setting except API keys, which leave no trace on disk."""
+    """Writes a digest of each setting except secrets, which leave no trace on disk."""
     _file(choices).write_text(json.dumps(_digests(choices, environment)), encoding="utf-8")
 
 
@@ -41,5 +41,5 @@ def _digests(choices: Choices, environment: Mapping[str, str]) -> dict[str, str]
     settings = settings_in({**environment, **choices.environment()})
     if choices.starts_elasticsearch:
         del settings["ELASTICSEARCH_URL"]  # a free port, different at each start
-    public = {name: value for name, value in settings.items() if not name.endswith("_API_KEY")}
-    return {name: hashlib.sha256(value.encode()).hexdigest()[:16] for name, value in public.items()}
+    public = public_settings(settings).items()
+    return {name: hashlib.sha256(value.encode()).hexdigest()[:16] for name, value in public}

@@ -21,8 +21,10 @@ STOP_WITHIN_S = 40
 def processes(choices: Choices) -> Iterator[tuple[str, list[str]]]:
     """Yields name and command of every process of the stack."""
     if choices.starts_elasticsearch:
-        data, port = choices.directory / "elasticsearch", choices.ports["elasticsearch"]
-        yield "elasticsearch", [sys.executable, *f"-m deploy.elasticsearch run --port {port} --data".split(), str(data)]
+        port = choices.ports["elasticsearch"]
+        words = f"-m deploy.elasticsearch run --port {port} --data".split()
+        secured = ["--secure"] if "elasticsearch" in choices.encrypted else []
+        yield "elasticsearch", [sys.executable, *words, str(choices.elasticsearch_data), *secured]
     for line in PROCFILE.read_text(encoding="utf-8").splitlines():
         name, _, command = line.partition(":")
         if command and name in choices.ports:
@@ -38,6 +40,9 @@ def configuration(choices: Choices) -> str:
         f"directory={ROOT}\nloglevel=info\n"
     )
     for name, command in processes(choices):
+        if name == "lexical" and "elasticsearch" in choices.encrypted:
+            waiting = [sys.executable, "-m", "deploy.local.with_elasticsearch", str(choices.elasticsearch_data)]
+            command = [*waiting, *command]
         # A percent sign is supervisor's own escape.
         line = shlex.join(command).replace("%", "%%")
         text += (
