@@ -3,14 +3,22 @@
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from tests.support import secured
 from tests.support.scratch import roomy_memory
 
 
-def pytest_configure() -> None:
-    """Puts `tmp_path` into memory where there is room."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Puts `tmp_path` into memory where there is room, and turns the secure mode on where it is asked for."""
+    mode = ExitStack()
+    try:
+        mode.enter_context(secured.chosen_mode())
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+    config.add_cleanup(mode.close)
     if memory := roomy_memory():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 

@@ -87,6 +87,13 @@ class LexicalEngineSuite(SearchingSuite, ReadingSuite):
         with pytest.raises(BuildConflict, match="notes@1 belongs to another build"):
             await engine.begin("notes@1", ALL_PRESETS, "fedcba9876543210")
 
+    async def test_the_owner_of_a_generation_is_kept(self, engine: LexicalEngine) -> None:
+        first = await engine.begin("notes@1", ALL_PRESETS, None, "0123456789ab")
+        again = await engine.begin("notes@1", ALL_PRESETS, None, "ba9876543210")
+        assert (first.owner, again.owner) == ("0123456789ab", "0123456789ab")
+        assert [state.owner for state in await engine.states()] == ["0123456789ab"]
+        assert (await engine.begin("notes@2", ALL_PRESETS)).owner is None
+
     async def test_a_finished_generation_soon_says_what_it_takes_on_the_disk(self, engine: LexicalEngine) -> None:
         await filled(engine, documents(NOTES))
         await engine.finish("notes@1")

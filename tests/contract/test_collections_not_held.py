@@ -50,7 +50,7 @@ async def test_documents_by_id_say_so_too(stack: Stack) -> None:
 
 
 async def test_publishing_what_one_service_lacks_says_so_too(stack: Stack) -> None:
-    answer = await stack.client.post(f"{DEMO}/publish")
+    answer = await stack.client.post(f"{DEMO}/publish", json={})
     says_how(answer)
     assert "begin it first" not in answer.json()["detail"]
 

@@ -14,6 +14,7 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
+from tests.support.keys import made_keys
 from tests.support.models import ENCODER, fetched
 from tests.support.served import served
 from tests.support.vendor_faults import Sentence, connected, not_json, overloaded, too_large, too_late
@@ -168,3 +169,34 @@ def test_the_real_model_gives_openai_and_tei_the_vectors_of_sentence_transformer
     assert hello.usage.prompt_tokens == 3  # [CLS] hello [SEP]
     assert rows.tolist() == [one.embedding for one in answer.data]
     assert rows == pytest.approx(np.array([item["embedding"] for item in items]), abs=1e-4)
+
+
+def test_clients_of_openai_and_tei_send_a_key_as_their_own_docs_say(tmp_path: Path) -> None:
+    keys = made_keys(tmp_path)
+    app = build_app(settings(tmp_path / "dense", keys_file=keys.file))
+    with served(app) as url:
+        right, wrong = keys.secrets["search"], "sk-of-openai"
+        client = openai.OpenAI(api_key=right, base_url=f"{url}/v1", max_retries=0)
+        assert len(client.embeddings.create(model="m", input=TEXTS).data) == 3
+        assert InferenceClient(model=f"{url}/embed", token=right).feature_extraction(TEXTS).shape == (3, 256)
+        with pytest.raises(openai.AuthenticationError) as refused:
+            openai.OpenAI(api_key=wrong, base_url=f"{url}/v1", max_retries=0).embeddings.create(model="m", input=TEXTS)
+        assert refused.value.code == "invalid_api_key"
+        with pytest.raises(openai.PermissionDeniedError):
+            openai.OpenAI(api_key=keys.secrets["index"], base_url=f"{url}/v1", max_retries=0).embeddings.create(
+                model="m", input=TEXTS
+            )
+        with pytest.raises(HfHubHTTPError) as turned_away:
+            InferenceClient(model=f"{url}/embed", token=wrong).feature_extraction(TEXTS)
+        assert turned_away.value.response.status_code == 401
+        assert "key" in turned_away.value.response.json()["error"]
+
+
+def test_a_key_above_its_rate_is_a_rate_limit_to_a_client_of_openai(tmp_path: Path) -> None:
+    keys = made_keys(tmp_path)
+    slow = keys.add("slow", "search", per_second=0.1)
+    with served(build_app(settings(tmp_path / "dense", keys_file=keys.file))) as url:
+        client = openai.OpenAI(api_key=slow, base_url=f"{url}/v1", max_retries=0)
+        client.embeddings.create(model="m", input=TEXTS)
+        with pytest.raises(openai.RateLimitError):
+            client.embeddings.create(model="m", input=TEXTS)

@@ -86,8 +86,8 @@ async def test_it_starts_without_its_server_and_recovers_by_itself() -> None:
             assert (report["indexed"], report["encoded"]) == (2, 2)
             again = (await client.post("/v1/collections/notes@1/documents", json=documents)).json()
             assert (again["unchanged"], again["encoded"]) == (2, 0)
-            await client.post("/v1/collections/notes@1/finish")
-            assert (await client.post("/v1/collections/notes@1/publish")).json()["published"]
+            await client.post("/v1/collections/notes@1/finish", json={})
+            assert (await client.post("/v1/collections/notes@1/publish", json={})).json()["published"]
             assert [hit["id"] for hit in (await ask(client)).json()["hits"]] == ["a", "b"]
         assert (await ask(client)).status_code == 503
         assert (await client.get("/readyz")).status_code == 503

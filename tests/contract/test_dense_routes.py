@@ -124,11 +124,11 @@ async def test_a_field_of_another_kind_is_an_error_of_its_document_alone(notes: 
 
 
 async def test_finish_and_publish_say_the_state(notes: httpx.AsyncClient) -> None:
-    finished = (await notes.post("/v1/collections/notes@1/finish")).json()
+    finished = (await notes.post("/v1/collections/notes@1/finish", json={})).json()
     assert (finished["documents"], finished["published"]) == (3, False)
-    assert (await notes.post("/v1/collections/notes@1/publish")).json()["published"]
+    assert (await notes.post("/v1/collections/notes@1/publish", json={})).json()["published"]
     await notes.put("/v1/collections/notes@2", json=DECLARATION)
-    await notes.post("/v1/collections/notes@2/publish")
+    await notes.post("/v1/collections/notes@2/publish", json={})
     states = (await notes.get("/v1/collections")).json()["collections"]
     assert [(one["generation"], one["published"]) for one in states] == [("notes@1", False), ("notes@2", True)]
 
@@ -191,7 +191,7 @@ async def test_a_collection_of_another_model_is_listed_but_not_opened(tmp_path: 
             await search(after),
             await after.post("/v1/collections/notes@1/documents", json={"documents": DOCUMENTS}),
             await after.put("/v1/collections/notes@1", json=DECLARATION),
-            await after.post("/v1/collections/notes@1/publish"),
+            await after.post("/v1/collections/notes@1/publish", json={}),
         ):
             assert answer.status_code == 409
             assert "model=another" in answer.json()["detail"]

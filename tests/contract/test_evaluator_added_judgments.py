@@ -141,5 +141,5 @@ async def test_the_service_compares_no_runs_that_are_measured_by_different_judgm
         quality_step(RunFolder(other), added=[more])
         taken = await client.post("/v1/comparisons", json={"runs": [run.name, other.name]})
     assert refused.status_code == 409
-    assert f"is measured by added judgments ({more}) and" in refused.json()["detail"]
+    assert f"is measured by added judgments ({more.name}) and" in refused.json()["detail"]
     assert taken.status_code == 200

@@ -73,6 +73,14 @@ def test_the_steps_one_by_one_end_where_run_ends(evaluator: Evaluator) -> None:
     assert evaluator("report").stdout.count("| bm25 ") == 1
 
 
+def test_a_run_is_named_by_its_folder_or_by_its_name_among_the_runs(evaluator: Evaluator, tmp_path: Path) -> None:
+    evaluator("demo")
+    name = next((tmp_path / "runs").glob("2*")).name
+    said = [evaluator("report", "--run", word).stdout for word in (name, f"{tmp_path}/runs/{name}")]
+    assert said[0] == said[1] != ""
+    assert "no run there" in evaluator("report", "--run", "none").output
+
+
 def test_metrics_are_named_for_a_run_or_for_measuring_it_again(evaluator: Evaluator) -> None:
     header = evaluator("demo", "--metrics", "nDCG@3, bpref").stdout
     assert "| pipeline | nDCG@3 | bpref@100 |" in header

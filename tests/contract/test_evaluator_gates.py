@@ -8,8 +8,10 @@ from typer.testing import CliRunner
 
 from evaluator.cli import app
 from evaluator.jobs import Jobs
+from evaluator.message_paths import MessagePaths
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
+from evaluator.served_datasets import ServedDatasets
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
@@ -59,7 +61,7 @@ async def test_a_job_that_is_done_tells_gates_that_do_not_hold_and_times_of_its_
     traffic = {"rates": [0.001], "seconds": 0.5, "warmup_seconds": 0}
     experiment = planned(tmp_path, load=traffic, pipelines=["bm25"], gates={"ndcg_at_10": 0.8})
     with served(GatewayStub().app) as gateway:
-        jobs = Jobs(tmp_path / "runs", gateway)
+        jobs = Jobs(tmp_path / "runs", gateway, ServedDatasets([tmp_path]), MessagePaths([]))
         state = jobs.start(experiment)
         for _ in range(3_000):
             state = jobs.state(state.id) or state

@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 from evaluator.cli import app
 from evaluator.jobs import ExperimentRunning, Jobs
 from evaluator.measurement_lock import MeasurementRunning, measuring
+from evaluator.message_paths import MessagePaths
 from evaluator.run_folder import RunFolder
+from evaluator.served_datasets import ServedDatasets
 from tests.support.small_runs import planned
 
 HOLDER = """
@@ -71,8 +73,14 @@ def test_rank_of_a_run_is_refused_too(tmp_path: Path) -> None:
     assert SAID in done.output
 
 
+def jobs_in(directory: Path) -> Jobs:
+    return Jobs(
+        directory / "runs", "http://127.0.0.1:9", ServedDatasets([directory]), MessagePaths([directory / "runs"])
+    )
+
+
 async def test_the_service_starts_no_experiment_while_the_command_line_measures(tmp_path: Path) -> None:
-    jobs, experiment = Jobs(tmp_path / "runs", "http://127.0.0.1:9"), planned(tmp_path)
+    jobs, experiment = jobs_in(tmp_path), planned(tmp_path)
     with measuring(tmp_path / "runs") as lock:
         lock.name("20260101T000000000Z-first")
         with pytest.raises(ExperimentRunning, match=SAID):
@@ -81,7 +89,7 @@ async def test_the_service_starts_no_experiment_while_the_command_line_measures(
 
 
 async def test_an_experiment_of_the_service_holds_the_lock_until_it_has_ended(tmp_path: Path) -> None:
-    jobs = Jobs(tmp_path / "runs", "http://127.0.0.1:9")
+    jobs = jobs_in(tmp_path)
     state = jobs.start(planned(tmp_path))
     with pytest.raises(MeasurementRunning, match=f"{state.id} is running in "), measuring(tmp_path / "runs"):
         pass

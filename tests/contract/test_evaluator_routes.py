@@ -81,7 +81,7 @@ async def test_an_experiment_stopped_while_it_ranked_says_which_command_goes_on(
     async with evaluator(GatewayStub(), tmp_path / "runs") as later:
         state = (await later.get(f"/v1/experiments/{run}")).json()
     assert (state["state"], state["step"]) == ("interrupted", "rank")
-    assert f"evaluator rank --run {tmp_path}/runs/{run}` goes on" in state["detail"]
+    assert f"evaluator rank --run {run}` goes on" in state["detail"]
 
 
 async def test_a_running_experiment_tells_how_far_its_step_is(body: dict[str, object], tmp_path: Path) -> None:
@@ -180,9 +180,9 @@ async def test_all_experiments_are_listed_the_newest_first(body: dict[str, objec
     ("wrong", "status", "said"),
     [
         ({"pipelines": ["bm26"]}, 404, "there are bm25, dense, hybrid"),
-        ({"dataset": "nowhere"}, 422, "dataset: nowhere: no corpus.jsonl there"),
-        ({"dataset": "a" * 5_000}, 422, "File name too long"),
-        ({"split": "dev"}, 422, "no such file; splits there: test"),
+        ({"dataset": "nowhere"}, 422, "dataset: 'nowhere' is not served"),
+        ({"dataset": "a" * 5_000}, 422, "is not served"),
+        ({"split": "dev"}, 422, "dataset: shop/qrels/dev.tsv: no such file; splits there: test"),
         ({"gates": {"cpu_ms": 40}}, 422, "gates.cpu_ms: the service measures no CPU time"),
     ],
 )
@@ -196,7 +196,7 @@ async def test_what_cannot_run_is_refused_before_anything_is_written(
 
 
 async def test_without_a_gateway_no_experiment_is_started(body: dict[str, object], tmp_path: Path) -> None:
-    app = build_app(EvaluatorSettings(runs=tmp_path / "runs", gateway_url="http://127.0.0.1:9"))
+    app = build_app(EvaluatorSettings(runs=tmp_path / "runs", gateway_url="http://127.0.0.1:9", datasets=(tmp_path,)))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://evaluator") as client,
@@ -245,14 +245,14 @@ async def test_a_report_of_another_release_is_a_409_that_says_what_to_do(
     assert "report.json: not of this version" in answer.json()["detail"]
 
 
-async def test_runs_that_cannot_be_written_are_a_503_that_names_the_directory(
+async def test_runs_that_cannot_be_written_are_a_503_that_names_the_setting(
     body: dict[str, object], tmp_path: Path
 ) -> None:
     (tmp_path / "runs").write_text("a file where the directory should be")
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
         answer = await client.post("/v1/experiments", json=body)
     assert answer.status_code == 503
-    assert f"{tmp_path}/runs cannot be written" in answer.json()["detail"]
+    assert answer.json()["detail"] == "The folder of runs cannot be written: File exists; see EVALUATOR_RUNS."
 
 
 async def test_pipelines_of_a_run_are_compared(body: dict[str, object], tmp_path: Path) -> None:

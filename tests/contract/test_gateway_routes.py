@@ -118,7 +118,7 @@ async def test_a_partial_success_is_visible_and_sending_again_completes_it(stack
     assert report["complete"] is False
     assert {o["backend"]: o["status"] for o in report["services"]} == {"lexical": "ok", "dense": "failed"}
     stack.wires["dense"].fault = None
-    publish = await stack.client.post(f"{DEMO}/publish")
+    publish = await stack.client.post(f"{DEMO}/publish", json={})
     assert publish.status_code == 409
     assert "lexical 6, dense 5" in publish.json()["detail"]
     assert (await post(stack, f"{DEMO}/documents", **batch))["complete"] is True
@@ -326,7 +326,7 @@ async def test_bodies_that_are_no_search_get_a_clear_4xx(stack: Stack, body: byt
 UNKNOWN = [
     ("GET", "", None),
     ("DELETE", "", None),
-    ("POST", "/publish", None),
+    ("POST", "/publish", {}),
     ("POST", "/search", {"query": "a"}),
     ("POST", "/documents", {"documents": [{"id": "a"}]}),
     ("POST", "/documents/get", {"ids": ["a"]}),

@@ -156,7 +156,7 @@ async def test_rollbacks_go_back_and_forth(loaded: RealStack) -> None:
     await loaded.post("/publish", build="next")
     view = (await loaded.client.get("/v1/collections/c")).json()
     assert (view["live"], view["previous"], view["building"]) == ("c@2", "c@1", None)
-    back = await loaded.client.post("/v1/collections/c/rollback")
+    back = await loaded.client.post("/v1/collections/c/rollback", json={})
     assert (back.json()["generation"], back.json()["documents"]) == ("c@1", 40)
     assert (await found(loaded, "word 7"))[0] == "d07"
     # c@2 is no build: new writes go only to the live generation, and do not wait.
@@ -167,7 +167,7 @@ async def test_rollbacks_go_back_and_forth(loaded: RealStack) -> None:
 
 
 async def test_without_an_earlier_generation_a_rollback_is_refused(loaded: RealStack) -> None:
-    refused = await loaded.client.post("/v1/collections/c/rollback")
+    refused = await loaded.client.post("/v1/collections/c/rollback", json={})
     assert refused.status_code == 409
     assert "GATEWAY_KEEP_PREVIOUS_S" in refused.json()["detail"]
 

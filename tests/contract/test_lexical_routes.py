@@ -33,7 +33,7 @@ async def filled(client: httpx.AsyncClient) -> httpx.AsyncClient:
     assert (await client.put(GENERATION, json=DECLARATION)).status_code == 200
     report = await client.post(f"{GENERATION}/documents", json={"documents": DOCUMENTS})
     assert report.json() == {"indexed": 3, "unchanged": 0, "errors": [], "encoded": 0}
-    assert (await client.post(f"{GENERATION}/finish")).json()["documents"] == 3
+    assert (await client.post(f"{GENERATION}/finish", json={})).json()["documents"] == 3
     return client
 
 
@@ -57,7 +57,7 @@ async def test_a_search_answers_ids_and_scores_and_its_time(filled: httpx.AsyncC
 
 
 async def test_collections_report_their_state(filled: httpx.AsyncClient) -> None:
-    state = (await filled.post(f"{GENERATION}/publish")).json()
+    state = (await filled.post(f"{GENERATION}/publish", json={})).json()
     assert (state["generation"], state["published"], state["documents"]) == ("notes@1", True, 3)
     assert state["declaration"] == DECLARATION
     assert state["engine"].startswith("qdrant-edge ")

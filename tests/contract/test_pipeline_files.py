@@ -39,7 +39,7 @@ async def test_a_new_file_is_served_after_a_call_that_says_what_changed(stack: S
     (files / "bm25.yaml").write_text(BM25.replace("lexical", "lexical, top: 7"))
     (files / "old.yaml").unlink()
     assert (await stack.search("fruit", "new")).status_code == 404
-    answer = await stack.client.post("/v1/pipelines/reload")
+    answer = await stack.client.post("/v1/pipelines/reload", json={})
     assert (answer.status_code, answer.json()) == (
         200,
         {"added": ["new"], "changed": ["bm25"], "removed": ["old"], "unchanged": ["same"]},
@@ -74,7 +74,7 @@ async def test_a_fault_in_a_file_is_named_and_every_pipeline_stays(
     (files / "bm25.yaml").write_text(BM25.replace("lexical", "dense"))
     (files / "new.yaml").write_bytes(text)
     before = (await stack.client.get("/v1/pipelines")).json()
-    answer = await stack.client.post("/v1/pipelines/reload")
+    answer = await stack.client.post("/v1/pipelines/reload", json={})
     assert answer.status_code == 422
     assert "new.yaml" in answer.json()["detail"]
     assert said in answer.json()["detail"]
@@ -84,7 +84,7 @@ async def test_a_fault_in_a_file_is_named_and_every_pipeline_stays(
 async def test_what_is_no_file_is_named_and_not_waited_for(stack: Stack, files: Path) -> None:
     os.mkfifo(files / "new.yaml")
     async with asyncio.timeout(5.0):
-        answer = await stack.client.post("/v1/pipelines/reload")
+        answer = await stack.client.post("/v1/pipelines/reload", json={})
     assert answer.status_code == 422
     assert "new.yaml: it is no file" in answer.json()["detail"]
 
@@ -92,7 +92,7 @@ async def test_what_is_no_file_is_named_and_not_waited_for(stack: Stack, files: 
 async def test_a_directory_without_a_pipeline_is_a_fault_too(stack: Stack, files: Path) -> None:
     for name in ("bm25", "old", "same"):
         (files / f"{name}.yaml").unlink()
-    answer = await stack.client.post("/v1/pipelines/reload")
+    answer = await stack.client.post("/v1/pipelines/reload", json={})
     assert (answer.status_code, "no pipeline" in answer.json()["detail"]) == (422, True)
     assert await names(stack) == ["bm25", "old", "same"]
 

@@ -9,6 +9,7 @@ from qdrant_client import AsyncQdrantClient
 
 from services.chassis.errors import Unavailable, UpstreamFailed
 from services.vectorstore import qdrant_version
+from services.vectorstore.qdrant_connection import QdrantClients
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.vector_store import VectorStoreSuite
 from tests.support.qdrant_double import emptied, qdrant_double
@@ -22,7 +23,8 @@ def client_over(transport: httpx.AsyncBaseTransport) -> AsyncQdrantClient:
 
 
 def store_over(transport: httpx.AsyncBaseTransport) -> QdrantStore:
-    return QdrantStore(client_over(transport))
+    client = client_over(transport)
+    return QdrantStore(QdrantClients(client, client))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ class TestOn116(VectorStoreSuite):
 
     @pytest.fixture
     async def store(self, older: FastAPI, client: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
-        yield QdrantStore(client)
+        yield QdrantStore(QdrantClients(client, client))
         await emptied(older.state.engine)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import cohere
@@ -10,6 +11,7 @@ import pytest
 
 from services.reranker.app import build_app
 from services.reranker.settings import RerankerSettings
+from tests.support.keys import bearing, made_keys
 from tests.support.models import CROSS_ENCODER, fetched
 from tests.support.served import served
 from tests.support.vendor_faults import Sentence, connected, not_json, overloaded, too_large, too_late
@@ -242,3 +244,27 @@ def test_relevance_is_the_sigmoid_of_the_models_own_score() -> None:
         assert one.relevance_score == pytest.approx(1 / (1 + 2.718281828459045 ** -scores[one.index]), abs=1e-6)
     # [CLS] query [SEP] document [SEP] four times: 3 special tokens and 7 of the query each, and the documents' own.
     assert jina["usage"]["total_tokens"] > 4 * (3 + 7)
+
+
+def test_clients_of_cohere_jina_and_tei_send_a_key_as_their_own_docs_say(tmp_path: Path) -> None:
+    keys = made_keys(tmp_path)
+    app = build_app(RerankerSettings(scorer="overlap", keys_file=keys.file))
+    with served(app) as url:
+        right, wrong = keys.secrets["search"], "a key of cohere's"
+        v1 = cohere.Client(right, base_url=url, max_retries=0)
+        v2 = cohere.ClientV2(right, base_url=url, max_retries=0)
+        assert pairs(v1.rerank(model="m", query=QUERY, documents=DOCUMENTS).results) == BEST_FIRST
+        assert pairs(v2.rerank(model="m", query=QUERY, documents=DOCUMENTS).results) == BEST_FIRST
+        with pytest.raises(cohere.UnauthorizedError) as refused:
+            cohere.ClientV2(wrong, base_url=url, max_retries=0).rerank(model="m", query=QUERY, documents=DOCUMENTS)
+        assert "not known here" in refused.value.body["message"]
+        with pytest.raises(cohere.ForbiddenError):
+            cohere.Client(keys.secrets["index"], base_url=url, max_retries=0).rerank(
+                model="m", query=QUERY, documents=DOCUMENTS
+            )
+        # Jina and TEI have no client of their own: their docs show plain requests.
+        jina, tei = {"model": "m", "query": QUERY, "documents": DOCUMENTS}, {"query": QUERY, "texts": DOCUMENTS}
+        for path, body, told in (("/v1/rerank", jina, "detail"), ("/rerank", tei, "error")):
+            sent = [httpx.post(url + path, json=body, headers=bearing(key), trust_env=False) for key in (right, wrong)]
+            assert [answer.status_code for answer in sent] == [200, 401]
+            assert "not known here" in sent[1].json()[told]

@@ -197,7 +197,9 @@ async def test_a_hung_first_search_leaves_the_second_its_time(stack: Stack) -> N
     parameters = {"query": "fruit", "collection": "demo", "left": "dense", "right": "bm25"}
     answer = await stack.client.get("/", params=parameters, headers={"x-deadline-ms": "1000"})
     assert answer.status_code == 200
-    assert "dense: no answer within 0.45 s." in Elements(answer.text).text
+    given = re.search(r"dense: no answer within (0\.\d+) s\.", Elements(answer.text).text)
+    assert given
+    assert 0.1 < float(given[1]) <= 0.45  # half of the deadline at most, less what was used before
     assert "Apple" in titles(answer.text)
 
 

@@ -34,8 +34,8 @@ async def declared_and_held(service: httpx.AsyncClient) -> dict[str, object]:
     [
         ("POST", "/documents", {"documents": [{"id": "x", "text": "one more"}]}),
         ("POST", "/documents/delete", {"ids": ["d00"]}),
-        ("POST", "/finish", None),
-        ("POST", "/publish", None),
+        ("POST", "/finish", {}),
+        ("POST", "/publish", {}),
         ("DELETE", "", None),
     ],
 )
@@ -50,7 +50,7 @@ async def test_a_change_for_another_build_is_refused_and_the_same_for_its_own_is
 
 
 async def test_what_is_published_is_not_removed_by_who_means_to_keep_it(service: httpx.AsyncClient) -> None:
-    await service.post(f"{AT}/publish")
+    await service.post(f"{AT}/publish", json={})
     refused = await service.delete(AT, params={"keep_published": True})
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:problem:conflict")
     assert (await service.get(AT)).json()["published"]

@@ -30,7 +30,7 @@ from services.chassis.errors import (
     UpstreamFailed,
 )
 from services.contracts.retrieval import DEFAULT_BEAM
-from services.vectorstore.qdrant_connection import QdrantServer
+from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
 from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
@@ -64,7 +64,7 @@ class TestInProcess(VectorStoreSuite):
 
     @pytest.fixture
     async def store(self, engine: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
-        yield QdrantStore(engine, prefix="dense.")
+        yield QdrantStore(QdrantClients(engine, engine), prefix="dense.")
         await emptied(engine)
 
 
@@ -73,14 +73,15 @@ class TestOverRest(VectorStoreSuite):
 
     @pytest.fixture
     async def store(self, server: FastAPI, client: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
-        yield QdrantStore(client)
+        yield QdrantStore(QdrantClients(client, client))
         await emptied(server.state.engine)
 
 
 async def test_the_beam_is_the_hnsw_ef_of_a_search_at_every_depth_and_an_exact_search_has_none() -> None:
     server = qdrant_double()
     transport = httpx.ASGITransport(app=server)
-    store = QdrantStore(AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False))
+    client = AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False)
+    store = QdrantStore(QdrantClients(client, client))
     await store.create(SPEC)
     for query in (VectorQuery(axis(1.0), top=1), VectorQuery(axis(1.0), top=200, beam=300)):
         await store.search("notes@1", query)
@@ -95,7 +96,10 @@ async def test_the_beam_is_the_hnsw_ef_of_a_search_at_every_depth_and_an_exact_s
 
 async def test_two_prefixes_share_a_server_without_meeting() -> None:
     client = AsyncQdrantClient(location=":memory:")
-    mine, theirs = QdrantStore(client, prefix="dense."), QdrantStore(client, prefix="other.")
+    mine, theirs = (
+        QdrantStore(QdrantClients(client, client), prefix="dense."),
+        QdrantStore(QdrantClients(client, client), prefix="other."),
+    )
     await mine.create(SPEC)
     await mine.publish("notes@1")
     assert (await theirs.generations(), await theirs.published()) == ((), {})
@@ -109,7 +113,7 @@ async def test_a_collection_of_others_is_refused() -> None:
     vectors = models.VectorParams(size=8, distance=models.Distance.DOT)
     await client.create_collection("dense.notes@1", vectors_config=vectors)
     with pytest.raises(StampMismatch, match="DENSE_PREFIX"):
-        await QdrantStore(client, prefix="dense.").create(SPEC)
+        await QdrantStore(QdrantClients(client, client), prefix="dense.").create(SPEC)
     await client.close()
 
 
@@ -146,7 +150,8 @@ FAULTS: dict[str, tuple[Callable[[httpx.Request], httpx.Response], type[ProblemE
 async def test_what_a_server_does_wrong_is_said_in_a_sentence(name: str) -> None:
     handler, problem, said = FAULTS[name]
     transport = httpx.MockTransport(handler)
-    store = QdrantStore(AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False))
+    client = AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False)
+    store = QdrantStore(QdrantClients(client, client))
     with pytest.raises(problem, match=said) as raised:
         await store.search("notes@1", VectorQuery(axis(1.0), top=1))
     assert type(raised.value) is problem

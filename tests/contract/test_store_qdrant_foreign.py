@@ -8,6 +8,7 @@ from qdrant_client import AsyncQdrantClient, models
 
 from services.chassis.errors import Conflict, UnknownCollection
 from services.vectorservice.collections import states
+from services.vectorstore.qdrant_connection import QdrantClients
 from services.vectorstore.qdrant_models import metadata_of
 from services.vectorstore.store import Point, VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
@@ -37,7 +38,7 @@ async def shared() -> AsyncIterator[AsyncQdrantClient]:
 
 
 async def test_collections_of_others_are_not_listed_and_the_listing_stands(shared: AsyncQdrantClient) -> None:
-    store = QdrantStore(shared, prefix="dense.")
+    store = QdrantStore(QdrantClients(shared, shared), prefix="dense.")
     await store.create(SPEC)
     assert await store.generations() == ("notes@1",)
     assert [state.generation for state in (await states(store)).collections] == ["notes@1"]
@@ -47,7 +48,7 @@ async def test_collections_of_others_are_not_listed_and_the_listing_stands(share
 async def test_a_collection_of_others_is_neither_read_nor_written_nor_removed(
     shared: AsyncQdrantClient, taken: str
 ) -> None:
-    store = QdrantStore(shared, prefix="dense.")
+    store = QdrantStore(QdrantClients(shared, shared), prefix="dense.")
     point = Point(id="a", vector=axis(0), content_hash="1", passage_hash="1", fields={})
     for call in (
         store.spec(taken),
@@ -67,7 +68,7 @@ async def test_a_collection_of_others_is_neither_read_nor_written_nor_removed(
 
 
 async def test_publishing_takes_no_alias_from_a_collection_of_others(shared: AsyncQdrantClient) -> None:
-    store = QdrantStore(shared, prefix="dense.")
+    store = QdrantStore(QdrantClients(shared, shared), prefix="dense.")
     await store.create(SPEC)
     theirs = models.CreateAlias(collection_name="dense.theirs@1", alias_name="dense.notes")
     await shared.update_collection_aliases([models.CreateAliasOperation(create_alias=theirs)])
@@ -79,7 +80,10 @@ async def test_publishing_takes_no_alias_from_a_collection_of_others(shared: Asy
 
 async def test_a_service_whose_prefix_begins_with_ours_keeps_its_collections_to_itself() -> None:
     client = AsyncQdrantClient(location=":memory:")
-    ours, theirs = QdrantStore(client, prefix="dense."), QdrantStore(client, prefix="dense.demo-")
+    ours, theirs = (
+        QdrantStore(QdrantClients(client, client), prefix="dense."),
+        QdrantStore(QdrantClients(client, client), prefix="dense.demo-"),
+    )
     await theirs.create(SPEC)
     assert await ours.generations() == ()
     with pytest.raises(UnknownCollection):
@@ -91,7 +95,7 @@ async def test_a_service_whose_prefix_begins_with_ours_keeps_its_collections_to_
 async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
     shared: AsyncQdrantClient,
 ) -> None:
-    store = QdrantStore(shared, prefix="dense.", most_generations=2)
+    store = QdrantStore(QdrantClients(shared, shared), prefix="dense.", most_generations=2)
     spec = [replace(SPEC, generation=f"notes@{number}") for number in (1, 2, 3)]
     for one in (*spec[:2], spec[0]):
         await store.create(one)
@@ -110,7 +114,7 @@ async def test_dense_collections_of_earlier_releases_open_unchanged() -> None:
     }  # fmt: skip
     assert metadata_of(SPEC, "dense.") == kept
     await client.create_collection("dense.notes@1", vectors_config=VECTORS, metadata=kept)
-    store = QdrantStore(client, prefix="dense.")
+    store = QdrantStore(QdrantClients(client, client), prefix="dense.")
     await store.create(SPEC)
     assert await store.spec("notes@1") == SPEC
     await client.close()
@@ -120,5 +124,5 @@ async def test_what_was_made_before_collections_named_their_prefix_stays_usable(
     client = AsyncQdrantClient(location=":memory:")
     kept = {key: value for key, value in metadata_of(SPEC, "dense.").items() if key != "prefix"}
     await client.create_collection("dense.notes@1", vectors_config=VECTORS, metadata=kept)
-    assert await QdrantStore(client, prefix="dense.").spec("notes@1") == SPEC
+    assert await QdrantStore(QdrantClients(client, client), prefix="dense.").spec("notes@1") == SPEC
     await client.close()

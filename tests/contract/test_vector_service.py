@@ -131,8 +131,8 @@ async def test_documents_are_indexed_finished_published_and_found(tmp_path: Path
     encoder = toy()
     async with service(tmp_path, encoder) as client:
         assert (await begin(client))["encoded"] == 4
-        finished = await ok(client.post("/v1/collections/notes@1/finish"))
-        published = await ok(client.post("/v1/collections/notes@1/publish"))
+        finished = await ok(client.post("/v1/collections/notes@1/finish", json={}))
+        published = await ok(client.post("/v1/collections/notes@1/publish", json={}))
         assert (finished["documents"], published["published"], published["stamp"]) == (4, True, {"model": "toy"})
         for exact in (False, True):
             found, wanted = await search(client, exact=exact), await expected(encoder)

@@ -278,6 +278,13 @@ class VectorStoreSuite:
         with pytest.raises(BuildConflict, match="notes@1 belongs to another build"):
             await store.create(replace(sample.spec, build="fedcba9876543210"))
 
+    async def test_the_owner_of_a_generation_is_kept(self, store: VectorStore, sample: Sample) -> None:
+        await store.create(replace(sample.spec, owner="0123456789ab"))
+        await store.create(replace(sample.spec, owner="ba9876543210"))
+        await store.create(replace(sample.spec, generation="notes@2"))
+        owners = [(await store.spec(generation)).owner for generation in ("notes@1", "notes@2")]
+        assert owners == ["0123456789ab", None]
+
     async def test_the_time_of_publishing_is_kept_when_another_takes_the_place(
         self, notes: VectorStore, sample: Sample
     ) -> None:

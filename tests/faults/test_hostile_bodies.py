@@ -1,7 +1,6 @@
 """Hostile bodies of up to 8 MB at a real gateway: it answers, other requests do not wait, and memory does not grow."""
 
 import asyncio
-import http.client
 import json
 import random
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import secured
 from tests.support.processes import Process
 from tests.support.watched import watched
 
@@ -104,9 +104,10 @@ async def alive(process: Process) -> None:
 
 
 def asked(process: Process, method: str, path: str, body: bytes) -> tuple[int, dict[str, object]]:
-    connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=60)
+    connection = secured.http_connection(process.port, timeout_s=60)
     try:
-        connection.request(method, path, body or None, {"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json", **secured.headers(process.port)}
+        connection.request(method, path, body or None, headers)
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
     finally:

@@ -91,7 +91,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
     directory = tmp_path_factory.mktemp("stack")
     async with (
         started(directory) as processes,
-        httpx.AsyncClient(base_url=processes["gateway"].url, timeout=30.0, trust_env=False) as client,
+        processes["gateway"].client(30.0) as client,
     ):
         load = {"build": "first-load"}
         assert (await client.put("/v1/collections/demo", json=load)).status_code == 200

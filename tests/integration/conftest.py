@@ -1,18 +1,30 @@
 """The servers that integration tests share: one of each a session."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from deploy.elasticsearch.problem import SetupProblem
-from deploy.elasticsearch.server import running_elasticsearch
+from deploy.elasticsearch.server import running_elasticsearch, temporary_server
+from tests.support import secured
 
 
 @pytest.fixture(scope="session")
 def elasticsearch_url() -> Iterator[str]:
-    """A healthy Elasticsearch: ELASTICSEARCH_URL, else one that is started for this session and ended with it."""
+    """A healthy Elasticsearch: ELASTICSEARCH_URL, else one that is started for this session and ended with it.
+
+    In the secure mode it has TLS and a key, which are in the environment as the lexical service reads them.
+    """
     try:
-        with running_elasticsearch() as url:
-            yield url
+        if secured.mode() is None or os.environ.get("ELASTICSEARCH_URL"):
+            with running_elasticsearch() as url:
+                assert url.startswith(secured.scheme()), f"ELASTICSEARCH_URL={url}: TESTS_SECURE=1 needs https://"
+                yield url
+        else:
+            with temporary_server(secured=True) as endpoint, pytest.MonkeyPatch.context() as environment:
+                environment.setenv("ELASTICSEARCH_API_KEY", str(endpoint.api_key))
+                environment.setenv("ELASTICSEARCH_CA_FILE", str(endpoint.ca_file))
+                yield endpoint.url
     except SetupProblem as problem:
         pytest.skip(str(problem))

@@ -15,11 +15,19 @@ import pytest
 from elasticsearch import AsyncElasticsearch, AuthenticationException, Elasticsearch
 from elasticsearch.helpers import async_bulk
 
-from deploy.elasticsearch.account import SUBSTITUTE_ROOT, private_directory, server_account, substitute_directory
+from deploy.elasticsearch.account import (
+    SUBSTITUTE_ROOT,
+    make_private_directory,
+    private_directory,
+    server_account,
+    substitute_directory,
+)
+from deploy.elasticsearch.configuration import configure, make_server_directories
 from deploy.elasticsearch.data_lock import ServerRecord, read_record
 from deploy.elasticsearch.endpoint import Endpoint
 from deploy.elasticsearch.install import install
-from deploy.elasticsearch.server import running_elasticsearch, temporary_server
+from deploy.elasticsearch.secure import SETTINGS, make_certificate
+from deploy.elasticsearch.server import running_elasticsearch, say, temporary_server
 
 # A start takes about ten seconds on a quiet machine, and ours is shared.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -203,3 +211,36 @@ def test_emptying_the_directory_that_was_asked_for_empties_what_stands_in_for_it
     shutil.rmtree(data)
     private_directory(data, server_account())
     assert not (place / "an-index").exists()
+
+
+def test_a_certificate_is_made_once_out_of_reach_of_the_server_that_gets_a_copy(tmp_path: Path) -> None:
+    installation = install(say)
+    places = make_server_directories(tmp_path, installation)
+    kept = make_certificate(places, installation)
+    certificate = (tmp_path / "ca.pem").read_bytes()
+    configure(places, installation, None, SETTINGS, kept)
+    assert make_certificate(places, installation) == kept
+    assert (tmp_path / "ca.pem").read_bytes() == certificate
+    owners = {path.stat().st_uid for path in (kept, *kept.iterdir())}
+    assert owners == {os.geteuid()}
+    assert kept.stat().st_mode & 0o777 == 0o700
+    server = os.geteuid() if installation.account is None else installation.account.uid
+    copied = places.config / "tls"
+    assert [(path.name, path.stat().st_uid) for path in copied.iterdir()] == [("http.p12", server)]
+    shutil.rmtree(substitute_directory(tmp_path), ignore_errors=True)
+
+
+def test_a_certificate_folder_that_the_server_owned_before_is_made_anew(tmp_path: Path) -> None:
+    installation = install(say)
+    account = installation.account
+    if account is None:
+        pytest.skip("only root runs the server as somebody else")
+    places = make_server_directories(tmp_path, installation)
+    before = make_private_directory(places.config.parent / "tls", account)
+    secret = tmp_path / "secret"
+    secret.write_text("root's", encoding="utf-8")
+    (before / "http.p12").symlink_to(secret)
+    kept = make_certificate(places, installation)
+    assert not (kept / "http.p12").is_symlink()
+    assert secret.read_text(encoding="utf-8") == "root's"
+    shutil.rmtree(substitute_directory(tmp_path), ignore_errors=True)

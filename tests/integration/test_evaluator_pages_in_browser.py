@@ -1,7 +1,6 @@
-"""The pages of the evaluator's service, and report.html, in a real Chromium: by click, by keyboard, wide and narrow."""
+"""The pages of the evaluator's service in a real Chromium: by click, by keyboard, wide and narrow."""
 
 import json
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
-from tests.support.browser_pages import accessibility_violations, opened_browser, opened_page, overflow_px
-from tests.support.evaluator_pages import SCRIPT, evaluator_on_a_port, write_part
+from tests.support.browser_pages import opened_browser, opened_page
+from tests.support.evaluator_pages import SCRIPT, evaluator_on_a_port, expect_sound, hostile_copy, write_part
 from tests.support.evaluator_service import ended
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -37,8 +36,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def address(runs: Path) -> AsyncIterator[str]:
-    async with evaluator_on_a_port(runs) as address:
+async def address(runs: Path, collection: Path) -> AsyncIterator[str]:
+    async with evaluator_on_a_port(runs, collection.parent) as address:
         yield address
 
 
@@ -56,13 +55,6 @@ async def finished_run(address: str, dataset: Path, **more: object) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def run(address: str, collection: Path) -> str:
     return await finished_run(address, collection)
-
-
-async def expect_sound(page: Page) -> None:
-    """Checks what holds for every page: axe finds nothing, nothing scrolls sideways, no text of data was run."""
-    assert await accessibility_violations(page) == [], page.url
-    assert await overflow_px(page) == 0, page.url
-    assert await page.title() != "it ran"
 
 
 class Clicks:
@@ -250,44 +242,13 @@ async def test_a_running_load_is_drawn_and_cancelled(browser: Browser, address: 
 async def test_the_title_of_a_collection_is_shown_and_not_run(
     browser: Browser, address: str, collection: Path, width: int
 ) -> None:
-    hostile = collection.parent / SCRIPT.replace("/", "")
-    if not hostile.exists():
-        shutil.copytree(collection, hostile)
+    hostile = hostile_copy(collection)
     run = await finished_run(address, hostile, name="hostile", collection="workshop")
     async with opened_page(browser, width) as page:
         for path in ("/", f"/runs/{run}", f"/compare?runs={run}", f"/judge?runs={run}"):
             await page.goto(address + path)
             await expect(page.get_by_text(hostile.name).first).to_be_visible(timeout=SLOW_MS)
             await expect_sound(page)
-
-
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
-async def test_report_html_opens_from_disk_without_script_and_prints(
-    browser: Browser, runs: Path, run: str, tmp_path: Path, width: int, dark: bool
-) -> None:
-    # Away from everything that lies beside it.
-    file = Path(shutil.copy(runs / run / "report.html", tmp_path))
-    async with opened_page(browser, width, dark=dark, script=False) as page:
-        await page.goto(file.as_uri())
-        await expect(page.get_by_role("heading", level=1)).to_be_visible()
-        assert await page.locator("svg.chart").count() >= 2
-        paper = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-        assert paper == ("rgb(13, 17, 23)" if dark else "rgb(255, 255, 255)")
-        assert await overflow_px(page) == 0
-        printed = await page.pdf(format="A4", prefer_css_page_size=True)
-        assert printed.startswith(b"%PDF")
-        assert 2 <= printed.count(b"/Type /Page\n") + printed.count(b"/Type /Page ") <= 20
-        await page.emulate_media(media="print", color_scheme="dark" if dark else "light")
-        ink = await page.evaluate("getComputedStyle(document.body).color")
-        assert ink == "rgb(0, 0, 0)"
-        await expect(page.get_by_role("navigation")).to_be_hidden()
-        hidden = await page.evaluate(
-            "[...document.querySelectorAll('.scroll')].filter(one => one.scrollHeight > one.clientHeight + 1).length"
-        )
-        assert hidden == 0
-    async with opened_page(browser, width, dark=dark) as page:
-        await page.goto(file.as_uri())
-        await expect_sound(page)
 
 
 async def test_links_of_a_table_fetch_its_files(browser: Browser, address: str, run: str) -> None:

@@ -7,9 +7,10 @@ import pytest
 from elasticsearch import AsyncElasticsearch
 
 from services.chassis.errors import Conflict, UnknownCollection
-from services.lexical.elasticsearch_client import open_client
+from services.lexical.elasticsearch_client import ElasticsearchClients
 from services.lexical.engine_elasticsearch import ElasticsearchEngine
-from tests.support.lexical_notes import ALL_PRESETS, NOTES, documents, filled, found
+from services.lexical.settings import LexicalSettings
+from tests.support.lexical_notes import ALL_PRESETS, NOTES, client_of, documents, filled, found
 
 # The first test waits for the server to start.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -19,7 +20,7 @@ OURS = "notes@1"
 
 @pytest.fixture
 async def client(elasticsearch_url: str) -> AsyncIterator[AsyncElasticsearch]:
-    async with open_client(elasticsearch_url, None, None, 4) as client:
+    async with client_of(LexicalSettings(elasticsearch_url=elasticsearch_url)) as client:
         yield client
 
 
@@ -36,7 +37,7 @@ async def prefix(client: AsyncElasticsearch) -> AsyncIterator[str]:
 
 @pytest.fixture
 def engine(client: AsyncElasticsearch, prefix: str) -> ElasticsearchEngine:
-    return ElasticsearchEngine(client, prefix, 0)
+    return ElasticsearchEngine(ElasticsearchClients.of(client), prefix, 0)
 
 
 async def make_foreign(client: AsyncElasticsearch, prefix: str) -> list[str]:
@@ -116,7 +117,7 @@ async def test_publishing_takes_no_alias_away_from_a_foreign_index(
 async def test_a_stack_whose_prefix_begins_with_ours_keeps_its_collections_to_itself(
     client: AsyncElasticsearch, engine: ElasticsearchEngine, prefix: str
 ) -> None:
-    demo = ElasticsearchEngine(client, f"{prefix}demo-", 0)
+    demo = ElasticsearchEngine(ElasticsearchClients.of(client), f"{prefix}demo-", 0)
     await filled(demo, documents(NOTES), generation="c@1")
     await demo.publish("c@1")
     await engine.begin(OURS, ALL_PRESETS)
@@ -132,7 +133,7 @@ async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
     client: AsyncElasticsearch, prefix: str
 ) -> None:
     await make_foreign(client, prefix)
-    engine = ElasticsearchEngine(client, prefix, 0, most_generations=2)
+    engine = ElasticsearchEngine(ElasticsearchClients.of(client), prefix, 0, most_generations=2)
     for generation in (OURS, "notes@2", OURS):
         await engine.begin(generation, ALL_PRESETS)
     await engine.publish(OURS)
@@ -167,7 +168,7 @@ async def test_what_was_made_before_indices_named_their_prefix_stays_usable(
     kept = (await client.indices.get_mapping(index=f"{prefix}{OURS}")).body[f"{prefix}{OURS}"]["mappings"]["_meta"]
     old = {key: kept[key] for key in ("declaration", "stamp")}
     await client.indices.put_mapping(index=f"{prefix}{OURS}", meta=old)
-    again = ElasticsearchEngine(client, prefix, 0)
+    again = ElasticsearchEngine(ElasticsearchClients.of(client), prefix, 0)
     assert [state.documents for state in await again.states()] == [len(NOTES)]
     assert await found(again, OURS, "squeals") == ["n1"]
 

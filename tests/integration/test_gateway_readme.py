@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import secured
 from tests.support.processes import ROOT, started
 
 README = (ROOT / "gateway" / "README.md").read_text(encoding="utf-8")
@@ -18,9 +19,12 @@ COMMANDS = [command for block in BLOCKS for command in re.split(r"\n(?=curl )", 
 @pytest.mark.integration
 async def test_every_curl_of_the_readme_succeeds(tmp_path: Path) -> None:
     async with started(tmp_path) as processes:
+        options = secured.curl_options(processes["gateway"].port)
         # Deleting the collection stands before the pipelines in the README; nothing after it needs one.
         for command in COMMANDS:
-            there = command.replace("http://127.0.0.1:8000", processes["gateway"].url).replace("curl -s", "curl -sS -f")
+            there = command.replace("http://127.0.0.1:8000", processes["gateway"].url).replace(
+                "curl -s", f"curl -sS -f {options}"
+            )
             done = await asyncio.to_thread(
                 subprocess.run, ["bash", "-c", there], capture_output=True, text=True, timeout=30, check=False
             )

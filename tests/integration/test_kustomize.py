@@ -1,5 +1,7 @@
 """What kustomize makes of k8s/: every object is valid, hardened, and finds what it refers to."""
 
+import json
+import re
 import subprocess
 from collections.abc import Mapping
 from functools import cache
@@ -34,6 +36,7 @@ OVERLAYS = {folder.name: folder for folder in sorted((ROOT / "k8s" / "overlays")
 FOLDERS = {"base": ROOT / "k8s" / "base", **OVERLAYS}
 EMBEDDED = ("LEXICAL_ENGINE", "DENSE_STORE")
 STORE_PORTS = {"elasticsearch": 9200, "qdrant": 6333}
+METRICS_PORT = 9090
 
 
 @cache
@@ -67,6 +70,12 @@ def config(objects: list[Yaml], pods: Pods) -> Mapping[str, str]:
     """The variables that the pods take from ConfigMaps."""
     maps = {item["metadata"]["name"]: item["data"] for item in of_kind(objects, "ConfigMap")}
     return {key: value for name, _ in pods.references("configMap") for key, value in maps[name].items()}
+
+
+def example_secrets(overlay: str) -> Mapping[str, Mapping[str, str]]:
+    """The secrets of an overlay's example: what each holds, by its name."""
+    file = OVERLAYS[overlay] / "secrets.example.yaml"
+    return {item["metadata"]["name"]: item["stringData"] for item in read(file)}
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -174,7 +183,7 @@ def test_every_volume_that_is_mounted_is_there_and_claimed(objects: list[Yaml]) 
 
 def test_every_config_map_and_every_secret_that_a_pod_needs_is_there_or_documented(objects: list[Yaml]) -> None:
     maps = {item["metadata"]["name"]: item["data"] for item in of_kind(objects, "ConfigMap")}
-    secrets = {item["metadata"]["name"]: item["stringData"] for item in read(OVERLAYS["prod"] / "secrets.example.yaml")}
+    secrets = example_secrets("prod")
     assert of_kind(objects, "Secret") == []
     for pods in pods_of(objects):
         for name, key in pods.references("configMap"):
@@ -234,9 +243,91 @@ def test_in_prod_the_stores_are_asked_over_tls_with_a_key() -> None:
         (pods,) = [p for p in pods_of(prod) if p.name == name]
         told = config(prod, pods)
         assert told[f"{variable}_URL"].startswith("https://")
-        mounts = {mount["mountPath"] for mount in pods.containers[0]["volumeMounts"]}
-        assert str(Path(told[f"{variable}_CA_FILE"]).parent) in mounts
-        assert f"{variable}_API_KEY" in {entry["name"] for entry in pods.containers[0]["env"]}
+        files = mounted_files(pods)
+        for name in ("CA_FILE", "API_KEY_FILE", "SEARCH_API_KEY_FILE"):
+            assert told[f"{variable}_{name}"] in files
+        assert told[f"{variable}_API_KEY_FILE"] != told[f"{variable}_SEARCH_API_KEY_FILE"]
+
+
+def mounted_files(pods: Pods) -> set[str]:
+    """The files that the first container of pods finds of secrets: those of the example where no keys are named."""
+    found = set[str]()
+    volumes = {volume["name"]: volume["secret"] for volume in pods.spec["volumes"] if "secret" in volume}
+    for mount in pods.containers[0]["volumeMounts"]:
+        secret = volumes.get(mount["name"])
+        if secret is not None:
+            keys = (
+                [item["path"] for item in secret["items"]]
+                if "items" in secret
+                else example_secrets("prod")[secret["secretName"]]
+            )
+            found |= {mount["mountPath"]} if "subPath" in mount else {f"{mount['mountPath']}/{key}" for key in keys}
+    return found
+
+
+def told_to(objects: list[Yaml], pods: Pods) -> Mapping[str, str]:
+    """All variables of pods: of ConfigMaps, and of their own."""
+    own = {entry["name"]: entry["value"] for entry in pods.containers[0].get("env", []) if "value" in entry}
+    return {**config(objects, pods), **own}
+
+
+def test_no_secret_is_in_an_environment(objects: list[Yaml]) -> None:
+    for pods in pods_of(objects):
+        for container in pods.all_containers:
+            assert "secretKeyRef" not in str(container.get("env")), pods.name
+            assert "secretRef" not in str(container.get("envFrom")), pods.name
+
+
+def test_every_file_that_a_process_is_told_of_is_mounted_from_a_secret(objects: list[Yaml]) -> None:
+    for pods in pods_of(objects):
+        told = {
+            name: value
+            for name, value in told_to(objects, pods).items()
+            if str(value).startswith(("/secrets/", "/tls/"))
+        }
+        assert set(told.values()) <= mounted_files(pods), pods.name
+        if pods.name in DEPLOYABLES:
+            assert told["STACK_TOKEN_FILE"]
+
+
+def test_what_an_overlay_needs_of_secrets_is_in_its_own_example(overlay: list[Yaml]) -> None:
+    (namespace,) = of_kind(overlay, "Namespace")
+    secrets = example_secrets(namespace["metadata"]["name"].removeprefix("retrieval-"))
+    assert {name for pods in pods_of(overlay) for name, _ in pods.references("secret")} == secrets.keys()
+
+
+def test_the_token_travels_encrypted_in_prod_and_in_dev_only_where_it_is_said_to_be_trusted(
+    overlay: list[Yaml],
+) -> None:
+    by_name = {pods.name: pods for pods in pods_of(overlay)}
+    secured = "elasticsearch" in by_name
+    for name, prefix in (("gateway", "GATEWAY"), ("evaluator", "EVALUATOR")):
+        told = told_to(overlay, by_name[name])
+        urls = re.findall(r"(https?)://(\w+):", told.get("GATEWAY_URL", "") + told.get("GATEWAY_BACKENDS", ""))
+        assert len(urls) == {"gateway": 3, "evaluator": 1}[name]
+        plain = {host for scheme, host in urls if scheme == "http"}
+        assert plain == set(json.loads(told.get(f"{prefix}_TRUSTED_PLAIN", "[]")))
+        assert (plain == set()) == secured
+        assert ("STACK_CA_FILE" in told) == secured
+
+
+def test_a_process_with_a_certificate_is_probed_over_tls(overlay: list[Yaml]) -> None:
+    for pods in pods_of(overlay):
+        if pods.name in DEPLOYABLES:
+            prefix = DEPLOYABLES[pods.name].prefix
+            certified = f"{prefix}TLS_CERT_FILE" in told_to(overlay, pods)
+            (container,) = pods.containers
+            schemes = {
+                container[f"{probe}Probe"]["httpGet"].get("scheme") for probe in ("startup", "readiness", "liveness")
+            }
+            assert schemes == {"HTTPS" if certified else None}
+
+
+def test_the_gateway_answers_the_names_of_its_service(overlay: list[Yaml]) -> None:
+    (namespace,) = of_kind(overlay, "Namespace")
+    (gateway,) = [pods for pods in pods_of(overlay) if pods.name == "gateway"]
+    own = f"gateway.{namespace['metadata']['name']}"
+    assert json.loads(config(overlay, gateway)["GATEWAY_HOSTS"]) == [own, f"{own}.svc", f"{own}.svc.cluster.local"]
 
 
 def test_only_the_gateway_calls_services_and_only_services_call_stores(overlay: list[Yaml]) -> None:
@@ -258,10 +349,40 @@ def test_from_outside_only_the_gateway_can_be_reached_and_prometheus_reads_the_r
     policies = of_kind(overlay, "NetworkPolicy")
     ports = {name: deployable.port for name, deployable in DEPLOYABLES.items()} | STORE_PORTS
 
-    def reached(namespace: str) -> set[str]:
+    def reached(namespace: str, port: int | None = None) -> set[str]:
         stranger = Peer({NAME: "stranger"}, namespace)
-        return {p.name for p in pods_of(overlay) if may_connect(policies, stranger, p, ports[p.name])}
+        return {p.name for p in pods_of(overlay) if may_connect(policies, stranger, p, port or ports[p.name])}
 
-    assert reached("shop") == {"gateway"}
+    assert reached("shop") == {"gateway"} == reached("monitoring")
     monitored = any("monitoring" in str(p) and POLICY_NAMESPACE in str(p) for p in policies)
-    assert reached("monitoring") == (set(DEPLOYABLES) if monitored else {"gateway"})
+    assert reached("monitoring", METRICS_PORT) == (set(DEPLOYABLES) if monitored else set())
+    assert reached("shop", METRICS_PORT) == set()
+
+
+def test_prod_is_monitored_on_a_port_of_its_own_that_no_pod_of_ours_reaches() -> None:
+    prod = rendered("prod")
+    policies = of_kind(prod, "NetworkPolicy")
+    assert any("monitoring" in str(policy) for policy in policies)
+    for pods in pods_of(prod):
+        if pods.name in DEPLOYABLES:
+            assert pods.ports == {"http": DEPLOYABLES[pods.name].port, "metrics": METRICS_PORT}
+            assert config(prod, pods)[f"{DEPLOYABLES[pods.name].prefix}METRICS_PORT"] == str(METRICS_PORT)
+        for other in pods_of(prod):
+            assert not may_connect(policies, Peer(pods.labels), other, METRICS_PORT)
+
+
+def test_names_are_resolved_by_the_cluster_and_by_its_cache_on_the_node(objects: list[Yaml]) -> None:
+    (names,) = [p for p in of_kind(objects, "NetworkPolicy") if p["metadata"]["name"] == "names"]
+    (rule,) = names["spec"]["egress"]
+    assert names["spec"]["podSelector"] == {}
+    assert {"ipBlock": {"cidr": "169.254.20.10/32"}} in rule["to"]
+    assert {(port["protocol"], port["port"]) for port in rule["ports"]} == {("UDP", 53), ("TCP", 53)}
+    assert len(rule["to"]) == 2
+
+
+def test_every_rule_names_its_ports_and_every_way_in_but_to_the_gateway_its_caller(objects: list[Yaml]) -> None:
+    for policy in of_kind(objects, "NetworkPolicy"):
+        for way, peers in (("ingress", "from"), ("egress", "to")):
+            for rule in policy["spec"].get(way, []):
+                assert rule["ports"], name_of(policy)
+                assert rule.get(peers) or (policy["metadata"]["name"], way) == ("gateway", "ingress")

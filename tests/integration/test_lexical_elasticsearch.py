@@ -4,24 +4,30 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 from elasticsearch import AsyncElasticsearch
 
-from deploy.elasticsearch.server import temporary_server
-from services.chassis.errors import BadInput, Conflict, Unavailable, UnknownCollection
+from services.chassis.errors import BadInput, Conflict, UnknownCollection
 from services.contracts.documents import Document
 from services.lexical.analysis import words_of
 from services.lexical.app import build_app, open_engine
 from services.lexical.document_collector import ReadOptions
-from services.lexical.elasticsearch_client import open_client
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import LexicalSettings
 from tests.contract.lexical_engine import LexicalEngineSuite
-from tests.support.lexical_notes import ALL_PRESETS, NOTES, EngineOpener, documents, filled, found, request_for
+from tests.support.lexical_notes import (
+    ALL_PRESETS,
+    NOTES,
+    EngineOpener,
+    client_of,
+    documents,
+    filled,
+    found,
+    request_for,
+)
 
 # The first test waits for the server to start.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -43,12 +49,6 @@ class ElasticsearchOpener(EngineOpener):
         meta["stamp"]["analysis"] = "elasticsearch-english-0"
         await self.client.indices.put_mapping(index=index, meta=meta)
         return await self.open()
-
-
-def client_of(settings: LexicalSettings) -> AsyncElasticsearch:
-    key = settings.elasticsearch_api_key
-    secret = None if key is None else key.get_secret_value()
-    return open_client(settings.elasticsearch_url, secret, settings.elasticsearch_ca_file, 4)
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ async def test_a_short_deadline_is_not_called_passed_before_it_is(opener: Elasti
             for start in range(0, len(texts), 200):
                 batch = [one.model_dump() for one in texts[start : start + 200]]
                 (await client.post(f"{path}/documents", json={"documents": batch})).raise_for_status()
-            (await client.post(f"{path}/finish")).raise_for_status()
+            (await client.post(f"{path}/finish", json={})).raise_for_status()
             early = []
             for _ in range(300):
                 started = time.monotonic()
@@ -228,50 +228,3 @@ async def test_searches_beside_each_other_all_answer(engine: LexicalEngine) -> N
     generation = await filled(engine, documents(NOTES))
     answers = await asyncio.gather(*(engine.search(generation, request_for("brake cable")) for _ in range(64)))
     assert len({tuple(hit.id for hit in answer) for answer in answers}) == 1
-
-
-# What services/lexical/README.md says that a key needs.
-ROLE = {"cluster": ["monitor"], "indices": [{"names": ["retrieval-*"], "privileges": ["all"]}]}
-
-
-async def test_a_secured_server_is_used_with_key_and_ca_and_each_one_missing_is_named() -> None:
-    with temporary_server(secured=True) as endpoint:
-        assert endpoint.api_key is not None
-        right = {
-            "engine": "elasticsearch",
-            "elasticsearch_url": endpoint.url,
-            "elasticsearch_api_key": endpoint.api_key,
-            "elasticsearch_ca_file": endpoint.ca_file,
-        }
-        async with engine_of(right) as engine:
-            assert (await engine.check()).ok
-            await filled(engine, documents(NOTES))
-            assert await found(engine, "notes@1", "squeals") == ["n1"]
-        async with client_of(LexicalSettings.model_validate(right)) as client:
-            await client.security.put_role(name="lexical", **ROLE)
-            await client.security.put_user(username="lexical", password="not a secret", roles=["lexical"])
-            granted = await client.security.grant_api_key(
-                grant_type="password", username="lexical", password="not a secret", api_key={"name": "lexical"}
-            )
-            narrow = granted["encoded"]
-        async with engine_of({**right, "elasticsearch_api_key": narrow, "index_prefix": "retrieval-"}) as engine:
-            await filled(engine, documents(NOTES))
-            await engine.publish("notes@1")
-            assert [state.generation for state in await engine.states()] == ["notes@1"]
-            await engine.drop("notes@1")
-        async with engine_of({**right, "elasticsearch_api_key": narrow}) as engine:
-            with pytest.raises(Unavailable, match="does not let this key"):
-                await engine.begin("notes@2", ALL_PRESETS)
-        async with engine_of({**right, "elasticsearch_api_key": "d3Jvbmc6d3Jvbmc="}) as engine:
-            assert "ELASTICSEARCH_API_KEY" in (await engine.check()).detail
-        async with engine_of({**right, "elasticsearch_ca_file": None}) as engine:
-            assert "ELASTICSEARCH_CA_FILE" in (await engine.check()).detail
-
-
-@asynccontextmanager
-async def engine_of(settings: Mapping[str, object]) -> AsyncIterator[LexicalEngine]:
-    engine = open_engine(LexicalSettings.model_validate(settings))
-    try:
-        yield engine
-    finally:
-        await engine.close()

@@ -86,7 +86,7 @@ async def loaded(client: httpx.AsyncClient, name: str) -> str:
     for start in range(0, len(corpus), 256):
         answer = await client.post(f"{path}/documents", json={"documents": corpus[start : start + 256]})
         assert answer.json()["errors"] == []
-    assert (await client.post(f"{path}/finish")).json()["documents"] == len(corpus)
+    assert (await client.post(f"{path}/finish", json={})).json()["documents"] == len(corpus)
     return path
 
 

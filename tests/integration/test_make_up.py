@@ -1,6 +1,6 @@
 """`make up` and `make down` in a clone of this checkout: real processes, supervised, on free ports."""
 
-import json
+import http.client
 import os
 import re
 import shutil
@@ -13,12 +13,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deploy.local.choices import ROOT
 from deploy.local.ports import DEFAULT_PORTS
-from tests.support.clone import Clone, free_ports
+from tests.support import secured
+from tests.support.clone import Clone, fetched, free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -82,7 +84,7 @@ def test_qdrant_without_its_address_is_one_sentence(clone: Clone) -> None:
 
 
 def test_elasticsearch_without_java_is_one_sentence(clone: Clone, tmp_path: Path) -> None:
-    for tool in ("git", "sh"):
+    for tool in ("git", "sh", "openssl"):
         found = shutil.which(tool)
         assert found is not None
         (tmp_path / tool).symlink_to(found)
@@ -168,21 +170,22 @@ def test_a_second_stack_stands_beside_the_first_with_another_model_and_another_e
     second = clone.local("up", STACK="second", DENSE_ENCODER="hashing", **engine, **ports)
     assert second.returncode == 0, second.stderr
     (gateway,) = re.findall(r"Ready: (\S+) serves", second.stderr)
+    secured.protect(int(gateway.rpartition(":")[2]), "GATEWAY")
     assert "make down STACK=second" in second.stderr
     for url, model, lexical in (
         (clone.gateway, "all-MiniLM-L6-v2", "qdrant-edge"),
         (gateway, "hashing", "elasticsearch"),
     ):
-        with urllib.request.urlopen(f"{url}/v1/collections/demo", timeout=15) as answer:
-            held = {one["backend"]: one["generations"][0] for one in json.load(answer)["backends"]}
+        told: Any = fetched(urllib.request.Request(f"{url}/v1/collections/demo"))
+        held = {one["backend"]: one["generations"][0] for one in told["backends"]}
         assert (held["dense"]["stamp"]["model"], held["lexical"]["engine"].split()[0]) == (model, lexical)
     removal = urllib.request.Request(f"{gateway}/v1/collections/demo", method="DELETE")  # the server may be lasting
-    urllib.request.urlopen(removal, timeout=60).close()
+    fetched(removal, timeout_s=60)
     down = clone.local("down")
     assert "Still up: `make down STACK=second` ends it." in down.stderr
     assert clone.local("down", STACK="second").returncode == 0
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(f"{gateway}/livez", timeout=15)
+        fetched(urllib.request.Request(f"{gateway}/livez"))
 
 
 def test_collections_that_another_engine_lacks_are_named_and_the_printed_command_brings_them_over(clone: Clone) -> None:
@@ -206,3 +209,32 @@ def test_collections_that_another_engine_lacks_are_named_and_the_printed_command
     again = clone.local("up", **elsewhere)
     assert "Collection" not in again.stderr
     assert clone.local("down").returncode == 0
+
+
+def test_a_secure_stack_speaks_tls_alone_and_the_printed_calls_reach_it(clone: Clone) -> None:
+    up = clone.local("up", SECURE="1")
+    try:
+        assert up.returncode == 0, up.stdout + up.stderr
+        (call,) = re.findall(r"To call it: (.*)", up.stderr)
+        called = subprocess.run(call, shell=True, cwd=clone.root, capture_output=True, text=True, check=False)
+        assert '"name":"hybrid-rerank"' in called.stdout, called.stderr
+        (variables,) = re.findall(r"For the evaluator: export (.*)", up.stderr)
+        words = f"env {variables} {sys.executable} -m evaluator ingest demo --collection shop"
+        loaded = subprocess.run(words, shell=True, cwd=clone.root, capture_output=True, text=True, check=False)
+        assert loaded.returncode == 0, loaded.stderr
+        with pytest.raises((http.client.RemoteDisconnected, http.client.BadStatusLine, ConnectionResetError)):
+            urllib.request.urlopen(f"http://127.0.0.1:{clone.ports['gateway']}/livez", timeout=15)
+        again = clone.local("up", SECURE="1")
+        assert (again.returncode, "Pipelines read again" in again.stderr) == (0, True), again.stderr
+        token = (clone.root / ".data/up/secure/token").read_text().strip()
+        holding = [
+            file
+            for folder in (".data", ".runs")
+            for file in (clone.root / folder).rglob("*")
+            if file.is_file() and token.encode() in file.read_bytes()
+        ]
+        stacks = ["up"] if secured.mode() is None else ["up", "up-second"]  # the support gives both the same token
+        assert sorted(holding) == [clone.root / ".data" / stack / "secure" / "token" for stack in stacks]
+        assert token not in up.stderr + loaded.stderr + again.stderr
+    finally:
+        assert clone.local("down").returncode == 0

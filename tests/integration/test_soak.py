@@ -11,6 +11,7 @@ from tests.soak import (
     faults,
     hostile,
     judging,
+    keys,
     kills,
     load,
     overload,
@@ -60,6 +61,10 @@ async def test_telling_the_services_own_times_costs_the_gateway_little() -> None
     outcome = await timings.run(SEED, 1)
     ratios = [float(row[4]) for row in outcome.rows]
     assert all(0.75 < ratio < 1.33 for ratio in ratios), outcome.rows
+
+
+async def test_wrong_keys_are_refused_beside_searches_with_a_right_one() -> None:
+    (await keys.run(SEED, 1)).demand()
 
 
 async def test_comparisons_keep_their_error_rate_power_and_coverage() -> None:

@@ -1,7 +1,7 @@
 """The promises of VectorStore on a real Qdrant server, over REST and over gRPC, whenever QDRANT_URL names one.
 
-Everything is made under a prefix of its own and removed. Settings: QDRANT_URL, QDRANT_API_KEY, QDRANT_CA_FILE,
-DENSE_GRPC_PORT (6334).
+Everything is made under a prefix of its own and removed. Settings: QDRANT_URL, QDRANT_API_KEY, QDRANT_SEARCH_API_KEY,
+QDRANT_CA_FILE, DENSE_GRPC_PORT (6334).
 """
 
 import os
@@ -33,10 +33,12 @@ pytestmark = [
 
 @pytest.fixture(params=["rest", "grpc"])
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[QdrantStore]:
-    key, ca_file = os.environ.get("QDRANT_API_KEY"), os.environ.get("QDRANT_CA_FILE")
+    key, search_key = os.environ.get("QDRANT_API_KEY"), os.environ.get("QDRANT_SEARCH_API_KEY")
+    ca_file = os.environ.get("QDRANT_CA_FILE")
     server = QdrantServer(
         url=URL,
         api_key=SecretStr(key) if key else None,
+        search_api_key=SecretStr(search_key) if search_key else None,
         ca_file=Path(ca_file) if ca_file else None,
         grpc_port=int(os.environ.get("DENSE_GRPC_PORT", "6334")) if request.param == "grpc" else None,
     )

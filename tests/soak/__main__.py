@@ -20,6 +20,8 @@ SOAKS = (
     "kills",
     "cost",
     "overload",
+    "keys",
+    "pages",
     "timings",
     "load",
     "copies",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.soak import wire
 from tests.soak.outcome import Bar, Outcome, commit
-from tests.support import vitals
+from tests.support import secured, vitals
 from tests.support.processes import ROOT, Process, gateway
 
 # The commit before connections, bodies and answers were bounded.
@@ -111,10 +111,11 @@ async def cost_ms(process: Process, pipeline: str, queries: int) -> float:
     """Measures CPU milliseconds of the gateway's process a query."""
     body = {"query": "warm light for loose tea", "pipeline": pipeline}
     request = wire.written("POST", "/v1/collections/demo/search", body, {"x-deadline-ms": "60000"})
+    request = secured.authorized(process.port, request)
     left = iter(range(queries))
 
     async def caller() -> int:
-        reader, writer = await asyncio.open_connection("127.0.0.1", process.port, limit=2**20)
+        reader, writer = await wire.connected(process.port)
         done = 0
         for _ in left:
             writer.write(request)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Literal
 
 from tests.soak import wire
+from tests.support import secured
 from tests.support.processes import free_port
 
 Toxic = Literal[
@@ -47,10 +48,12 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{secured.scheme()}://127.0.0.1:{self.port}"
 
     async def open(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=2**24, backlog=1_000)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, limit=2**24, backlog=1_000, ssl=secured.server_context()
+        )
 
     async def close(self) -> None:
         """Stops listening and resets open connections."""
@@ -82,7 +85,9 @@ class FaultProxy:
                     writer.write(made)
                     continue
                 if upstream is None:
-                    upstream = await asyncio.open_connection("127.0.0.1", self._upstream, limit=2**24)
+                    upstream = await asyncio.open_connection(
+                        "127.0.0.1", self._upstream, limit=2**24, ssl=secured.client_context(self._upstream)
+                    )
                     self._writers.add(upstream[1])
                 if self.toxic == "jitter":
                     await asyncio.sleep(self._rng.uniform(0.0, JITTER_S))
@@ -165,13 +170,20 @@ def _with_unknown_field(answer: bytes) -> bytes:
 
 
 class Balancer:
-    """One address for several targets: each new connection goes to a random one, as behind a Kubernetes Service."""
+    """One address for several targets: each new connection goes to a random one, as behind a Kubernetes Service.
+
+    It passes bytes on, those of TLS too.
+    """
 
     def __init__(self, ports: Sequence[int], seed: str) -> None:
         self.port = free_port()
         self._ports = ports
         self._rng = random.Random(seed)
         self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        return f"{secured.scheme()}://127.0.0.1:{self.port}"
 
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=1_000)

@@ -13,7 +13,7 @@ from tests.soak import wire
 from tests.soak.hostile_requests import VALID, requests
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import LoadedStack, load, loaded_stack
-from tests.support import vitals
+from tests.support import secured, vitals
 from tests.support.processes import ROOT
 
 AT_ONCE = 28
@@ -70,7 +70,8 @@ async def _send_all(stack: LoadedStack, service: str, seed: int, count: int) -> 
 
     async def sender() -> None:
         for number, kind, data, ending in todo:
-            ended.append(await _send_one(stack.port(service), number, kind, data, ending))
+            sent = secured.authorized(stack.port(service), data)
+            ended.append(await _send_one(stack.port(service), number, kind, sent, ending))
 
     await asyncio.gather(*(sender() for _ in range(AT_ONCE)))
     return ended
@@ -82,7 +83,7 @@ async def _send_one(port: int, number: int, kind: str, data: bytes, ending: str)
     hung = False
     try:
         async with asyncio.timeout(ENDED_WITHIN_S):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await wire.connected(port)
             try:
                 await _exchange(reader, writer, data, ending, received)
             finally:
@@ -103,7 +104,7 @@ async def _exchange(
             writer.write(data)
             await writer.drain()
             if ending == "half-close":
-                writer.write_eof()
+                wire.half_close(writer)
 
     sending = asyncio.create_task(send())
     try:
@@ -118,7 +119,7 @@ async def _exchange(
                     return  # answered, and kept alive
                 if ending != "half-close" and sending.done():
                     with suppress(OSError):
-                        writer.write_eof()
+                        wire.half_close(writer)
                     ending = "half-close"
                 part = await reader.read(2**16)
             if not part:

@@ -39,12 +39,14 @@ class Outcome:
     def held(self) -> bool:
         return all(bar.held for bar in self.bars)
 
-    def demand(self) -> None:
-        """Raises AssertionError with the seed, the bars that did not hold and the first cases that broke one.
+    @property
+    def missed(self) -> list[str]:
+        """The bars that did not hold, except those that need free cores: foreign load of other tests breaks them."""
+        return [f"{bar.promise}: {bar.measured}" for bar in self.bars if not bar.held and not bar.needs_cores]
 
-        Leaves bars that need free cores to the full run: foreign load of other tests would break them.
-        """
-        missed = [f"{bar.promise}: {bar.measured}" for bar in self.bars if not bar.held and not bar.needs_cores]
+    def demand(self) -> None:
+        """Raises AssertionError with the seed, what was missed and the first cases that broke a bar."""
+        missed = self.missed
         assert not missed, "\n".join((f"soak {self.name}, seed {self.seed}", *missed, *self.broken[:20]))
 
 

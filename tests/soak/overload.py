@@ -39,8 +39,9 @@ SAYS = (
     "Embedded engines and the default models. What a pipeline carries is found with "
     f"{IN_FLIGHT[0]} requests in flight, doubled while that carries a tenth more; then requests arrive (Poisson) at "
     f"that rate, at twice and at four times of it, with a deadline of {DEADLINE_MS} ms. In time: answered within the "
-    "deadline. Refusals are timed by the gateway "
-    f"from the head of a request. After the four times the load falls to {AFTER:g} of what is carried; what is sent "
+    "deadline. *Peak*: the most answers in time a second, of that search and of the three loads. Refusals are timed by "
+    "the gateway from the head of a request, and judged at twice and at four times. "
+    f"After the four times the load falls to {AFTER:g} of what is carried; what is sent "
     f"more than {RECOVERY_S:g} s later counts. *Degraded*: answers, by the reasons of their degraded stages. *Opened*: "
     f"breakers of the gateway meanwhile, by its own count. At last ordinary searches at {AFTER:g} of what is carried, "
     f"alone and beside {DEEP_IN_FLIGHT} connections that ask for {DEEP_TOP} hits each without pause."
@@ -281,7 +282,7 @@ def _target(stack: LoadedStack, seed: int, top: int = 10) -> LoadTarget:
     rng = random.Random(seed)
     queries = [f"{text(rng, rng.randint(3, 9))} {number}" for number in range(QUERIES)]
     return LoadTarget(
-        url=f"http://127.0.0.1:{stack.port('gateway')}/v1/collections/{COLLECTION}/search",
+        url=f"{stack.processes['gateway'].url}/v1/collections/{COLLECTION}/search",
         top=top,
         deadline_ms=DEADLINE_MS,
         queries=tuple(queries),

@@ -78,7 +78,7 @@ async def _balanced(seed: int, root: Path) -> AsyncIterator[tuple[Process, dict[
         balancers = {name: Balancer((sound[name].port, breakable[name].port), f"{seed} {name}") for name in BACKENDS}
         for balancer in balancers.values():
             await balancer.open()
-        one = gateway({name: f"http://127.0.0.1:{balancer.port}" for name, balancer in balancers.items()}, root)
+        one = gateway({name: balancer.url for name, balancer in balancers.items()}, root)
         stack.processes["balanced gateway"] = one  # ended with the others
         one.start(stack.log("balanced gateway"))
         try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.soak import wire
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import WORDS, LoadedStack, loaded_stack
+from tests.support import secured
 from tests.support.processes import ROOT
 
 MOST_RATIO = 1.5
@@ -53,9 +54,9 @@ async def _connections(port: int, head: bytes, count: int) -> AsyncIterator[list
     async def one() -> None:
         async with gate:
             with suppress(OSError, TimeoutError):
-                _, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), 10)
+                _, writer = await asyncio.wait_for(wire.connected(port), 10)
                 writers.append(writer)
-                writer.write(head)
+                writer.write(secured.authorized(port, head))
 
     try:
         await asyncio.gather(*(one() for _ in range(count)))
@@ -77,8 +78,8 @@ async def _stalled_uploads(ports: Sequence[int], paths: Sequence[str], count: in
     async def stall(port: int, path: str) -> None:
         while True:
             with suppress(OSError):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(_upload(path))
+                reader, writer = await wire.connected(port)
+                writer.write(secured.authorized(port, _upload(path)))
                 try:
                     while not reader.at_eof():
                         await asyncio.sleep(1.0)

@@ -1,4 +1,7 @@
-"""Sends raw HTTP/1.1 bytes, well formed or not, each on a new connection."""
+"""Sends raw HTTP/1.1 bytes, well formed or not, each on a new connection.
+
+With tests/support/secured.py turned on, by TLS and with what opens the port.
+"""
 
 import asyncio
 import json
@@ -6,9 +9,11 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+
+from tests.support import secured
 
 STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})")
 MOST_READ = 64_000_000
@@ -44,7 +49,7 @@ def written(method: str, path: str, body: object = None, headers: Mapping[str, s
     """Encodes a well-formed request; `body` as JSON."""
     content = b"" if body is None else json.dumps(body).encode()
     all_headers = {"host": "soak", **(headers or {})}
-    if body is not None:
+    if body is not None or method == "POST":
         all_headers |= {"content-type": "application/json", "content-length": str(len(content))}
     head = "".join(f"{name}: {value}\r\n" for name, value in all_headers.items())
     return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + content
@@ -57,8 +62,8 @@ async def exchange(port: int, parts: Iterable[bytes], timeout_s: float) -> Reply
     """
     started = time.monotonic()
     async with asyncio.timeout(timeout_s):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
-        sending = asyncio.create_task(_send(writer, parts))
+        reader, writer = await connected(port)
+        sending = asyncio.create_task(_send(writer, _authorized(port, parts)))
         try:
             status, headers, body = await _answer(reader)
         finally:
@@ -67,6 +72,16 @@ async def exchange(port: int, parts: Iterable[bytes], timeout_s: float) -> Reply
                 await sending
             writer.close()
     return Reply(status, headers, body, time.monotonic() - started)
+
+
+async def connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connects to a port of this machine, by TLS where it is protected. Raises OSError."""
+    return await asyncio.open_connection("127.0.0.1", port, limit=2**20, ssl=secured.client_context(port))
+
+
+def _authorized(port: int, parts: Iterable[bytes]) -> Iterator[bytes]:
+    for number, part in enumerate(parts):
+        yield part if number else secured.authorized(port, part)
 
 
 async def _send(writer: asyncio.StreamWriter, parts: Iterable[bytes]) -> None:
@@ -100,6 +115,14 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], by
             await reader.readline()
         return int(found[1]), headers, b"".join(parts)
     return int(found[1]), headers, b""
+
+
+def half_close(writer: asyncio.StreamWriter) -> None:
+    """Sends FIN after what was sent. TLS does not know it: then the socket is half-closed without a word of TLS."""
+    if writer.can_write_eof():
+        writer.write_eof()
+    else:
+        writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

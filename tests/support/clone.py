@@ -6,11 +6,13 @@ import shutil
 import socket
 import subprocess
 import sys
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
 from deploy.local.choices import ROOT
 from deploy.local.ports import DEFAULT_PORTS
+from tests.support import secured
 
 
 def free_ports(count: int) -> list[int]:
@@ -35,16 +37,21 @@ class Clone:
                 shutil.copy2(ROOT / name, root / name)
         (root / ".models").symlink_to(ROOT / ".models")
         self.ports = dict(zip(DEFAULT_PORTS, free_ports(len(DEFAULT_PORTS)), strict=True))
+        secured.write_stack_files(root / ".data" / "up" / "secure")
+        secured.write_stack_files(root / ".data" / "up-second" / "secure")
+        for process, port in self.ports.items():
+            secured.protect(port, process.upper())
 
     @property
     def gateway(self) -> str:
         """Returns the URL of its gateway."""
-        return f"http://127.0.0.1:{self.ports['gateway']}"
+        return f"{secured.scheme()}://127.0.0.1:{self.ports['gateway']}"
 
     def local(self, command: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """Runs a command of deploy.local, as the Makefile does."""
         ports = {f"{process.upper()}_PORT": str(port) for process, port in self.ports.items()}
-        environment = {**os.environ, **ports, "RERANKER_SCORER": "overlap", **settings}
+        environment = {**os.environ, **ports, "RERANKER_SCORER": "overlap"}
+        environment = secured.of_a_stack(environment) | settings
         return subprocess.run(
             [sys.executable, "-m", "deploy.local", command],
             cwd=self.root, env=environment, capture_output=True, text=True, timeout=300, check=False,
@@ -60,11 +67,11 @@ class Clone:
     def search(self, pipeline: object, query: str = "wheel bent after a crash", of: str = "demo") -> dict[str, object]:
         """The answer to a query, three hits deep."""
         body = json.dumps({"query": query, "pipeline": pipeline, "top": 3}).encode()
-        url = f"{self.gateway}/v1/collections/{of}/search"
-        asked = urllib.request.Request(url, body, {"content-type": "application/json"})
-        with urllib.request.urlopen(asked, timeout=15) as answer:
-            found: dict[str, object] = json.load(answer)
-            return found
+        return fetched(
+            urllib.request.Request(
+                f"{self.gateway}/v1/collections/{of}/search", body, {"content-type": "application/json"}
+            )
+        )
 
     def pid(self, module: str) -> int:
         """The pid of the process of this stack that runs a module."""
@@ -76,6 +83,15 @@ class Clone:
 
     def get(self, path: str, process: str = "gateway") -> dict[str, object]:
         """What a process of this stack answers to a GET."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[process]}{path}", timeout=15) as answer:
-            found: dict[str, object] = json.load(answer)
-            return found
+        return fetched(urllib.request.Request(f"{secured.scheme()}://127.0.0.1:{self.ports[process]}{path}"))
+
+
+def fetched(request: urllib.request.Request, timeout_s: float = 15) -> dict[str, object]:
+    """Sends a request to a process of a clone's stack, with what opens it; returns its answer."""
+    port = urllib.parse.urlsplit(request.full_url).port
+    assert port is not None
+    for name, value in secured.headers(port).items():
+        request.add_header(name, value)
+    with urllib.request.urlopen(request, timeout=timeout_s, context=secured.client_context(port)) as answer:
+        found: dict[str, object] = json.loads(answer.read() or b"{}")
+        return found

@@ -1,14 +1,18 @@
-"""Serves the evaluator's pages on a port, over a gateway with stubs of its backends, and writes a small collection."""
+"""Serves the evaluator's pages on a port over stubs of backends, writes a small collection, checks what is shown."""
 
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from playwright.async_api import Page
 
 from evaluator.app import build_app
 from evaluator.experiment import bundled_directory
 from evaluator.settings import EvaluatorSettings
 from tests.support.backends import opened_stack
+from tests.support.browser_pages import accessibility_violations, overflow_px
 from tests.support.served import on_a_port
 
 SCRIPT = "<script>document.title = 'it ran'</script>"
@@ -39,10 +43,28 @@ def write_part(directory: Path) -> Path:
     return directory
 
 
+def hostile_copy(collection: Path) -> Path:
+    """Returns the folder of a copy whose name holds a script."""
+    hostile = collection.parent / SCRIPT.replace("/", "")
+    if not hostile.exists():
+        shutil.copytree(collection, hostile)
+    return hostile
+
+
 @asynccontextmanager
-async def evaluator_on_a_port(runs: Path) -> AsyncIterator[str]:
-    """Yields the address of the service. Its gateway is on a port too: load generators are processes."""
+async def evaluator_on_a_port(runs: Path, datasets: Path) -> AsyncIterator[str]:
+    """Yields the address of the service, which serves the folder `datasets`.
+
+    Its gateway is on a port too: load generators are processes.
+    """
     async with opened_stack(ingested=False) as stack, on_a_port(stack.app) as gateway:
-        app = build_app(EvaluatorSettings(runs=runs, gateway_url=gateway))
+        app = build_app(EvaluatorSettings(runs=runs, gateway_url=gateway, datasets=(datasets,)))
         async with app.router.lifespan_context(app), on_a_port(app) as address:
             yield address
+
+
+async def expect_sound(page: Page) -> None:
+    """Checks what holds for every page: axe finds nothing, nothing scrolls sideways, no text of data was run."""
+    assert await accessibility_violations(page) == [], page.url
+    assert await overflow_px(page) == 0, page.url
+    assert await page.title() != "it ran"

@@ -1,7 +1,7 @@
 """Owns the evaluator's HTTP service in front of a stub of the gateway, in one process."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,10 +13,17 @@ from tests.support.gateway_stub import GatewayStub
 
 
 @asynccontextmanager
-async def evaluator(stub: GatewayStub, runs: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """Yields a client of the service, which keeps cookies as a browser does."""
+async def evaluator(
+    stub: GatewayStub, runs: Path, datasets: Sequence[Path] | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Yields a client of the service, which keeps cookies as a browser does.
+
+    It serves our own collections and what lies beside the folder of runs, unless `datasets` says otherwise.
+    """
     gateway = stub.app
-    app = build_app(EvaluatorSettings(runs=runs, gateway_url="http://gateway"), httpx.ASGITransport(app=gateway))
+    served = (runs.parent, Path("evaluator/collections")) if datasets is None else tuple(datasets)
+    settings = EvaluatorSettings(runs=runs, gateway_url="http://gateway", datasets=served)
+    app = build_app(settings, httpx.ASGITransport(app=gateway))
     async with (
         gateway.router.lifespan_context(gateway),
         app.router.lifespan_context(app),

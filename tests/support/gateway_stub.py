@@ -22,6 +22,7 @@ from services.chassis.errors import (
     UnknownCollection,
     UnknownPipeline,
 )
+from services.chassis.handling import handled
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.settings import ServiceSettings
@@ -255,11 +256,13 @@ def _stub(request: Request) -> GatewayStub:
 
 
 @ROUTES.put(COLLECTION)
+@handled(scope="search")
 async def _put(request: Request, name: str, body: BeginCollection) -> CollectionBegun:
     return _stub(request).named(name).begin(name, body)
 
 
 @ROUTES.delete(COLLECTION, status_code=204)
+@handled(scope="search")
 async def _remove(request: Request, name: str) -> None:
     held = _stub(request).named(name)
     held.declaration = held.live = held.build = None
@@ -267,6 +270,7 @@ async def _remove(request: Request, name: str) -> None:
 
 
 @ROUTES.get(COLLECTION)
+@handled(scope="search")
 async def _view(request: Request, name: str) -> CollectionView:
     held = _stub(request).named(name)
     if held.declaration is None:
@@ -275,6 +279,7 @@ async def _view(request: Request, name: str) -> CollectionView:
 
 
 @ROUTES.post(f"{COLLECTION}/documents")
+@handled(scope="search")
 async def _load(request: Request, name: str, body: DocumentsRequest) -> FanOutReport:
     held = _stub(request).named(name)
     await asyncio.sleep(held.load_delay_s)
@@ -282,6 +287,7 @@ async def _load(request: Request, name: str, body: DocumentsRequest) -> FanOutRe
 
 
 @ROUTES.post(f"{COLLECTION}/documents/get")
+@handled(scope="search")
 async def _get(request: Request, body: IdsRequest) -> DocumentsAnswer:
     stub = _stub(request)
     found = [stub.documents[one] for one in body.ids if one in stub.documents]
@@ -292,11 +298,13 @@ async def _get(request: Request, body: IdsRequest) -> DocumentsAnswer:
 
 
 @ROUTES.post(f"{COLLECTION}/publish")
+@handled(scope="search")
 async def _publish(request: Request, name: str, body: PublishRequest) -> Published:
     return _stub(request).named(name).publish(name, body)
 
 
 @ROUTES.post(f"{COLLECTION}/search")
+@handled(scope="search")
 async def _search(request: Request, body: SearchRequest, x_request_id: Annotated[str, Header()] = "") -> SearchAnswer:
     stub = _stub(request)
     await asyncio.sleep(stub.search_delay_s)
@@ -307,6 +315,7 @@ async def _search(request: Request, body: SearchRequest, x_request_id: Annotated
 
 
 @ROUTES.get("/v1/pipelines/{name}")
+@handled(scope="search")
 async def _pipeline(name: str) -> PipelineView:
     if name not in PIPELINES:
         raise UnknownPipeline(f"{name}: there are bm25, dense, hybrid.")

@@ -95,16 +95,22 @@ def settings_class(deployable: Deployable) -> type[ServiceSettings]:
 
 
 def variables(deployable: Deployable) -> set[str]:
-    """Returns the environment variables that a deployable reads; it ignores all others silently."""
+    """Returns the environment variables that a deployable reads; it ignores all others silently.
+
+    Every secret may stand in a file too, which another variable names.
+    """
     known = set[str]()
     for name, field in settings_class(deployable).model_fields.items():
         match field.validation_alias:
             case None:
-                known.add(f"{deployable.prefix}{name}".upper())
+                read = {f"{deployable.prefix}{name}".upper()}
             case AliasChoices() as choices:
-                known |= {str(choice) for choice in choices.choices}
+                read = {str(choice) for choice in choices.choices}
             case alias:
-                known.add(str(alias))
+                read = {str(alias)}
+        known |= read
+        if "SecretStr" in str(field.annotation):
+            known |= {f"{variable}_FILE" for variable in read}
     return known
 
 

@@ -2,10 +2,14 @@
 
 from abc import ABC, abstractmethod
 
+from elasticsearch import AsyncElasticsearch
+
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import Document
 from services.contracts.retrieval import RetrievalRequest
+from services.lexical.elasticsearch_client import open_client
 from services.lexical.engine import LexicalEngine
+from services.lexical.settings import LexicalSettings
 
 ALL_PRESETS = CollectionDeclaration(presets=("beir", "anserini-flat", "anserini-multifield"))
 WITH_FIELDS = CollectionDeclaration(metadata={"tag": "keyword", "year": "number", "seen": "date"})
@@ -57,3 +61,10 @@ async def found(engine: LexicalEngine, generation: str, query: str, **parts: obj
 
 async def scores(engine: LexicalEngine, generation: str, query: str, **parts: object) -> dict[str, float]:
     return {hit.id: hit.score for hit in await engine.search(generation, request_for(query, **parts))}
+
+
+def client_of(settings: LexicalSettings) -> AsyncElasticsearch:
+    """Returns a client beside the service, with its key and authority."""
+    key = settings.elasticsearch_api_key
+    secret = None if key is None else key.get_secret_value()
+    return open_client(settings.elasticsearch_url, secret, settings.elasticsearch_ca_file, 4)

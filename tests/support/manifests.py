@@ -151,6 +151,8 @@ def _port_matches(ports: Sequence[Yaml] | None, port: int, target: Pods) -> bool
 
 
 def _peer_matches(peer: Yaml, other: Peer) -> bool:
+    if "ipBlock" in peer:  # addresses outside of the cluster's pods
+        return False
     if "namespaceSelector" in peer:
         if other.namespace is None or not selects(peer["namespaceSelector"], {POLICY_NAMESPACE: other.namespace}):
             return False

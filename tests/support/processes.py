@@ -1,10 +1,14 @@
-"""Runs the whole stack as real processes on free ports: embedded engines, encoder and scorer without weights."""
+"""Runs the whole stack as real processes on free ports: embedded engines, encoder and scorer without weights.
+
+With tests/support/secured.py turned on, each has TLS, keys and the token, unless its own settings say otherwise.
+"""
 
 import asyncio
 import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -14,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+
+from tests.support import secured
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,15 +39,20 @@ class Process:
     port: int = field(default_factory=free_port)
     arguments: tuple[str, ...] = ()
     root: Path = ROOT  # the checkout whose code runs
+    trusts: ssl.SSLContext | None = None  # of a process with a certificate: by what its callers check it
     running: subprocess.Popen[bytes] | None = None
+    log: Path | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{secured.scheme() if self.trusts is None else 'https'}://127.0.0.1:{self.port}"
 
     def start(self, log: Path) -> None:
         prefix = self.module.rpartition(".")[2].upper()
-        environment = {**os.environ, **self.environment, f"{prefix}_PORT": str(self.port)}
+        more = secured.variables(prefix, self.environment)
+        secured.protect(self.port, prefix)
+        environment = {**os.environ, **more, **self.environment, f"{prefix}_PORT": str(self.port)}
+        self.log = log
         with log.open("ab") as output:
             self.running = subprocess.Popen(
                 [sys.executable, "-m", self.module, *self.arguments],
@@ -67,17 +78,27 @@ class Process:
             self.running.kill()
             self.running.wait()
 
+    def client(self, timeout_s: float) -> httpx.AsyncClient:
+        """Returns a client that trusts the process, with what opens it in the secure mode."""
+        verify = self.trusts or secured.client_context(self.port) or True
+        headers = secured.headers(self.port)
+        return httpx.AsyncClient(base_url=self.url, timeout=timeout_s, trust_env=False, verify=verify, headers=headers)
+
     async def ready(self, within_s: float = 60.0) -> None:
         ends_at = time.monotonic() + within_s
-        async with httpx.AsyncClient(base_url=self.url, timeout=2.0, trust_env=False) as client:
+        async with self.client(timeout_s=2.0) as client:
             while True:
                 try:
                     if (await client.get("/readyz")).status_code == 200:
                         return
                 except httpx.HTTPError:
                     pass
-                assert time.monotonic() < ends_at, f"{self.module} was not ready within {within_s} s"
+                assert self.alive, f"{self.module} ended before it was ready:\n{self._last_lines()}"
+                assert time.monotonic() < ends_at, f"{self.module} was not ready in {within_s} s:\n{self._last_lines()}"
                 await asyncio.sleep(0.05)
+
+    def _last_lines(self) -> str:
+        return "" if self.log is None else self.log.read_text(errors="replace")[-2000:]
 
 
 def services(directory: Path, root: Path = ROOT, models: bool = False) -> dict[str, Process]:

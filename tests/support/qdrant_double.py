@@ -20,9 +20,11 @@ CHANGES = (("PUT", "points"), ("POST", "points/delete"), ("PUT", "index"))
 NO_TIMEOUT = 'Format error in query parameters: invalid type: string "120", expected struct Duration'
 
 
-def qdrant_double(key: str | None = None, version: str = VERSION) -> FastAPI:
-    """Builds the app; with a `key`, requests without it get 401.
+def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str | None = None) -> FastAPI:
+    """Builds the app; with a `key`, requests without it get 401. `read_key` opens what changes nothing; else it is 403.
 
+    `app.state.keys` are both, by what they may do; tests may change them. `app.state.sent` collects the key of each
+    request, by what the request does.
     `app.state.version` is the version that it reports; tests may change it. `app.state.timeouts` collects the timeouts
     of requests that change points; below version 1.17 such a timeout is refused, as 1.16.3 does. `app.state.searches`
     collects the parameters of searches. `app.state.engine` holds what was stored.
@@ -31,12 +33,19 @@ def qdrant_double(key: str | None = None, version: str = VERSION) -> FastAPI:
     app.state.version = version
     app.state.timeouts = []
     app.state.searches = []
+    app.state.keys = {"write": key, "read": read_key}
+    app.state.sent = {"write": set(), "read": set()}
     engine = app.state.engine = AsyncQdrantClient(location=":memory:")
 
     @app.middleware("http")
     async def guarded(request: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
-        if key is not None and request.headers.get("api-key") != key:
-            return JSONResponse({"status": {"error": "Must provide an API key"}, "time": 0.0}, 401)
+        if app.state.keys["write"] is not None:
+            sent, does = request.headers.get("api-key"), "write" if _changes(request) else "read"
+            app.state.sent[does].add(sent)
+            if sent is None or sent not in app.state.keys.values():
+                return JSONResponse({"status": {"error": "Must provide an API key"}, "time": 0.0}, 401)
+            if does == "write" and sent == app.state.keys["read"]:
+                return JSONResponse({"status": {"error": "Forbidden: Global access is required"}, "time": 0.0}, 403)
         if "timeout" in request.query_params and (request.method, request.url.path.split("/", 3)[-1]) in CHANGES:
             app.state.timeouts.append(request.query_params["timeout"])
             if tuple(map(int, app.state.version.split(".")[:2])) < (1, 17):
@@ -133,6 +142,13 @@ def qdrant_double(key: str | None = None, version: str = VERSION) -> FastAPI:
         )  # fmt: skip
 
     return app
+
+
+def _changes(request: Request) -> bool:
+    """Whether a request changes anything: Qdrant asks for rights to write then."""
+    return request.method in ("PUT", "PATCH", "DELETE") or request.url.path.endswith(
+        ("/points/delete", "/collections/aliases")
+    )
 
 
 async def emptied(engine: AsyncQdrantClient) -> None:

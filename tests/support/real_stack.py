@@ -82,7 +82,7 @@ class RealStack:
         """Returns each service's digest of a generation."""
         answers = {}
         for name, client in (("lexical", self.lexical), ("dense", self.dense)):
-            answer = await client.post(f"/v1/collections/{generation}/finish")
+            answer = await client.post(f"/v1/collections/{generation}/finish", json={})
             answers[name] = answer.json().get("digest", f"HTTP {answer.status_code}")
         return answers
 

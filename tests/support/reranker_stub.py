@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fastapi import APIRouter, FastAPI
 
 from services.chassis.app import create_app, router
+from services.chassis.handling import handled
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.settings import ServiceSettings
@@ -45,6 +46,7 @@ class RerankerStub:
             routes = router()
 
             @routes.post("/v1/score")
+            @handled(scope="search")
             async def score(request: ScoreRequest) -> ScoreAnswer:
                 needs_ms = self.needs_ms if request.partial else None
                 return ScoreAnswer(model=self.model, weight=self.weight, scores=self.scores(request), needs_ms=needs_ms)

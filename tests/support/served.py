@@ -33,9 +33,14 @@ def served(app: FastAPI, within_s: float = 60.0) -> Iterator[str]:
 
 
 @contextmanager
-def bounded(app: FastAPI, bounds: ConnectionBounds, within_s: float = 60.0) -> Iterator[DrainingServer]:
+def bounded(
+    app: FastAPI,
+    bounds: ConnectionBounds,
+    within_s: float = 60.0,
+    settings: ServiceSettings = ServiceSettings(port=0),  # noqa: B008  # frozen
+) -> Iterator[DrainingServer]:
     """The server that our processes run, in a thread of its own, with bounds that a test need not wait for."""
-    server = build_server(app, ServiceSettings(port=0), bounds)
+    server = build_server(app, settings, bounds)
 
     async def open_and_serve() -> None:
         async with app.router.lifespan_context(app):
@@ -60,15 +65,19 @@ def bounded(app: FastAPI, bounds: ConnectionBounds, within_s: float = 60.0) -> I
 
 
 @asynccontextmanager
-async def on_a_port(app: FastAPI) -> AsyncIterator[str]:
+async def on_a_port(
+    app: FastAPI,
+    settings: ServiceSettings = ServiceSettings(port=0),  # noqa: B008  # frozen
+) -> AsyncIterator[str]:
     """Serves an opened app as our processes do, on the loop on which it was opened; yields its address."""
-    server = build_server(app, ServiceSettings(port=0))
+    server = build_server(app, settings)
     serving = asyncio.create_task(server.serve())
     while not server.started:
         assert not serving.done(), "the server ended before it began"
         await asyncio.sleep(0.01)
     try:
-        yield f"http://127.0.0.1:{port_of(server)}"
+        scheme = "http" if settings.tls_cert_file is None else "https"
+        yield f"{scheme}://127.0.0.1:{port_of(server)}"
     finally:
         server.should_exit = True
         await serving

@@ -7,6 +7,7 @@ from fastapi import Request
 
 from services.chassis.app import router
 from services.chassis.errors import StampMismatch
+from services.chassis.handling import handled
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (
     DeleteReport,
@@ -35,12 +36,14 @@ def store_of(request: Request) -> "StoreStub":
 
 
 @STORE_ROUTES.get("/v1/collections")
+@handled(scope="internal")
 async def collections(request: Request) -> CollectionStates:
     store = store_of(request)
     return CollectionStates(collections=tuple(store.state(generation) for generation in store.generations))
 
 
 @STORE_ROUTES.put(GENERATION)
+@handled(scope="internal")
 async def declare(
     request: Request, generation: str, declaration: CollectionDeclaration, build: str | None = None
 ) -> CollectionState:
@@ -53,6 +56,7 @@ async def declare(
 
 
 @STORE_ROUTES.delete(GENERATION, status_code=204)
+@handled(scope="internal")
 async def remove(request: Request, generation: str, build: str | None = None, keep_published: bool = False) -> None:
     store = store_of(request)
     held = store.require_build(generation, build)
@@ -61,6 +65,7 @@ async def remove(request: Request, generation: str, build: str | None = None, ke
 
 
 @STORE_ROUTES.post(f"{GENERATION}/documents")
+@handled(scope="internal")
 async def index(
     request: Request, generation: str, batch: IndexRequest, version: int, build: str | None = None
 ) -> IndexReport:
@@ -68,6 +73,7 @@ async def index(
 
 
 @STORE_ROUTES.post(f"{GENERATION}/documents/delete")
+@handled(scope="internal")
 async def delete(
     request: Request, generation: str, ids: IdsRequest, version: int, build: str | None = None
 ) -> DeleteReport:
@@ -75,6 +81,7 @@ async def delete(
 
 
 @STORE_ROUTES.post(f"{GENERATION}/documents/get")
+@handled(scope="internal")
 async def get(request: Request, generation: str, asked: FetchRequest) -> FetchedDocuments:
     store = store_of(request)
     store.fetched.append(asked)
@@ -88,6 +95,7 @@ async def get(request: Request, generation: str, asked: FetchRequest) -> Fetched
 
 
 @STORE_ROUTES.post(f"{GENERATION}/finish")
+@handled(scope="internal")
 async def finish(request: Request, generation: str, build: str | None = None) -> CollectionState:
     store = store_of(request)
     store.require_build(generation, build)
@@ -95,6 +103,7 @@ async def finish(request: Request, generation: str, build: str | None = None) ->
 
 
 @STORE_ROUTES.post(f"{GENERATION}/publish")
+@handled(scope="internal")
 async def publish(request: Request, generation: str, build: str | None = None) -> CollectionState:
     store = store_of(request)
     if not store.require_build(generation, build).published:
@@ -106,5 +115,6 @@ async def publish(request: Request, generation: str, build: str | None = None) -
 
 
 @STORE_ROUTES.post(f"{GENERATION}/search")
+@handled(scope="internal")
 async def search(request: Request, generation: str, asked: RetrievalRequest) -> RetrievalAnswer:
     return store_of(request).search(generation, asked)

@@ -2,13 +2,15 @@
 
 import multiprocessing
 import os
-import socket
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+
+from tests.support import secured
 
 POLL_S = 0.02
 GIVEN_UP_S = 60.0
@@ -64,7 +66,9 @@ class LivezWatch:
     def __init__(self, port: int, pid: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_watch, args=(port, pid, theirs), daemon=True)
+        self._process = context.Process(
+            target=_watch, args=(port, pid, secured.authority_of(port), theirs), daemon=True
+        )
         self._process.start()
         assert self._ours.recv() == "watching"
 
@@ -94,7 +98,8 @@ def watching(port: int, pid: int) -> Iterator[LivezWatch]:
         watch.close()
 
 
-def _watch(port: int, pid: int, commands: Connection) -> None:
+def _watch(port: int, pid: int, authority: Path | None, commands: Connection) -> None:
+    trusts = None if authority is None else ssl.create_default_context(cafile=authority)
     commands.send("watching")
     polls, failed, worst_s, own_s = 0, 0, 0.0, 0.0
     opened = False
@@ -109,7 +114,7 @@ def _watch(port: int, pid: int, commands: Connection) -> None:
                 continue
         if opened:
             started, waited = time.monotonic(), _cpu_wait_or_zero_s(pid)
-            answered = _alive(port)
+            answered = _alive(port, trusts)
             took = time.monotonic() - started
             polls += 1
             failed += not answered
@@ -124,9 +129,9 @@ def _cpu_wait_or_zero_s(pid: int) -> float:
         return 0.0
 
 
-def _alive(port: int) -> bool:
+def _alive(port: int, trusts: ssl.SSLContext | None) -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=GIVEN_UP_S) as one:
+        with secured.connected(port, GIVEN_UP_S, trusts) as one:
             one.sendall(b"GET /livez HTTP/1.1\r\nhost: soak\r\nconnection: close\r\n\r\n")
             return one.recv(64).startswith(b"HTTP/1.1 200")
     except OSError:

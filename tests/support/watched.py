@@ -1,11 +1,11 @@
 """Watches a real process under hostile requests: latency of /livez, and memory."""
 
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import Iterator
 
+from tests.support import secured
 from tests.support.processes import Process
 from tests.support.vitals import cpu_wait_s, peak_mib, reset_peak, rss_mib
 
@@ -29,9 +29,10 @@ class Watched:
         return rss_mib(self._pid) - self._before
 
     def _watch(self) -> None:
+        trusts = secured.client_context(self._port)
         while not self._ended.wait(0.01):
             started, waited = time.monotonic(), cpu_wait_s(self._pid)
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=60) as one:
+            with contextlib.suppress(OSError), secured.connected(self._port, 60, trusts) as one:
                 one.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                 while one.recv(4_096):
                     pass

@@ -6,21 +6,34 @@ tests/data/compose-spec.json is the Compose specification's own schema (Apache-2
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from deploy.compose_secrets import FOLDER, make_secrets
 from deploy.deployables import DEPLOYABLES, Deployable
-from tests.support.images import ROOT, Yaml, container_environment, settings_of, variables, versions
+from tests.support.images import ROOT, Yaml, build_context, container_environment, settings_of, variables, versions
 
 FILE = ROOT / "deploy" / "compose.yaml"
 ALL = pytest.mark.parametrize("deployable", DEPLOYABLES.values(), ids=DEPLOYABLES)
 STORES = ("elasticsearch", "qdrant")
+# Ends once the lexical service has its keys.
+KEY_MAKER = "elasticsearch-keys"
+# Who may talk to whom, as k8s/ has it; the stores' own pairs last.
+PAIRS = {
+    "evaluator": {"evaluator", "gateway"},
+    "lexical": {"gateway", "lexical"},
+    "dense": {"gateway", "dense"},
+    "reranker": {"gateway", "reranker"},
+    "elasticsearch": {"lexical", "elasticsearch", KEY_MAKER},
+    "qdrant": {"dense", "qdrant"},
+}
 
 
 def compose(environment: Mapping[str, str]) -> Yaml:
-    """The file as Compose reads it: `${NAME}` and `${NAME:-default}` replaced, anchors merged."""
+    """The file as Compose reads it: `${NAME:-default}` replaced, `$$` unescaped, anchors merged."""
 
     def value(found: re.Match[str]) -> str:
         name, default = found["name"], found["default"]
@@ -29,7 +42,7 @@ def compose(environment: Mapping[str, str]) -> Yaml:
         return environment.get(name) or default
 
     text = re.sub(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}", value, FILE.read_text(encoding="utf-8"))
-    parsed: Yaml = yaml.safe_load(text)
+    parsed: Yaml = yaml.safe_load(text.replace("$$", "$"))
     return parsed
 
 
@@ -53,8 +66,8 @@ def test_the_schema_refuses_a_misspelled_key() -> None:
     assert not Draft202012Validator(schema).is_valid(wrong)
 
 
-def test_the_services_are_ours_and_the_two_stores(services: Yaml) -> None:
-    assert services.keys() == {*DEPLOYABLES, *STORES}
+def test_the_services_are_ours_the_two_stores_and_what_makes_keys(services: Yaml) -> None:
+    assert services.keys() == {*DEPLOYABLES, *STORES, KEY_MAKER}
 
 
 def test_the_versions_of_the_stores_are_those_of_versions_env(services: Yaml) -> None:
@@ -75,10 +88,12 @@ def test_every_container_is_limited_watched_and_without_privileges(services: Yam
 
 
 @ALL
-def test_what_a_container_of_ours_is_told_are_settings_that_it_has(services: Yaml, deployable: Deployable) -> None:
+def test_what_a_container_of_ours_is_told_are_settings_that_it_has(
+    services: Yaml, deployable: Deployable, tmp_path: Path
+) -> None:
     told = services[deployable.name]["environment"]
     assert told.keys() - variables(deployable) == set()
-    settings = settings_of(deployable, container_environment(deployable.name) | told)
+    settings = settings_of(deployable, container_environment(deployable.name) | on_this_machine(told, tmp_path))
     assert int(services[deployable.name]["stop_grace_period"].removesuffix("s")) > settings.drain_s + settings.grace_s
 
 
@@ -99,12 +114,11 @@ def test_the_only_published_port_is_the_gateway_on_this_machine(services: Yaml) 
     }
 
 
-def test_only_the_service_of_a_store_shares_a_network_with_it(services: Yaml) -> None:
-    on_stores = {name for name, service in services.items() if "stores" in service["networks"]}
-    assert on_stores == {*STORES, "lexical", "dense"}
+def test_a_network_has_the_two_that_may_talk_so_a_store_only_its_own_service(services: Yaml) -> None:
     networks = compose({})["networks"]
+    members = {name: {one for one, service in services.items() if name in service["networks"]} for name in networks}
+    assert members == PAIRS | {"public": {"gateway"}}
     assert {name for name, network in networks.items() if not network.get("internal")} == {"public"}
-    assert [name for name, service in services.items() if "public" in service["networks"]] == ["gateway"]
 
 
 def test_every_volume_and_every_dependency_is_there(services: Yaml) -> None:
@@ -116,12 +130,133 @@ def test_every_volume_and_every_dependency_is_there(services: Yaml) -> None:
         assert service.get("depends_on", {}).keys() <= services.keys()
 
 
+def on_this_machine(told: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """An environment with files of this machine in place of those that are mounted."""
+    make_secrets(folder)
+    for key in ("load", "search", "keys.json"):
+        (folder / key).write_text("{}", encoding="utf-8")
+    files = compose({"STACK_SECRETS": str(folder)})["secrets"]
+    paths = {f"/run/secrets/{name}": secret["file"] for name, secret in files.items()}
+    paths |= {f"/keys/{key}": str(folder / key) for key in ("load", "search", "keys.json")}
+    return {name: paths.get(value, value) for name, value in told.items()}
+
+
+def secrets_of(service: Yaml) -> dict[str, str]:
+    """The path in the container of each secret that a service has, by name."""
+    found = (one if isinstance(one, dict) else {"source": one} for one in service.get("secrets", []))
+    return {one["source"]: one.get("target", f"/run/secrets/{one['source']}") for one in found}
+
+
+def test_every_secret_is_a_file_that_compose_secrets_makes_and_somebody_needs(services: Yaml, tmp_path: Path) -> None:
+    make_secrets(tmp_path)
+    declared = compose({"STACK_SECRETS": str(tmp_path)})["secrets"]
+    assert [name for name, secret in declared.items() if not Path(secret["file"]).is_file()] == []
+    assert declared.keys() == {name for service in services.values() for name in secrets_of(service)}
+    folder = compose({"STACK_SECRETS": str(tmp_path)})["services"]["gateway"]["volumes"][0]
+    assert Path(folder["source"]).is_dir()
+
+
+def test_secrets_stay_out_of_git_and_of_images() -> None:
+    (own,) = {Path(secret["file"]).parts[0] for secret in compose({})["secrets"].values()}
+    assert FILE.parent / own == FOLDER
+    assert f"deploy/{own}/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert f"**/{own}" in build_context()[1]
+
+
+def test_no_secret_stands_in_an_environment(services: Yaml) -> None:
+    told = {name: value for service in services.values() for name, value in service.get("environment", {}).items()}
+    secret = {
+        name for name in told if re.search(r"TOKEN|PASSWORD|API_KEY|CERT|(?<!PIPELINE)_KEYS?(_FILE)?$|__KEY$", name)
+    }
+    assert {name: told[name] for name in secret if not str(told[name]).startswith(("/run/secrets/", "/keys/"))} == {}
+    assert len(secret) >= 18
+
+
+@pytest.mark.parametrize("name", [*DEPLOYABLES, *STORES, KEY_MAKER])
+def test_a_container_has_exactly_the_secrets_that_it_is_told_of(services: Yaml, name: str) -> None:
+    service = services[name]
+    told = json.dumps([service.get("environment"), service.get("entrypoint")])
+    named = set(re.findall(r"/run/secrets/(\w+)", told))
+    mounted = {secret for secret, path in secrets_of(service).items() if path.startswith("/run/secrets/")}
+    assert named == mounted
+    keys = {volume.split(":")[1] for volume in service.get("volumes", []) if "keys:" in str(volume)[:20]}
+    assert all(f'"{folder}' in told for folder in keys)
+
+
+@pytest.mark.parametrize("name", [*DEPLOYABLES, *STORES])
+def test_every_listener_has_the_certificate_of_its_own_name(services: Yaml, name: str) -> None:
+    certificates = {secret for secret in secrets_of(services[name]) if "certificate" in secret}
+    assert certificates == {f"{name}_certificate", f"{name}_certificate_key"}
+    files = compose({})["secrets"]
+    assert Path(files[f"{name}_certificate"]["file"]).name == f"{name}.crt"
+    assert Path(files[f"{name}_certificate_key"]["file"]).name == f"{name}.key"
+
+
+@ALL
+def test_every_process_of_ours_knows_its_callers_and_speaks_tls(services: Yaml, deployable: Deployable) -> None:
+    told = services[deployable.name]["environment"]
+    assert told["STACK_TOKEN_FILE"] == "/run/secrets/stack_token"
+    assert told[f"{deployable.prefix}TLS_CERT_FILE"] == f"/run/secrets/{deployable.name}_certificate"
+    assert told[f"{deployable.prefix}TLS_KEY_FILE"] == f"/run/secrets/{deployable.name}_certificate_key"
+    assert f"{deployable.prefix}AUTH" not in told
+    assert f"{deployable.prefix}TRUSTED_PLAIN" not in told
+    calls = {"gateway": "STACK", "evaluator": "STACK", "lexical": "ELASTICSEARCH", "dense": "QDRANT"}
+    if deployable.name in calls:
+        assert told[f"{calls[deployable.name]}_CA_FILE"] == "/run/secrets/authority"
+
+
+def test_only_the_lexical_service_has_the_keys_of_elasticsearch_and_cannot_change_them(services: Yaml) -> None:
+    mounted = {name: [v for v in s.get("volumes", []) if str(v).startswith(KEY_MAKER)] for name, s in services.items()}
+    assert {name: volumes for name, volumes in mounted.items() if volumes} == {
+        "lexical": ["elasticsearch-keys:/keys:ro"],
+        KEY_MAKER: ["elasticsearch-keys:/keys"],
+    }
+    told = services["lexical"]["environment"]
+    made = {file.stem for file in (FILE.parent / "elasticsearch" / "keys").glob("*.json")}
+    assert {Path(told[f"ELASTICSEARCH{kind}API_KEY_FILE"]).name for kind in ("_", "_SEARCH_")} == made
+    assert services["lexical"]["depends_on"][KEY_MAKER] == {"condition": "service_completed_successfully"}
+    assert "elastic_password" not in secrets_of(services["lexical"])
+
+
+def test_the_maker_of_keys_runs_once_without_privileges(services: Yaml) -> None:
+    maker = services[KEY_MAKER]
+    assert (maker["cap_drop"], maker["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
+    assert (maker["restart"], maker["read_only"]) == ("no", True)
+    assert {"mem_limit", "cpus", "pids_limit", "logging"} <= maker.keys()
+    assert maker["image"] == services["elasticsearch"]["image"]
+
+
+@pytest.mark.parametrize("key", ["load", "search"])
+def test_a_key_may_touch_the_indices_of_the_lexical_service_alone(services: Yaml, key: str) -> None:
+    body = json.loads((FILE.parent / "elasticsearch" / "keys" / f"{key}.json").read_text(encoding="utf-8"))
+    (role,) = body["role_descriptors"].values()
+    (indices,) = role["indices"]
+    assert indices["names"] == [f"{services['lexical']['environment']['LEXICAL_INDEX_PREFIX']}*"]
+    assert set(role.get("cluster", [])) <= {"monitor"}
+
+
+def test_images_are_taken_by_the_digests_of_versions_env_where_it_has_them(services: Yaml) -> None:
+    digest = f"@sha256:{'0' * 64}"
+    pinned = compose(
+        {"ELASTICSEARCH_IMAGE_DIGEST": digest, "QDRANT_IMAGE_DIGEST": digest, "PYTHON_IMAGE": f"p{digest}"}
+    )
+    for name in (*STORES, KEY_MAKER):
+        assert pinned["services"][name]["image"] == services[name]["image"] + digest
+    for name in DEPLOYABLES:
+        assert pinned["services"][name]["build"]["args"]["PYTHON_IMAGE"] == f"p{digest}"
+        assert services[name]["build"]["args"]["PYTHON_IMAGE"] == versions()["PYTHON_IMAGE"]
+    assert {"ELASTICSEARCH_IMAGE_DIGEST", "QDRANT_IMAGE_DIGEST"} <= versions().keys()
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    assert f"ARG PYTHON_IMAGE={versions()['PYTHON_IMAGE']}" in dockerfile
+
+
 def test_addresses_inside_the_network_are_those_of_the_services(services: Yaml) -> None:
     text = json.dumps([service.get("environment", {}) for service in services.values()])
     ports = {name: deployable.port for name, deployable in DEPLOYABLES.items()} | {
         "elasticsearch": 9200,
         "qdrant": 6333,
     }
-    called = re.findall(r"http://([a-z]+):(\d+)", text)
-    assert len(called) == 6
+    called = re.findall(r"https://([a-z]+):(\d+)", text)
+    assert len(called) == 7
+    assert "http://" not in text
     assert [(name, int(port)) for name, port in called] == [(name, ports[name]) for name, _ in called]

@@ -74,7 +74,8 @@ def test_an_image_starts_its_own_process_on_its_own_port(deployable: Deployable)
     assert Instruction("EXPOSE", str(deployable.port)) in steps
     environment = container_environment(deployable.name)
     assert environment["PROBE_PORT"] == str(deployable.port)
-    settings = settings_of(deployable, environment)
+    # Others reach it there, so it does not start without knowing its callers.
+    settings = settings_of(deployable, {**environment, "STACK_TOKEN": "the-token-of-the-containers"})
     assert (settings.port, settings.host) == (deployable.port, "0.0.0.0")
 
 
@@ -102,7 +103,7 @@ def test_the_steps_of_the_build_are_those_that_the_tests_replay() -> None:
 def test_a_build_sees_nothing_but_code_and_locks() -> None:
     seen, not_seen = build_context()
     assert set(seen) == {"pyproject.toml", "requirements.lock", *OURS}
-    assert set(not_seen) == {"**/__pycache__", "**/.env"}
+    assert set(not_seen) == {"**/__pycache__", "**/.env", "**/.secrets"}
 
 
 def test_both_locks_hold_the_same_versions_of_what_both_have() -> None:

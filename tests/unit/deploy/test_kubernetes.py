@@ -1,10 +1,12 @@
 """k8s/ as it stands on disk; what kustomize makes of it is tests/integration/test_kustomize.py's."""
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
 
+from deploy.compose_secrets import make_secrets
 from deploy.deployables import DEPLOYABLES, Deployable
 from tests.support.images import ROOT, Yaml, container_environment, settings_of, variables, versions
 from tests.support.manifests import NAME, Pods, of_kind, read, schema_problem
@@ -24,6 +26,20 @@ def config_map(folder: str, name: str) -> dict[str, str]:
     """What a ConfigMap generated in a folder holds."""
     generators = {item["name"]: item["literals"] for item in kustomization(folder).get("configMapGenerator", [])}
     return dict(literal.split("=", 1) for literal in generators.get(name, []))
+
+
+def on_this_machine(told: dict[str, str], folder: Path) -> dict[str, str]:
+    """An environment with files of this machine in place of those that pods mount."""
+    make_secrets(folder)
+    (folder / "keys.json").write_text("{}", encoding="utf-8")
+    certificates = {"tls.crt": "gateway.crt", "tls.key": "gateway.key", "ca.crt": "ca.crt"}
+    mounted: dict[str, str] = {}
+    for name, path in told.items():
+        if path.startswith("/tls/"):
+            mounted[name] = str(folder / "certificates" / certificates[Path(path).name])
+        elif path.startswith("/secrets/"):
+            mounted[name] = str(folder / ("keys.json" if path.endswith(".json") else "stack_token"))
+    return told | mounted
 
 
 def test_there_is_a_base_and_an_overlay_for_dev_and_prod() -> None:
@@ -76,15 +92,21 @@ def test_a_deployment_listens_where_its_image_does(deployable: Deployable) -> No
 
 @ALL
 @pytest.mark.parametrize(
-    "parts", [["base", "components/embedded"], ["base", "components/elasticsearch", "components/qdrant"]]
+    "parts",
+    [
+        ["base", "components/embedded", "overlays/dev"],
+        ["base", "components/elasticsearch", "components/qdrant", "components/tls", "overlays/prod"],
+    ],
 )
-def test_what_a_pod_is_told_are_settings_that_it_has(deployable: Deployable, parts: list[str]) -> None:
-    told: dict[str, str] = {}
+def test_what_a_pod_is_told_are_settings_that_it_has(deployable: Deployable, parts: list[str], tmp_path: Path) -> None:
+    (hardening,) = read(K8S / "base" / "hardening.yaml")
+    (container,) = hardening["spec"]["template"]["spec"]["containers"]
+    told: dict[str, str] = {entry["name"]: entry["value"] for entry in container["env"]}
     for part in parts:
         told |= config_map(part, deployable.name)
     assert told.keys() - variables(deployable) == set()
-    settings = settings_of(deployable, container_environment(deployable.name) | told)
-    (hardening,) = read(K8S / "base" / "hardening.yaml")
+    image = container_environment(deployable.name)
+    settings = settings_of(deployable, image | on_this_machine(told, tmp_path))
     assert settings.drain_s + settings.grace_s < hardening["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
 
 
@@ -97,7 +119,14 @@ def test_a_pod_that_runs_a_model_has_whole_cores_of_its_own_and_as_many_threads(
 
 
 def test_the_stores_have_the_versions_of_versions_env() -> None:
-    tags = {image["name"]: image["newTag"] for image in kustomization("overlays/prod")["images"]}
+    images = kustomization("overlays/prod")["images"]
+    digests = {image["name"]: f"@{image['digest']}" for image in images if "digest" in image}
+    pinned = {
+        "docker.elastic.co/elasticsearch/elasticsearch": versions()["ELASTICSEARCH_IMAGE_DIGEST"],
+        "qdrant/qdrant": versions()["QDRANT_IMAGE_DIGEST"],
+    }
+    assert digests == {name: digest for name, digest in pinned.items() if digest}
+    tags = {image["name"]: image["newTag"] for image in images}
     assert tags["docker.elastic.co/elasticsearch/elasticsearch"] == versions()["ELASTICSEARCH_VERSION"]
     assert tags["qdrant/qdrant"] == f"v{versions()['QDRANT_VERSION']}-unprivileged"
 

@@ -10,9 +10,11 @@ from evaluator.cli import app
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import quality_step
 from evaluator.jobs import Jobs
+from evaluator.message_paths import MessagePaths
 from evaluator.run_export import export_run
 from evaluator.run_folder import RunFolder
 from evaluator.run_import import import_runs
+from evaluator.served_datasets import ServedDatasets
 from tests.support.gateway_stub import write_shop
 
 WHOLE = "q1 Q0 d1 1 9 x\nq2 Q0 d4 1 9 x\nq3 Q0 d1 1 9 x\nq4 Q0 d3 1 9 x\n"
@@ -61,7 +63,7 @@ def test_a_folder_in_the_place_of_a_file_is_said_in_a_sentence() -> None:
 def test_a_folder_in_the_place_of_a_state_is_no_state() -> None:
     folder = imported()
     (folder.path / "state.json").mkdir()
-    state = Jobs(Path(".runs"), "http://gateway").state(folder.path.name)
+    state = Jobs(Path(".runs"), "http://gateway", ServedDatasets([]), MessagePaths([])).state(folder.path.name)
     assert state is not None
     assert state.state == "interrupted"
 

@@ -12,7 +12,7 @@ import pytest
 
 from deploy.local import settings_digest
 from deploy.local.__main__ import addresses, notices, run_since
-from deploy.local.checks import expect_startable, unknown_settings, unread_variables
+from deploy.local.checks import SETTINGS, expect_startable, unknown_settings, unread_variables
 from deploy.local.choices import ROOT, choose
 from deploy.local.ports import DEFAULT_PORTS, record_ports
 from deploy.local.problem import StackProblem
@@ -23,6 +23,7 @@ from deploy.local.supervision import configuration, failed_start, pid, processes
 from evaluator.experiment import read_experiment
 from evaluator.process_costs import parse_processes
 from evaluator.run_folder import RunFolder
+from tests.support.planted_secrets import PlantedSecrets
 
 BESIDE = {"family": "reranker", "url": "http://127.0.0.1:8013"}
 
@@ -83,6 +84,21 @@ def test_every_process_is_supervised_and_restarted_and_no_secret_reaches_the_dis
     assert set(dict(processes(choices))) == set(DEFAULT_PORTS)
     assert text.count("autorestart=true") == len(DEFAULT_PORTS)
     assert "hush" not in text
+
+
+def test_no_secret_setting_reaches_a_file_or_a_message_of_a_stack(tmp_path: Path) -> None:
+    planted = PlantedSecrets.everywhere()
+    secrets = {name: secret for settings in SETTINGS.values() for name, secret in planted.environment(settings).items()}
+    environment = {**secrets, "DENSE": "qdrant", "QDRANT_URL": "https://qdrant.example"}
+    choices = choose(environment, tmp_path, own_ports=True)
+    settings_digest.write(choices, environment)
+    (tmp_path / "supervisord.conf").write_text(configuration(choices))
+    said = [*notices(choices), *addresses(choices, environment), str(list(processes(choices))), repr(choices)]
+    assert planted.found_in("\n".join(said).encode()) == set()
+    assert planted.found_below(tmp_path) == {}
+    digested = json.loads((tmp_path / "chosen.json").read_text())
+    assert "QDRANT_URL" in digested
+    assert not digested.keys() & secrets.keys()
 
 
 def test_the_pid_of_a_stranger_is_not_taken_for_the_supervisor(tmp_path: Path) -> None:
@@ -156,6 +172,29 @@ def test_the_line_of_the_example_with_one_more_adds_that_one_alone(tmp_path: Pat
 def test_backends_that_are_none_are_refused_by_the_variables_name(tmp_path: Path, given: str) -> None:
     with pytest.raises(StackProblem, match="GATEWAY_BACKENDS"):
         choose({"GATEWAY_BACKENDS": given}, tmp_path, own_ports=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "served"),
+    [
+        ({}, None),
+        ({"DATASET": "scifact"}, None),  # a name of the catalogue, which the service knows too
+        ({"DATASET": "my-docs"}, None),  # no folder here: loading it says so
+        ({"DATASET": "docs"}, [".datasets", "../shared/datasets", "evaluator/collections", "docs"]),
+        ({"DATASET": "docs", "EVALUATOR_DATASETS": '["/datasets"]'}, ["/datasets", "docs"]),
+    ],
+)
+def test_the_service_is_told_the_folder_of_the_dataset_that_a_stack_is_started_with(
+    tmp_path: Path, given: dict[str, str], served: list[str] | None
+) -> None:
+    for own_ports in (False, True):
+        told = choose(given, tmp_path, own_ports=own_ports).environment().get("EVALUATOR_DATASETS")
+        assert (None if told is None else json.loads(told)) == served
+
+
+def test_folders_of_datasets_that_are_no_list_are_refused_by_the_variables_name(tmp_path: Path) -> None:
+    with pytest.raises(StackProblem, match="EVALUATOR_DATASETS is no JSON list of folders: /datasets"):
+        choose({"DATASET": "docs", "EVALUATOR_DATASETS": "/datasets"}, tmp_path, own_ports=False)
 
 
 def test_directories_and_prefixes_of_the_environment_are_used(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class Work:
         routes = router()
 
         @routes.post("/v1/collections/{collection}/search")
+        @handled(scope="search")
         async def work(collection: str) -> str:
             self.begun += 1
             self.begins.release()
@@ -51,20 +52,22 @@ class Work:
             return collection
 
         @routes.post("/v1/collections/{collection}/documents")
-        @handled("write")
+        @handled("write", scope="search")
         async def write(collection: str) -> str:
             return await work(collection)
 
         @routes.post("/size")
+        @handled(scope="search")
         async def size(text: str, items: list[str]) -> int:
             return len(items[0])
 
         @routes.get("/refused")
+        @handled(scope="search")
         async def refused(pauses: bool) -> int:
             raise Overloaded("Not now.", pauses=pauses)
 
         @routes.get("/v1/collections")
-        @handled("control")
+        @handled("control", scope="search")
         async def look() -> int:
             return 1
 
@@ -311,10 +314,10 @@ async def test_reading_collections_and_searching_do_not_wait_for_writes() -> Non
     work = Work(max_in_flight=2, max_waiting=40)
     async with connected(work) as client, asyncio.TaskGroup() as tasks:
         for _ in range(40):
-            tasks.create_task(client.post("/v1/collections/c/documents"))
+            tasks.create_task(client.post("/v1/collections/c/documents", json={}))
         await work.begins.acquire()
         assert (await client.get("/v1/collections")).status_code == 200
-        search = tasks.create_task(client.post("/v1/collections/c/search"))
+        search = tasks.create_task(client.post("/v1/collections/c/search", json={}))
         await work.begins.acquire()
         work.go.set()
         assert (await search).status_code == 200
@@ -324,7 +327,7 @@ async def test_reading_collections_does_not_wait_for_work() -> None:
     work = Work(max_in_flight=1, max_waiting=1)
     async with connected(work) as client, asyncio.TaskGroup() as tasks:
         for _ in range(2):
-            tasks.create_task(client.post("/v1/collections/c/search"))
+            tasks.create_task(client.post("/v1/collections/c/search", json={}))
         await work.begins.acquire()
         assert (await client.get("/v1/collections")).status_code == 200
         work.go.set()

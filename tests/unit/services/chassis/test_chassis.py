@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from services.chassis.app import create_app, router
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, NotFound
+from services.chassis.handling import handled
 from services.chassis.instruments import Instruments
 from services.chassis.rendering import render
 from services.chassis.serve import DrainingServer, open_and_serve
@@ -31,20 +32,24 @@ def small_app(**settings: int) -> FastAPI:
         routes = router()
 
         @routes.post("/echo")
+        @handled(scope="search")
         async def echo(search: SearchRequest) -> SearchRequest:
             with timed("work"):
                 return search
 
         @routes.get("/sleep")
+        @handled(scope="search")
         async def sleep() -> int:
             await asyncio.sleep(0.3)
             return current_deadline().remaining_ms
 
         @routes.get("/missing")
+        @handled(scope="search")
         async def missing() -> None:
             raise NotFound("There is no such thing; ask for another.")
 
         @routes.get("/broken")
+        @handled(scope="search")
         async def broken() -> None:
             raise RuntimeError("secret inside")
 
@@ -247,7 +252,7 @@ async def test_objects_made_at_the_start_are_excluded_from_garbage_collection() 
 
     app = small_app()
     gc.unfreeze()  # tests/conftest.py has frozen what was there before
-    await open_and_serve(app, Looking(uvicorn.Config(app), app, 0.0))
+    await open_and_serve(app, Looking(uvicorn.Config(app), app, 0.0), ServiceSettings(port=0))
     assert frozen[0] > 10_000
 
 

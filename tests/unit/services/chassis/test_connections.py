@@ -1,56 +1,48 @@
 """Checks the bounds of connections on the server that our processes run, over real sockets."""
 
 import json
+import ssl
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
-from fastapi import APIRouter, FastAPI, Request, Response
 
-from services.chassis.app import create_app, router
 from services.chassis.connections import ConnectionBounds
-from services.chassis.instruments import Instruments
-from services.chassis.probes import Readiness
 from services.chassis.serve import DrainingServer
 from services.chassis.settings import ServiceSettings
-from services.contracts.health import Check
-from services.contracts.query import SearchRequest
-from tests.support.callers import callers, wait_for
+from tests.support.callers import Caller, callers, wait_for
+from tests.support.certificates import Certificates
+from tests.support.chassis_app import small_app
 from tests.support.served import bounded, port_of
 
 SHORT = ConnectionBounds(head_s=0.5, idle_s=1.2, unread_grace_s=0.5, unread_bytes_s=100_000_000, linger_s=0.5)
 
 
-def small_app() -> FastAPI:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
-        routes = router()
+Connect = Callable[[int], AbstractContextManager[list[Caller]]]
+Serve = Callable[[ConnectionBounds], AbstractContextManager[tuple[DrainingServer, Connect]]]
 
-        @routes.post("/echo")
-        async def echo(search: SearchRequest) -> SearchRequest:
-            return search
 
-        @routes.get("/headers")
-        async def headers(request: Request) -> dict[str, str]:
-            return dict(request.headers)
+@pytest.fixture(scope="module", params=["plain", "tls"])
+def serve(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Serve:
+    """What serves the app with bounds, and yields what connects to it: the bounds are the same under TLS."""
+    settings, context = ServiceSettings(port=0), None
+    if request.param == "tls":
+        made = Certificates(tmp_path_factory.mktemp("certificates"))
+        settings, context = ServiceSettings(port=0, **made.issue().settings), made.context
 
-        @routes.get("/large")
-        async def large() -> Response:
-            return Response(b"a" * 20_000_000)
+    @contextmanager
+    def serve(bounds: ConnectionBounds) -> Iterator[tuple[DrainingServer, Connect]]:
+        with bounded(small_app(settings), bounds, settings=settings) as server:
+            yield server, lambda number: callers(port_of(server), number, context)
 
-        async def readiness() -> tuple[Check, ...]:
-            return (Check(name="engine", ok=True),)
-
-        yield (routes,), readiness
-
-    return create_app("small", ServiceSettings(port=0), Instruments(), opened)
+    return serve
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with bounded(small_app(), SHORT) as server:
-        yield port_of(server)
+def connect(serve: Serve) -> Iterator[Connect]:
+    with serve(SHORT) as (_, connect):
+        yield connect
 
 
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -82,9 +74,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_request_outside_the_bounds_is_answered_with_a_problem_and_closed(port: int, name: str) -> None:
+def test_a_request_outside_the_bounds_is_answered_with_a_problem_and_closed(connect: Connect, name: str) -> None:
     sent, status, kind = REFUSED[name]
-    with callers(port, 1) as (caller,):
+    with connect(1) as (caller,):
         head, _, body = caller.send(sent).received().partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status), head
     problem = json.loads(body)
@@ -93,37 +85,37 @@ def test_a_request_outside_the_bounds_is_answered_with_a_problem_and_closed(port
     assert b"connection: close" in head
 
 
-def test_a_request_within_the_bounds_is_served_however_it_is_split(port: int) -> None:
+def test_a_request_within_the_bounds_is_served_however_it_is_split(connect: Connect) -> None:
     asked = b"GET /headers HTTP/1.1\r\nHost: a\r\nB: " + b"b" * 30_000 + b"\r\n\r\n"
-    with callers(port, 1) as (caller,):
+    with connect(1) as (caller,):
         for size in (1_000, 10_000, len(asked)):
             caller.send(*(asked[place : place + size] for place in range(0, len(asked), size)))
             status, body = caller.answer()
             assert (status, len(json.loads(body)["b"])) == (200, 30_000)
 
 
-def test_a_request_that_offers_an_upgrade_is_served_as_http_1_1(port: int) -> None:
-    with callers(port, 1) as (caller,):
+def test_a_request_that_offers_an_upgrade_is_served_as_http_1_1(connect: Connect) -> None:
+    with connect(1) as (caller,):
         caller.send(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
         assert caller.received().startswith(b"HTTP/1.1 200 ")
 
 
-def test_blanks_around_a_content_length_are_ignored(port: int) -> None:
-    with callers(port, 1) as (caller,):
+def test_blanks_around_a_content_length_are_ignored(connect: Connect) -> None:
+    with connect(1) as (caller,):
         head = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length:  14  \r\n\r\n"
         caller.send(head + b'{"query": "a"}')
         assert caller.answer()[0] == 200
 
 
-def test_a_connection_without_a_request_is_closed_without_an_answer(port: int) -> None:
-    with callers(port, 1) as (caller,):
+def test_a_connection_without_a_request_is_closed_without_an_answer(connect: Connect) -> None:
+    with connect(1) as (caller,):
         started = time.monotonic()
         assert caller.received() == b""
         assert 0.4 < time.monotonic() - started < 3.0
 
 
-def test_an_idle_connection_is_kept_and_closed_in_the_end(port: int) -> None:
-    with callers(port, 1) as (caller,):
+def test_an_idle_connection_is_kept_and_closed_in_the_end(connect: Connect) -> None:
+    with connect(1) as (caller,):
         caller.send(LIVEZ)
         assert caller.answer()[0] == 200
         time.sleep(0.7)
@@ -132,8 +124,8 @@ def test_an_idle_connection_is_kept_and_closed_in_the_end(port: int) -> None:
         assert caller.received() == b""
 
 
-def test_a_slow_head_on_a_kept_connection_is_ended_too(port: int) -> None:
-    with callers(port, 1) as (caller,):
+def test_a_slow_head_on_a_kept_connection_is_ended_too(connect: Connect) -> None:
+    with connect(1) as (caller,):
         caller.send(LIVEZ)
         assert caller.answer()[0] == 200
         started = time.monotonic()
@@ -145,15 +137,15 @@ def test_a_slow_head_on_a_kept_connection_is_ended_too(port: int) -> None:
         assert caller.received().startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_body_that_never_ends_after_its_refusal_does_not_keep_the_connection(port: int) -> None:
-    with callers(port, 1) as (caller,):
+def test_a_body_that_never_ends_after_its_refusal_does_not_keep_the_connection(connect: Connect) -> None:
+    with connect(1) as (caller,):
         caller.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 90000000\r\n\r\n", b"a" * 1_000)
         assert caller.answer()[0] == 413
         started = time.monotonic()
         while time.monotonic() - started < 5.0:
             try:
                 caller.socket.sendall(b"a" * 1_000)
-            except (BrokenPipeError, ConnectionResetError):
+            except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
                 break
             time.sleep(0.05)
         assert time.monotonic() - started < 3.0
@@ -165,50 +157,50 @@ def thrown_away(server: DrainingServer) -> float:
     return registry.get_sample_value("http_connections_ended_total", {"reason": "unread-answer"}) or 0.0
 
 
-def test_an_unread_answer_is_dropped() -> None:
+def test_an_unread_answer_is_dropped(serve: Serve) -> None:
     impatient = ConnectionBounds(unread_grace_s=0.5, unread_bytes_s=100_000_000)
-    with bounded(small_app(), impatient) as server, callers(port_of(server), 1) as (caller,):
+    with serve(impatient) as (server, connect), connect(1) as (caller,):
         caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for(lambda: thrown_away(server) == 1, within_s=5.0)
         wait_for(lambda: not server.server_state.connections, within_s=5.0)
 
 
 @pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"], ids=["kept", "closed"])
-def test_an_answer_that_is_read_slowly_enough_arrives_whole(more: bytes) -> None:
+def test_an_answer_that_is_read_slowly_enough_arrives_whole(serve: Serve, more: bytes) -> None:
     slow = ConnectionBounds(idle_s=0.5, unread_grace_s=0.5, unread_bytes_s=2_000_000)
-    with bounded(small_app(), slow) as server, callers(port_of(server), 1) as (caller,):
+    with serve(slow) as (_, connect), connect(1) as (caller,):
         caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n" + more + b"\r\n")
         time.sleep(1.5)
         assert len(caller.received()) > 20_000_000
 
 
-def test_the_total_of_unread_answers_is_bounded() -> None:
+def test_the_total_of_unread_answers_is_bounded(serve: Serve) -> None:
     patient = ConnectionBounds(unread_bytes=30_000_000)
-    with bounded(small_app(), patient) as server, callers(port_of(server), 4) as made:
+    with serve(patient) as (server, connect), connect(4) as made:
         for caller in made:
             caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for(lambda: thrown_away(server) == 3, within_s=5.0)
         wait_for(lambda: len(server.server_state.connections) == 1, within_s=5.0)
 
 
-def test_pipelined_requests_are_bounded_and_those_before_the_bound_are_answered(port: int) -> None:
-    with callers(port, 1) as (caller,):
+def test_pipelined_requests_are_bounded_and_those_before_the_bound_are_answered(connect: Connect) -> None:
+    with connect(1) as (caller,):
         answers = caller.send(LIVEZ * 5_000).received().count(b"HTTP/1.1 200 ")
     assert 16 <= answers <= 20
 
 
-def test_a_few_pipelined_requests_are_all_answered(port: int) -> None:
-    with callers(port, 1) as (caller,):
+def test_a_few_pipelined_requests_are_all_answered(connect: Connect) -> None:
+    with connect(1) as (caller,):
         caller.send(LIVEZ * 10 + LIVEZ.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         assert caller.received().count(b"HTTP/1.1 200 ") == 11
 
 
-def test_above_the_bound_connections_without_a_request_are_closed_first() -> None:
-    with bounded(small_app(), ConnectionBounds(most=20)) as server, callers(port_of(server), 1) as (served,):
+def test_above_the_bound_connections_without_a_request_are_closed_first(serve: Serve) -> None:
+    with serve(ConnectionBounds(most=20)) as (server, connect), connect(1) as (served,):
         served.send(LIVEZ)
         assert served.answer()[0] == 200
-        with callers(port_of(server), 300):
-            with callers(port_of(server), 1) as (newest,):
+        with connect(300):
+            with connect(1) as (newest,):
                 newest.send(LIVEZ)
                 assert newest.answer()[0] == 200
             served.send(LIVEZ)
@@ -216,13 +208,13 @@ def test_above_the_bound_connections_without_a_request_are_closed_first() -> Non
             wait_for(lambda: len(server.server_state.connections) <= 21, within_s=5.0)
 
 
-def test_when_all_connections_are_busy_probes_are_served_and_others_refused() -> None:
+def test_when_all_connections_are_busy_probes_are_served_and_others_refused(serve: Serve) -> None:
     upload = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
-    with bounded(small_app(), ConnectionBounds(most=10, reserve=2)) as server, callers(port_of(server), 10) as made:
+    with serve(ConnectionBounds(most=10, reserve=2)) as (server, connect), connect(10) as made:
         for caller in made:
             caller.send(upload)
         wait_for(lambda: len(server.server_state.tasks) == 10, within_s=5.0)
-        with callers(port_of(server), 1) as (newest,):
+        with connect(1) as (newest,):
             newest.send(LIVEZ)
             assert newest.answer()[0] == 200
             newest.send(b"GET /headers HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -232,8 +224,8 @@ def test_when_all_connections_are_busy_probes_are_served_and_others_refused() ->
             assert "too many connections" in json.loads(body)["detail"]
 
 
-def test_trailers_of_a_body_are_not_headers(port: int) -> None:
-    with callers(port, 1) as (caller,):
+def test_trailers_of_a_body_are_not_headers(connect: Connect) -> None:
+    with connect(1) as (caller,):
         caller.send(
             b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
             b'e\r\n{"query": "a"}\r\n0\r\nContent-Type: application/json\r\n\r\n'

@@ -13,4 +13,4 @@ def test_a_page_is_not_kept_guessed_embedded_or_told_to_others() -> None:
     assert PAGE_HEADERS["cache-control"] == "no-store"
     assert PAGE_HEADERS["x-content-type-options"] == ASSET_HEADERS["x-content-type-options"] == "nosniff"
     assert PAGE_HEADERS["cross-origin-resource-policy"] == "same-origin"
-    assert PAGE_HEADERS["referrer-policy"] == "no-referrer"
+    assert PAGE_HEADERS["referrer-policy"] == "same-origin"

@@ -4,92 +4,27 @@ import asyncio
 import html
 import json
 import re
-import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from evaluator.datasets.text_files import sha256
-from evaluator.evaluation import quality_step, report_step
 from evaluator.judging.session import JudgingSession
-from evaluator.run_import import import_runs
 from tests.support.evaluator_service import evaluator, hanging
 from tests.support.gateway_stub import GatewayStub, write_shop
-from tests.support.simulated_runs import write_collection, write_three_rankings
-
-HOSTILE = "<script>alert(1)</script>"
-QUERIES, TOP = 6, 3
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of runs with one run of two pipelines. One document's title and one query hold a script."""
-    folder = tmp_path_factory.mktemp("judged")
-    shop = write_collection(folder / "shop", QUERIES)
-    corpus, queries = shop / "corpus.jsonl", shop / "queries.jsonl"
-    corpus.write_text(corpus.read_text().replace('"_id": "f0", "title": ""', f'"_id": "f0", "title": "{HOSTILE}"'))
-    queries.write_text(queries.read_text().replace("question 0", f"{HOSTILE} question 0"))
-    files = write_three_rankings(folder)
-    run = import_runs(
-        folder / "runs", {"bad": files["bad"], "good": files["good"]}, shop, split="test", name=None, depth=10
-    )
-    quality_step(run)
-    report_step(run)
-    return folder / "runs"
-
-
-@pytest.fixture
-def runs(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "runs"))
-
-
-@pytest.fixture
-def run(runs: Path) -> str:
-    return next(runs.glob("2*")).name
-
-
-@pytest.fixture
-async def client(runs: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with evaluator(GatewayStub(), runs) as client:
-        yield client
-
-
-def token_of(page: httpx.Response) -> str:
-    found = re.search(r'name="token" value="([0-9a-f]+)"', page.text)
-    assert found is not None, page.text
-    return found[1]
-
-
-def hidden(page: httpx.Response) -> dict[str, str]:
-    """Returns the hidden fields of a page of one form."""
-    fields = re.findall(r'<input type="hidden" name="([a-z]+)" value="([^"]*)">', page.text)
-    return {name: html.unescape(value) for name, value in fields}
-
-
-async def begun(client: httpx.AsyncClient, run: str, **fields: str) -> str:
-    """Makes a session of both pipelines by the form; returns where the first pair is."""
-    form = await client.get(f"/judge?runs={run}")
-    pipelines = [f"{run}:bad", f"{run}:good"]
-    asked = {"top": str(TOP), "seed": "7", "judge": "ann", "order": "pool", **fields}
-    answer = await client.post("/judge", data={"token": token_of(form), "runs": run, "pipelines": pipelines, **asked})
-    assert answer.status_code == 303, answer.text
-    return str(answer.headers["location"])
-
-
-async def judged(client: httpx.AsyncClient, path: str, *deeds: str) -> httpx.Response:
-    """Presses buttons, one pair after another; returns the page after the last."""
-    page = await client.get(path)
-    for deed in deeds:
-        answer = await client.post(path.partition("?")[0], data={**hidden(page), "deed": deed})
-        assert answer.status_code == 303, answer.text
-        page = await client.get(answer.headers["location"])
-    return page
-
-
-def session_of(path: str) -> str:
-    return path.split("/")[2]
+from tests.support.judging_pages import (
+    HOSTILE,
+    QUERIES,
+    TOP,
+    begun,
+    followed,
+    hidden,
+    judged,
+    measured,
+    session_of,
+    token_of,
+)
 
 
 async def test_a_session_is_made_from_chosen_pipelines_and_shows_no_system(client: httpx.AsyncClient, run: str) -> None:
@@ -145,11 +80,11 @@ async def test_a_run_is_measured_by_the_judgments_of_a_session_and_without_them_
     page = await client.get(f"/judge/{session_of(path)}")
     assert f'action="/measure/{run}"' in page.text
     before = json.loads((runs / run / "report.json").read_text())
-    measured = await client.post(f"/measure/{run}", data={"token": token_of(page), "session": session_of(path)})
+    after = await measured(client, run, {"token": token_of(page), "session": session_of(path)})
     report = json.loads((runs / run / "report.json").read_text())
     shown = await client.get(f"/runs/{run}")
-    alone = await client.post(f"/measure/{run}", data={"token": token_of(shown), "session": ""})
-    assert (measured.status_code, measured.headers["location"]) == (303, f"/runs/{run}")
+    alone = await measured(client, run, {"token": token_of(shown), "session": ""})
+    assert (after.status_code, after.headers["location"]) == (303, f"/runs/{run}")
     (file,) = report["added_judgments"]["files"]
     assert (Path(file["file"]).name, file["added"]) == (f"judgments-{file['sha256'][:12]}.qrels", QUERIES * TOP)
     assert "Figures before and after the judgments were added" in shown.text
@@ -163,7 +98,7 @@ async def test_rankings_are_read_when_a_session_is_made_and_not_for_its_form(
     (runs / run / "answers" / "good.jsonl").write_text("")
     form = await client.get(f"/judge?runs={run}")
     fields = {"token": token_of(form), "runs": run, "pipelines": f"{run}:good", "judge": "ann", "top": "3", "seed": "1"}
-    made = await client.post("/judge", data=fields)
+    made = await followed(client, await client.post("/judge", data=fields))
     assert (form.status_code, made.status_code) == (200, 422)
     assert "good.jsonl is not the one that rank.json was made from" in made.text
 
@@ -190,10 +125,10 @@ async def test_the_judgments_behind_a_report_stay_and_a_second_session_is_not_dr
     await judged(client, second, "1", "3")
     token = token_of(await client.get(f"/judge/{session_of(first)}"))
     asked = [{"token": token, "session": session_of(path)} for path in (first, second)]
-    answers = await asyncio.gather(*(client.post(f"/measure/{run}", data=data) for data in asked))
+    answers = await asyncio.gather(*(measured(client, run, data) for data in asked))
     (by_second,) = json.loads((runs / run / "report.json").read_text())["added_judgments"]["files"]
     await judged(client, first, "0")
-    again = await client.post(f"/measure/{run}", data=asked[0])
+    again = await measured(client, run, asked[0])
     (by_first,) = json.loads((runs / run / "report.json").read_text())["added_judgments"]["files"]
     assert [answer.status_code for answer in (*answers, again)] == [303] * 3
     assert (by_second["added"], by_first["added"]) == (2, 2)
@@ -277,7 +212,7 @@ async def test_a_session_that_cannot_be_made_comes_back_with_the_reason_and_what
 ) -> None:
     form = await client.get(f"/judge?runs={run}")
     asked = {"top": "3", "seed": "77", "judge": "ann", "order": "others", "pipelines": [f"{run}:good"]}
-    answer = await client.post("/judge", data={"token": token_of(form), "runs": run, **asked, **changed})
+    answer = await followed(client, await client.post("/judge", data={**hidden(form), **asked, **changed}))
     assert (answer.status_code, said in answer.text) == (422, True), answer.text
     assert 'value="others" checked' in answer.text
     assert ("seed" in changed) or ('value="77"' in answer.text)

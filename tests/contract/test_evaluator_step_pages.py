@@ -1,0 +1,172 @@
+"""The pages of an attribution and of a replay: those of the service, and the files in the run's folder."""
+
+import asyncio
+import csv
+import html
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evaluator.attribution.page import attribution_page
+from evaluator.attribution.report import AttributionReport
+from evaluator.evaluation import quality_step
+from evaluator.page_blocks import Listing, Table, tables_of
+from evaluator.replay.page import replay_page
+from evaluator.replay.report import ReplayReport
+from evaluator.run_folder import SUITE, RunFolder
+from evaluator.step_page import StepPage
+from services.chassis.page_headers import PAGE_HEADERS
+from services.contracts.pipelines import Pipeline
+from tests.support.attributed_runs import replayed_run
+from tests.support.evaluator_service import evaluator
+from tests.support.gateway_stub import GatewayStub, write_shop
+from tests.support.small_runs import planned
+
+HOSTILE = "<script>alert(1)</script>"
+SHOWN = "&lt;script&gt;alert(1)"
+PIPELINES = ["bm25", "hybrid", "hybrid-rerank"]
+STEPS = ("attribution", "replay")
+TABLES = {"attribution": ["fates", "waterfall", "legs"], "replay": ["front", "choice"]}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was attributed and replayed once; tests change copies."""
+    place = tmp_path_factory.mktemp("made")
+    return asyncio.run(replayed_run(place / "runs", planned(place, pipelines=PIPELINES))).path
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> RunFolder:
+    return RunFolder(Path(shutil.copytree(made, tmp_path / "runs" / made.name)))
+
+
+def page_of(folder: RunFolder, step: str) -> StepPage:
+    if step == "replay":
+        return replay_page(folder.read("replay.json", ReplayReport))
+    return attribution_page(folder.read("attribution.json", AttributionReport))
+
+
+def cells(table: Table) -> list[str]:
+    return [cell.strip("`") for row in table.rows for cell in row if cell]
+
+
+async def test_the_page_of_a_run_links_those_of_its_attribution_and_its_replay(folder: RunFolder) -> None:
+    links = {step: f'href="/{step}/{folder.name}"' for step in STEPS}
+    async with evaluator(GatewayStub(), folder.runs) as client:
+        both = await client.get(f"/runs/{folder.name}")
+        (folder.path / "replay.json").unlink()
+        one = await client.get(f"/runs/{folder.name}")
+        (folder.path / "report.json").unlink()
+        without_report = await client.get(f"/runs/{folder.name}")
+    assert [link in both.text for link in links.values()] == [True, True]
+    assert [link in one.text for link in links.values()] == [True, False]
+    assert [link in without_report.text for link in links.values()] == [True, False]
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_page_shows_charts_and_every_cell_of_its_tables_and_links_their_files(
+    folder: RunFolder, step: str
+) -> None:
+    async with evaluator(GatewayStub(), folder.runs) as client:
+        page = await client.get(f"/{step}/{folder.name}")
+        links = [html.unescape(link) for link in re.findall(r'href="(/[^"]+table=[^"]+)"', page.text)]
+        files = {link.partition("=")[2]: await client.get(link) for link in links}
+        unknown = await client.get(f"/{step}/{folder.name}?table=other.csv")
+    expected = page_of(folder, step)
+    assert (page.status_code, page.text.count("<svg viewBox")) == (200, len(expected.svgs))
+    assert f'<a href="/runs/{folder.name}">' in page.text
+    assert [one.name for one in tables_of(expected.blocks)] == TABLES[step]
+    for table in tables_of(expected.blocks):
+        assert all(cell in html.unescape(page.text) for cell in cells(table))
+        rows = list(csv.reader(files[f"{table.name}.csv"].text.splitlines()))
+        assert rows == [["" if cell == "–" else cell for cell in row] for row in table.rows]
+        assert "\\toprule" in files[f"{table.name}.tex"].text
+    assert all(page.headers[name] == value for name, value in PAGE_HEADERS.items())
+    assert unknown.status_code == 404
+
+
+async def test_the_winner_is_shown_as_a_pipeline_that_can_be_copied(folder: RunFolder) -> None:
+    async with evaluator(GatewayStub(), folder.runs) as client:
+        page = await client.get(f"/replay/{folder.name}")
+    found = re.search(r"<pre[^>]*><code>(.*?)</code></pre>", page.text, re.DOTALL)
+    assert found is not None
+    winner = Pipeline.model_validate(yaml.safe_load(html.unescape(found[1])))
+    assert winner.stages == folder.read("replay.json", ReplayReport).choice.pipeline.stages
+
+
+@pytest.mark.parametrize(("step", "command"), [("attribution", "attribute"), ("replay", "replay")])
+async def test_a_step_that_was_not_called_is_not_found_and_the_command_is_named(
+    folder: RunFolder, step: str, command: str
+) -> None:
+    (folder.path / f"{step}.json").unlink()
+    async with evaluator(GatewayStub(), folder.runs) as client:
+        absent = await client.get(f"/{step}/{folder.name}")
+        unknown = await client.get(f"/{step}/20260101T000000Z-small-0123abcd")
+        outside = await client.get(f"/{step}/%2e%2e/{folder.runs.name}/{folder.name}")
+    assert (absent.status_code, f"<code>{command} {folder.name}</code>" in absent.text) == (404, True)
+    assert (unknown.status_code, outside.status_code) == (404, 404)
+
+
+async def test_a_page_by_other_judgments_than_the_figures_is_refused_and_says_what_to_do(
+    folder: RunFolder, tmp_path: Path
+) -> None:
+    more = tmp_path / "more.qrels"
+    more.write_text("q1\t0\td4\t2\n")
+    quality_step(folder, added=[more])
+    async with evaluator(GatewayStub(), folder.runs) as client:
+        for step, command in (("attribution", "attribute"), ("replay", "replay")):
+            page = await client.get(f"/{step}/{folder.name}")
+            assert page.status_code == 409
+            assert f"quality.json is not the one that {step}.json was made from" in page.text
+            assert f"evaluator {command} {folder.path.name}" in page.text
+
+
+async def test_a_run_over_several_datasets_has_the_pages_of_each(folder: RunFolder) -> None:
+    suite = folder.runs / "20260101T000000000Z-both-0123abcd"
+    shutil.copytree(folder.path, suite / "shop")
+    (suite / SUITE).write_text("{}")
+    async with evaluator(GatewayStub(), folder.runs) as client:
+        pages = [await client.get(f"/{step}/{suite.name}/shop") for step in STEPS]
+        table = await client.get(f"/replay/{suite.name}/shop?table=front.csv")
+    assert [page.status_code for page in pages] == [200, 200]
+    assert f'href="/replay/{suite.name}/shop?table=front.csv"' in pages[1].text
+    assert table.text.startswith("pipeline,nDCG@10,")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_file_beside_the_markdown_shows_the_same_and_loads_nothing(folder: RunFolder, step: str) -> None:
+    page = (folder.path / f"{step}.html").read_text(encoding="utf-8")
+    markdown = (folder.path / f"{step}.md").read_text(encoding="utf-8")
+    expected = page_of(folder, step)
+    listings = [block.text for block in expected.blocks if isinstance(block, Listing)]
+    assert len(listings) == (step == "replay")
+    for text in [*listings, *(cell for table in tables_of(expected.blocks) for cell in cells(table))]:
+        assert (text in html.unescape(page), text in markdown) == (True, True)
+    headings = [re.sub("<[^>]+>", "", one) for one in re.findall("<h2[^>]*>(.*?)</h2>", page)]
+    assert headings == re.findall(r"^## (.*)$", markdown, re.MULTILINE)
+    assert "default-src 'none'" in page
+    assert not re.search(r"<(script|link|iframe|object|img)\b|\bsrc=", page)
+    linked = re.findall(r'href="([^"#]+)"', page)
+    assert sorted(linked) == sorted(f"{step}/{name}.{kind}" for name in TABLES[step] for kind in ("csv", "tex"))
+    assert all((folder.path / link).is_file() for link in linked)
+    assert all((folder.path / path).read_text(encoding="utf-8") == svg for path, svg in expected.svgs.items())
+
+
+async def test_texts_of_a_dataset_are_shown_and_not_run(tmp_path: Path) -> None:
+    shop = write_shop(tmp_path / f"shop {HOSTILE.replace('/', '')}")
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        path = shop / name
+        text = path.read_text(encoding="utf-8").replace("Red bell", HOSTILE).replace('"red bell"', f'"{HOSTILE} red"')
+        path.write_text(re.sub(r"\b([qd])(\d)\b", r"\1\2<script>alert(1)<script>", text), encoding="utf-8")
+    experiment = planned(tmp_path).model_copy(update={"dataset": str(shop), "collection": "shop"})
+    folder = await replayed_run(tmp_path / "runs", experiment)
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        served = {step: (await client.get(f"/{step}/{folder.name}")).text for step in STEPS}
+    for step in STEPS:
+        for text in (served[step], (folder.path / f"{step}.html").read_text(encoding="utf-8")):
+            assert SHOWN in text
+            assert "<script" not in text.lower()

@@ -1,0 +1,30 @@
+from tests.support.route_keys import PAGE, measured_page
+
+
+async def test_every_route_refuses_who_has_no_right_key_as_the_page_says() -> None:
+    """`.venv/bin/python -m tests.support.route_keys` writes the page anew."""
+    assert await measured_page() == PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_serves_nobody_without_a_key_but_on_open_routes() -> None:
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| `")
+    ]
+    assert len(rows) > 60
+    for _, scope, *answers in rows:
+        refused = answers[:5]
+        assert answers[5] == "served"
+        if scope == "open":
+            assert set(refused) == {"served"}
+        else:
+            assert "served" not in refused
+
+
+def test_a_key_that_lacks_the_scope_is_told_so_by_all_who_know_it() -> None:
+    _, *parts = PAGE.read_text(encoding="utf-8").split("\n## ")
+    for part in parts:
+        rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| `")]
+        said = {wrong_scope for _, scope, *_, wrong_scope, _ in rows if scope != "open"}
+        assert said == {"401" if part.startswith("Lexical") else "403"}

@@ -1,0 +1,59 @@
+"""Compose's own loader reads deploy/compose.yaml: it merges and checks what the schema cannot."""
+
+import json
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from deploy.deployables import DEPLOYABLES
+from tests.support.go_programs import ProgramMissingError, go_program
+from tests.support.images import ROOT, Yaml, versions
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+# The loader of docker compose; `go install` names a program by its folder.
+LOADER = "github.com/compose-spec/compose-go/v2/cmd@v2.9.0"
+FILE = ROOT / "deploy" / "compose.yaml"
+
+
+@cache
+def loader() -> Path:
+    """The program, built once; skips where there is no Go or no network to build it with."""
+    try:
+        return go_program("cmd", LOADER)
+    except ProgramMissingError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Yaml:
+    """The file with its defaults; the program reads no variables. It takes the working directory for the project's."""
+    done = subprocess.run(
+        [loader(), "-format", "json", FILE], cwd=FILE.parent, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    found: Yaml = json.loads(done.stdout)
+    return found
+
+
+def test_a_single_dollar_sign_reaches_the_shell_in_the_container(loaded: Yaml) -> None:
+    assert (
+        "ELASTIC_PASSWORD=$(cat /run/secrets/elastic_password)" in loaded["services"]["elasticsearch"]["entrypoint"][-1]
+    )
+
+
+def test_secrets_are_looked_for_beside_the_file(loaded: Yaml) -> None:
+    files = {secret["file"] for secret in loaded["secrets"].values()}
+    assert {Path(file).relative_to(FILE.parent).parts[0] for file in files} == {".secrets"}
+    sources = [volume["source"] for volume in loaded["services"]["gateway"]["volumes"]]
+    assert sources == [str(FILE.parent / ".secrets" / "gateway")]
+
+
+def test_every_service_has_what_it_shares_with_others(loaded: Yaml) -> None:
+    services = loaded["services"]
+    assert services["elasticsearch-keys"]["image"] == services["elasticsearch"]["image"]
+    for name in DEPLOYABLES:
+        assert services[name]["build"]["args"]["PYTHON_IMAGE"] == versions()["PYTHON_IMAGE"]
+        assert services[name]["init"] is True

@@ -1,0 +1,29 @@
+"""Makes runs with an attribution and a replay, by a gateway over stubs of its backends, in one process."""
+
+from pathlib import Path
+
+import httpx
+
+from evaluator.attribution_step import attribute_step
+from evaluator.client import connected
+from evaluator.evaluation import evaluate
+from evaluator.experiment import Experiment
+from evaluator.replay.grid import Grid
+from evaluator.replay.step import replay, replay_step
+from evaluator.run_folder import RunFolder
+from tests.support.backends import opened_stack
+
+GRID = Grid(leg_depths=(5, 10), rerank_depths=(5,), weights=(0.3, 0.6))
+
+
+async def replayed_run(runs: Path, experiment: Experiment) -> RunFolder:
+    """Evaluates an experiment, attributes its losses and replays GRID; returns the folder below `runs`."""
+    folder = RunFolder.create(runs, experiment)
+    async with (
+        opened_stack(ingested=False) as stack,
+        connected("http://gateway", httpx.ASGITransport(app=stack.app)) as client,
+    ):
+        await evaluate(client, folder)
+        await attribute_step(client, folder)
+    replay_step(folder, GRID, replay(folder, GRID), None)
+    return folder

@@ -1,0 +1,103 @@
+"""A small app of the chassis with keys: a page, a form, a search and a removal, and what logs a browser in."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from urllib.parse import urlencode
+
+import httpx
+from fastapi import APIRouter, FastAPI, Response
+
+from services.chassis.app import create_app, router
+from services.chassis.handling import handled
+from services.chassis.instruments import Instruments
+from services.chassis.probes import Readiness
+from services.chassis.settings import KeyedSettings
+from services.contracts.health import Check
+from tests.support.callers import Caller
+from tests.support.keys import TOKEN, Keys, bearing
+
+PAGE = "/v1/collections/{collection}"
+
+
+def small_app(settings: KeyedSettings, go_on: asyncio.Event | None = None) -> FastAPI:
+    """Builds the app. Its searches wait for `go_on`, if there is one."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
+        routes = router()
+
+        @routes.get("/page", include_in_schema=False)
+        @handled(scope="search", page=True)
+        async def page() -> Response:
+            return Response("<h1>A page</h1>", media_type="text/html")
+
+        @routes.post("/form", include_in_schema=False)
+        @handled(scope="search", form=True, page=True)
+        async def form() -> Response:
+            return Response("taken")
+
+        @routes.post(f"{PAGE}/search")
+        @handled(scope="search")
+        async def search(collection: str) -> str:
+            if go_on is not None:
+                await go_on.wait()
+            return collection
+
+        @routes.delete(PAGE)
+        @handled(scope="admin")
+        async def remove(collection: str) -> str:
+            return collection
+
+        async def ready() -> tuple[Check, ...]:
+            return ()
+
+        yield (routes,), ready
+
+    return create_app("small", settings, Instruments(), opened, page_style="/style.css")
+
+
+@asynccontextmanager
+async def connected(app: FastAPI, scheme: str = "http") -> AsyncIterator[httpx.AsyncClient]:
+    """Opens an app and yields a client of it."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    client = httpx.AsyncClient(transport=transport, base_url=f"{scheme}://small")
+    async with app.router.lifespan_context(app), client as http:
+        yield http
+
+
+def keyed_settings(keys: Keys | None = None, **more: object) -> KeyedSettings:
+    """Returns settings with these keys and TOKEN, or without both."""
+    values = {"port": 0, **({} if keys is None else {"keys_file": keys.file, "STACK_TOKEN": TOKEN}), **more}
+    return KeyedSettings.model_validate(values)
+
+
+async def search(client: httpx.AsyncClient, secret: str | None, collection: str = "c") -> httpx.Response:
+    """Searches with a secret."""
+    return await client.post(f"/v1/collections/{collection}/search", json={}, headers=bearing(secret))
+
+
+async def log_in(client: httpx.AsyncClient, secret: str, page: str = "/login") -> httpx.Response:
+    """Loads the form of the login and sends it with a secret, as a browser does."""
+    form = (await client.get(page)).text.partition("</form>")[0]  # a second one logs out
+    fields = dict(re.findall(r'name="(token|next)" value="([^"]*)"', form))
+    return await client.post("/login", data={**fields, "next": fields["next"].replace("&amp;", "&"), "key": secret})
+
+
+def login_requests(caller: Caller, *secrets: str, goes_on: str = "/page") -> list[bytes]:
+    """Loads the form of the login over a connection, and returns the requests that send it with each secret.
+
+    `goes_on`: the path of the page to come back to.
+    """
+    status, headers, page = caller.send(b"GET /login HTTP/1.1\r\nHost: small\r\n\r\n").whole_answer()
+    assert status == 200
+    (token,) = re.findall(r'name="token" value="([^"]*)"', page.decode())
+    cookie = headers["set-cookie"].partition(";")[0]
+    bodies = [urlencode({"token": token, "next": goes_on, "key": secret}).encode() for secret in secrets]
+    return [
+        f"POST /login HTTP/1.1\r\nHost: small\r\nCookie: {cookie}\r\nContent-Length: {len(body)}\r\n"
+        "Content-Type: application/x-www-form-urlencoded\r\n\r\n".encode()
+        + body
+        for body in bodies
+    ]

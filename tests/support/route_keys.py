@@ -1,0 +1,127 @@
+"""Asks every route of every service with every state of a key. Run as a module, it writes docs/route-keys.md."""
+
+import asyncio
+import re
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+
+import httpx
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from evaluator.app import build_app as evaluator
+from evaluator.settings import EvaluatorSettings
+from gateway.app import build_app as gateway
+from gateway.settings import GatewaySettings
+from services.access.scopes import KeyScope
+from services.chassis.handling import declared_handling
+from services.dense.app import build_app as dense
+from services.dense.settings import DenseSettings
+from services.lexical.app import build_app as lexical
+from services.lexical.settings import LexicalSettings
+from services.reranker.app import build_app as reranker
+from services.reranker.settings import RerankerSettings
+from tests.support.keys import TOKEN, Keys, bearing, made_keys
+
+PAGE = Path(__file__).parents[2] / "docs" / "route-keys.md"
+STATES = ("no key", "wrong", "expired", "revoked", "wrong scope", "right")
+# One key less than the scope that a route needs: of all others.
+OTHERS: Mapping[str, tuple[KeyScope, ...]] = {
+    "search": ("index", "admin"),
+    "index": ("search", "admin"),
+    "admin": ("search", "index"),
+}
+NOT_OURS = "rsk_0123456789ab_" + "0" * 48
+SERVED = "served"
+
+HEAD = """# Routes and keys
+
+What each route answers to a caller, where callers need a key ([how to make one](../gateway/README.md#keys)). Measured
+by `tests/contract/test_route_keys.py`, which reads the routes off each service's OpenAPI document and the pages off its
+router, so that a new route cannot be missing here.
+
+`served`: the caller passes, whatever the route then answers. `login`: a browser is sent to log in. `internal` routes
+take the token of our own processes (`STACK_TOKEN`) and no key; the wrong scope is a key with all scopes. The lexical
+service knows the token alone: to it, every key is a wrong one. Each vendor's routes say the same in its own shape.
+"""
+
+
+async def measured_page() -> str:
+    """Returns the page, as the services answer now."""
+    lines = [HEAD]
+    with tempfile.TemporaryDirectory() as directory:
+        keys = made_keys(Path(directory))
+        for others in OTHERS.values():
+            # Before any service reads the file: one that it does not know yet would be a wrong key.
+            keys.add("+".join(others), *others)
+        for name, app in _apps(Path(directory), keys):
+            lines += [
+                f"## {name.capitalize()}\n",
+                f"| route | scope | {' | '.join(STATES)} |",
+                f"|---|---|{'---|' * len(STATES)}",
+                *[row async for row in _rows(app, keys)],
+                "",
+            ]
+    return "\n".join(lines)
+
+
+def _apps(directory: Path, keys: Keys) -> Iterator[tuple[str, FastAPI]]:
+    both = {"STACK_TOKEN": TOKEN, "keys_file": keys.file}
+    yield "gateway", gateway(GatewaySettings.model_validate(both))
+    yield "lexical", lexical(LexicalSettings.model_validate({"STACK_TOKEN": TOKEN, "directory": directory / "lexical"}))
+    own = {"directory": directory / "dense", "encoder": "hashing"}
+    yield "dense", dense(DenseSettings.model_validate(both | own))
+    yield "reranker", reranker(RerankerSettings.model_validate(both | {"scorer": "overlap"}))
+    yield "evaluator", evaluator(EvaluatorSettings.model_validate(both | {"runs": directory / "runs"}))
+
+
+async def _rows(app: FastAPI, keys: Keys) -> AsyncIterator[str]:
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://stack") as http,
+    ):
+        for method, path, scope in _routes(app):
+            answers = [await _answer(http, method, path, secret) for secret in _secrets(keys, scope)]
+            yield f"| `{method} {path}` | {scope} | {' | '.join(answers)} |"
+
+
+def _routes(app: FastAPI) -> Iterator[tuple[str, str, str]]:
+    """Returns method, path and scope of every route: those of the OpenAPI document, and those that it leaves out."""
+    declared = {
+        (method, route.path_format): declared_handling(route).scope or ""
+        for route in app.router.routes
+        if isinstance(route, APIRoute)
+        for method in set(route.methods or ()) - {"HEAD"}
+    }
+    documented = {(method.upper(), path) for path, of in app.openapi()["paths"].items() for method in of}
+    assert documented <= declared.keys()
+    order = sorted(declared, key=lambda one: (one not in documented, one[1], one[0]))
+    return ((method, path, declared[method, path]) for method, path in order)
+
+
+def _secrets(keys: Keys, scope: str) -> Iterator[str | None]:
+    yield None
+    yield NOT_OURS
+    yield keys.secrets["expired"]
+    yield keys.secrets["revoked"]
+    if scope == "internal":
+        yield keys.secrets["all"]
+        yield TOKEN
+        return
+    others = OTHERS.get(scope)
+    yield keys.secrets["+".join(others or ("search",))]
+    yield keys.secrets[scope if others is not None else "search"]
+
+
+async def _answer(http: httpx.AsyncClient, method: str, path: str, secret: str | None) -> str:
+    headers = bearing(secret) | {"content-type": "application/json", "x-deadline-ms": "2000"}
+    answer = await http.request(method, re.sub(r"\{[^}]*\}", "x", path), headers=headers)
+    if answer.status_code == 303 and answer.headers["location"].startswith("/login"):
+        return "login"
+    return str(answer.status_code) if "www-authenticate" in answer.headers else SERVED
+
+
+if __name__ == "__main__":
+    PAGE.write_text(asyncio.run(measured_page()), encoding="utf-8")

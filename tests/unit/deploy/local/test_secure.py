@@ -1,0 +1,198 @@
+"""What `make up SECURE=1` makes and decides, and how a stack with certificates of its own is asked."""
+
+import asyncio
+import json
+import os
+import re
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from deploy.elasticsearch.data_lock import ServerRecord, lock_data_directory, write_record
+from deploy.elasticsearch.endpoint import Endpoint
+from deploy.local.__main__ import addresses
+from deploy.local.checks import expect_startable
+from deploy.local.choices import ROOT, choose
+from deploy.local.ports import DEFAULT_PORTS
+from deploy.local.problem import StackProblem
+from deploy.local.readiness import wait_for_backends
+from deploy.local.secure import SecureFiles
+from deploy.local.supervision import configuration, processes
+from evaluator.process_costs import parse_processes
+from services.chassis.settings import ServiceSettings
+from tests.support.certificates import Certificates
+from tests.support.chassis_app import small_app
+from tests.support.recorded_requests import recording
+from tests.support.served import on_a_port
+
+SECURE = {"SECURE": "1"}
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def shown(files: SecureFiles, server_name: str) -> None:
+    """Shakes hands in memory with a server that has these files. Raises ssl.SSLError."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(files.variables["GATEWAY_TLS_CERT_FILE"], files.variables["GATEWAY_TLS_KEY_FILE"])
+    client = ssl.create_default_context(cafile=files.ca_file)
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(down, up, server_hostname=server_name),
+        server.wrap_bio(up, down, server_side=True),
+    ]
+    for side in sides * 3:
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+
+
+def test_authority_and_token_are_made_once_and_the_certificate_at_each_start_for_its_hosts(tmp_path: Path) -> None:
+    files = SecureFiles(tmp_path / "secure")
+    files.make(["127.0.0.1"])
+    before = {file.name: file.read_bytes() for file in files.directory.iterdir()}
+    assert mode(files.directory) == 0o700
+    assert {file.name for file in files.directory.iterdir()} == {
+        "ca.pem", "ca.key", "stack.pem", "stack.key", "token",
+    }  # fmt: skip
+    assert {mode(file) for file in files.directory.iterdir()} == {0o600}
+    shown(files, "localhost")
+    shown(files, "127.0.0.1")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shown(files, "127.0.0.2")
+    files.make(["127.0.0.2", "[::1]"])
+    after = {file.name: file.read_bytes() for file in files.directory.iterdir()}
+    assert {name for name in before if before[name] == after[name]} == {"ca.pem", "ca.key", "token"}
+    shown(files, "127.0.0.2")
+    shown(files, "::1")
+
+
+def test_every_process_of_a_secure_stack_speaks_tls_and_knows_the_others_by_https(tmp_path: Path) -> None:
+    choices = choose(SECURE, tmp_path, own_ports=False)
+    assert choices.secure is not None
+    choices.secure.make(choices.hosts.values())
+    environment = choices.environment()
+    assert {choices.url(process).partition(":")[0] for process in choices.ports} == {"https"}
+    backends = json.loads(environment["GATEWAY_BACKENDS"])
+    assert [backend["url"] for backend in backends.values()] == [
+        "https://127.0.0.1:8001", "https://127.0.0.1:8002", "https://127.0.0.1:8003",
+    ]  # fmt: skip
+    assert environment["GATEWAY_URL"] == "https://127.0.0.1:8000"
+    expect_startable({**environment, "RERANKER_SCORER": "overlap", "DENSE_ENCODER": "hashing"}, DEFAULT_PORTS)
+    token = choices.secure.token_file.read_text().strip()
+    assert token not in json.dumps(environment) + configuration(choices)
+
+
+def test_a_secure_stack_prints_how_it_is_called_and_no_secret(tmp_path: Path) -> None:
+    choices = choose(SECURE, tmp_path, own_ports=False)
+    assert choices.secure is not None
+    choices.secure.make([])
+    *_, call, variables = addresses(choices, {})
+    secure = tmp_path / "secure"
+    assert call == (
+        f'To call it: curl --cacert {secure}/ca.pem -H "Authorization: Bearer $(cat {secure}/token)" '
+        "https://127.0.0.1:8000/v1/pipelines"
+    )
+    assert variables == (
+        f"For the evaluator: export STACK_CA_FILE={secure}/ca.pem STACK_TOKEN_FILE={secure}/token "
+        "GATEWAY_URL=https://127.0.0.1:8000"
+    )
+
+
+@pytest.mark.parametrize("name", ["STACK_TOKEN", "STACK_TOKEN_FILE", "STACK_CA_FILE", "DENSE_TLS_KEY_FILE"])
+def test_what_a_secure_stack_makes_itself_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(StackProblem, match=f"^SECURE=1 makes .* or {name}; nothing was started"):
+        choose(SECURE | {name: "hunter2"}, tmp_path, own_ports=False)
+    with pytest.raises(StackProblem, match=r"^SECURE=yes is none of the choices"):
+        choose({"SECURE": "yes"}, tmp_path, own_ports=False)
+
+
+def test_a_process_with_a_certificate_of_the_environment_is_called_by_https_alone(tmp_path: Path) -> None:
+    given = {"LEXICAL_TLS_CERT_FILE": "a.pem", "LEXICAL_TLS_KEY_FILE": "a.key"}
+    choices = choose(given, tmp_path, own_ports=False)
+    urls = {process: choices.url(process) for process in ("lexical", "dense", "gateway")}
+    assert urls == {
+        "lexical": "https://127.0.0.1:8001", "dense": "http://127.0.0.1:8002", "gateway": "http://127.0.0.1:8000",
+    }  # fmt: skip
+    listed = {"lexical": {"family": "lexical", "url": "http://127.0.0.1:8001"}}  # as .env.example has it
+    assert not choose(given | {"GATEWAY_BACKENDS": json.dumps(listed)}, tmp_path, own_ports=False).backends
+
+
+def test_a_certificate_that_cannot_be_used_is_told_before_anything_starts(tmp_path: Path) -> None:
+    given = {"GATEWAY_TLS_CERT_FILE": "/none.pem", "GATEWAY_TLS_KEY_FILE": "/none.key", "STACK_CA_FILE": "/none.ca"}
+    with pytest.raises(StackProblem) as told:
+        expect_startable(given, ["gateway", "evaluator"])
+    assert str(told.value).splitlines()[1:] == [
+        "  GATEWAY_TLS_CERT_FILE: /none.pem: No such file or directory.",
+        "  STACK_CA_FILE: /none.ca: No such file or directory.",
+    ]
+
+
+def test_metrics_on_a_port_of_their_own_are_where_the_evaluator_reads_them_and_a_demo_has_none(tmp_path: Path) -> None:
+    given = {"LEXICAL_METRICS_PORT": "9101"} | SECURE
+    told = parse_processes(choose(given, tmp_path, own_ports=False).processes({}))
+    assert (told["lexical"], told["dense"]) == ("http://127.0.0.1:9101", "https://127.0.0.1:8002")
+    demo = choose(given, tmp_path, own_ports=True)
+    assert parse_processes(demo.processes({}))["lexical"] == demo.url("lexical")
+    assert (demo.environment()["LEXICAL_METRICS_PORT"], demo.unused) == ("", ("LEXICAL_METRICS_PORT",))
+
+
+def test_the_elasticsearch_of_a_secure_stack_is_secured_and_lexical_waits_for_its_key(tmp_path: Path) -> None:
+    choices = choose(SECURE | {"LEXICAL": "elasticsearch"}, tmp_path, own_ports=True)
+    assert dict(processes(choices))["elasticsearch"][-1] == "--secure"
+    assert choices.environment()["ELASTICSEARCH_URL"].startswith("https://127.0.0.1:")
+    waiting = rf"-m deploy\.local\.with_elasticsearch {tmp_path}/elasticsearch \S+ -m services\.lexical\n"
+    assert re.search(waiting, configuration(choices))
+    plain = choose({"LEXICAL": "elasticsearch"}, tmp_path, own_ports=True)
+    assert "--secure" not in configuration(plain)
+    assert "with_elasticsearch" not in configuration(plain)
+
+
+def test_a_command_gets_the_key_of_an_elasticsearch_when_it_is_up(tmp_path: Path) -> None:
+    lock = lock_data_directory(tmp_path, 1.0)
+    show = "import os; print(*(os.environ[f'ELASTICSEARCH_{name}'] for name in ('URL', 'API_KEY', 'CA_FILE')))"
+    command = [sys.executable, "-m", "deploy.local.with_elasticsearch", tmp_path, sys.executable, "-c", show]
+    waiting = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        time.sleep(1.0)
+        assert waiting.poll() is None
+        write_record(tmp_path, ServerRecord(os.getpid(), Endpoint("https://127.0.0.1:9", tmp_path / "ca.pem", "key")))
+        assert waiting.communicate(timeout=30)[0].split() == ["https://127.0.0.1:9", "key", f"{tmp_path}/ca.pem"]
+    finally:
+        waiting.kill()
+        os.close(lock)
+
+
+async def test_a_backend_whose_certificate_is_refused_is_told_at_once(tmp_path: Path) -> None:
+    made = Certificates(tmp_path)
+    pair = made.issue()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    async with recording(context=context) as backend:
+        beside = json.dumps({"other": {"family": "lexical", "url": backend.url}})
+        choices = choose({"GATEWAY_BACKENDS": beside}, tmp_path, own_ports=False)
+        began = time.monotonic()
+        with pytest.raises(StackProblem, match=r"^The certificate at https://.* is refused \(.*STACK_CA_FILE"):
+            await asyncio.to_thread(wait_for_backends, choices, lambda _: None, 30.0)
+        assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["with a certificate", "without one"])
+async def test_a_container_is_probed_over_tls_where_it_has_a_certificate_whatever_its_name(
+    tmp_path: Path, told: bool
+) -> None:
+    pair = Certificates(tmp_path).issue("lexical")
+    settings = ServiceSettings(port=0, **pair.settings)
+    app = small_app(settings)
+    async with app.router.lifespan_context(app), on_a_port(app, settings) as url:
+        environment = {"PROBE_PORT": url.rpartition(":")[2]} | (pair.variables("LEXICAL") if told else {})
+        probe = await asyncio.create_subprocess_exec(
+            sys.executable, str(ROOT / "deploy" / "probe.py"), "/readyz", env=environment
+        )
+        assert await asyncio.wait_for(probe.wait(), 20) == (0 if told else 1)

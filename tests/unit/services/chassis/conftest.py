@@ -1,0 +1,29 @@
+"""The small app with keys: by a client without a network, and behind a real port."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from services.chassis.connections import ConnectionBounds
+from tests.support.keyed_app import connected, keyed_settings, small_app
+from tests.support.keys import Keys, made_keys
+from tests.support.served import bounded, port_of
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    return made_keys(tmp_path)
+
+
+@pytest.fixture
+async def client(keys: Keys) -> AsyncIterator[httpx.AsyncClient]:
+    async with connected(small_app(keyed_settings(keys))) as http:
+        yield http
+
+
+@pytest.fixture
+def port(keys: Keys) -> Iterator[int]:
+    with bounded(small_app(keyed_settings(keys)), ConnectionBounds()) as server:
+        yield port_of(server)
