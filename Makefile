@@ -11,7 +11,7 @@ export TOKENIZERS_PARALLELISM := false
 # Keep what Python compiled: the tests start hundreds of processes, and collecting them compiles for 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 # What a person writes behind `make demo` and `make up`.
-export ENGINE LEXICAL DENSE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS
+export ENGINE LEXICAL DENSE SECURE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS
 
 ##@ Set up
 .PHONY: help
@@ -54,11 +54,11 @@ browser: $(VENV)/.installed ## provide a Chromium for the tests of pages: an ins
 
 ##@ Run
 .PHONY: demo
-demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= LEXICAL= DENSE= ENGINE=]
+demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= LEXICAL= DENSE= ENGINE= SECURE=]
 	@$(BIN)/python -m deploy.local demo
 
 .PHONY: up
-up: models ## start every process and serve the collection `demo` [LEXICAL= DENSE= ENGINE= STACK= GATEWAY_PORT= ...]
+up: models ## start every process and serve the collection `demo` [LEXICAL= DENSE= ENGINE= SECURE= STACK= GATEWAY_PORT= ...]
 	@$(BIN)/python -m deploy.local up
 
 .PHONY: down
@@ -70,8 +70,8 @@ logs: $(VENV)/.installed ## follow the logs of `make up` [STACK=]
 	@$(BIN)/python -m deploy.local logs
 
 .PHONY: elasticsearch
-elasticsearch: $(VENV)/.installed ## start a real Elasticsearch without Docker, print its URL [PORT=]
-	@$(BIN)/python -m deploy.elasticsearch start $(if $(PORT),--port $(PORT))
+elasticsearch: $(VENV)/.installed ## start a real Elasticsearch without Docker, print its URL [PORT= SECURE=1]
+	@$(BIN)/python -m deploy.elasticsearch start $(if $(PORT),--port $(PORT)) $(if $(SECURE),--secure)
 
 .PHONY: elasticsearch-stop
 elasticsearch-stop: $(VENV)/.installed ## end what `make elasticsearch` started
@@ -83,8 +83,8 @@ test: models ## run every test that needs no server
 	$(BIN)/python -m pytest -m "not integration and not acceptance" -n 2
 
 .PHONY: test-integration
-test-integration: models ## run the tests on real servers and processes, which they start and stop
-	$(BIN)/python -m pytest -m integration
+test-integration: models ## run the tests on real servers and processes, which they start and stop [SECURE=1: with TLS and keys]
+	$(if $(SECURE),TESTS_SECURE=$(SECURE) )$(BIN)/python -m pytest -m integration
 
 .PHONY: test-acceptance
 test-acceptance: $(VENV)/.installed ## check the figures of the SciFact runs that .ci/run made
@@ -115,6 +115,10 @@ bench-rerank: models $(PEERS)/.installed ## compare the re-ranker with four libr
 .PHONY: check-extras
 check-extras: models ## run each deployable in a clean environment: an undeclared dependency or import fails
 	$(BIN)/python -m pytest tests/integration/test_images.py
+
+.PHONY: audit
+audit: $(VENV)/.installed ## look up known vulnerabilities of the locked packages [NO_DATA=skip: where the registry tells of none]
+	@$(BIN)/python -m deploy.audit $(if $(NO_DATA),--no-data $(NO_DATA))
 
 .PHONY: fmt
 fmt: $(VENV)/.installed ## format the code and mend what ruff can

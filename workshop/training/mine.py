@@ -41,7 +41,7 @@ async def bm25(corpus: Corpus, directory: Path) -> list[list[tuple[int, float]]]
             ]
             answer = await client.post(f"/v1/collections/{COLLECTION}/documents", json={"documents": batch})
             answer.raise_for_status()
-        (await client.post(f"/v1/collections/{COLLECTION}/finish")).raise_for_status()
+        (await client.post(f"/v1/collections/{COLLECTION}/finish", json={})).raise_for_status()
         found = []
         for question in tqdm(corpus.questions, desc="bm25", unit="query"):
             body = {"query": question.text[:2000], "top": DEPTH}
