@@ -52,13 +52,13 @@ async def test_what_was_acknowledged_outlives_kills() -> None:
 
 
 async def test_the_gateways_cost_is_measured_alike_for_two_equal_trees() -> None:
-    outcome = await cost.run(SEED, 1, against=ROOT)
+    outcome = await cost.run(SEED, 5, against=ROOT)
     ratios = [float(row[4]) for row in outcome.rows]
     assert all(0.75 < ratio < 1.33 for ratio in ratios), outcome.rows
 
 
 async def test_telling_the_services_own_times_costs_the_gateway_little() -> None:
-    outcome = await timings.run(SEED, 1)
+    outcome = await timings.run(SEED, 5)
     ratios = [float(row[4]) for row in outcome.rows]
     assert all(0.75 < ratio < 1.33 for ratio in ratios), outcome.rows
 

@@ -53,7 +53,7 @@ async def run(seed: int, size: int = ROUNDS, against: Path | None = None) -> Out
 
 async def _compare(seed: int, size: int, other: Path) -> Outcome:
     trees = {"this": ROOT, "other": other}
-    queries = QUERIES if size > 1 else QUERIES // 5
+    queries = QUERIES if size >= ROUNDS else QUERIES // 5
     costs: dict[tuple[str, str], list[float]] = {(name, tree): [] for name in PIPELINES for tree in trees}
     async with _gateways(trees) as gateways:
         for pipeline in PIPELINES:

@@ -20,7 +20,7 @@ SAYS = (
 
 async def run(seed: int, size: int = ROUNDS) -> Outcome:
     """Compares over `size` rounds."""
-    queries = QUERIES if size > 1 else QUERIES // 5
+    queries = QUERIES if size >= ROUNDS else QUERIES // 5
     costs: dict[tuple[str, str], list[float]] = {(name, told): [] for name in PIPELINES for told in ("on", "off")}
     async with _gateways() as gateways:
         for pipeline in PIPELINES:
