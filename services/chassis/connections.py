@@ -14,6 +14,7 @@ from starlette.types import Scope
 from uvicorn.server import ServerState
 
 from services.chassis.errors import ProblemError, RequestTimeout
+from services.chassis.forwarded import ForwardedHeaders
 from services.chassis.instruments import Instruments
 
 # Files that a process opens besides its connections: segments of its engines, connections to backends.
@@ -80,12 +81,17 @@ class Connections(ServerState):
     """The server's state, with its connections by what they wait for. Times are seconds of the event loop's clock."""
 
     def __init__(
-        self, bounds: ConnectionBounds, instruments: Instruments, early_refusal: EarlyRefusal = lambda _: None
+        self,
+        bounds: ConnectionBounds,
+        instruments: Instruments,
+        early_refusal: EarlyRefusal = lambda _: None,
+        forwarded: ForwardedHeaders | None = None,
     ) -> None:
         super().__init__()
         self.bounds = bounds
         self.instruments = instruments
         self.early_refusal = early_refusal
+        self.forwarded = forwarded or ForwardedHeaders(())
         self._asking: OrderedDict[Connection, float] = OrderedDict()
         self._idle: OrderedDict[Connection, float] = OrderedDict()
         self._unread: OrderedDict[Connection, UnreadAnswer] = OrderedDict()

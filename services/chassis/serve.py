@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from services.chassis.configuration import ConfigurationError, configuration_errors
 from services.chassis.connections import ConnectionBounds, Connections, raise_file_limit
+from services.chassis.forwarded import ForwardedHeaders
 from services.chassis.http_protocol import BoundedHttp
 from services.chassis.logs import configure_logs
 from services.chassis.metrics_port import serving_metrics
@@ -40,10 +41,11 @@ class DrainingServer(uvicorn.Server):
         drain_s: float,
         bounds: ConnectionBounds | None = None,
         certificate: Certificate | None = None,
+        forwarded: ForwardedHeaders | None = None,
     ) -> None:
         super().__init__(config)
         self.server_state: Connections = Connections(
-            bounds or ConnectionBounds(), app.state.instruments, app.state.early_refusals.of
+            bounds or ConnectionBounds(), app.state.instruments, app.state.early_refusals.of, forwarded
         )
         self._lifecycle = app.state.lifecycle
         self._drain_s = drain_s
@@ -118,16 +120,15 @@ def build_server(app: FastAPI, settings: ServiceSettings, bounds: ConnectionBoun
         log_config=None,
         access_log=False,
         server_header=False,
-        # Said in any case: uvicorn would believe every process of this machine.
-        proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=[str(proxy) for proxy in settings.proxies],
+        proxy_headers=False,  # ours are applied earlier
         http=BoundedHttp if certificate is None else TlsFactory(BoundedHttp, certificate.context),  # type: ignore[arg-type]
         ws="none",
         timeout_graceful_shutdown=settings.grace_s,
         lifespan="off",  # open_and_serve enters it, so that we report a failure to open
     )
     bounds = bounds or ConnectionBounds(most=settings.max_connections)
-    return DrainingServer(config, app, settings.drain_s, bounds, certificate)
+    forwarded = ForwardedHeaders(settings.proxies)
+    return DrainingServer(config, app, settings.drain_s, bounds, certificate, forwarded)
 
 
 async def open_and_serve(app: FastAPI, server: DrainingServer, settings: ServiceSettings) -> None:

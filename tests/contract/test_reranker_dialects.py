@@ -268,3 +268,34 @@ def test_clients_of_cohere_jina_and_tei_send_a_key_as_their_own_docs_say(tmp_pat
             sent = [httpx.post(url + path, json=body, headers=bearing(key), trust_env=False) for key in (right, wrong)]
             assert [answer.status_code for answer in sent] == [200, 401]
             assert "not known here" in sent[1].json()[told]
+
+
+def test_a_key_above_its_rate_or_without_the_scope_is_told_so_in_each_vendors_own_shape(tmp_path: Path) -> None:
+    keys = made_keys(tmp_path)
+    bodies: dict[str, dict[str, Any]] = {
+        "/v2/rerank": {"model": "m", "query": QUERY, "documents": DOCUMENTS},
+        "/v1/rerank": {"model": "m", "query": QUERY, "documents": DOCUMENTS},
+        "/rerank": {"query": QUERY, "texts": DOCUMENTS},
+    }
+    slow = {path: keys.add(f"slow {path}", "search", per_second=0.1) for path in bodies}
+    with (
+        served(build_app(RerankerSettings(scorer="overlap", keys_file=keys.file))) as url,
+        httpx.Client(base_url=url, trust_env=False) as client,
+    ):
+        for path, body in bodies.items():
+            assert client.post(path, json=body, headers=bearing(slow[path])).status_code == 200
+            often = client.post(path, json=body, headers=bearing(slow[path]))
+            lacking = client.post(path, json=body, headers=bearing(keys.secrets["index"]))
+            assert (often.status_code, lacking.status_code) == (429, 403)
+            assert "asks too often" in said(path, often)
+            assert "scope search" in said(path, lacking)
+            assert int(often.headers["retry-after"]) >= 1
+        once = cohere.ClientV2(slow["/v2/rerank"], base_url=url, max_retries=0)
+        with pytest.raises(cohere.TooManyRequestsError):
+            once.rerank(model="m", query=QUERY, documents=DOCUMENTS)
+
+
+def said(path: str, answer: httpx.Response) -> str:
+    """Returns the sentence of a refusal, and raises KeyError where the vendor's shape has none."""
+    shapes = {"/v2/rerank": "message", "/v1/rerank": "detail", "/rerank": "error"}
+    return str(answer.json()[shapes[path]])

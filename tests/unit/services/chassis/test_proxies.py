@@ -5,9 +5,11 @@ import pytest
 from fastapi import FastAPI, Request
 from pydantic import ValidationError
 
+from services.chassis.connections import ConnectionBounds
+from services.chassis.lanes import client_of
 from services.chassis.settings import KeyedSettings
 from tests.support.keyed_app import small_app
-from tests.support.served import on_a_port
+from tests.support.served import bounded, on_a_port, port_of
 
 FORWARDED = {"x-forwarded-for": "192.0.2.7", "x-forwarded-proto": "https"}
 
@@ -43,6 +45,16 @@ async def test_a_named_proxy_tells_who_its_caller_is(proxy: str) -> None:
 async def test_a_proxy_at_another_address_is_not_believed() -> None:
     settings = KeyedSettings.model_validate({"port": 0, "proxies": ["10.0.0.0/24"]})
     assert await seen_with(settings) == {"host": "127.0.0.1", "scheme": "http"}
+
+
+async def test_callers_behind_a_named_proxy_are_several_to_early_refusals_too() -> None:
+    settings, clients = KeyedSettings.model_validate({"port": 0, "proxies": ["127.0.0.1"]}), []
+    with bounded(telling_app(settings), ConnectionBounds(), settings=settings) as server:
+        server.server_state.early_refusal = lambda scope: clients.append(client_of(scope))
+        async with httpx.AsyncClient(trust_env=False, base_url=f"http://127.0.0.1:{port_of(server)}") as client:
+            for address in ("192.0.2.7", "192.0.2.8", "2001:db8:0:1::7"):
+                (await client.get("/seen", headers={"x-forwarded-for": address})).raise_for_status()
+    assert clients == ["192.0.2.7", "192.0.2.8", "2001:db8:0:1::"]
 
 
 @pytest.mark.parametrize("proxy", ["*", "proxy.example", "10.0.0.1/24"])
