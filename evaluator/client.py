@@ -168,7 +168,7 @@ async def connected(
     async with httpx.AsyncClient(
         base_url=url,
         headers=headers,
-        transport=transport or AiohttpTransport(verify=access.context()),
+        transport=transport or AiohttpTransport(verify=access.context(url)),
         timeout=timeout,
         follow_redirects=False,
     ) as http:

@@ -16,7 +16,7 @@ from services.chassis.addresses import may_carry_secret, plain_refusal, without_
 from services.chassis.configuration import ConfigurationError
 from services.chassis.environment import read_settings
 from services.chassis.settings import CallerSettings, Token
-from services.chassis.trust import caller_context
+from services.chassis.trust import context_for
 
 TRUSTED = "EVALUATOR_TRUSTED_PLAIN"
 
@@ -71,10 +71,10 @@ class GatewayAccess:
         self.expect_safe(url)
         return {} if self.key is None else {"authorization": f"Bearer {self.key.get_secret_value()}"}
 
-    def context(self) -> ssl.SSLContext:
-        """Returns the TLS context, which checks certificate and host name. Raises EvaluationError."""
+    def context(self, url: str = "https:") -> ssl.SSLContext:
+        """Returns the TLS context for a URL, or any; it checks certificate and host name. Raises EvaluationError."""
         try:
-            return caller_context(self.ca_file)
+            return context_for(url, self.ca_file)
         except ConfigurationError as error:
             raise EvaluationError(str(error)) from error
 

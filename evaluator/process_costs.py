@@ -84,7 +84,9 @@ async def process_reader(processes: Mapping[str, str]) -> AsyncIterator[Reader]:
     async with AsyncExitStack() as stack:
         clients: dict[bool, httpx.AsyncClient] = {}
         for of_elasticsearch in {name == ELASTICSEARCH for name in processes}:
-            client = _elasticsearch_client(processes[ELASTICSEARCH]) if of_elasticsearch else _client()
+            client = (
+                _elasticsearch_client(processes[ELASTICSEARCH]) if of_elasticsearch else _client(processes.values())
+            )
             clients[of_elasticsearch] = await stack.enter_async_context(client)
 
         async def read() -> Readings:
@@ -93,9 +95,10 @@ async def process_reader(processes: Mapping[str, str]) -> AsyncIterator[Reader]:
         yield read
 
 
-def _client() -> httpx.AsyncClient:
+def _client(urls: Iterable[str]) -> httpx.AsyncClient:
     """Returns the client for /metrics, which is open to all: no key is sent."""
-    return httpx.AsyncClient(timeout=READ_WITHIN_S, trust_env=False, verify=read_access().context())
+    encrypted = next((url for url in urls if url.startswith("https:")), "http:")
+    return httpx.AsyncClient(timeout=READ_WITHIN_S, trust_env=False, verify=read_access().context(encrypted))
 
 
 def _elasticsearch_client(url: str) -> httpx.AsyncClient:

@@ -34,7 +34,7 @@ async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> G
     # No limit here: the load loop bounds what is in flight, and a pool that made requests wait would hide their delay.
     access = read_access() if task.opens_gateway else GatewayAccess()
     headers = task.headers | access.headers(task.url)
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0, ssl=access.context())
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0, ssl=access.context(task.url))
     timeout = aiohttp.ClientTimeout(total=task.timeout_s, ceil_threshold=task.timeout_s)
     async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as session:
 

@@ -10,8 +10,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from evaluator.attribution.candidates import CandidatesReport, QueryCandidates, read_candidates
 from evaluator.quality import Grades, measure
 from evaluator.replay.choice import Values
@@ -104,6 +102,8 @@ def measured(answers: Sequence[QueryAnswers], judgments: Grades, points: int, me
             grades[name] = judged
             names[at].append(name)
     found = measure(grades, rankings, list(rankings), [metric])[metric]
+    import numpy as np
+
     values = np.full((points, len(answers)), np.nan)
     for at, one in enumerate(answers):
         own = np.array([*(found[name] or 0.0 for name in names[at]), np.nan])

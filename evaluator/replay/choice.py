@@ -3,12 +3,15 @@
 import math
 import random
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 FOLDS = 5
-Values = NDArray[np.float64]  # points × queries
+# Points × queries. numpy is imported where values are computed: every command of the evaluator imports this module.
+Values: TypeAlias = "NDArray[np.float64]"
 
 
 def front(means: Sequence[float], costs_ms: Sequence[float]) -> list[int]:
@@ -46,6 +49,8 @@ def honest_mean(values: Values, costs_ms: Sequence[float], count: int, seed: int
     """
     if count < 2:
         return math.nan, []
+    import numpy as np
+
     held: list[float] = []
     chosen = []
     for fold in folds(values.shape[1], count, seed):

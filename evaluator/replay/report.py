@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import numpy as np
 from pydantic import FiniteFloat
 
 from evaluator.replay.choice import FOLDS, Values, best, front, honest_mean
@@ -112,6 +111,8 @@ def replay_report(
     checked: Sequence[CheckedPoint],
 ) -> ReplayReport | None:
     """Builds the report from the values by point and query. None where no point was collected for all queries."""
+    import numpy as np
+
     missing = np.isnan(values).sum(axis=1)
     whole = [at for at in range(len(pipelines)) if not missing[at]]
     if not whole:

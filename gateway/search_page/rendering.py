@@ -12,8 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gateway.search_page.sides import ShownProblem
 from services.chassis.errors import NotFound
-from services.chassis.login import LOGIN
-from services.chassis.page_headers import ASSET_HEADERS, PAGE_HEADERS
+from services.chassis.page_headers import ASSET_HEADERS, LOGIN, PAGE_HEADERS
 from services.chassis.rendering import Wording
 from services.contracts.problem import Problem
 

@@ -14,10 +14,9 @@ from services.chassis.body import JsonRoute
 from services.chassis.errors import OverShare, Unauthenticated
 from services.chassis.form_tokens import FIELD, FormReader, FormTokens, FromReader, set_form_cookie
 from services.chassis.handling import handled
-from services.chassis.page_headers import PAGE_HEADERS
+from services.chassis.page_headers import LOGIN, PAGE_HEADERS
 from services.chassis.sessions import LASTS_S, Sessions
 
-LOGIN = "/login"
 _LOCAL = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")  # a path of this process: no other host, no backslash
 _PAGE = """<!doctype html>
 <html lang="en">

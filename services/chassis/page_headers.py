@@ -1,4 +1,9 @@
-"""Owns the headers of the HTML pages that services show, and of the files that these load. Renders no page."""
+"""Owns the headers of the HTML pages that services show, and of the files that these load. Renders no page.
+
+Imports no web framework, so that the command line, which renders pages into files, starts without one.
+"""
+
+LOGIN = "/login"  # where a browser logs in (login.py), to which pages lead
 
 # Nothing but files of the service itself: no inline script or style, no frame around it, no form elsewhere.
 POLICY = (

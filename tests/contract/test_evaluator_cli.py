@@ -5,6 +5,7 @@ import json
 import socket
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -47,6 +48,12 @@ def evaluator(url: str, tmp_path: Path) -> Evaluator:
     environment = {"GATEWAY_URL": url, "EVALUATOR_RUNS": str(tmp_path / "runs"), "DATASET": str(tmp_path / "shop")}
     write_shop(tmp_path / "shop")
     return lambda *words, **more: CliRunner().invoke(app, words, env=environment | {"PIPELINES": "bm25,dense"} | more)
+
+
+def test_the_command_line_starts_without_web_framework_and_numbers() -> None:
+    slow = "import sys, evaluator.cli; print({'fastapi', 'numpy', 'ranx', 'matplotlib'} & sys.modules.keys() or 'none')"
+    done = subprocess.run([sys.executable, "-c", slow], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "none\n"
 
 
 def test_the_demo_prints_a_table_and_where_the_report_is(evaluator: Evaluator, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from services.chassis.serve import DrainingServer
 from services.chassis.settings import ServiceSettings
 from services.chassis.tls import certificate_of
 from services.chassis.tls_connection import TlsConnection
-from services.chassis.trust import caller_context
+from services.chassis.trust import caller_context, context_for
 from services.lexical.settings import LexicalSettings
 from tests.support.callers import callers, wait_for
 from tests.support.certificates import Certificates, Pair
@@ -133,8 +133,10 @@ def test_a_caller_refuses_another_authority_another_name_and_an_expired_certific
             certificate(server, trusting)
         with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer"):
             certificate(server, caller_context(stranger.ca_file), "other.example")
-        with pytest.raises(ssl.SSLCertVerificationError):
-            certificate(server, caller_context(None), "other.example")
+        for nobody in (caller_context(None), context_for("https://other.example", None), context_for("http://a", None)):
+            with pytest.raises(ssl.SSLCertVerificationError):
+                certificate(server, nobody, "other.example")
+        assert certificate(server, context_for("http://a", made.ca_file), "other.example")
     with (
         bounded(small_app(), ConnectionBounds(), settings=with_certificate(made.issue(days=-1))) as server,
         pytest.raises(ssl.SSLCertVerificationError, match="expired"),
