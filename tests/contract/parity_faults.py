@@ -49,7 +49,7 @@ class ParitySuite:
         async with AsyncExitStack() as stack:
             for app in (lexical, front):
                 await stack.enter_async_context(app.router.lifespan_context(app))
-            client = await stack.enter_async_context(connected("http://gateway", FaultyTransport(front)))
+            client = await stack.enter_async_context(connected("http://localhost", FaultyTransport(front)))
             yield client
             await client.remove("generated")
 

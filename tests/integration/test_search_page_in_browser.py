@@ -58,6 +58,7 @@ async def test_a_query_is_typed_and_compared_and_axe_finds_no_fault(
         await page.get_by_role("button", name="Search").click()
         await expect(page.get_by_role("heading", name="Left: bm25")).to_be_visible()
         await expect(page.get_by_role("heading", name="Right: dense")).to_be_visible()
+        await page.wait_for_load_state()  # headings may be shown while the rest of the page is still being read
         assert await shown_titles(page, "left") == ["Apple", "Trees", "Banana"]
         assert (await shown_titles(page, "right"))[:2] == ["Trees", "Apple"]
         for summary in await page.locator("summary").all():
@@ -162,6 +163,7 @@ async def test_blind_is_chosen_in_the_form_and_reloads_with_the_same_sides(brows
         await page.get_by_label("Blind").check()
         await page.get_by_role("button", name="Search").click()
         await expect(page.locator("#title-left")).to_have_text("Left", use_inner_text=True)
+        await page.wait_for_load_state()
         assert "seed=" in page.url
         before = await shown_titles(page, "left")
         await page.reload()
@@ -214,6 +216,7 @@ async def test_a_browser_that_keeps_nothing_says_so_and_searches(browser: Browse
         await page.goto(f"{address}?{urlencode(COMPARED)}")
         await expect(page.locator("#notes")).to_contain_text("Preferences cannot be noted in this browser: denied")
         await expect(page.get_by_role("button", name="Left")).to_be_hidden()
+        await page.wait_for_load_state()  # headings may be shown while the rest of the page is still being read
         assert await shown_titles(page, "left") == ["Apple", "Trees", "Banana"]
 
 

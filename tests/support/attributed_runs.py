@@ -21,7 +21,7 @@ async def replayed_run(runs: Path, experiment: Experiment) -> RunFolder:
     folder = RunFolder.create(runs, experiment)
     async with (
         opened_stack(ingested=False) as stack,
-        connected("http://gateway", httpx.ASGITransport(app=stack.app)) as client,
+        connected("http://localhost", httpx.ASGITransport(app=stack.app)) as client,
     ):
         await evaluate(client, folder)
         await attribute_step(client, folder)

@@ -39,7 +39,7 @@ async def reached(stub: GatewayStub) -> AsyncIterator[GatewayClient]:
     app = stub.app
     async with (
         app.router.lifespan_context(app),
-        connected("http://gateway", httpx.ASGITransport(app=app)) as client,
+        connected("http://localhost", httpx.ASGITransport(app=app)) as client,
     ):
         yield client
 
