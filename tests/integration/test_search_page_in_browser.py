@@ -53,7 +53,8 @@ async def test_a_query_is_typed_and_compared_and_axe_finds_no_fault(
 ) -> None:
     async with opened_page(browser, width, dark=dark) as page:
         await page.goto(address)
-        await page.keyboard.type("fruit trees")  # the query has the focus
+        await expect(page.get_by_label("Query")).to_be_focused()  # a moment after the page is loaded
+        await page.keyboard.type("fruit trees")
         await page.get_by_label("Compared with").select_option("dense")
         await page.get_by_role("button", name="Search").click()
         await expect(page.get_by_role("heading", name="Left: bm25")).to_be_visible()
