@@ -10,6 +10,7 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.dense.encoder import DenseEncoder
 from tests.support.passages import LONG, PASSAGES, QUERY, responsive_event_loop, soon
+from tests.support.times import repeated_when_late
 
 
 class EncoderSuite:
@@ -43,6 +44,7 @@ class EncoderSuite:
         assert encoder.max_tokens > 0
 
     @pytest.mark.integration  # takes seconds
+    @repeated_when_late
     async def test_the_loop_turns_while_eight_megabytes_are_encoded_and_measured(self, encoder: DenseEncoder) -> None:
         async with responsive_event_loop():
             assert len(await encoder.encode_passages(LONG, soon())) == len(LONG)

@@ -10,6 +10,7 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.reranker.scorer import Scorer
 from tests.support.passages import LONG, PASSAGES, QUERY, responsive_event_loop, soon
+from tests.support.times import repeated_when_late
 
 
 class ScorerSuite:
@@ -56,6 +57,7 @@ class ScorerSuite:
         assert scorer.max_tokens > 0
 
     @pytest.mark.integration  # takes seconds
+    @repeated_when_late
     async def test_the_loop_turns_while_eight_megabytes_are_scored_and_measured(self, scorer: Scorer) -> None:
         async with responsive_event_loop():
             assert len(await scorer.score(QUERY, LONG, soon())) == len(LONG)

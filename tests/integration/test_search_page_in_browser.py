@@ -222,22 +222,26 @@ async def test_a_browser_that_keeps_nothing_says_so_and_searches(browser: Browse
 
 
 @pytest.mark.parametrize(
-    ("script", "fault"),
+    ("script", "event", "fault"),
     [
-        ("location.href = 'https://example.org/'", "sent requests to .*example"),
-        ("document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">x</p>')", "Content Security Policy"),
-        ("setTimeout(() => { throw new Error('of a script') })", "of a script"),
+        ("location.href = 'https://example.org/'", "request", "sent requests to .*example"),
+        (
+            "document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">x</p>')",
+            "console",
+            "Content Security Policy",
+        ),
+        ("setTimeout(() => { throw new Error('of a script') })", "weberror", "of a script"),
     ],
 )
 async def test_a_request_that_leaves_the_machine_or_a_fault_of_a_script_fails_a_test(
-    browser: Browser, address: str, script: str, fault: str
+    browser: Browser, address: str, script: str, event: str, fault: str
 ) -> None:
     with pytest.raises(AssertionError, match=fault):
-        await run_script(browser, address, script)
+        await run_script(browser, address, script, event)
 
 
-async def run_script(browser: Browser, address: str, script: str) -> None:
+async def run_script(browser: Browser, address: str, script: str, event: str) -> None:
     async with opened_page(browser, 390) as page:
         await page.goto(address)
-        await page.evaluate(script)
-        await page.wait_for_timeout(100)
+        async with page.context.expect_event(event):  # type: ignore[arg-type]
+            await page.evaluate(script)

@@ -18,6 +18,8 @@ SOAKS = (
     "faults",
     "replicas",
     "kills",
+    "killed_ranks",
+    "cancellations",
     "cost",
     "overload",
     "keys",

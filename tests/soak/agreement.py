@@ -6,7 +6,7 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,15 +21,16 @@ from tests.soak.outcome import Bar, Outcome
 from tests.support.go_programs import go_program
 from tests.support.processes import ROOT
 
-VEGETA = "github.com/tsenart/vegeta/v12@v12.13.0"
-K6 = "go.k6.io/k6@v1.8.1"
 STUB_MS = 5
 RATE = 200
 SECONDS = 10.0
 ROUNDS = 5
 # A turn in which foreign load delayed our sends is repeated, so often that there are at most so many turns a round.
 TURNS_A_ROUND = 5
-OTHERS = ("vegeta", "k6")
+MODULES = {
+    "vegeta": "github.com/tsenart/vegeta/v12@v12.13.0",
+    "k6": "go.k6.io/k6@v1.8.1",
+}
 SHARES = ("p50", "p95", "p99")
 # Apart by at most so much, whichever is larger.
 MOST_SHARE, MOST_MS = 0.05, 0.5
@@ -43,7 +44,7 @@ SAYS = (
 
 # Milliseconds, and `requests`.
 Percentiles = Mapping[str, float]
-Tool = Callable[[ExportedTraffic, Path], Awaitable[Percentiles]]
+Tool = Callable[[Path, ExportedTraffic, Path], Awaitable[Percentiles]]
 
 
 async def run(seed: int, rounds: int = ROUNDS) -> Outcome:
@@ -54,25 +55,27 @@ async def run(seed: int, rounds: int = ROUNDS) -> Outcome:
     return judged(seed, found)
 
 
-async def measured(seed: int, rounds: int, seconds: float) -> dict[str, list[Percentiles]]:
+async def measured(
+    seed: int, rounds: int, seconds: float, others: Collection[str] = tuple(MODULES)
+) -> dict[str, list[Percentiles]]:
     """Returns what each tool saw in each valid turn, of which there may be too few. Raises ProgramMissingError."""
-    programs = {"vegeta": go_program("vegeta", VEGETA), "k6": go_program("k6", K6)}
+    programs = {name: go_program(name, MODULES[name]) for name in others}
     plan = LoadPlan(rates=(RATE,), seconds=seconds, arrivals="constant", generators=1)
-    found: dict[str, list[Percentiles]] = {"ours": [], "vegeta": [], "k6": []}
+    found: dict[str, list[Percentiles]] = {"ours": [], **{name: [] for name in others}}
     with tempfile.TemporaryDirectory(prefix="agreement-") as name:
         folder = Path(name)
         async with fixed_time_stub() as url:
             target = stub_target(url)
             traffic = exported_traffic(target, "bm25", RATE, plan, seed)
-            for tool in (ExportTool.VEGETA, ExportTool.K6):
-                write_export(folder, tool, [traffic])
+            for written in (ExportTool.VEGETA, ExportTool.K6):
+                write_export(folder, written, [traffic])
             for _ in range(rounds * TURNS_A_ROUND):
                 ours = await _ours(target, plan, seed)
                 if ours is None:
                     continue
                 found["ours"].append(ours)
-                found["vegeta"].append(await _vegeta(programs["vegeta"], traffic, folder))
-                found["k6"].append(await _k6(programs["k6"], traffic, folder))
+                for tool, program in programs.items():
+                    found[tool].append(await TOOLS[tool](program, traffic, folder))
                 if len(found["ours"]) == rounds:
                     break
     return found
@@ -133,6 +136,9 @@ async def _k6(program: Path, traffic: ExportedTraffic, folder: Path) -> Percenti
     return {**latencies, "requests": metrics["http_reqs"]["count"]}
 
 
+TOOLS: Mapping[str, Tool] = {"vegeta": _vegeta, "k6": _k6}
+
+
 async def _executed(folder: Path, *words: str, path: Path | None = None) -> str:
     """Runs a program in a folder, with `path` before the others; returns what it printed."""
     environment = os.environ | {"PATH": f"{path}:{os.environ['PATH']}"} if path else None
@@ -165,7 +171,8 @@ def judged(seed: int, found: Mapping[str, list[Percentiles]]) -> Outcome:
             agree(medians["ours"][share], medians[tool][share]),
             needs_cores=True,  # foreign load that meets one tool alone lengthens its times
         )
-        for tool in OTHERS
+        for tool in found
+        if tool != "ours"
         for share in SHARES
     ]
     # The turn that foreign load met least: it still shows a tool that adds time to every request.
@@ -176,7 +183,8 @@ def judged(seed: int, found: Mapping[str, list[Percentiles]]) -> Outcome:
             f"{least['ours']:.2f} ms, {tool} {least[tool]:.2f} ms",
             agree(least["ours"], least[tool]),
         )
-        for tool in OTHERS
+        for tool in found
+        if tool != "ours"
     ]
     sent = {tool: [int(one["requests"]) for one in runs] for tool, runs in found.items()}
     numbers = [number for runs in sent.values() for number in runs]

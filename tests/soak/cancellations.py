@@ -1,0 +1,138 @@
+"""Cancels calls of a backend at any moment: no connection or task may leak (httpx's own pool did: httpcore 1093)."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gateway.app import socket_endpoints
+from gateway.downstream import Backend
+from gateway.exchange import Call
+from gateway.settings import BackendAddress
+from gateway.sockets import SocketTransport
+from services.chassis.background_tasks import Supervisor
+from services.chassis.instruments import Instruments
+from services.contracts.rerank import ScoreAnswer, ScoreRequest
+from tests.soak.outcome import Bar, Outcome
+from tests.support.wires import FixedEndpoints
+
+CANCELLATIONS = 100_000
+SLOTS = 10
+TASKS = 40
+GIVEN_UP_S = 30.0
+SAYS = (
+    f"{TASKS} tasks call a re-ranker over the gateway's own transport with {SLOTS} connections, and cancel each call "
+    "after 0 to 4 ms unless it has ended. The stub pauses between headers and body. Afterwards it answers only when "
+    f"{SLOTS} calls have arrived together, so that a single lost connection is seen."
+)
+REQUEST = ScoreRequest(query="a", passages=("b" * 500,))
+ANSWER = ScoreAnswer(model="stub", weight=1.0, scores=(1.0,))
+BODY = ANSWER.model_dump_json().encode()
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(BODY)
+
+
+class Stub:
+    """An HTTP server that pauses between headers and body, or answers only when SLOTS requests have arrived."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.together = False
+        self.present = 0
+        self.all_here = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
+                await reader.readexactly(length)
+                if self.together:
+                    self.present += 1
+                    if self.present == SLOTS:
+                        self.all_here.set()
+                    await self.all_here.wait()
+                writer.write(HEAD)
+                await asyncio.sleep(self.random.choice((0, 0, 0.001, 0.003)))
+                writer.write(BODY)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client cancelled
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def _connected(seed: int) -> AsyncIterator[tuple[Backend, Stub]]:
+    stub = Stub(seed)
+    # Cancelled connections also wait to be accepted: a full backlog would drop connections that were not cancelled.
+    server = await asyncio.start_server(stub.serve, "127.0.0.1", 0, backlog=4_096)
+    port = server.sockets[0].getsockname()[1]
+    address = BackendAddress(family="reranker", url=f"http://127.0.0.1:{port}")
+    assert type(socket_endpoints("reranker", address).transport("127.0.0.1")) is SocketTransport
+    # The production transport with few slots, so that a single leaked one is detected.
+    endpoints = FixedEndpoints(SocketTransport("127.0.0.1", most=SLOTS))
+    async with Supervisor(Instruments()) as supervisor:
+        backend = Backend("reranker", address, endpoints, 10.0, supervisor, Instruments())
+        await backend.open()
+        try:
+            yield backend, stub
+        finally:
+            await backend.close()
+            server.close()
+
+
+def _call() -> Call:
+    return Call("POST", "/v1/score", 60.0, REQUEST, reads=True)
+
+
+async def _cancel_at_random(backend: Backend, chance: random.Random, times: int) -> int:
+    """Starts calls and cancels each after 0 to 4 ms unless it has ended. Returns how many were cancelled."""
+    cancelled = 0
+    while cancelled < times:
+        asking = asyncio.create_task(backend.request(_call(), ScoreAnswer))
+        await asyncio.sleep(chance.choice((0.0, chance.uniform(0, 0.004))))
+        asking.cancel()
+        try:
+            await asking
+        except asyncio.CancelledError:
+            cancelled += 1
+    return cancelled
+
+
+async def run(seed: int, size: int = CANCELLATIONS) -> Outcome:
+    """Cancels `size` calls."""
+    async with _connected(seed) as (backend, stub):
+        await backend.request(_call(), ScoreAnswer)
+        before = len(asyncio.all_tasks())
+        chance = random.Random(seed)
+        counts = await asyncio.gather(*(_cancel_at_random(backend, chance, size // TASKS) for _ in range(TASKS)))
+        stub.together = True
+        answered = await _answered_together(backend)
+        # The stub has a task for each open connection.
+        most = before + SLOTS
+        tasks = await _tasks_left(most)
+        state = backend.state
+    bars = (
+        Bar("calls on every connection are answered together", f"{answered} of {SLOTS}", answered == SLOTS),
+        Bar("no task is left", f"{tasks}, at most {most}", tasks <= most),
+        Bar("the breaker stays closed", state, state == "closed"),
+    )
+    rows = ((f"{sum(counts):,}", str(answered), str(tasks)),)
+    return Outcome("cancellations", SAYS, seed, ("cancelled", "answered together", "tasks left"), rows, bars, ())
+
+
+async def _answered_together(backend: Backend) -> int:
+    calls = [asyncio.create_task(backend.request(_call(), ScoreAnswer)) for _ in range(SLOTS)]
+    done, late = await asyncio.wait(calls, timeout=GIVEN_UP_S)
+    for one in late:
+        one.cancel()
+    return sum(one.exception() is None and one.result().scores == ANSWER.scores for one in done)
+
+
+async def _tasks_left(most: int) -> int:
+    """Waits until there are at most so many tasks; a busy machine ends them late."""
+    for _ in range(int(GIVEN_UP_S / 0.1)):
+        if len(asyncio.all_tasks()) <= most:
+            break
+        await asyncio.sleep(0.1)
+    return len(asyncio.all_tasks())
