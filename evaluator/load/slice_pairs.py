@@ -42,25 +42,23 @@ def log_ratios(
     second = _Slices([pair.second_ms for pair in pairs])
     everything = np.arange(n)
     t = float(stats.t.ppf((1 + confidence) / 2, n - 1))
-    found = []
-    for share in shares:
 
-        def log_ratio(drawn: "NDArray[np.int64]", axis: int = -1, share: float = share) -> "NDArray[np.float64]":
-            # How often each pair was drawn, by resample.
-            times = (drawn[..., None, :] == everything[:, None]).sum(axis=axis)
-            return np.asarray(np.log(second.percentile(times, share) / first.percentile(times, share)))
+    def by_share(drawn: "NDArray[np.int64]", axis: int = -1) -> "NDArray[np.float64]":
+        # How often each pair was drawn, by resample: the same resamples for every percentile.
+        times = (drawn[..., None, :] == everything[:, None]).sum(axis=axis)
+        return np.asarray(np.log(second.percentiles(times, shares) / first.percentiles(times, shares)))
 
-        drawn = stats.bootstrap(
-            (everything,),
-            log_ratio,
-            vectorized=True,
-            method="percentile",
-            n_resamples=RESAMPLES,
-            batch=max(1, BATCH // max(n * n, len(first.values), len(second.values))),
-            rng=np.random.default_rng(seed),
-        )
-        found.append((float(log_ratio(everything)), t * float(drawn.standard_error)))
-    return found
+    drawn = stats.bootstrap(
+        (everything,),
+        by_share,
+        vectorized=True,
+        method="percentile",
+        n_resamples=RESAMPLES,
+        batch=max(1, BATCH // max(n * n, len(first.values), len(second.values))),
+        rng=np.random.default_rng(seed),
+    )
+    errors = np.atleast_1d(drawn.standard_error)
+    return [(float(ratio), t * float(error)) for ratio, error in zip(by_share(everything), errors, strict=True)]
 
 
 class _Slices:
@@ -74,10 +72,10 @@ class _Slices:
         self.values: NDArray[np.float64] = values[order]
         self._of = np.repeat(np.arange(len(slices)), [len(part) for part in slices])[order]
 
-    def percentile(self, times: "NDArray[np.int64]", share: float) -> "NDArray[np.float64]":
-        """Returns the nearest-rank percentile where slice n counts `times[..., n]` times."""
+    def percentiles(self, times: "NDArray[np.int64]", shares: Sequence[float]) -> "NDArray[np.float64]":
+        """Returns, by share, the nearest-rank percentiles where slice n counts `times[..., n]` times."""
         import numpy as np
 
         reached = np.cumsum(times[..., self._of], axis=-1)
-        least = np.ceil(share * reached[..., -1:])
-        return np.asarray(self.values[np.argmax(reached >= least, axis=-1)])
+        least = [np.ceil(share * reached[..., -1:]) for share in shares]
+        return np.stack([self.values[np.argmax(reached >= one, axis=-1)] for one in least])
