@@ -205,6 +205,11 @@ def test_every_process_of_ours_knows_its_callers_and_speaks_tls(services: Yaml, 
         assert told[f"{calls[deployable.name]}_CA_FILE"] == "/run/secrets/authority"
 
 
+def test_elasticsearch_speaks_to_nodes_on_its_own_host_alone(services: Yaml) -> None:
+    """That port asks for neither a key nor TLS, and a network of Compose tells no ports apart."""
+    assert services["elasticsearch"]["environment"]["transport.host"] == "127.0.0.1"
+
+
 def test_only_the_lexical_service_has_the_keys_of_elasticsearch_and_cannot_change_them(services: Yaml) -> None:
     mounted = {name: [v for v in s.get("volumes", []) if str(v).startswith(KEY_MAKER)] for name, s in services.items()}
     assert {name: volumes for name, volumes in mounted.items() if volumes} == {

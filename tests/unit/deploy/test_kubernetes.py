@@ -131,6 +131,13 @@ def test_the_stores_have_the_versions_of_versions_env() -> None:
     assert tags["qdrant/qdrant"] == f"v{versions()['QDRANT_VERSION']}-unprivileged"
 
 
+def test_elasticsearch_speaks_to_nodes_on_its_own_host_alone() -> None:
+    """That port asks for neither a key nor TLS, and policies count only where a plug-in enforces them."""
+    (server, _) = read(K8S / "components" / "elasticsearch" / "elasticsearch.yaml")
+    (container,) = server["spec"]["template"]["spec"]["containers"]
+    assert {"name": "transport.host", "value": "127.0.0.1"} in container["env"]
+
+
 @pytest.mark.parametrize("overlay", ["dev", "prod"])
 def test_an_overlay_tags_every_image_of_ours(overlay: str) -> None:
     images = {image["name"]: image["newTag"] for image in kustomization(f"overlays/{overlay}")["images"]}
