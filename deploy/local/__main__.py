@@ -3,6 +3,7 @@
 import argparse
 import fcntl
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -127,8 +128,10 @@ def addresses(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]
     yield f"For CPU time and memory, give `run` or `load`: --processes {choices.processes(environment)}"
     if choices.secure is not None:
         ca_file, token_file = choices.secure.ca_file, choices.secure.token_file
-        call = f'curl --cacert {ca_file} -H "Authorization: Bearer $(cat {token_file})"'
-        yield f"To call it: {call} {choices.url('gateway')}/v1/pipelines"
+        # By a pipe: others can read a command line.
+        header = f"sed 's/^/Authorization: Bearer /' {shlex.quote(str(token_file))}"
+        call = f"curl --cacert {shlex.quote(str(ca_file))} -H @-"
+        yield f"To call it: {header} | {call} {choices.url('gateway')}/v1/pipelines"
         variables = " ".join([*choices.secure.caller_variables, f"GATEWAY_URL={choices.url('gateway')}"])
         yield f"For the evaluator: export {variables}"
 
