@@ -17,6 +17,7 @@ from services.chassis.errors import (
     UnknownCollection,
     UpstreamFailed,
 )
+from services.chassis.trust import certificate_fault
 
 _READING_KEY_REFUSED = (
     "Qdrant refuses the key to read with; set QDRANT_SEARCH_API_KEY to one that may read, or QDRANT_API_KEY where that "
@@ -83,9 +84,11 @@ def _of_source(source: Exception) -> ProblemError:
         case httpx.ReadTimeout() | httpx.WriteTimeout() | httpx.PoolTimeout():
             return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
         case httpx.TransportError() | OSError():
+            # The client's own message has the server's address, and anybody reads /readyz.
+            reason = certificate_fault(source) or type(source.__cause__ or source).__name__
             return Unavailable(
-                f"Qdrant cannot be reached: {_line(source)}. Is it running at QDRANT_URL, and is its certificate "
-                "signed by the authority in QDRANT_CA_FILE?"
+                f"Qdrant cannot be reached ({reason}). Is it running at QDRANT_URL, and is its certificate signed by "
+                "the authority in QDRANT_CA_FILE?"
             )
         case _:
             return UpstreamFailed(f"Qdrant's answer could not be read: {_line(source)}")
@@ -103,11 +106,12 @@ def _of_code(error: grpc.aio.AioRpcError, asked: str, writes: bool) -> ProblemEr
             return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return Overloaded("Qdrant refuses more requests; try again after the seconds in Retry-After.")
-        case grpc.StatusCode.UNAVAILABLE:
+        case grpc.StatusCode.UNAVAILABLE as code:
+            # "... last error: UNKNOWN: ipv4:10.0.0.7:6334: Connection refused": the address is left out, as above.
+            reason = (error.details() or code.name).rpartition(": ")[2].rstrip("]")
             return Unavailable(
-                f"Qdrant cannot be reached over gRPC: {error.details()}. Is it running at QDRANT_URL, is its "
-                "gRPC port set (a setting such as DENSE_GRPC_PORT), and is its certificate signed by the authority "
-                "in QDRANT_CA_FILE?"
+                f"Qdrant cannot be reached over gRPC ({reason}). Is it running at QDRANT_URL, is its gRPC port set (a "
+                "setting such as DENSE_GRPC_PORT), and is its certificate signed by the authority in QDRANT_CA_FILE?"
             )
         case code:
             return UpstreamFailed(f"Qdrant failed over gRPC with {code.name}: {error.details()}")

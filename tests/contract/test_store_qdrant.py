@@ -253,9 +253,12 @@ async def test_a_server_that_is_not_there_is_unavailable_at_once(grpc_too: bool)
     server.close()
     await server.wait_closed()
     store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None), "")
-    with pytest.raises(Unavailable, match="QDRANT_URL"):
+    with pytest.raises(Unavailable, match="QDRANT_URL") as raised:
         await store.spec("notes@1")
-    assert not (await store.ready()).ok
+    ready = await store.ready()
+    assert not ready.ok
+    # Callers read the first, and anybody /readyz: neither is told where the store is.
+    assert [detail for detail in (raised.value.detail, ready.detail) if str(port) in detail] == []
     await store.close()
 
 
