@@ -1,6 +1,7 @@
 """Opens the clients of Elasticsearch, without retries, and bounds each call by the request's deadline."""
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -78,12 +79,13 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
     """Opens a client that connects on its first call. Raises ValueError naming a setting that is wrong."""
     if ca_file is not None and not ca_file.is_file():
         raise ValueError(f"ELASTICSEARCH_CA_FILE names {ca_file}, which is no file; name the CA's PEM file.")
-    ca_certs: DefaultType | str = DEFAULT if ca_file is None else str(ca_file)
+    # The client's own context would trust the system's authorities beside that file, and any host behind an address.
+    context: DefaultType | ssl.SSLContext = _context(ca_file) if url.startswith("https:") else DEFAULT
     return AsyncElasticsearch(
         url,
         node_class=DirectNode,
         api_key=api_key,
-        ca_certs=ca_certs,
+        ssl_context=context,
         connections_per_node=connections,
         # Every call is bounded by its request's deadline.
         request_timeout=MOST_MS / 1000,
@@ -92,6 +94,14 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
         max_retries=0,
         retry_on_timeout=False,
     )
+
+
+def _context(ca_file: Path | None) -> ssl.SSLContext:
+    """Returns the context that checks certificate and host: by the one authority of the file, None: the system's."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError as error:
+        raise ValueError(f"ELASTICSEARCH_CA_FILE names {ca_file}, which holds no certificate in PEM.") from error
 
 
 async def search_index(

@@ -35,6 +35,7 @@ from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.vector_store import VectorStoreSuite
+from tests.support.certificates import Certificates
 from tests.support.qdrant_double import emptied, qdrant_double
 from tests.support.vectors import SPEC, axis
 
@@ -306,3 +307,33 @@ def test_the_store_is_a_vector_store() -> None:
     def takes(_: type[VectorStore]) -> None: ...
 
     takes(QdrantStore)
+
+
+@pytest.mark.parametrize("grpc_too", [False, True], ids=["rest", "grpc"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_certificate_of_another_host_gets_no_key(host: str, grpc_too: bool, tmp_path: Path) -> None:
+    """Another service of the same stack has one of the same authority."""
+    certificates, sent = Certificates(tmp_path), b""
+    pair = certificates.issue("dense", "10.0.0.7")
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        sent += await reader.read()
+        writer.close()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    async with await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context) as server:
+        port = port_of(server)
+        where = QdrantServer(
+            f"https://{host}:{port}",
+            api_key=SecretStr("s3cret"),
+            ca_file=certificates.ca_file,
+            grpc_port=port if grpc_too else None,
+        )
+        store = QdrantStore.connect(where, "")
+        with pytest.raises(Unavailable, match="QDRANT_CA_FILE"):
+            await store.spec("notes@1")
+        await store.close()
+    assert sent == b""
