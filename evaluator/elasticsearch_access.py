@@ -3,7 +3,7 @@
 import ssl
 from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from evaluator.errors import EvaluationError
@@ -11,6 +11,7 @@ from services.chassis.addresses import may_carry_secret
 from services.chassis.configuration import ConfigurationError
 from services.chassis.environment import read_settings
 from services.chassis.secret_files import FileSecretSettings
+from services.chassis.settings import StoreKey
 
 
 class ElasticsearchAccess(FileSecretSettings):
@@ -18,7 +19,7 @@ class ElasticsearchAccess(FileSecretSettings):
 
     model_config = SettingsConfigDict(env_prefix="ELASTICSEARCH_", frozen=True, extra="ignore", env_ignore_empty=True)
 
-    api_key: SecretStr | None = Field(None, description="Its API key, base64 as Elasticsearch gives it.")
+    api_key: StoreKey | None = Field(None, description="Its API key, base64 as Elasticsearch gives it.")
     ca_file: Path | None = Field(None, description="The CA that signed its certificate (PEM).")
 
     def headers(self, url: str) -> dict[str, str]:

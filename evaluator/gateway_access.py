@@ -15,15 +15,14 @@ from evaluator.errors import EvaluationError
 from services.chassis.addresses import may_carry_secret, plain_refusal, without_credentials
 from services.chassis.configuration import ConfigurationError
 from services.chassis.environment import read_settings
-from services.chassis.settings import CallerSettings, Token
+from services.chassis.settings import CallerSettings, Token, fits_a_header
 from services.chassis.trust import context_for
 
 TRUSTED = "EVALUATOR_TRUSTED_PLAIN"
 
 
-def _fits_a_header(key: SecretStr) -> SecretStr:
-    value = key.get_secret_value()
-    if not value.isascii() or not value.isprintable() or " " in value:
+def _one_word(key: SecretStr) -> SecretStr:
+    if not fits_a_header(key):
         raise ValueError("a key is one word of printable ASCII characters, as `.venv/bin/python -m gateway keys` makes")
     return key
 
@@ -31,7 +30,7 @@ def _fits_a_header(key: SecretStr) -> SecretStr:
 class AccessSettings(CallerSettings):
     """Settings by which the evaluator opens a gateway, beside STACK_TOKEN."""
 
-    gateway_api_key: Annotated[SecretStr, AfterValidator(_fits_a_header)] | None = Field(
+    gateway_api_key: Annotated[SecretStr, AfterValidator(_one_word)] | None = Field(
         None,
         validation_alias="GATEWAY_API_KEY",
         description="The key that the evaluator sends to the gateway; not set: the first STACK_TOKEN, if there is one.",

@@ -29,6 +29,21 @@ def _strong(token: SecretStr) -> SecretStr:
 Token = Annotated[SecretStr, AfterValidator(_strong)]
 
 
+def fits_a_header(key: SecretStr) -> bool:
+    """Returns whether a key is one word that a header can carry."""
+    value = key.get_secret_value()
+    return value.isascii() and value.isprintable() and " " not in value
+
+
+def _one_word(key: SecretStr) -> SecretStr:
+    if not fits_a_header(key):
+        raise ValueError("a key is one word of printable ASCII characters, as its store gives it")
+    return key
+
+
+StoreKey = Annotated[SecretStr, AfterValidator(_one_word)]
+
+
 class CallerSettings(FileSecretSettings):
     """Settings of who calls our processes: whom it trusts."""
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.chassis.addresses import refuse_unencrypted, without_credentials
-from services.chassis.settings import ServiceSettings
+from services.chassis.settings import ServiceSettings, StoreKey
 
 
 class LexicalSettings(ServiceSettings):
@@ -50,10 +50,10 @@ class LexicalSettings(ServiceSettings):
         validation_alias="ELASTICSEARCH_URL",
         description="The Elasticsearch, 8 or 9.",
     )
-    elasticsearch_api_key: SecretStr | None = Field(
+    elasticsearch_api_key: StoreKey | None = Field(
         None, validation_alias="ELASTICSEARCH_API_KEY", description="Its API key, base64 as Elasticsearch gives it."
     )
-    elasticsearch_search_api_key: SecretStr | None = Field(
+    elasticsearch_search_api_key: StoreKey | None = Field(
         None,
         validation_alias="ELASTICSEARCH_SEARCH_API_KEY",
         description="A key that may only read, for searches and all other reads; the other one then only writes.",

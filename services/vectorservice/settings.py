@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.chassis.addresses import refuse_unencrypted, without_credentials
-from services.chassis.settings import KeyedSettings
+from services.chassis.settings import KeyedSettings, StoreKey
 
 Directory = Annotated[Path, Field(description="Where `edge` keeps its vectors; one process a directory.")]
 Prefix = Annotated[
@@ -46,8 +46,8 @@ class VectorServiceSettings(KeyedSettings):
         validation_alias="QDRANT_URL",
         description="Address of the Qdrant server, for example http://host:6333.",
     )
-    qdrant_api_key: SecretStr | None = Field(None, validation_alias="QDRANT_API_KEY", description="Its API key.")
-    qdrant_search_api_key: SecretStr | None = Field(
+    qdrant_api_key: StoreKey | None = Field(None, validation_alias="QDRANT_API_KEY", description="Its API key.")
+    qdrant_search_api_key: StoreKey | None = Field(
         None,
         validation_alias="QDRANT_SEARCH_API_KEY",
         description="A key that may only read, for searches and all other reads; the other one then only writes.",

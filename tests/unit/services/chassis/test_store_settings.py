@@ -49,6 +49,19 @@ def test_a_key_is_sent_over_tls_or_to_this_machine(store: Store, monkeypatch: py
     read_settings(settings)
 
 
+@pytest.mark.parametrize("key", ["two words", "two\nlines", "ключ"])
+@pytest.mark.parametrize("variable", ["API_KEY", "SEARCH_API_KEY"])
+def test_a_key_that_no_header_can_carry_is_refused_by_its_variable(
+    store: Store, monkeypatch: pytest.MonkeyPatch, variable: str, key: str
+) -> None:
+    settings, *_, name = store
+    monkeypatch.setenv(f"{name}_URL", "https://store.example")
+    monkeypatch.setenv(f"{name}_{variable}", key)
+    with pytest.raises(BadSettings, match=f"^{name}_{variable}: a key is one word of printable ASCII") as refused:
+        read_settings(settings)
+    assert key not in str(refused.value)
+
+
 @pytest.mark.parametrize("engine", ["in use", "not in use"])
 @pytest.mark.parametrize("url", ["https://name:hunter2@store.example", "http://hunter2@127.0.0.1:9200"])
 def test_an_address_with_a_password_is_refused_without_it(
