@@ -1,6 +1,8 @@
 """Owns the routes for monitoring a process: liveness, readiness and metrics."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
@@ -20,6 +22,27 @@ class Lifecycle:
     draining: bool = False
 
 
+class SharedReadiness:
+    """Checks once at a time; who asks meanwhile gets that answer.
+
+    /readyz needs no key, and a check asks a store: else anybody could make us ask it as often as we can.
+    """
+
+    def __init__(self, readiness: Readiness) -> None:
+        self._readiness = readiness
+        self._running: asyncio.Task[tuple[Check, ...]] | None = None
+
+    async def checks(self) -> tuple[Check, ...]:
+        """Returns the outcome of the running check, or of a new one. Raises what the check raises."""
+        if self._running is None or self._running.done():
+            # In a context of its own: of no request, whose deadline and id are one caller's.
+            self._running = asyncio.create_task(self._check(), context=Context())
+        return await asyncio.shield(self._running)
+
+    async def _check(self) -> tuple[Check, ...]:
+        return await self._readiness()
+
+
 def probe_router(
     service: str, lifecycle: Lifecycle, readiness: Readiness, instruments: Instruments | None
 ) -> APIRouter:
@@ -27,7 +50,7 @@ def probe_router(
 
     `instruments` None: /metrics is elsewhere.
     """
-    router = APIRouter(tags=["probes"])
+    router, shared = APIRouter(tags=["probes"]), SharedReadiness(readiness)
 
     @router.get("/livez")
     @handled(scope="open")
@@ -37,7 +60,7 @@ def probe_router(
     @router.get("/readyz", responses={503: {"model": Health}})
     @handled(scope="open")
     async def readyz(response: Response) -> Health:
-        checks = await readiness()
+        checks = await shared.checks()
         status = "ready" if all(check.ok for check in checks) else "not_ready"
         if lifecycle.draining:
             status = "draining"
