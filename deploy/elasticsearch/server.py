@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ _HEALTHY_WITHIN_S = 180.0
 # It closes its indices first; after this it is killed, and recovers from its translog at the next start.
 _STOPPED_WITHIN_S = 30.0
 _POLL_S = 0.2
+_MOST_BYTES_OF_PORTS = 4_096  # a line for each address of the host
 
 
 class ElasticsearchServer:
@@ -78,16 +80,30 @@ class ElasticsearchServer:
 
     def _listening(self) -> Endpoint | None:
         """Reads the address from the file that the server writes when it listens; None before."""
-        try:
-            lines = self._places.ports.read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return None
-        address = next((line for line in lines if line.startswith(f"{HOST}:")), None)
+        address = next((line for line in read_ports(self._places.ports) if line.startswith(f"{HOST}:")), None)
         if address is None:
             return None
         if self._security is None:
             return Endpoint(f"http://{address}")
         return Endpoint(f"https://{address}", self._security.ca_file)
+
+
+def read_ports(file: Path) -> list[str]:
+    """Returns the lines of the file in which a server writes its addresses; none before it has.
+
+    The file is in a folder of the server's user, who could put a link, a pipe or an endless file there: no link is
+    followed, nothing is waited for, and little is read.
+    """
+    try:
+        opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return []
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            return []
+        return os.read(opened, _MOST_BYTES_OF_PORTS).decode(errors="replace").splitlines()
+    finally:
+        os.close(opened)
 
 
 def start_server(
