@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from services.access.scopes import KeyScope
 
@@ -20,6 +20,13 @@ KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
 # A name, or several by `*`: that of a key's collections.
 CollectionPattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_*-]{1,64}$")]
 State = Literal["active", "expired", "revoked"]
+
+
+def _on_one_line(name: str) -> str:
+    """Returns a name. Raises ValueError for one that a terminal would not show as it is."""
+    if not name.isprintable():
+        raise ValueError("a name has no line breaks, tabs or other characters that are not shown")
+    return name
 
 
 class Key(BaseModel):
@@ -34,7 +41,7 @@ class Key(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: KeyId
-    name: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_on_one_line)]
     digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     scopes: Annotated[tuple[KeyScope, ...], Field(min_length=1)]
     collections: Annotated[tuple[CollectionPattern, ...], Field(min_length=1)] | None = None

@@ -4,7 +4,7 @@ Three stacks of gateway and lexical service, embedded, stand side by side: witho
 with TLS besides. Searches take turns over them. Then searches with a right key are timed alone and beside wrong keys,
 in turns: on connections that are kept, where each wrong key is answered later than the one before, and on a new
 connection each, where it is answered at once. Wrong keys come at a steady rate, from this machine too: what it takes to
-send them counts against us.
+send them counts against us. How much that is, turns show in which a server that does nothing else refuses them.
 """
 
 import asyncio
@@ -50,6 +50,8 @@ WAYS = {
     f"beside {RATE} wrong keys a second on {SENDERS} kept connections": "kept",
     f"beside {RATE} wrong keys a second on a new connection each": "new",
 }
+ELSEWHERE = f"beside {RATE} wrong keys a second on a new connection each, sent to another server"
+REFUSAL = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 JSON = {"content-type": "application/json", "cache-control": "no-store", "x-deadline-ms": "5000"}
 COLUMNS = ("stack", "searches", "CPU a search, ms", "times that without keys", "p50 ms", "p95 ms")
 
@@ -94,11 +96,13 @@ async def _measured(seed: int, size: int, root: Path) -> Outcome:
             for _ in range(size):
                 for stack in rng.sample(stacks, len(stacks)):
                     await _turn(stack, bodies)
-            p95s: dict[str, list[float]] = {which: [] for which in (ALONE, *WAYS)}
+            p95s: dict[str, list[float]] = {which: [] for which in (ALONE, ELSEWHERE, *WAYS)}
             answered: dict[str, list[float]] = {which: [] for which in WAYS}
+            ports = dict.fromkeys(WAYS, stacks[1].processes[0].port)
+            ports[ELSEWHERE] = await opened.enter_async_context(_refusing_server())
             for _ in range(size):
                 for which in rng.sample(sorted(p95s), len(p95s)):
-                    async with _flood(stacks[1], WAYS.get(which), answered.get(which, [])):
+                    async with _flood(ports.get(which), WAYS.get(which, "new"), answered.get(which, [])):
                         p95s[which].append(await _right_keys(stacks[1], bodies))
     return _outcome(seed, stacks, p95s, answered)
 
@@ -134,14 +138,34 @@ async def _right_keys(stack: Stack, bodies: Sequence[bytes]) -> float:
     return float(np.percentile(_times_ms(searched.records, 200), 95))
 
 
+class _Refusing(asyncio.Protocol):
+    """Refuses each connection when it has sent something."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, _: bytes) -> None:
+        self._transport.write(REFUSAL)
+        self._transport.close()
+
+
 @asynccontextmanager
-async def _flood(stack: Stack, way: str | None, answered: list[float]) -> AsyncIterator[None]:
-    """Sends wrong keys in this way meanwhile, and adds how many a second were answered; None: sends nothing."""
-    if way is None:
+async def _refusing_server() -> AsyncIterator[int]:
+    """Yields the port of a server that only refuses, in this process, which is idle during a turn."""
+    server = await asyncio.get_running_loop().create_server(_Refusing, "127.0.0.1", 0, backlog=2_048)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@asynccontextmanager
+async def _flood(port: int | None, way: str, answered: list[float]) -> AsyncIterator[None]:
+    """Sends wrong keys to a port meanwhile, and adds how many a second were answered; None: sends nothing."""
+    if port is None:
         yield
         return
     seconds = LEAD_S + WARMUP_S + SECONDS
-    given = [str(stack.processes[0].port), str(RATE), str(seconds), way]
+    given = [str(port), str(RATE), str(seconds), way]
     sender = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.soak.wrong_keys", *given, cwd=ROOT, stdout=subprocess.PIPE
     )

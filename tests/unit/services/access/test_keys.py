@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from services.access.key import new_key
 from services.access.key_file import KeyFileError, change_keys, read_keys
@@ -81,6 +82,12 @@ def test_a_file_with_a_name_or_an_id_twice_is_refused(tmp_path: Path) -> None:
     file.write_text(f'{{"version": 1, "keys": [{entries}]}}')
     with pytest.raises(KeyFileError, match="two keys with one id"):
         KeyRing(file)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "a\tb", "red\x1b[31m", "turned\u202eround"])
+def test_a_name_that_a_terminal_would_not_show_as_it_is_makes_no_key(name: str) -> None:
+    with pytest.raises(ValidationError, match="line breaks"):
+        new_key(name, ("search",))
 
 
 def test_a_missing_file_is_refused_at_the_start_with_the_way_to_make_it(tmp_path: Path) -> None:
