@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ HOST = "127.0.0.1"
 # Where its configuration has the keystore with its certificate.
 CERTIFICATES = "tls"
 KEYSTORE = "http.p12"
+AUTHORITY = "ca.pem"
 _HEAP = "1g"
 
 _LOGGING = """\
@@ -66,17 +68,17 @@ def configure(
     places: ServerDirectories,
     installation: Installation,
     port: int | None,
-    extra: dict[str, str | bool],
+    extra: Mapping[str, str | bool | list[str]],
     certificate: Path | None = None,
 ) -> None:
     """Rewrites the configuration from the distribution's and ours, and gives it to the server's user at the end.
 
-    `port` None means any free one; `certificate` is a folder with a keystore, copied beside.
+    `port` None means any free one; `certificate` is a folder with a keystore, copied beside with its authority.
     """
     places.ports.unlink(missing_ok=True)
     shutil.rmtree(places.config)
     shutil.copytree(installation.home / "config", places.config)
-    settings: dict[str, str | int | bool] = {
+    settings: dict[str, str | int | bool | list[str]] = {
         "cluster.name": "retrieval-stack",
         "discovery.type": "single-node",
         "network.host": HOST,
@@ -99,6 +101,7 @@ def configure(
         # Elasticsearch reads files only below its configuration.
         (places.config / CERTIFICATES).mkdir()
         shutil.copyfile(certificate / KEYSTORE, places.config / CERTIFICATES / KEYSTORE)
+        shutil.copyfile(places.asked / AUTHORITY, places.config / CERTIFICATES / AUTHORITY)
     make_private_directory(places.config, installation.account)
 
 

@@ -7,18 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.elasticsearch.account import identity, make_private_directory, remove_tree
-from deploy.elasticsearch.configuration import CERTIFICATES, KEYSTORE, ServerDirectories, environment
+from deploy.elasticsearch.configuration import AUTHORITY, CERTIFICATES, KEYSTORE, ServerDirectories, environment
 from deploy.elasticsearch.install import Installation
 from deploy.elasticsearch.problem import SetupProblem
 
-SETTINGS: dict[str, str | bool] = {
+SETTINGS: dict[str, str | bool | list[str]] = {
     "xpack.security.enabled": True,
     "xpack.security.enrollment.enabled": False,
     "xpack.security.http.ssl.enabled": True,
     "xpack.security.http.ssl.keystore.path": f"{CERTIFICATES}/{KEYSTORE}",
+    # The port of nodes: who joins as one needs no key. Only who has the certificate's key may.
+    "xpack.security.transport.ssl.enabled": True,
+    "xpack.security.transport.ssl.client_authentication": "required",
+    "xpack.security.transport.ssl.keystore.path": f"{CERTIFICATES}/{KEYSTORE}",
+    "xpack.security.transport.ssl.certificate_authorities": [f"{CERTIFICATES}/{AUTHORITY}"],
 }
 _TEN_YEARS = "3650"
 _PASSWORD = "password"
+_STORE = "ssl.keystore.secure_password"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +63,24 @@ def secure(places: ServerDirectories, installation: Installation, kept: Path) ->
     """Gives a configured server the password of its certificate and a new one for the user `elastic`."""
     password = secrets.token_urlsafe(24)
     store_password = (kept / _PASSWORD).read_text(encoding="utf-8")
+    ports = [f"xpack.security.{port}.{_STORE}" for port in ("http", "transport")]
     _keystore(places, installation, ["create"], "")
     _keystore(
         places,
         installation,
-        ["add", "--stdin", "bootstrap.password", "xpack.security.http.ssl.keystore.secure_password"],
-        f"{password}\n{store_password}\n",
+        [
+            "add",
+            "--stdin",
+            "bootstrap.password",
+            *(f"xpack.security.{port}.{_STORE}" for port in ("http", "transport")),
+        ],
+        f"{password}\n{store_password}\n{store_password}\n",
     )
     return Security(ca_file=_ca_file(places), password=password)
 
 
 def _ca_file(places: ServerDirectories) -> Path:
-    return places.asked / "ca.pem"
+    return places.asked / AUTHORITY
 
 
 def _keystore(places: ServerDirectories, installation: Installation, words: list[str], given: str) -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -197,7 +198,23 @@ async def test_a_secured_server_wants_its_certificate_trusted_and_its_key_sent()
         async with AsyncElasticsearch(secured.url, ca_certs=str(secured.ca_file), api_key="d3Jvbmc6a2V5") as stranger:
             with pytest.raises(AuthenticationException):
                 await stranger.cluster.health()
+        with pytest.raises(ssl.SSLError, match="certificate"):
+            spoken_to_as_a_node(secured.url, secured.ca_file, secured.api_key)
     assert health["status"] in {"green", "yellow"}
+
+
+def spoken_to_as_a_node(url: str, ca_file: Path | None, key: str | None) -> bytes:
+    """Asks the port of nodes without a certificate. Raises ssl.SSLError where it wants one."""
+    with Elasticsearch(url, ca_certs=str(ca_file), api_key=key) as client:
+        (node,) = client.nodes.info(metric="transport")["nodes"].values()
+    host, port = node["transport"]["publish_address"].rsplit(":", 1)
+    trusting = ssl.create_default_context(cafile=str(ca_file))
+    with (
+        socket.create_connection((host, int(port)), timeout=10) as opened,
+        trusting.wrap_socket(opened, server_hostname=host) as spoken,
+    ):
+        spoken.sendall(b"ES")
+        return spoken.recv(1)  # TLS 1.3 tells here that the certificate is missing
 
 
 def test_emptying_the_directory_that_was_asked_for_empties_what_stands_in_for_it(data: Path) -> None:
@@ -226,7 +243,7 @@ def test_a_certificate_is_made_once_out_of_reach_of_the_server_that_gets_a_copy(
     assert kept.stat().st_mode & 0o777 == 0o700
     server = os.geteuid() if installation.account is None else installation.account.uid
     copied = places.config / "tls"
-    assert [(path.name, path.stat().st_uid) for path in copied.iterdir()] == [("http.p12", server)]
+    assert {(path.name, path.stat().st_uid) for path in copied.iterdir()} == {("ca.pem", server), ("http.p12", server)}
     shutil.rmtree(substitute_directory(tmp_path), ignore_errors=True)
 
 
