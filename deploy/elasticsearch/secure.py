@@ -68,12 +68,7 @@ def secure(places: ServerDirectories, installation: Installation, kept: Path) ->
     _keystore(
         places,
         installation,
-        [
-            "add",
-            "--stdin",
-            "bootstrap.password",
-            *(f"xpack.security.{port}.{_STORE}" for port in ("http", "transport")),
-        ],
+        ["add", "--stdin", "bootstrap.password", *ports],
         f"{password}\n{store_password}\n{store_password}\n",
     )
     return Security(ca_file=_ca_file(places), password=password)
