@@ -1,5 +1,6 @@
 """Maps every error of Elasticsearch and its client to a problem that says what to do. No other module does."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -34,6 +35,8 @@ _NAME_TAKEN = ("invalid_alias_name_exception", "invalid_index_name_exception")
 
 _READING_KEY = "ELASTICSEARCH_SEARCH_API_KEY, or ELASTICSEARCH_API_KEY where that is not set"
 _WRITING_KEY = "ELASTICSEARCH_API_KEY"
+# Of a refusal: callers see it, and need neither the id of our key nor who made it.
+_WHOSE_KEY = re.compile(r" for (API key id \[[^\]]*\] of )?user \[[^\]]*\]")
 
 
 @contextmanager
@@ -64,7 +67,8 @@ def elasticsearch_errors(generation: str | None = None, *, writes: bool = False)
         raise Unavailable(f"Elasticsearch refuses the key to {verb} with; check {key}.") from error
     except AuthorizationException as error:
         needs = f"services/lexical/README.md lists what {key} needs"
-        raise Unavailable(f"Elasticsearch does not let this key do that ({needs}): {reason_of(error)}") from error
+        reason = _WHOSE_KEY.sub("", reason_of(error))
+        raise Unavailable(f"Elasticsearch does not let this key do that ({needs}): {reason}") from error
     except NotFoundError as error:
         raise unknown_collection(generation) from error
     except ConflictError as error:
