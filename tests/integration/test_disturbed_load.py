@@ -21,6 +21,7 @@ from tests.support.load_points import reported_point
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.alone,
     pytest.mark.skipif(sys.platform != "linux", reason="needs /proc"),
 ]
 PROC = Path("/proc")

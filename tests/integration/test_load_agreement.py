@@ -7,7 +7,7 @@ from tests.support.go_programs import ProgramMissingError
 from tests.support.times import repeated_when_late, timed
 
 # `make soak` compares with k6 too, whose build takes two minutes of CPU. That of vegeta takes seconds.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(400)]
 SEED = 20_261_123
 
 

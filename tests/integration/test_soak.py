@@ -24,7 +24,7 @@ from tests.soak import (
 from tests.support.processes import ROOT
 from tests.support.times import repeated_when_late, timed
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(240)]
 SEED = 20_261_123
 
 
