@@ -83,7 +83,8 @@ def leaves_this_machine(url: str) -> bool:
 
 
 async def accessibility_violations(page: Page) -> list[str]:
-    """Returns what axe finds wrong with a page: rule, impact, and the first elements."""
+    """Waits until a page is loaded, and returns what axe finds wrong with it: rule, impact, and the first elements."""
+    await page.wait_for_load_state()  # a heading may be seen while the rest is still being read
     found = (await Axe().run(page, options=AXE_OPTIONS)).response["violations"]
     return [f"{one['id']} ({one['impact']}): {[node['target'] for node in one['nodes'][:3]]}" for one in found]
 

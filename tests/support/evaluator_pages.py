@@ -65,6 +65,7 @@ async def evaluator_on_a_port(runs: Path, datasets: Path) -> AsyncIterator[str]:
 
 async def expect_sound(page: Page) -> None:
     """Checks what holds for every page: axe finds nothing, nothing scrolls sideways, no text of data was run."""
-    assert await accessibility_violations(page) == [], page.url
+    violations = await accessibility_violations(page)
+    assert violations == [], f"{page.url}: {violations}"
     assert await overflow_px(page) == 0, page.url
     assert await page.title() != "it ran"
