@@ -52,7 +52,7 @@ async def test_a_part_of_the_sweep_on_a_busy_machine_makes_its_times_invalid(tmp
         return machine.now_s
 
     folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, pipelines=["bm25"]))
-    record_stack(tmp_path / "runs", "http://gateway", os.getpid())
+    record_stack(tmp_path / "runs", "http://localhost", os.getpid())
     deadlines_ms = range(30_000, 30_010)
     async with reached(GatewayStub()) as client:
         await ingest_step(client, folder)

@@ -38,7 +38,7 @@ def passing(machine: CountedMachine, **shares: float) -> MachineCounters:
 
 async def timed(experiment: Experiment, tmp_path: Path, **shares: float) -> Report:
     stub, folder = GatewayStub(), RunFolder.create(tmp_path / "runs", experiment)
-    record_stack(tmp_path / "runs", "http://gateway", os.getpid())
+    record_stack(tmp_path / "runs", "http://localhost", os.getpid())
     async with reached(stub) as client:
         await ingest_step(client, folder)
         await rank_step(client, folder, passing(CountedMachine(tmp_path / "machine"), **shares))
