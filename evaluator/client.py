@@ -150,6 +150,8 @@ class GatewayClient:
             # The aiohttp transport reports a lost connection as a connect timeout: no time limit of ours has passed.
             reason = str(error) or type(error).__name__
             detail = f"{method} {self.url}{path}: {reason}; is the gateway up (`make up` starts one)?"
+            if self.url.startswith("http:"):
+                detail += " One that speaks TLS needs https:// in its URL."
             raise GatewayError("unreachable", detail) from error
 
 
@@ -216,7 +218,9 @@ def _problem(status: int, content: bytes, retry_after: str, scope: str) -> Gatew
         kind, detail = f"http_{status}", f"HTTP {status} without a problem's details"
     else:
         kind, detail = problem.type.removeprefix("urn:problem:"), f"HTTP {problem.status}: {problem.detail}"
-    if status in (401, 403):
+    if status == 403:
+        detail = f"the gateway forbids this to the key that was sent ({detail})"
+    if status == 401:
         detail = f"the gateway refuses the key: set GATEWAY_API_KEY to one with scope {scope} ({detail})"
     if status == 504:
         kind = "timeout"

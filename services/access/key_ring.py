@@ -68,7 +68,8 @@ class KeyRing:
                 self._take(read_keys(file))
             except FileNotFoundError as error:
                 raise KeyFileError(
-                    f"{file}: there is no such file; `.venv/bin/python -m gateway keys new --file {file}` makes one."
+                    f"{file}: there is no such file; `.venv/bin/python -m gateway keys new --name me --file {file}` "
+                    "makes one."
                 ) from error
 
     def of(self, secret: str) -> Principal | Refusal:

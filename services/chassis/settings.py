@@ -193,6 +193,6 @@ class KeyedSettings(ServiceSettings):
     def means_of_access(self) -> str:
         """The sentence that says what to set, so that callers can be known."""
         return (
-            f"make a key (`.venv/bin/python -m gateway keys new --file keys.json`) and set "
+            f"make a key (`.venv/bin/python -m gateway keys new --name me --file keys.json`) and set "
             f"{self.model_config.get('env_prefix', '')}KEYS_FILE to its file, set STACK_TOKEN,"
         )

@@ -149,14 +149,22 @@ async def called(gateway: Recorder) -> dict[str, str]:
     return told
 
 
-@pytest.mark.parametrize("status", [401, 403])
-async def test_a_refused_key_says_which_one_is_needed(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+async def test_a_refused_key_says_which_one_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_API_KEY", KEY)
-    async with recording(status, REFUSED | {"status": status}) as gateway:
+    async with recording(401, REFUSED | {"status": 401}) as gateway:
         told = await called(gateway)
     expected = "the gateway refuses the key: set GATEWAY_API_KEY to one with scope"
-    assert told["read"] == f"{expected} search (HTTP {status}: No.)"
-    assert told["remove"] == f"{expected} index (HTTP {status}: No.)"
+    assert told["read"] == f"{expected} search (HTTP 401: No.)"
+    assert told["remove"] == f"{expected} index (HTTP 401: No.)"
+    assert KEY not in str(told)
+
+
+async def test_what_a_key_may_not_is_told_as_the_gateway_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scope is missing, or the collection is another key's."""
+    monkeypatch.setenv("GATEWAY_API_KEY", KEY)
+    async with recording(403, REFUSED | {"status": 403}) as gateway:
+        told = await called(gateway)
+    assert set(told.values()) == {"the gateway forbids this to the key that was sent (HTTP 403: No.)"}
     assert KEY not in str(told)
 
 

@@ -91,7 +91,7 @@ def test_a_name_that_a_terminal_would_not_show_as_it_is_makes_no_key(name: str) 
 
 
 def test_a_missing_file_is_refused_at_the_start_with_the_way_to_make_it(tmp_path: Path) -> None:
-    with pytest.raises(KeyFileError, match=r"there is no such file; .*keys new --file"):
+    with pytest.raises(KeyFileError, match=r"there is no such file; .*keys new --name me --file"):
         KeyRing(tmp_path / "keys.json")
 
 
