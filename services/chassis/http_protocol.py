@@ -58,6 +58,7 @@ class BoundedHttp(HttpToolsProtocol):
         # Bytes that the parser has buffered without a callback: half a header, trailers, extensions of chunks.
         self._unparsed = 0
         self._ignores_input = False
+        self._has_left = False
         self._only_probes = False
         self._key_pause = KeyPause()
         self._held: asyncio.TimerHandle | None = None  # ends with the answer to a key that may be wrong
@@ -88,7 +89,7 @@ class BoundedHttp(HttpToolsProtocol):
         working = cycle is not None and not cycle.response_complete
         if working and self._awaits != "body":
             # A later one of several pipelined requests: those before it are answered, none after it.
-            cycle.keep_alive = False
+            self._answer_last(cycle)
             return
         if self._awaits == "nothing" and not self._unparsed:
             self.transport.close()  # there is no request to answer
@@ -104,12 +105,29 @@ class BoundedHttp(HttpToolsProtocol):
             self._held = None
         response = contextvars.copy_context().run(_with_request_id, error)
         self._write(response, closes=True)
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-            self.flow.resume_reading()
-            self._owner.linger(self, self.loop.time())
-        else:
+        self.take_leave()
+
+    def take_leave(self) -> None:
+        """Ends our side, and reads on for a while: closing while the caller sends would discard what we have sent.
+
+        A long answer that waits to be read has bounds of its own: then it closes when that is sent.
+        """
+        if self._has_left:
+            return
+        self._has_left = True
+        if self.flow.write_paused or not self.transport.can_write_eof():
             self.transport.close()
+            return
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self._owner.linger(self, self.loop.time())
+
+    def _answer_last(self, cycle: RequestResponseCycle) -> None:
+        """Lets the connection end with the answer to this request."""
+        self._ignores_input = True
+        cycle.keep_alive = False
+        last: Any = LastAnswer(self, cycle.transport)
+        cycle.transport = last
 
     def _write(self, response: Response, *, closes: bool, has_body: bool = True) -> None:
         """Writes an answer at once: between two writes, a full buffer would make the second one wait."""
@@ -140,8 +158,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # An upgrade was offered and not taken (HTTP/2 clients do this): serve the request, then close.
-            self._ignores_input = True
-            self.cycle.keep_alive = False
+            self._answer_last(self.cycle)
         except httptools.HttpParserError as error:
             self._refuse_unparsed(error)
         else:
@@ -232,14 +249,14 @@ class BoundedHttp(HttpToolsProtocol):
         cycle.response_started = cycle.response_complete = True
         self._write(refusal, closes=not cycle.keep_alive, has_body=cycle.scope["method"] != "HEAD")
         if not cycle.keep_alive:
-            self.transport.close()
+            cycle.transport.close()
         self.on_response_complete()
 
     # Called by an answered request.
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._has_left:
             return
         if not self.pipeline:
             if self._awaits == "nothing":
@@ -280,15 +297,31 @@ class BoundedHttp(HttpToolsProtocol):
             case ProblemError() as cause:
                 self.refuse(cause)
             case TooManyPipelined():
-                self._ignores_input = True
                 self._owner.count_ended("pipelined")
-                self.cycle.keep_alive = False
+                self._answer_last(self.cycle)
             case _:
                 self.refuse(Malformed("This is not a request of HTTP/1.1."))
 
     def _head_too_large(self) -> HeadTooLarge:
         bounds = self._bounds
         return HeadTooLarge(f"Send at most {bounds.headers} headers, {bounds.head_bytes} bytes in all.")
+
+
+class LastAnswer:
+    """The transport of the last request that a connection answers: closing it ends the connection by `take_leave`."""
+
+    def __init__(self, protocol: BoundedHttp, transport: asyncio.Transport) -> None:
+        self._protocol = protocol
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._protocol.take_leave()
 
 
 def _with_request_id(error: ProblemError) -> Response:
