@@ -10,20 +10,20 @@ from typing import Any, Literal
 
 import httptools
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from services.chassis.callers import caller_of
 from services.chassis.connections import Connections
-from services.chassis.errors import HeadTooLarge, Malformed, Overloaded, ProblemError, UrlTooLong
+from services.chassis.errors import HeadTooLarge, Malformed, ProblemError, UrlTooLong
 from services.chassis.key_pauses import KeyPause
+from services.chassis.last_answer import LastAnswer
+from services.chassis.probes_only import probes_only
 from services.chassis.rendering import render
 from services.chassis.telemetry import (
     KEY_IN_BODY,
     PAUSES,
-    PROBES,
     RECEIVED_AT,
     REQUEST_ID_HEADER,
     WRONG_KEY,
@@ -126,7 +126,7 @@ class BoundedHttp(HttpToolsProtocol):
         """Lets the connection end with the answer to this request."""
         self._ignores_input = True
         cycle.keep_alive = False
-        last: Any = LastAnswer(self, cycle.transport)
+        last: Any = LastAnswer(self.take_leave, cycle.transport)
         cycle.transport = last
 
     def _write(self, response: Response, *, closes: bool, has_body: bool = True) -> None:
@@ -143,7 +143,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_made(transport)
         if not self._owner.admit(self, self.loop.time()):
             self._only_probes = True
-            self.app = _probes_only(self.app)
+            self.app = probes_only(self.app)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.forget(self)
@@ -307,40 +307,8 @@ class BoundedHttp(HttpToolsProtocol):
         return HeadTooLarge(f"Send at most {bounds.headers} headers, {bounds.head_bytes} bytes in all.")
 
 
-class LastAnswer:
-    """The transport of the last request that a connection answers: closing it ends the connection by `take_leave`."""
-
-    def __init__(self, protocol: BoundedHttp, transport: asyncio.Transport) -> None:
-        self._protocol = protocol
-        self._transport = transport
-
-    def write(self, data: bytes) -> None:
-        self._transport.write(data)
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def close(self) -> None:
-        self._protocol.take_leave()
-
-
 def _with_request_id(error: ProblemError) -> Response:
     identity = assign_request_id("")
     response = render(error)
     response.headers[REQUEST_ID_HEADER] = identity
     return response
-
-
-def _probes_only(app: ASGIApp) -> ASGIApp:
-    """Returns an app that serves only probes, for a connection above the bound."""
-    refusal = Overloaded("There are too many connections; keep fewer, and try again.", retry_after_s=1)
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in PROBES:
-            await app(scope, receive, send)
-            return
-        response = render(refusal)
-        response.headers["connection"] = "close"
-        await response(scope, receive, send)
-
-    return serve
