@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 from elastic_transport import AiohttpHttpNode
@@ -80,7 +80,7 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
     if ca_file is not None and not ca_file.is_file():
         raise ValueError(f"ELASTICSEARCH_CA_FILE names {ca_file}, which is no file; name the CA's PEM file.")
     # The client's own context would trust the system's authorities beside that file, and any host behind an address.
-    context: DefaultType | ssl.SSLContext = _context(ca_file) if url.startswith("https:") else DEFAULT
+    context: DefaultType | ssl.SSLContext = _context(ca_file) if urlsplit(url).scheme == "https" else DEFAULT
     return AsyncElasticsearch(
         url,
         node_class=DirectNode,

@@ -47,21 +47,21 @@ async def ask(url: str, ca_file: Path | None) -> None:
         await client.close()
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_the_key_goes_to_the_host_whose_certificate_the_authority_has_issued(host: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("origin", ["https://127.0.0.1", "https://localhost", "HTTPS://127.0.0.1"])
+async def test_the_key_goes_to_the_host_whose_certificate_the_authority_has_issued(origin: str, tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     async with listening(certificates.issue()) as (port, heads):
-        await ask(f"https://{host}:{port}", certificates.ca_file)
+        await ask(f"{origin}:{port}", certificates.ca_file)
     assert [f"ApiKey {KEY}".encode() in head for head in heads] == [True]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_a_certificate_of_another_host_gets_no_key(host: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("origin", ["https://127.0.0.1", "https://localhost", "HTTPS://127.0.0.1"])
+async def test_a_certificate_of_another_host_gets_no_key(origin: str, tmp_path: Path) -> None:
     """Another service of the same stack has one of the same authority."""
     certificates = Certificates(tmp_path)
     async with listening(certificates.issue("lexical", "10.0.0.7")) as (port, heads):
         with pytest.raises(Unavailable, match="check ELASTICSEARCH_CA_FILE"):
-            await ask(f"https://{host}:{port}", certificates.ca_file)
+            await ask(f"{origin}:{port}", certificates.ca_file)
     assert heads == []
 
 
