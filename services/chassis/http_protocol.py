@@ -112,7 +112,7 @@ class BoundedHttp(HttpToolsProtocol):
 
         A long answer that waits to be read has bounds of its own: then it closes when that is sent.
         """
-        if self._has_left:
+        if self._has_left or self.transport.is_closing():  # the caller may have left before
             return
         self._has_left = True
         if self.flow.write_paused or not self.transport.can_write_eof():
@@ -148,6 +148,10 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.forget(self)
         super().connection_lost(exc)
+        # Requests that will not be answered know us: a circle would keep them until a full garbage collection.
+        if self.pipeline:
+            self.pipeline.clear()
+            self.cycle = None  # type: ignore[assignment]  # as uvicorn begins
 
     def data_received(self, data: bytes) -> None:
         if self._ignores_input:

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from weakref import WeakMethod
 
 
 class LastAnswer:
     """The transport of the last request that a connection answers: closing it takes leave."""
 
     def __init__(self, take_leave: Callable[[], None], transport: asyncio.Transport) -> None:
-        self._take_leave = take_leave
+        # The protocol knows its requests: a circle would keep them until a full garbage collection.
+        self._take_leave = WeakMethod(take_leave)
         self._transport = transport
 
     def write(self, data: bytes) -> None:
@@ -18,4 +20,6 @@ class LastAnswer:
         return self._transport.is_closing()
 
     def close(self) -> None:
-        self._take_leave()
+        take_leave = self._take_leave()
+        if take_leave is not None:
+            take_leave()

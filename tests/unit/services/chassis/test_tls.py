@@ -83,7 +83,8 @@ def test_handshakes_without_end_leave_room_for_others(made: Certificates) -> Non
         wait_for(lambda: len(server.server_state.connections) <= 21, within_s=5.0)
 
 
-def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(made: Certificates) -> None:
+@pytest.mark.parametrize("sent", [LIVEZ, LIVEZ * 500], ids=["one request", "more than are answered"])
+def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(made: Certificates, sent: bytes) -> None:
     # It holds bodies of megabytes, and a full collection may be minutes away. Between tests it is off altogether.
     gc.collect()
     with bounded(small_app(), ConnectionBounds(), settings=with_certificate(made.issue())) as server:
@@ -92,7 +93,7 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(made: Certi
                 socket.create_connection(("127.0.0.1", port_of(server)), timeout=5) as plain,
                 caller_context(made.ca_file).wrap_socket(plain, server_hostname="localhost") as caller,
             ):
-                caller.sendall(LIVEZ)
+                caller.sendall(sent)
                 assert caller.recv(65_536).startswith(b"HTTP/1.1 200")
         wait_for(lambda: not server.server_state.connections, within_s=5.0)
         wait_for(lambda: not held(TlsConnection, BoundedHttp), within_s=2.0)
