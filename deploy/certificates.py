@@ -35,7 +35,7 @@ def make_authority(cert: Path, key: Path, name: str = "retrieval-stack", days: i
     return Authority(cert, key)
 
 
-def issue(authority: Authority, cert: Path, key: Path, hosts: Sequence[str], days: int = VALID_DAYS) -> None:
+def issue(authority: Authority, cert: Path, key: Path, hosts: Sequence[str]) -> None:
     """Makes a certificate for host names and addresses, and its key. Raises CertificateProblem."""
     names = ",".join(f"{'IP' if _is_address(host) else 'DNS'}:{host}" for host in hosts)
     request, extensions = cert.with_suffix(".request"), cert.with_suffix(".extensions")
@@ -55,7 +55,7 @@ def issue(authority: Authority, cert: Path, key: Path, hosts: Sequence[str], day
             "-set_serial",
             str(secrets.randbits(127)),
             "-days",
-            str(days),
+            str(VALID_DAYS),
         ]
         _openssl("x509", "-req", "-in", str(request), "-out", str(cert), *signed, "-extfile", str(extensions))
     finally:

@@ -43,7 +43,8 @@ class HashedLines:
         try:
             packed = self._path.suffix == ".gz"
             with (
-                io.BufferedReader(_HashingReader(self._path, self._digest), _BUFFER_BYTES) as raw,
+                self._path.open("rb", buffering=0) as file,
+                io.BufferedReader(_HashingReader(file, self._digest), _BUFFER_BYTES) as raw,
                 gzip.open(raw) if packed else nullcontext(raw) as unpacked,
             ):
                 number = 0
@@ -69,8 +70,8 @@ class HashedLines:
 
 
 class _HashingReader(io.RawIOBase):
-    def __init__(self, path: Path, digest: "hashlib._Hash") -> None:
-        self._file = path.open("rb", buffering=0)
+    def __init__(self, file: io.FileIO, digest: "hashlib._Hash") -> None:
+        self._file = file
         self._digest = digest
 
     def readable(self) -> bool:
@@ -80,10 +81,6 @@ class _HashingReader(io.RawIOBase):
         count = self._file.readinto(buffer) or 0
         self._digest.update(memoryview(buffer)[:count])
         return count
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 def decoded(line: bytes, place: str) -> str:

@@ -3,6 +3,7 @@
 The Makefile runs as it is, on a PATH of its own: each Python there is this one, told which version to be.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,12 @@ class Machine:
             cwd=self.checkout, env={"PATH": ":".join(map(str, (*self.path, self.tools)))}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False,
         )  # fmt: skip
+
+    def ten_seconds_pass(self) -> None:
+        """Makes every file older: `make` sees no change within one tick of the file system's clock."""
+        for file in (file for file in self.checkout.rglob("*") if not file.is_symlink()):
+            found = file.stat()
+            os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns - 10 * 10**9))
 
     @property
     def chosen(self) -> str:
@@ -205,6 +212,7 @@ def test_a_changed_lock_is_installed_into_the_environment_that_is_there(machine:
     machine.add("python3", "3.11.2")
     machine.make()
     machine.add("python3.13", "3.13.5")
+    machine.ten_seconds_pass()
     (machine.checkout / "requirements.lock").write_text("uv==0.9.1\n")
     told = machine.make()
     assert "Setting up" not in told.stdout

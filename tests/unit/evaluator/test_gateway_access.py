@@ -127,7 +127,7 @@ async def test_the_gateway_is_checked_by_the_stacks_authority_alone(
         assert {record.reply.status for record in result.records if record.reply} == {200}
     for pair, fault in (
         (made.issue("other.example"), "ip address mismatch"),
-        (made.issue(days=-1), "certificate has expired"),
+        (made.issue_expired(), "certificate has expired"),
         (stranger.issue(), "unable to get local issuer certificate"),
     ):
         async with recording(body=READY, context=server_context(pair)) as gateway, connected(gateway.url) as client:

@@ -81,7 +81,7 @@ async def test_a_backend_is_asked_for_the_name_in_its_url_at_the_address_it_reso
 
 
 async def test_an_expired_certificate_of_a_backend_is_refused(made: Certificates) -> None:
-    settings = with_certificate(made.issue("lexical.test", days=-1))
+    settings = with_certificate(made.issue_expired("lexical.test"))
     app = small_app(settings)
     async with app.router.lifespan_context(app), on_a_port(app, settings) as url:
         with pytest.raises(BackendFailed, match=r"its certificate is refused \(certificate has expired\)"):

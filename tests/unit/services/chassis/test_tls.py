@@ -139,7 +139,7 @@ def test_a_caller_refuses_another_authority_another_name_and_an_expired_certific
                 certificate(server, nobody, "other.example")
         assert certificate(server, context_for("http://a", made.ca_file), "other.example")
     with (
-        bounded(small_app(), ConnectionBounds(), settings=with_certificate(made.issue(days=-1))) as server,
+        bounded(small_app(), ConnectionBounds(), settings=with_certificate(made.issue_expired())) as server,
         pytest.raises(ssl.SSLCertVerificationError, match="expired"),
     ):
         certificate(server, trusting)
