@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
@@ -73,7 +73,10 @@ class GatewayClient:
     async def health(self) -> Health:
         """Returns the gateway's readiness, also when it is not ready."""
         response = await self._send("GET", "/readyz", PROBE_DEADLINE_MS)
-        return _parse(Health, response.content) if response.status_code in (200, 503) else _raise_problem(response)
+        if response.status_code == 503:
+            with suppress(ValidationError):  # from a proxy without its gateway
+                return Health.from_answer(response.content)
+        return _parse(Health, response.content) if response.status_code == 200 else _raise_problem(response)
 
     async def begin(self, collection: str, declaration: BeginCollection) -> CollectionBegun:
         """Begins a generation, or continues the present one."""

@@ -38,8 +38,10 @@ from evaluator.thread_work import in_thread
 from evaluator.timing_validity import conditions_of
 from evaluator.trec_runs import read_run
 from evaluator.vector_recall import RecallReport, vector_recall
+from services.chassis.trust import scheme_fault
 
 OnStep = Callable[[str], None]
+_NAME_IT = "name one by --gateway or GATEWAY_URL, without a path unless a proxy adds it"
 
 
 async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
@@ -49,10 +51,11 @@ async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
         try:
             health = await client.health()
         except GatewayError as error:
-            if error.kind == "untrusted":  # it does not change while one waits
-                raise
+            await _expect_gateway(client.url, error)
             last = str(error)
         else:
+            if health.service != "gateway":
+                raise EvaluationError(f"at {client.url} is no gateway but the service {health.service}; {_NAME_IT}")
             if health.status == "ready":
                 return
             last = (
@@ -64,6 +67,16 @@ async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
             say(f"Waiting for the gateway at {client.url}, at most {seconds:.0f} s: {last}")
             told = True
         await asyncio.sleep(0.5)
+
+
+async def _expect_gateway(url: str, error: GatewayError) -> None:
+    """Raises EvaluationError where waiting does not change that a gateway cannot be asked."""
+    if error.kind == "untrusted" or error.status in (401, 403):
+        raise error
+    if error.kind == "bad_answer" or (300 <= error.status < 500 and error.status not in (408, 425, 429)):
+        raise EvaluationError(f"what answers at {url} is no gateway ({error}); {_NAME_IT}") from error
+    if error.kind == "unreachable" and (fault := await in_thread(scheme_fault, url, error)) is not None:
+        raise EvaluationError(f"the gateway at {url} cannot be asked: {fault} in --gateway or GATEWAY_URL") from error
 
 
 async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from evaluator.errors import EvaluationError
-from services.chassis.addresses import may_carry_secret, plain_refusal, without_credentials
+from services.chassis.addresses import may_carry_secret, plain_refusal, server_address
 from services.chassis.configuration import ConfigurationError
 from services.chassis.environment import read_settings
 from services.chassis.settings import CallerSettings, Token, fits_a_header
@@ -57,9 +57,9 @@ class GatewayAccess:
     trusted_plain: tuple[str, ...] = ()
 
     def expect_safe(self, url: str) -> None:
-        """Raises EvaluationError where the key would travel unencrypted, or the URL has a password in it."""
+        """Raises EvaluationError where the key would travel unencrypted, or the URL is no address."""
         try:
-            without_credentials(url)
+            server_address(url)
         except ValueError as error:
             raise EvaluationError(f"the gateway's URL: {error}") from error
         if self.key is not None and not may_carry_secret(url, self.trusted_plain):

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from urllib.parse import urlsplit
 
 import httpx
 from pydantic import BaseModel, FiniteFloat, ValidationError
@@ -16,6 +15,7 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 from evaluator.elasticsearch_access import read_elasticsearch_access
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.gateway_access import read_access
+from services.chassis.addresses import server_address
 from services.contracts.base import Count, Wire
 
 READ_WITHIN_S = 5.0
@@ -62,9 +62,12 @@ def parse_processes(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, url = item.partition("=")
-        if not name or name in found or urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+        if not name or not url or name in found:
             raise WrongOption(f"--processes: {item}: write NAME=URL, as in dense=http://127.0.0.1:8002")
-        found[name] = url.rstrip("/")
+        try:
+            found[name] = server_address(url)
+        except ValueError as error:
+            raise WrongOption(f"--processes: {name}: {error}") from error
     return found
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from evaluator.gateway_access import TRUSTED, AccessSettings, GatewayAccess, access_of
-from services.chassis.addresses import may_carry_secret, plain_refusal, without_credentials
+from services.chassis.addresses import Address, may_carry_secret, plain_refusal
 from services.chassis.settings import KeyedSettings
 
 
@@ -31,7 +31,7 @@ class EvaluatorSettings(AccessSettings, KeyedSettings):
     )
 
     port: int = Field(8009, ge=0, le=65_535, description="Port to listen on.")
-    gateway_url: Annotated[str, AfterValidator(without_credentials)] = Field(
+    gateway_url: Address = Field(
         "http://127.0.0.1:8000",
         validation_alias="GATEWAY_URL",
         description="Where the gateway is.",

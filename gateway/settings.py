@@ -4,20 +4,18 @@ from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
-    StringConstraints,
     model_validator,
 )
 from pydantic_core import PydanticKnownError
 from pydantic_settings import SettingsConfigDict
 
 from gateway.families import FAMILIES, family_names
-from services.chassis.addresses import may_carry_secret, plain_refusal, without_credentials
+from services.chassis.addresses import Address, may_carry_secret, plain_refusal
 from services.chassis.settings import CallerSettings, KeyedSettings
 from services.contracts.base import Name
 
@@ -39,7 +37,7 @@ class BackendAddress(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     family: FamilyName
-    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+(/[^\s]*)?$"), AfterValidator(without_credentials)]
+    url: Address
 
 
 DEFAULT_BACKENDS = {

@@ -14,6 +14,7 @@ from deploy.local.secure import SecureFiles, secure_files
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.settings import EvaluatorSettings
 from gateway.settings import BackendAddress
+from services.chassis.addresses import server_address
 from services.contracts.base import Name
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,6 +127,8 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
     if secure is not None:
         environment = {**environment, **secure.variables}
     encrypted = {process for process in DEFAULT_PORTS if environment.get(f"{process.upper()}_TLS_CERT_FILE")}
+    for variable in ("ELASTICSEARCH_URL", "QDRANT_URL", *(() if own_ports else ("GATEWAY_URL",))):
+        _expect_address(environment, variable)
     engine = _one_of(environment, "ENGINE", ("embedded", "server"), "embedded")
     servers = engine == "server"
     lexical = _engine(environment, "LEXICAL", "LEXICAL_ENGINE", ("edge", "elasticsearch"), servers)
@@ -223,6 +226,13 @@ def _backends(environment: Mapping[str, str]) -> dict[str, BackendAddress]:
         for name in OWN_BACKENDS
     }
     return {name: backend for name, backend in given.items() if usual.get(name) != _place(backend.url)}
+
+
+def _expect_address(environment: Mapping[str, str], variable: str) -> None:
+    try:
+        server_address(environment.get(variable) or "http://unset")
+    except ValueError as error:
+        raise StackProblem(f"{variable}: {error}.") from error
 
 
 def _place(url: str) -> str:

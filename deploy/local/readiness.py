@@ -1,5 +1,6 @@
 """Waits until every process and every given backend is ready. Starts and stops nothing."""
 
+import http.client
 import json
 import ssl
 import time
@@ -11,7 +12,7 @@ from deploy.local.choices import Choices
 from deploy.local.problem import StackProblem
 from deploy.local.stack_access import access_to, opener
 from evaluator.errors import EvaluationError
-from services.chassis.trust import certificate_fault
+from services.chassis.trust import certificate_fault, scheme_fault
 
 # Elasticsearch takes 12 s on a quiet machine; a busy one with two cores took ten times as long.
 READY_WITHIN_S = 240.0
@@ -21,7 +22,10 @@ BACKENDS_WITHIN_S = 15.0
 
 
 def not_ready(url: str, context: ssl.SSLContext) -> str | None:
-    """Returns why the process at `url` is not ready; None when it is. Raises StackProblem for its certificate."""
+    """Returns why the process at `url` is not ready; None when it is.
+
+    Raises StackProblem for what waiting does not change: its certificate, TLS where the URL has none, and vice versa.
+    """
     try:
         with opener(context).open(f"{url}/readyz", timeout=5):
             return None
@@ -31,13 +35,15 @@ def not_ready(url: str, context: ssl.SSLContext) -> str | None:
             return "; ".join(check["detail"] or check["name"] for check in checks if not check["ok"]) or "draining"
         except (ValueError, LookupError, TypeError):
             return f"HTTP {error.code}"
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)  # of a URLError
         if isinstance(reason, BaseException) and (fault := certificate_fault(reason)) is not None:
             raise StackProblem(
                 f"The certificate at {url} is refused ({fault}): it has to be for that host, and STACK_CA_FILE has to "
                 "name the authority that issued it."
             ) from error
+        if (fault := scheme_fault(url, error)) is not None:
+            raise StackProblem(f"{url} cannot be asked: {fault}.") from error
         return NOT_LISTENING
 
 

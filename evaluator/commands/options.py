@@ -25,7 +25,7 @@ from evaluator.load.live import Listener, listening
 from evaluator.metric_table import parse_metric
 from evaluator.progress import PLAIN_EVERY_S, console, print_at_intervals, say
 from evaluator.suite import Suite, experiments_of, read_plan
-from services.chassis.addresses import without_credentials
+from services.chassis.addresses import server_address
 from services.contracts.validation_messages import validation_message
 
 TERMINAL_EVERY_S = 2.0  # how often a terminal shows how a load is doing
@@ -50,9 +50,9 @@ def _run_folder(context: typer.Context, given: Path | None) -> Path | None:
 
 
 def address(url: str | None) -> str | None:
-    """Returns the address of a gateway. Raises BadParameter if it holds a password: runs record it."""
+    """Returns the address of a gateway. Raises BadParameter for what is none, and for a password: runs record it."""
     try:
-        return url if url is None else without_credentials(url)
+        return url if url is None else server_address(url)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 

@@ -1,7 +1,10 @@
 """Owns whom a caller trusts: the TLS context by which our processes check each other, and why one was refused."""
 
+import socket
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from services.chassis.configuration import ConfigurationError
 
@@ -36,10 +39,38 @@ def context_for(url: str, ca_file: Path | None) -> ssl.SSLContext:
 
 def certificate_fault(error: BaseException | None) -> str | None:
     """Returns why a certificate was refused, if that is what an error or its cause is; without any address."""
-    while error is not None:
-        found = getattr(error, "certificate_error", error)
+    for one in _causes(error):
+        found = getattr(one, "certificate_error", one)
         if isinstance(found, ssl.SSLCertVerificationError):
             # "Hostname mismatch, certificate is not valid for '10.0.0.7'."
             return (found.verify_message or found.reason or "it is not trusted").partition(",")[0].lower()
-        error = error.__cause__ or error.__context__
     return None
+
+
+def scheme_fault(url: str, error: BaseException | None, within_s: float = 2.0) -> str | None:
+    """Returns what to write where a call failed because its URL has the wrong one of http:// and https://.
+
+    A server that speaks TLS closes the connection of a plain request, as one that ends does: so it is asked, in
+    `within_s` seconds at most. Call it in a thread where an event loop runs.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        faults = [one for one in _causes(error) if isinstance(one, ssl.SSLError)]
+        final = any(not isinstance(one, (ssl.SSLCertVerificationError, ssl.SSLEOFError)) for one in faults)
+        return "it answers a TLS handshake with something else: write http:// if it speaks no TLS" if final else None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
+    try:
+        with (
+            socket.create_connection((parts.hostname or "", parts.port or 80), within_s) as opened,
+            context.wrap_socket(opened, server_hostname=parts.hostname),
+        ):
+            return "it speaks TLS: write https://"
+    except (OSError, ValueError):
+        return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

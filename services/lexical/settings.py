@@ -1,12 +1,12 @@
 """Owns the settings of the lexical service, from LEXICAL_* and ELASTICSEARCH_*."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.addresses import refuse_unencrypted, without_credentials
+from services.chassis.addresses import Address, refuse_unencrypted
 from services.chassis.settings import ServiceSettings, StoreKey
 
 
@@ -44,9 +44,8 @@ class LexicalSettings(ServiceSettings):
         description="Put before the names of indices and aliases, where an Elasticsearch is shared.",
     )
     replicas: int = Field(0, ge=0, le=9, description="Copies of each Elasticsearch index beside the first.")
-    elasticsearch_url: Annotated[str, AfterValidator(without_credentials)] = Field(
+    elasticsearch_url: Address = Field(
         "http://127.0.0.1:9200",
-        pattern=r"^https?://",
         validation_alias="ELASTICSEARCH_URL",
         description="The Elasticsearch, 8 or 9.",
     )

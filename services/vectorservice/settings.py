@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.addresses import refuse_unencrypted, without_credentials
+from services.chassis.addresses import Address, refuse_unencrypted
 from services.chassis.settings import KeyedSettings, StoreKey
 
 Directory = Annotated[Path, Field(description="Where `edge` keeps its vectors; one process a directory.")]
@@ -40,9 +40,8 @@ class VectorServiceSettings(KeyedSettings):
     grpc: bool = Field(False, description="Talk gRPC to the Qdrant server instead of REST.")
     grpc_port: int = Field(6334, ge=1, le=65_535, description="The server's gRPC port.")
     prefix: Prefix
-    qdrant_url: Annotated[str, AfterValidator(without_credentials)] | None = Field(
+    qdrant_url: Address | None = Field(
         None,
-        pattern=r"^https?://",
         validation_alias="QDRANT_URL",
         description="Address of the Qdrant server, for example http://host:6333.",
     )

@@ -138,6 +138,50 @@ async def test_the_gateway_is_checked_by_the_stacks_authority_alone(
             assert gateway.requests == []
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "fault"),
+    [
+        (404, {}, "no gateway"),
+        (301, {}, "no gateway"),
+        (200, {"cluster_name": "elsewhere"}, "no gateway"),
+        (200, {**READY, "service": "lexical"}, "the service lexical"),
+        (401, {}, "GATEWAY_API_KEY"),
+        (403, REFUSED, "forbids"),
+    ],
+)
+async def test_an_answer_that_waiting_does_not_change_is_not_waited_for(
+    status: int, body: dict[str, object], fault: str
+) -> None:
+    async with recording(status=status, body=body) as other, connected(other.url) as client:
+        with pytest.raises(EvaluationError, match=fault):
+            await asyncio.wait_for(wait_until_ready(client, 60.0), 20.0)
+        assert len(other.requests) == 1
+
+
+async def test_a_proxy_whose_gateway_is_absent_is_waited_for() -> None:
+    async with recording(status=503, body={}) as proxy, connected(proxy.url) as client:
+        with pytest.raises(EvaluationError, match=r"was not ready within 1 s: HTTP 503"):
+            await wait_until_ready(client, 1.0)
+
+
+async def test_a_plain_address_of_a_gateway_that_speaks_tls_is_not_waited_for(tmp_path: Path) -> None:
+    encrypted = recording(body=READY, context=server_context(Certificates(tmp_path).issue()))
+    async with encrypted as gateway, connected(gateway.url.replace("https:", "http:")) as client:
+        with pytest.raises(EvaluationError, match="write https://"):
+            await asyncio.wait_for(wait_until_ready(client, 60.0), 20.0)
+
+
+async def test_an_encrypted_address_of_a_gateway_without_tls_is_not_waited_for() -> None:
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")  # as to every first line that is no request
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server, connected(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+        with pytest.raises(EvaluationError, match="write http://"):
+            await asyncio.wait_for(wait_until_ready(client, 60.0), 20.0)
+
+
 async def called(gateway: Recorder) -> dict[str, str]:
     """What two calls say that a gateway refuses."""
     told = {}

@@ -184,6 +184,18 @@ async def test_a_backend_whose_certificate_is_refused_is_told_at_once(tmp_path: 
         assert time.monotonic() - began < 10
 
 
+async def test_a_backend_that_speaks_tls_under_a_plain_address_is_told_at_once(tmp_path: Path) -> None:
+    pair = Certificates(tmp_path).issue()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    async with recording(context=context) as backend:
+        plain = backend.url.replace("https://", "http://")
+        beside = json.dumps({"other": {"family": "lexical", "url": plain}})
+        choices = choose({"GATEWAY_BACKENDS": beside}, tmp_path, own_ports=False)
+        with pytest.raises(StackProblem, match=f"{plain} .*https://"):
+            await asyncio.wait_for(asyncio.to_thread(wait_for_backends, choices, lambda _: None, 15.0), 12.0)
+
+
 @pytest.mark.parametrize("told", [True, False], ids=["with a certificate", "without one"])
 async def test_a_container_is_probed_over_tls_where_it_has_a_certificate_whatever_its_name(
     tmp_path: Path, told: bool
