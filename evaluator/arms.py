@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import assert_never
 
+from pydantic import ValidationError
+
 from evaluator.client import GatewayClient
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
@@ -11,6 +13,7 @@ from evaluator.ingest import live_states
 from services.contracts.collections import CollectionView
 from services.contracts.pipelines import Fuse, Pipeline, Retrieve, SourceStage
 from services.contracts.query import SearchRequest
+from services.contracts.validation_messages import validation_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +29,18 @@ class Arm:
 def search_request(arm: Arm, dataset: Dataset, query: str, top: int) -> SearchRequest:
     """Returns the request that asks an arm for a query of the dataset; one that is a document excludes itself.
 
-    Raises ValidationError for a query that the wire does not carry.
+    Raises EvaluationError for a query that is too long for a pipeline of so many retrieves.
     """
-    return SearchRequest(
-        query=dataset.queries[query],
-        pipeline=arm.asked,
-        top=top,
-        exclude_ids=(query,) if query in dataset.self_retrieved else (),
-    )
+    try:
+        return SearchRequest(
+            query=dataset.queries[query],
+            pipeline=arm.asked,
+            top=top,
+            exclude_ids=(query,) if query in dataset.self_retrieved else (),
+        )
+    except ValidationError as error:
+        message = validation_message(error.errors()[0])
+        raise EvaluationError(f"pipeline {arm.name}: query {query!r} cannot be sent: {message}") from error
 
 
 async def resolve_arms(client: GatewayClient, experiment: Experiment, view: CollectionView) -> tuple[Arm, ...]:

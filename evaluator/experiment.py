@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from operator import not_
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -33,6 +34,8 @@ class Experiment(Wire):
     collection: Name | None = None  # its name at the gateway; without one, derived from the directory's
     split: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = "test"
     strict: bool = False  # refuse what reading the dataset would otherwise count
+    # Leave out, and count, queries that no request can carry. Written only if set: older runs keep their fingerprint.
+    skip_unsendable: Annotated[bool, Field(exclude_if=not_)] = False
     presets: Presets = ALL_PRESETS  # declared by the collection; the first is what pipelines use that name none
     metadata: dict[FieldName, FieldKind] | None = None  # fields to filter by; without it, inferred from the values
     rebuild: bool = False  # load into a new generation even if the live one was declared the same

@@ -8,8 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 
-from pydantic import ValidationError
-
 from evaluator.arms import Arm, search_request
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
@@ -88,10 +86,10 @@ async def _cost_of(
         if sent and (sent >= BLOCK_QUERIES or time.monotonic() - started >= BLOCK_S):
             break
         sent += 1
+        request = search_request(arm, dataset, query, experiment.timed_top)
         try:
-            request = search_request(arm, dataset, query, experiment.timed_top)
             await client.search(experiment.target, request, caches=experiment.caches)
-        except (GatewayError, ValidationError):
+        except GatewayError:
             lost += 1
     seconds = time.monotonic() - started
     return mean_cost(costs_between(before, await read()), sent, lost, seconds)

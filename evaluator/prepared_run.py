@@ -5,7 +5,7 @@ Sends none of them, and writes dataset.json alone; the steps keep the manifest.
 
 from typing import NamedTuple
 
-from evaluator.arms import Arm, resolve_arms
+from evaluator.arms import Arm, resolve_arms, search_request
 from evaluator.client import GatewayClient
 from evaluator.command_line import command_line
 from evaluator.corpus_check import expect_same_corpus
@@ -46,6 +46,9 @@ async def prepare_run(client: GatewayClient, folder: RunFolder) -> PreparedRun:
     pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
     manifest = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), pipelines)
     queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
+    for arm in arms:
+        for query in (*queries.measured, *queries.warmup):
+            search_request(arm, dataset, query, experiment.depth)  # raises before the first of them is sent
     return PreparedRun(dataset, view, arms, queries, compared, manifest)
 
 
@@ -82,14 +85,22 @@ def expect_own_run(folder: RunFolder) -> None:
 
 def load_dataset(experiment: Experiment) -> Dataset:
     """Reads and checks the experiment's collection."""
-    return read_dataset(experiment.directory, experiment.split, strict=experiment.strict)
+    return read_dataset(
+        experiment.directory, experiment.split, strict=experiment.strict, skip_unsendable=experiment.skip_unsendable
+    )
 
 
 def dataset_of(folder: RunFolder) -> Dataset:
     """Returns the dataset of a run: reads and checks it the first time, later only if a file changed (dataset.json)."""
     experiment = folder.experiment
     known = folder.read("dataset.json", DatasetRecord) if folder.has("dataset.json") else None
-    dataset, record = read_or_recall(experiment.directory, experiment.split, strict=experiment.strict, record=known)
+    dataset, record = read_or_recall(
+        experiment.directory,
+        experiment.split,
+        strict=experiment.strict,
+        skip_unsendable=experiment.skip_unsendable,
+        record=known,
+    )
     folder.write("dataset.json", record)
     return dataset
 

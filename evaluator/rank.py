@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple, Self
 
-from pydantic import ValidationError
-
 from evaluator.answers import AnswerRecord, Phase, read_answers
 from evaluator.arms import Arm, search_request
 from evaluator.client import GatewayClient, GatewayError
@@ -234,10 +232,7 @@ async def _run_query(
     excluded = query in dataset.self_retrieved
     record = AnswerRecord(query=query, phase=phase, excluded_self=excluded)
     top = experiment.ranking_depth if phase == "deep" else experiment.timed_top
-    try:
-        request = search_request(arm, dataset, query, top)
-    except ValidationError as error:
-        return record.model_copy(update={"error": "invalid_query", "detail": error.errors()[0]["msg"]})
+    request = search_request(arm, dataset, query, top)
     try:
         timed = await client.search(experiment.target, request, caches=experiment.caches)
         ranking = checked_ranking(timed.answer, top, request.exclude_ids)

@@ -132,6 +132,7 @@ def build_report(
         valid=not faults,
         warnings=(
             *faults,
+            *([manifest.counts.left_out] if manifest.counts.left_out else []),
             *_remarks(ranked, records, source, quality.added_judgments),
             *cache_remarks(experiment.caches, cached),
         ),

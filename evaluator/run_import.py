@@ -87,6 +87,7 @@ def import_runs(
     name: str | None,
     depth: int | None,
     metrics: Sequence[str] | None = None,
+    skip_unsendable: bool = False,
 ) -> RunFolder:
     """Reads and checks everything, then writes a run folder up to what `rank` leaves.
 
@@ -97,7 +98,7 @@ def import_runs(
         if path.exists() and not path.is_file():  # a pipe is read once: its hash would be that of nothing
             raise EvaluationError(f"{path}: not a regular file; write what it holds to a file and import that")
     read = {arm: read_scores(path) for arm, path in files.items()}
-    collection = read_dataset(dataset, split)
+    collection = read_dataset(dataset, split, skip_unsendable=skip_unsendable)
     for arm, scores in read.items():
         if not scores.keys() & collection.judgments.keys():
             raise EvaluationError(f"{files[arm]}: none of its queries is judged in split {split} of {dataset}")
@@ -112,6 +113,7 @@ def import_runs(
         "depth": within,
         "warmup": 0,
         "recall_queries": 0,
+        "skip_unsendable": skip_unsendable,
         **({"metrics": metrics} if metrics else {}),
     }
     experiment = parse_experiment(content, "import")

@@ -72,11 +72,11 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
 def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis, Vocabulary]:
     experiment, queries = one.first.experiment, one.first.ranked.queries
     hashes = one.first.manifest.dataset_sha256
-    own = judgments_of(one.first.folder)
     asked = queries_file(experiment.directory)
-    texts = read_queries(asked)
+    texts = read_queries(asked, skip_unsendable=experiment.skip_unsendable)
     if texts.sha256 != hashes.get(asked.name):
         raise DatasetError(f"{asked} changed since the queries ran; rank or import again")
+    own = {query: judged for query, judged in judgments_of(one.first.folder).items() if query in texts.texts}
     added = merged_judgments(own, files) if files else None
     measured = {
         name: measure_ranking(run, name, own, added.grades if added else None) for name, run in one.runs.items()

@@ -6,8 +6,6 @@ Legs asked alone are timed, for the costs of a replay, and ask for no-store; the
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from evaluator.answers import drop_torn_line
 from evaluator.arms import Arm, search_request
 from evaluator.attribution.candidates import (
@@ -22,6 +20,7 @@ from evaluator.attribution.candidates import (
 )
 from evaluator.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
+from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import live_states
 from evaluator.prepared_run import expect_same_answers, prepare_run
@@ -223,7 +222,7 @@ class _Asker:
             answer = await self._answer(arm, top, caches=True)
         except GatewayError as error:
             return ArmCandidates(error=error.kind)
-        except ValidationError:
+        except EvaluationError:
             return ArmCandidates(error="invalid_query")
         hits = tuple(hit.id for hit in answer.hits)
         return ArmCandidates(hits=hits, stages=answer.candidates or {}, degraded=answer.degraded)
@@ -235,7 +234,7 @@ class _Asker:
         except GatewayError as error:
             self._failed(pipeline, error.kind)
             return None
-        except ValidationError:
+        except EvaluationError:
             self._failed(pipeline, "invalid_query")
             return None
         if answer.degraded:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evaluator.commands.options import reporting_errors
+from evaluator.commands.options import SKIP_UNSENDABLE, reporting_errors
 from evaluator.datasets.catalogue import Catalogue, CataloguedSet, load_catalogue
 from evaluator.datasets.fetch import fetch as fetch_set
 from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
@@ -19,6 +19,7 @@ SELF_RETRIEVAL = {True: "yes", False: "no", None: "–"}
 
 SetName = Annotated[str, typer.Argument(help="A set of the catalogue: scifact, cqadupstack, cqadupstack/android.")]
 NameOrDirectory = Annotated[str, typer.Argument(metavar="NAME|DIR", help="A set of the catalogue, or a directory.")]
+SkipUnsendable = Annotated[bool, SKIP_UNSENDABLE]
 Split = Annotated[str | None, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv; without it, the set's.")]
 
 
@@ -44,11 +45,12 @@ def check(
     dataset: NameOrDirectory,
     split: Split = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse what reading would otherwise count.")] = False,
+    skip_unsendable: SkipUnsendable = False,
 ) -> None:
     """Reads and checks a collection, and prints everything that reading it decided."""
     with reporting_errors():
         for directory, known in _collections(dataset):
-            read = read_dataset(directory, _split(split, known), strict=strict)
+            read = read_dataset(directory, _split(split, known), strict=strict, skip_unsendable=skip_unsendable)
             show(f"\n{directory}, split {read.split}\n")
             show(aligned([["what", "value"], *_decisions(read)]))
             if known is not None:
@@ -56,11 +58,11 @@ def check(
 
 
 @datasets.command()
-def stats(dataset: NameOrDirectory, split: Split = None) -> None:
+def stats(dataset: NameOrDirectory, split: Split = None, skip_unsendable: SkipUnsendable = False) -> None:
     """Prints the statistics of the BEIR paper's table 1, measured here and published, of a collection."""
     with reporting_errors():
         for directory, known in _collections(dataset):
-            read = read_dataset(directory, _split(split, known))
+            read = read_dataset(directory, _split(split, known), skip_unsendable=skip_unsendable)
             # What is published is of the set's own split.
             published = known.statistics if known is not None and read.split == known.split else None
             show(f"\n{directory}, split {read.split}\n")

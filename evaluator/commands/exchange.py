@@ -8,6 +8,7 @@ import typer
 
 from evaluator.commands.options import (
     RUNS,
+    SKIP_UNSENDABLE,
     AddedFiles,
     Metrics,
     Run,
@@ -35,13 +36,23 @@ def import_(
         int | None, typer.Option(min=1, max=1000, help="Hits a query; without it, those of the shallowest file.")
     ] = None,
     metrics: Metrics = None,
+    skip_unsendable: Annotated[bool, SKIP_UNSENDABLE] = False,
     runs: Runs = RUNS,
 ) -> None:
     """Makes a run of another system's run files, measures it and writes its report. Exit status as of `run`."""
     with reporting_errors():
         chosen = metric_names(metrics)
         directory = collection_directory(dataset)
-        folder = import_runs(runs, named_files(files), directory, split=split, name=name, depth=depth, metrics=chosen)
+        folder = import_runs(
+            runs,
+            named_files(files),
+            directory,
+            split=split,
+            name=name,
+            depth=depth,
+            metrics=chosen,
+            skip_unsendable=skip_unsendable,
+        )
         _say_decisions(folder.read("imported.json", ImportReport), folder.experiment.depth)
         quality_step(folder)
         print_outcome(folder, report_step(folder))

@@ -75,6 +75,7 @@ Processes = Annotated[
     typer.Option(envvar="PROCESSES", help="Whose cost is measured: dense=http://127.0.0.1:8002,elasticsearch=URL."),
 ]
 Junit = Annotated[Path | None, typer.Option("--junit", help="Write the outcome of each gate as JUnit XML.")]
+SKIP_UNSENDABLE = typer.Option("--skip-unsendable", help="Leave out, and count, queries that no request can carry.")
 AddedFiles = Annotated[
     list[Path] | None,
     typer.Option(
@@ -116,6 +117,7 @@ class AllExperimentOverrides(ExperimentOverrides):
     strict: Annotated[
         bool | None, typer.Option("--strict", help="Refuse what reading the dataset would otherwise count.")
     ]
+    skip_unsendable: Annotated[bool | None, SKIP_UNSENDABLE]
 
 
 def with_options(options: type[ExperimentOverrides]) -> Callable[[Command], Command]:

@@ -84,7 +84,8 @@ def texts_of(experiment: Experiment, examples: Iterable[QueryExample]) -> tuple[
         if found.document.id in wanted:
             text = " ".join((found.document.title or found.document.text).split())
             titles[found.document.id] = text if len(text) <= TITLE_CHARACTERS else text[: TITLE_CHARACTERS - 1] + "…"
-    return read_queries(queries_file(experiment.directory)).texts, titles
+    queries = read_queries(queries_file(experiment.directory), skip_unsendable=experiment.skip_unsendable)
+    return queries.texts, titles
 
 
 def with_texts(

@@ -6,14 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from pydantic import TypeAdapter, ValidationError
+
 from evaluator.datasets.ids import plain_id, read_id
 from evaluator.datasets.json_lines import json_objects
 from evaluator.datasets.text_files import HashedLines, decoded, find_one
 from evaluator.errors import DatasetError
-from services.contracts.base import UNSENDABLE
+from services.contracts.base import UNSENDABLE, QueryText
+from services.contracts.validation_messages import validation_message
 
 QUERIES = "queries.jsonl"
 NAMES = (QUERIES, "topics.txt", "topics.trec", "topics.xml")
+_MOST_NAMED = 5  # queries in a message
+
+_WIRE = TypeAdapter[str](QueryText)
 
 _TOPIC = re.compile(r"<top>(.*?)</top>", re.DOTALL | re.IGNORECASE)
 # A field ends where the next tag begins: TREC's topics close none of them, or each.
@@ -23,9 +29,13 @@ _TITLE = re.compile(r"<title>\s*(?:Topic:)?\s*([^<]*?)\s*(?:<|$)", re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """`texts[query]` in file order; `stripped`: characters that the wire does not carry; `trimmed`: ids."""
+    """`texts[query]` in file order; `stripped`: characters that the wire does not carry; `trimmed`: ids.
+
+    `unsendable`: ids of queries that no request can carry; they were left out of `texts`.
+    """
 
     texts: Mapping[str, str]
+    unsendable: frozenset[str]
     stripped: int
     trimmed: int
     sha256: str
@@ -36,21 +46,37 @@ def queries_file(directory: Path) -> Path:
     return find_one(directory, NAMES) or directory / QUERIES
 
 
-def read_queries(path: Path) -> Queries:
-    """Reads every query. The query of a TREC topic is its title. Raises DatasetError."""
+def read_queries(path: Path, *, skip_unsendable: bool = False) -> Queries:
+    """Reads every query. The query of a TREC topic is its title.
+
+    Raises DatasetError, also for queries that no request can carry, unless they are to be left out.
+    """
     lines = HashedLines(path)
     texts: dict[str, str] = {}
+    unsendable: dict[str, str] = {}  # by id: where it stands and what is wrong
     stripped = trimmed = 0
     for place, identity, changed, text in _of_jsonl(path, lines) if ".jsonl" in path.suffixes else _topics(path, lines):
-        if identity in texts:
+        if identity in texts or identity in unsendable:
             raise DatasetError(f"{place}: the id {identity!r} stood above already")
         # The wire refuses these characters; documents are stripped of them too (services.contracts.documents).
-        texts[identity], count = UNSENDABLE.subn("", text)
+        plain, count = UNSENDABLE.subn("", text)
+        try:
+            _WIRE.validate_python(plain)
+        except ValidationError as error:
+            unsendable[identity] = f"{place}: query {identity!r}: {validation_message(error.errors()[0])}"
+        else:
+            texts[identity] = plain
         stripped += count
         trimmed += changed
+    if unsendable and not (skip_unsendable and texts):
+        raise DatasetError(
+            f"{'; '.join(list(unsendable.values())[:_MOST_NAMED])} ({len(unsendable)} of "
+            f"{len(unsendable) + len(texts)} queries cannot be sent); mend them, or leave them out with "
+            "--skip-unsendable (skip_unsendable: true)"
+        )
     if not texts:
         raise DatasetError(f"{path}: no query in the whole file")
-    return Queries(texts, stripped, trimmed, lines.sha256)
+    return Queries(texts, frozenset(unsendable), stripped, trimmed, lines.sha256)
 
 
 def _of_jsonl(path: Path, lines: HashedLines) -> Iterator[tuple[str, str, bool, str]]:
@@ -66,8 +92,8 @@ def _topics(path: Path, lines: HashedLines) -> Iterator[tuple[str, str, bool, st
     content = decoded(b"".join(lines), str(path))
     found = _sgml_topics(path, content) if re.search("<top>", content, re.IGNORECASE) else _xml_topics(path, content)
     for place, number, text in found:
-        if not plain_id(number) or not text.strip():
-            raise DatasetError(f"{place}: a topic without a number or without a title (or query)")
+        if not plain_id(number):
+            raise DatasetError(f"{place}: a topic without a number")
         identity, _ = read_id(number, place)
         yield place, identity, False, " ".join(text.split())
 

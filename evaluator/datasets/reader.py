@@ -29,7 +29,7 @@ class DatasetCounts(Wire):
     """Counts of the files, and of every correction made while reading them: nothing is dropped uncounted."""
 
     documents: Count
-    queries: Count  # in queries.jsonl, judged or not
+    queries: Count  # in queries.jsonl, judged or not, without those that were left out
     judged_queries: Count
     queries_without_judgments: Count  # never sent
     judged_without_positives: Count  # sent; they score 0 by definition and count in every mean
@@ -48,6 +48,8 @@ class DatasetCounts(Wire):
     documents_without_text: Count = 0  # neither title nor text; loaded, and found by nothing
     texts_elsewhere: Count = 0  # documents without `text` that have one under another name, such as `contents`
     ids_trimmed: Count = 0  # of documents and queries: white space or quotes around them were removed
+    queries_unsendable: Count = 0  # left out, because no request can carry them
+    judged_queries_unsendable: Count = 0  # of these; in no denominator, and their judgments are not counted
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -64,6 +66,17 @@ class DatasetCounts(Wire):
             if count > MOST_MISSING * total:
                 found.append(f"dataset: {count} of {total} {what}")
         return tuple(found)
+
+    @property
+    def left_out(self) -> str | None:
+        """The sentence on judged queries that were left out; None without any."""
+        if not self.judged_queries_unsendable:
+            return None
+        every = self.judged_queries + self.judged_queries_unsendable
+        return (
+            f"dataset: {self.judged_queries_unsendable} of {every} judged queries cannot be sent and were LEFT OUT: "
+            "they are in no figure and in no denominator"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +146,19 @@ class _CorpusSummary:
             self.own.add(document.id)
 
 
-def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) -> Dataset:
-    """Reads and checks every line once. Raises DatasetError with `file:line` for the first fault."""
+def read_dataset(
+    directory: Path, split: str = "test", *, strict: bool = False, skip_unsendable: bool = False
+) -> Dataset:
+    """Reads and checks every line once. Raises DatasetError with `file:line` for the first fault.
+
+    `skip_unsendable`: leaves out, and counts, queries that no request can carry, which are a fault otherwise.
+    """
     corpus, qrels = corpus_file(directory), qrels_file(directory, split)
     judgments = read_judgments(qrels, strict=strict)
     asked = queries_file(directory)
-    queries = read_queries(asked)
-    orphans = [query for query in judgments.grades if query not in queries.texts]
+    queries = read_queries(asked, skip_unsendable=skip_unsendable)
+    grades = judgments_to_send(judgments, queries)
+    orphans = [query for query in grades if query not in queries.texts]
     if orphans:
         raise DatasetError(
             f"{qrels}: judged, but not in {asked.name}: {', '.join(orphans[:5])} ({len(orphans)} in all)"
@@ -149,18 +168,23 @@ def read_dataset(directory: Path, split: str = "test", *, strict: bool = False) 
     lines = HashedLines(corpus)
     summary = _summarise(corpus, lines, queries, strict)
     expect_header(judgments, queries.texts, summary.ids)
-    counts, schema = _counted(corpus, qrels, judgments, queries, summary, strict)
+    counts, schema = _counted(corpus, qrels, judgments, grades, queries, summary, strict)
     return Dataset(
         directory=directory,
         split=split,
         corpus=corpus,
         queries=queries.texts,
-        judgments=judgments.grades,
+        judgments=grades,
         self_retrieved=frozenset(summary.own),
         schema=schema,
         counts=counts,
         hashes={corpus.name: lines.sha256, asked.name: queries.sha256, qrels.name: judgments.sha256},
     )
+
+
+def judgments_to_send(judgments: Judgments, queries: Queries) -> Mapping[str, Mapping[str, int]]:
+    """Returns the grades without those of queries that were left out."""
+    return {query: judged for query, judged in judgments.grades.items() if query not in queries.unsendable}
 
 
 def corpus_file(directory: Path) -> Path:
@@ -226,9 +250,14 @@ def _expect_no_duplicate(corpus: Path, repeated: frozenset[int]) -> None:
 
 
 def _counted(
-    corpus: Path, qrels: Path, judgments: Judgments, queries: Queries, summary: _CorpusSummary, strict: bool
+    corpus: Path,
+    qrels: Path,
+    judgments: Judgments,
+    grades: Mapping[str, Mapping[str, int]],
+    queries: Queries,
+    summary: _CorpusSummary,
+    strict: bool,
 ) -> tuple[DatasetCounts, dict[str, FieldKind]]:
-    grades = judgments.grades
     missing = summary.ids.missing({name for judged in grades.values() for name in judged})
     if missing and strict:
         raise DatasetError(f"{qrels}: judged, but not in {corpus.name}: {', '.join(sorted(missing)[:5])}")
@@ -263,5 +292,7 @@ def _counted(
         documents_without_text=summary.empty,
         texts_elsewhere=summary.elsewhere,
         ids_trimmed=queries.trimmed + summary.trimmed,
+        queries_unsendable=len(queries.unsendable),
+        judged_queries_unsendable=len(judgments.grades) - len(grades),
     )
     return counts, schema

@@ -6,7 +6,7 @@ from typing import Self
 
 from evaluator.datasets.judgments import qrels_file, read_judgments
 from evaluator.datasets.queries import queries_file, read_queries
-from evaluator.datasets.reader import Dataset, DatasetCounts, corpus_file, read_dataset
+from evaluator.datasets.reader import Dataset, DatasetCounts, corpus_file, judgments_to_send, read_dataset
 from evaluator.datasets.text_files import sha256
 from services.contracts.base import Count, Wire
 from services.contracts.collections import FieldKind
@@ -48,6 +48,7 @@ class DatasetRecord(Wire):
     """dataset.json of a run: the outcome of `read_dataset`, and which files it was of."""
 
     strict: bool
+    skip_unsendable: bool = False
     corpus: FileStamp
     sha256: dict[str, str]  # by file name
     self_retrieved: tuple[str, ...]
@@ -56,19 +57,24 @@ class DatasetRecord(Wire):
 
 
 def read_or_recall(
-    directory: Path, split: str, *, strict: bool, record: DatasetRecord | None
+    directory: Path, split: str, *, strict: bool, skip_unsendable: bool = False, record: DatasetRecord | None
 ) -> tuple[Dataset, DatasetRecord]:
     """Returns the dataset and its record: recalled if no file changed since, else by `read_dataset`.
 
     Queries and judgments are read and hashed each time. The corpus is not read where its stamp tells that it is the
     same, and hashed where the stamp cannot tell.
     """
-    if record is not None and (dataset := _recalled(directory, split, strict, record)) is not None:
+    if (
+        record is not None
+        and (strict, skip_unsendable) == (record.strict, record.skip_unsendable)
+        and (dataset := _recalled(directory, split, record)) is not None
+    ):
         return dataset, record
     stamp = FileStamp.of(corpus_file(directory))  # before reading: whatever is written from now on changes it
-    dataset = read_dataset(directory, split, strict=strict)
+    dataset = read_dataset(directory, split, strict=strict, skip_unsendable=skip_unsendable)
     return dataset, DatasetRecord(
         strict=strict,
+        skip_unsendable=skip_unsendable,
         corpus=stamp,
         sha256=dict(dataset.hashes),
         self_retrieved=tuple(sorted(dataset.self_retrieved)),
@@ -77,11 +83,12 @@ def read_or_recall(
     )
 
 
-def _recalled(directory: Path, split: str, strict: bool, record: DatasetRecord) -> Dataset | None:
+def _recalled(directory: Path, split: str, record: DatasetRecord) -> Dataset | None:
     corpus, asked, qrels = corpus_file(directory), queries_file(directory), qrels_file(directory, split)
-    if strict != record.strict or record.sha256.keys() != {corpus.name, asked.name, qrels.name}:
+    if record.sha256.keys() != {corpus.name, asked.name, qrels.name}:
         return None
-    queries, judgments = read_queries(asked), read_judgments(qrels, strict=strict)
+    queries = read_queries(asked, skip_unsendable=record.skip_unsendable)
+    judgments = read_judgments(qrels, strict=record.strict)
     if (queries.sha256, judgments.sha256) != (record.sha256[asked.name], record.sha256[qrels.name]):
         return None
     same = record.corpus.is_of_same_content(FileStamp.of(corpus))
@@ -92,7 +99,7 @@ def _recalled(directory: Path, split: str, strict: bool, record: DatasetRecord) 
         split=split,
         corpus=corpus,
         queries=queries.texts,
-        judgments=judgments.grades,
+        judgments=judgments_to_send(judgments, queries),
         self_retrieved=frozenset(record.self_retrieved),
         schema=record.fields,
         counts=record.counts,

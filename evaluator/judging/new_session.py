@@ -15,6 +15,7 @@ from evaluator.datasets.queries import queries_file, read_queries
 from evaluator.datasets.reader import corpus_file
 from evaluator.datasets.text_files import HashedLines, sha256
 from evaluator.errors import EvaluationError
+from evaluator.experiment import Experiment
 from evaluator.judging.compared_pool import DEPTH
 from evaluator.judging.pool import PooledPair, pooled_pairs
 from evaluator.judging.session_files import (
@@ -81,7 +82,7 @@ def create_session(
     pairs = pooled_pairs(list(lists.values()), merged.grades, queries, top, seed)
     if not pairs:
         raise EvaluationError(f"every document among the first {top} is judged; nothing is left to judge")
-    asked, documents = _texts(experiment.directory, queries, pairs)
+    asked, documents = _texts(experiment, queries, pairs)
     kept = [pair for pair in pairs if pair.document in documents]
     known = {query: dict(merged.grades.get(query, {})) for query in queries}
     file = SessionFile(
@@ -149,10 +150,11 @@ def _shared(rankings: Sequence[ComparedRanking], top: int) -> tuple[list[str], t
 
 
 def _texts(
-    directory: Path, queries: Sequence[str], pairs: Sequence[PooledPair]
+    experiment: Experiment, queries: Sequence[str], pairs: Sequence[PooledPair]
 ) -> tuple[dict[str, QueryText], dict[str, DocumentText]]:
     """Reads the texts of the queries and of the pooled documents; documents that the corpus lacks are missing."""
-    texts = read_queries(queries_file(directory)).texts
+    directory = experiment.directory
+    texts = read_queries(queries_file(directory), skip_unsendable=experiment.skip_unsendable).texts
     if unknown := [query for query in queries if query not in texts]:
         raise EvaluationError(f"{directory}: query {unknown[0]!r} is no longer among its queries; rank again")
     wanted = {pair.document for pair in pairs}

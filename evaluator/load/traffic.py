@@ -5,11 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
 from evaluator.arms import Arm, search_request
 from evaluator.datasets.reader import Dataset
-from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.load.arrivals import arrival_times, drawn_queries
 from evaluator.load_plan import LoadPlan, TrafficStep
@@ -49,10 +46,7 @@ def load_target(
     bodies = {}
     for arm in arms:
         for query in queries:
-            try:
-                request = search_request(arm, dataset, query, experiment.timed_top)
-            except ValidationError as error:
-                raise EvaluationError(f"query {query} cannot be sent: {error.errors()[0]['msg']}") from error
+            request = search_request(arm, dataset, query, experiment.timed_top)
             bodies[arm.name, query] = request.model_dump_json(exclude_unset=True).encode()
     return LoadTarget(
         url=f"{gateway}/v1/collections/{experiment.target}/search",

@@ -1,12 +1,18 @@
 """Queries come from queries.jsonl or from TREC topics, packed or not; what is wrong with a topic is said."""
 
 import gzip
+import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from evaluator.datasets.queries import read_queries
 from evaluator.datasets.reader import read_dataset
+from evaluator.datasets.record import read_or_recall
 from evaluator.errors import DatasetError
+from services.contracts.base import QueryText
+from services.contracts.query import SearchRequest
 from tests.support.gateway_stub import write_shop
 
 SGML = """
@@ -51,7 +57,7 @@ def test_the_query_of_a_topic_is_its_title(shop: Path, name: str, topics: str) -
     [
         (SGML.replace("</top>", ""), r"topics\.txt: a <top> without its </top>"),
         (SGML.replace("<title> red", "red"), r"topics\.txt:2: a topic has one <num> and one <title>; here: 1 and 0"),
-        (SGML.replace("<num> Number: q1", "<num>"), r"topics\.txt:2: a topic without a number or without a title"),
+        (SGML.replace("<num> Number: q1", "<num>"), r"topics\.txt:2: a topic without a number"),
         (SGML.replace("q2", "q1"), r"topics\.txt:11: the id 'q1' stood above already"),
         ("301 red bell\n", r"topics\.txt: neither TREC topics \(<top>\) nor XML"),
         ("<topics></topics>", r"topics\.txt: no query in the whole file"),
@@ -62,6 +68,54 @@ def test_a_topic_that_cannot_be_read_is_said_with_its_place(shop: Path, topics: 
     (shop / "topics.txt").write_text(topics)
     with pytest.raises(DatasetError, match=message):
         read_dataset(shop)
+
+
+LONGEST = get_args(QueryText)[2].metadata[1].max_length
+UNSENDABLE_TEXTS = ["", " \t\n\u3000", "\x00\x1b", "x" * (LONGEST + 1), "a" + "\u0301" * 40]
+
+
+@pytest.mark.parametrize("text", UNSENDABLE_TEXTS)
+def test_a_query_that_no_request_can_carry_is_refused_by_its_id(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "queries.jsonl"
+    path.write_text(
+        "".join(json.dumps({"_id": one, "text": found}) + "\n" for one, found in [("q1", "x"), ("q2", text)])
+    )
+    with pytest.raises(DatasetError, match=r"queries\.jsonl:2: query 'q2': .*1 of 2 queries .*--skip-unsendable"):
+        read_queries(path)
+    left = read_queries(path, skip_unsendable=True)
+    assert (left.texts, left.unsendable) == ({"q1": "x"}, {"q2"})
+
+
+def test_the_longest_query_that_a_request_can_carry_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "queries.jsonl"
+    path.write_text(json.dumps({"_id": "q1", "text": "x" * LONGEST}) + "\n")
+    assert read_queries(path).texts["q1"] == SearchRequest(query="x" * LONGEST).query
+
+
+def test_where_every_query_would_be_left_out_none_is(tmp_path: Path) -> None:
+    path = tmp_path / "queries.jsonl"
+    path.write_text('{"_id": "q1", "text": ""}\n{"_id": "q2", "text": " "}\n')
+    with pytest.raises(DatasetError, match=r"'q1'.*'q2'.*2 of 2 queries"):
+        read_queries(path, skip_unsendable=True)
+
+
+def test_a_topic_with_an_empty_title_is_a_query_that_no_request_can_carry(shop: Path) -> None:
+    (shop / "topics.txt").write_text(SGML.replace("Topic: oil chain", ""))
+    with pytest.raises(DatasetError, match=r"topics\.txt:11: query 'q2'"):
+        read_dataset(shop)
+
+
+def test_a_judged_query_that_is_left_out_is_counted_and_takes_its_judgments_along(shop: Path) -> None:
+    (shop / "queries.jsonl").write_text('{"_id": "q1", "text": "red bell"}\n{"_id": "q2", "text": " "}\n')
+    left = read_dataset(shop, skip_unsendable=True)
+    assert (list(left.queries), list(left.judgments)) == (["q1"], ["q1"])
+    assert (left.counts.judged_queries, left.counts.judgments, left.counts.queries_unsendable) == (1, 1, 1)
+    assert left.counts.left_out is not None
+    _, record = read_or_recall(shop, "test", strict=False, skip_unsendable=True, record=None)
+    again, _ = read_or_recall(shop, "test", strict=False, skip_unsendable=True, record=record)
+    assert again.judgments == left.judgments
+    with pytest.raises(DatasetError, match="q2"):
+        read_or_recall(shop, "test", strict=False, record=record)
 
 
 def test_queries_in_two_files_are_refused(shop: Path) -> None:

@@ -59,6 +59,8 @@ def test_everything_that_reading_decided_is_counted(shop: Path) -> None:
         "documents_without_text": 0,
         "texts_elsewhere": 0,
         "ids_trimmed": 0,
+        "queries_unsendable": 0,
+        "judged_queries_unsendable": 0,
     }
 
 
