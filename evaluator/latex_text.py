@@ -1,5 +1,7 @@
 """Escapes text for LaTeX, in all tables alike. Pure."""
 
+from evaluator.datasets.ids import shown
+
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -16,10 +18,12 @@ _LATEX = str.maketrans(
         "→": r"$\rightarrow$",
         "×": r"$\times$",
         "\n": " ",
+        "\r": " ",
+        "\t": " ",
     }
 )
 
 
 def latex_text(text: str) -> str:
-    """Returns text that LaTeX prints as it is. A line break becomes a space."""
-    return text.translate(_LATEX)
+    """Returns text that LaTeX prints as it is. A line break becomes a space, a character without a glyph its escape."""
+    return shown(text).translate(_LATEX)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
+from evaluator.datasets.ids import shown
 from evaluator.markdown_table import aligned
 from evaluator.page_blocks import (
     Block,
@@ -26,11 +27,11 @@ def markdown_parts(blocks: Iterable[Block]) -> Iterator[str]:
             case Heading(text=text):
                 yield f"## {text}"
             case Prose(text=text) | Sentence(text=text) | Verdict(text=text):
-                yield text
+                yield shown(text)
             case Caution(text=text):
-                yield f"**{text}**"
+                yield f"**{shown(text)}**"
             case Bullets(items=items):
-                yield "\n".join(f"- {item}" for item in items)
+                yield "\n".join(f"- {shown(item)}" for item in items)
             case Table(rows=rows):
                 yield aligned(rows)
             case ChartImage(path=path, shows=shows):

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from evaluator.datasets.ids import shown
+
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Renders rows, the header first, as a Markdown table: columns of figures to the right, words to the left.
@@ -9,7 +11,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     A figure may end with `?`."""
     lines = [""] * (len(rows) + 1)
     for raw in zip(*rows, strict=True):
-        column = [cell.replace("|", "\\|") for cell in raw]
+        column = [" ".join(shown(cell).splitlines()).replace("|", "\\|") for cell in raw]
         width = max(2, *map(len, column))  # the rule of figures is `-:` at least
         figures = all(cell == "–" or cell.lstrip("+-").rstrip("?").replace(".", "", 1).isdigit() for cell in column[1:])
         rule = "-" * (width - 1) + ":" if figures else "-" * width

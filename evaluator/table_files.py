@@ -1,19 +1,16 @@
-"""Renders tables as CSV (RFC 4180) and as LaTeX with the rules of the package booktabs; writes them as files."""
+"""Renders tables as CSV and as LaTeX with the rules of the package booktabs; writes them as files."""
 
-import csv
-import io
 from collections.abc import Iterable
 from pathlib import Path
 
+from evaluator.csv_text import csv_text
 from evaluator.latex_text import latex_text
 from evaluator.page_blocks import Table
 
 
 def render_csv(table: Table) -> str:
     """Renders the header and the rows as they are shown, one a line. An unknown value is an empty cell."""
-    file = io.StringIO()
-    csv.writer(file).writerows([["" if cell == "–" else cell.strip("`") for cell in row] for row in table.rows])
-    return file.getvalue()
+    return csv_text([["" if cell == "–" else cell.strip("`") for cell in row] for row in table.rows])
 
 
 def render_latex(table: Table) -> str:

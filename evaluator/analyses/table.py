@@ -1,10 +1,9 @@
 """Owns a table of figures and its three forms: Markdown, CSV with all digits, LaTeX with booktabs. Pure."""
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evaluator.csv_text import csv_text
 from evaluator.latex_text import latex_text
 from evaluator.markdown_table import aligned
 
@@ -42,11 +41,7 @@ class FigureTable:
 
     def csv(self) -> str:
         """Renders unrounded figures; a missing one is empty."""
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(self.header)
-        writer.writerows(self.rows)  # the writer prints None as nothing
-        return file.getvalue()
+        return csv_text([self.header, *self.rows])
 
     def latex(self) -> str:
         """Renders a floating table for `\\usepackage{booktabs}`, with a label `tab:<name>`."""

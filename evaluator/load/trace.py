@@ -1,10 +1,10 @@
 """Reads a recorded trace, `time,query,pipeline` a line: seconds, the id of a query, the name of a pipeline."""
 
-import csv
 import math
 from collections.abc import Collection
 from pathlib import Path
 
+from evaluator.csv_text import csv_rows
 from evaluator.errors import EvaluationError
 from evaluator.load.traffic import PlannedRequest
 
@@ -15,11 +15,11 @@ def read_trace(path: Path, queries: Collection[str], pipelines: Collection[str])
     """Returns the requests in the order of time, the first at 0. Raises EvaluationError with the line at fault."""
     requests = []
     with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.reader(file)
-        if next(reader, None) != COLUMNS:
+        rows = csv_rows(file)
+        if next(rows, None) != (1, COLUMNS):
             raise EvaluationError(f"{path}: the first line of a trace is {','.join(COLUMNS)}")
-        for row in reader:
-            where = f"{path}:{reader.line_num}"
+        for number, row in rows:
+            where = f"{path}:{number}"
             if len(row) != len(COLUMNS):
                 raise EvaluationError(f"{where}: a line of a trace is {','.join(COLUMNS)}")
             requests.append(_request(where, *row, queries=queries, pipelines=pipelines))

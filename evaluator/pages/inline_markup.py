@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
 
+from evaluator.datasets.ids import shown
 from evaluator.errors import EvaluationError
 
 # `code` and [label](file of the run's folder): no scheme, no host, no path upwards.
@@ -44,8 +45,8 @@ def prose_html(text: str, links: bool) -> Markup:
 def cell_html(text: str) -> Markup:
     """Returns a cell: code where it stands wholly in backticks, else escaped text."""
     if len(text) > 2 and text[0] == text[-1] == "`":
-        return Markup("<code>{}</code>").format(text[1:-1])
-    return escape(text)
+        return Markup("<code>{}</code>").format(shown(text[1:-1]))
+    return escape(shown(text))
 
 
 def chart_html(svg: str, path: str) -> Markup:

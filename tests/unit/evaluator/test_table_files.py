@@ -3,7 +3,16 @@
 import csv
 import io
 
-from evaluator.page_blocks import Bullets, FoldedBlocks, Heading, Table, tables_of
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from evaluator.csv_text import csv_rows, csv_text
+from evaluator.datasets.ids import shown
+from evaluator.markdown_page import markdown_parts
+from evaluator.markdown_table import aligned
+from evaluator.page_blocks import Bullets, FoldedBlocks, Heading, Sentence, Table, tables_of
+from evaluator.pages.inline_markup import cell_html
 from evaluator.table_files import render_csv, render_latex
 
 TABLE = Table(
@@ -37,3 +46,49 @@ def test_a_column_holds_figures_words_or_labels() -> None:
 
 def test_folded_tables_are_found_too() -> None:
     assert list(tables_of([Heading("h"), FoldedBlocks("more", (TABLE, Bullets(("x",))))])) == [TABLE]
+
+
+FORMULAS = "=+-@\t\r\n＝＋－＠"
+
+
+@given(st.lists(st.lists(st.text(st.characters(codec="utf-8")).map(shown), min_size=1), min_size=1))
+@example([["=1+1", "-x", "'=1", "''@y", "-0.12", "'-0.12", "", "'"], ["\rx", "\tx", "+"]])
+def test_cells_are_read_back_as_they_were_and_none_begins_as_a_formula(rows: list[list[str]]) -> None:
+    text = csv_text(rows)
+    assert [row for _, row in csv_rows(io.StringIO(text, newline=""))] == rows
+    raw = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
+    assert not [cell for cell in raw if cell[:1] in FORMULAS and cell and not cell[1:].replace(".", "").isdigit()]
+
+
+@pytest.mark.parametrize("figure", ["-0.12", "+0.5", "-1,234.0", "-3 %", "-0.1 to +0.2", "-1.5e-07"])
+def test_a_figure_stays_a_figure(figure: str) -> None:
+    assert next(csv.reader([csv_text([[figure]])])) == [figure]
+    assert csv_text([[-0.12, None, -3]]) == "-0.12,,-3\r\n"
+
+
+EFFECTS = ["\u202e", "\u2066", "\u200f", "\u061c", "\u2028", "\x1b", "\x00", "\x85", "\ud800"]
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_a_character_that_would_reorder_or_break_a_table_is_shown_as_its_escape(effect: str) -> None:
+    table = Table("t", f"of a{effect}b", [["id", "mean"], [f"a{effect}b", "0.5"]])
+    forms = (
+        render_csv(table),
+        render_latex(table),
+        aligned(table.rows),
+        str(cell_html(table.rows[1][0])),
+        *markdown_parts([Sentence(table.caption), Bullets((table.caption,)), table]),
+    )
+    for form in forms:
+        assert effect not in form
+        assert f"{ord(effect):x}" in form
+
+
+def test_letters_of_every_script_stay_as_they_are() -> None:
+    text = "größer עברית العربية می‌خواهم 日本語 👩‍🔬"
+    assert shown(text) == text
+    assert text in aligned([["id"], [text]])
+
+
+def test_a_line_break_in_an_id_does_not_end_the_row_of_a_table() -> None:
+    assert len(aligned([["id"], ["a\nb"]]).splitlines()) == 3
