@@ -27,7 +27,6 @@ from evaluator.page_answers import (
     PageAnswers,
     html_answer,
     known_run,
-    page_at,
     page_number,
     see_other,
     table_answer,
@@ -64,7 +63,7 @@ def judging_routes(
     """Builds the routes of judging."""
     routes = router()
 
-    @page_at(routes, "/judge")
+    @routes.get("/judge", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
     async def listed(
@@ -126,7 +125,7 @@ def judging_routes(
             lambda token: pages.new_session(chosen, sent.ticked, fields, token, said), reader, status, headers
         )
 
-    @page_at(routes, "/judge/{session}")
+    @routes.get("/judge/{session}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
     async def session(session: str, reader: FromReader, order: str = "pool", table: str = "") -> Response:
@@ -144,7 +143,7 @@ def judging_routes(
         runs = [run for run in state.runs if RUN_NAME.fullmatch(run) and jobs.state(run) is not None]
         return answers.form_page(lambda token: pages.session(state, runs, by, token), reader)
 
-    @page_at(routes, "/judge/{session}/pair")
+    @routes.get("/judge/{session}/pair", include_in_schema=False)
     @handled(scope="search", logged=False, page=True)
     @answers.as_page
     async def pair(
@@ -173,7 +172,7 @@ def judging_routes(
         back = await asyncio.to_thread(_judge, sessions, session, name, fields)
         return see_other(_pair_path(session, name, order, back))
 
-    @page_at(routes, "/judge/{session}/outlook")
+    @routes.get("/judge/{session}/outlook", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
     async def outlook(session: str, order: str = "pool") -> Response:
@@ -198,7 +197,7 @@ def judging_routes(
         slow.measuring.start((run, session, written), partial(measured_by, folder, sessions, session))
         return await measured(run, session, str(written))
 
-    @page_at(routes, "/measure/{run:path}")
+    @routes.get("/measure/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
     async def measured(run: str, session: str = "", written: str = "0") -> Response:

@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from starlette.datastructures import ImmutableMultiDict
 
 from evaluator.errors import EvaluationError, WrongOption
@@ -25,7 +25,6 @@ WAITING = {"refresh": str(AGAIN_S)}
 MOST_FIELDS = 256  # of a form: 16 runs of nine pipelines, and what is asked of them
 FormFields = ImmutableMultiDict[str, str]
 P = ParamSpec("P")
-Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 class RefusedForm(ProblemError):
@@ -115,11 +114,6 @@ def known_run(jobs: Jobs, run: str) -> str:
     if not RUN_NAME.fullmatch(run) or jobs.state(run) is None:
         raise NotFound(f"No run {run} here; the list of runs has all.")
     return run
-
-
-def page_at(routes: APIRouter, path: str) -> Callable[[Endpoint], Endpoint]:
-    """Declares the route of a page, which the OpenAPI document leaves out. HEAD is answered as GET, without a body."""
-    return routes.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)
 
 
 def page_number(text: str, most_digits: int = 6) -> int:

@@ -23,7 +23,6 @@ from evaluator.page_answers import (
     PageAnswers,
     html_answer,
     known_run,
-    page_at,
     page_number,
     see_other,
     table_answer,
@@ -57,13 +56,13 @@ def page_routes(
     """
     routes = router()
 
-    @page_at(routes, "/")
+    @routes.get("/", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
     async def runs(page: str = "1") -> Response:
         return await asyncio.to_thread(_runs, jobs, pages, page_number(page))
 
-    @page_at(routes, "/runs/{run:path}")
+    @routes.get("/runs/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
     async def run(run: str, reader: FromReader) -> Response:
@@ -76,14 +75,14 @@ def page_routes(
         status = 409 if found.stale else 200
         return answers.form_page(lambda token: pages.run(found, token), reader, status)
 
-    @page_at(routes, "/progress/{run:path}")
+    @routes.get("/progress/{run:path}", include_in_schema=False)
     @handled(scope="search", logged=False, page=True)
     @answers.as_page
     async def progress(run: str) -> Response:
         found = await asyncio.to_thread(shown_run, jobs, known_run(jobs, run), False)
         return html_answer(pages.progress(found), 200, {"x-run-state": found.state.state})
 
-    @page_at(routes, "/tables/{run:path}/{file}")
+    @routes.get("/tables/{run:path}/{file}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
     async def table(run: str, file: str) -> Response:
@@ -95,19 +94,19 @@ def page_routes(
                 raise NotComputedYet(f"{run} is being measured by judgments") from error
             raise
 
-    @page_at(routes, "/attribution/{run:path}")
+    @routes.get("/attribution/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
     async def attribution(run: str, table: str = "") -> Response:
         return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), "attribution", table)
 
-    @page_at(routes, "/replay/{run:path}")
+    @routes.get("/replay/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
     async def replay(run: str, table: str = "") -> Response:
         return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), "replay", table)
 
-    @page_at(routes, "/compare")
+    @routes.get("/compare", include_in_schema=False)
     @handled(scope="search", slow=True, page=True)
     @answers.as_page
     async def compare(
@@ -135,7 +134,7 @@ def page_routes(
         files = "/compare?" + urlencode([*(("runs", word) for word in words), *again])
         return html_answer(await asyncio.to_thread(pages.comparison, report, words, files))
 
-    @page_at(routes, "/new")
+    @routes.get("/new", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
     async def new(reader: FromReader) -> Response:
@@ -174,7 +173,7 @@ def page_routes(
             raise Conflict(str(error)) from error
         return see_other(f"/runs/{run}")
 
-    @page_at(routes, "/pages/{name}")
+    @routes.get("/pages/{name}", include_in_schema=False)
     @handled(scope="open")
     @answers.as_page
     async def file(name: str) -> Response:

@@ -36,9 +36,9 @@ class PageFiles:
         )
         self._assets = {name: (FILES / name).read_bytes() for name in ASSETS}
         environment.globals["asset"] = {
-            name: f"page/{name}?{hashlib.sha256(content).hexdigest()[:12]}" for name, content in self._assets.items()
+            name: f"/page/{name}?{hashlib.sha256(content).hexdigest()[:12]}" for name, content in self._assets.items()
         }
-        environment.globals["login"] = LOGIN.removeprefix("/") if logs_in else None
+        environment.globals["login"] = LOGIN if logs_in else None
         # Compiled now: a fault in a template is one of the start, not of the first request.
         self._templates = {name: environment.get_template(name) for name in PAGES}
 

@@ -1,11 +1,15 @@
 """Builds the ASGI app of a service: its routes, the probes, and the middleware of the chassis around them."""
 
+import copy
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType
+from typing import Any
 
 from fastapi import APIRouter, FastAPI, Response
+from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
+from starlette.routing import BaseRoute, Route
 
 from services.chassis import rendering
 from services.chassis.access import open_access
@@ -27,6 +31,32 @@ from services.chassis.telemetry import TelemetryMiddleware
 from services.contracts.problem import Problem
 
 Opened = AbstractAsyncContextManager[tuple[Sequence[APIRouter], Readiness]]
+
+
+class ServiceApp(FastAPI):
+    """An app that answers HEAD wherever it answers GET, without listing it in the OpenAPI document."""
+
+    def add_routes(self, routes: Sequence[BaseRoute]) -> None:
+        """Adds routes as they are: `include_router` would build the fields and schemas of every route a second time."""
+        for route in routes:
+            if isinstance(route, Route) and "GET" in (route.methods or ()):
+                route.methods = {*(route.methods or ()), "HEAD"}
+        self.router.routes.extend(routes)
+        self.openapi_schema = None
+
+    def openapi(self) -> dict[str, Any]:
+        """Returns the OpenAPI document."""
+        if self.openapi_schema is None:
+            shown = [_without_head(route) for route in self.routes]
+            self.openapi_schema = get_openapi(title=self.title, version=self.version, routes=shown)
+        return self.openapi_schema
+
+
+def _without_head(route: BaseRoute) -> BaseRoute:
+    shown = copy.copy(route)
+    if isinstance(shown, Route):
+        shown.methods = set(shown.methods or ()) - {"HEAD"}
+    return shown
 
 
 def router(error: type[BaseModel] = Problem) -> APIRouter:
@@ -66,16 +96,15 @@ def create_app(
         login = (login_router(service, page_style, access, access.ring, sessions),)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with opened() as (routers, readiness):
             for own in (probe_router(service, lifecycle, readiness, measured), *login, *routers):
-                # As they are: `include_router` would build the fields and schemas of every route a second time.
-                app.router.routes.extend(own.routes)
-                app.state.handling.add(own.routes)
-            app.openapi_schema = None
+                app.add_routes(own.routes)
+                handling.add(own.routes)
             yield
 
-    app = FastAPI(title=service, lifespan=lifespan, docs_url=None, redoc_url=None)
+    # Redirected to a path without its slash, a caller would be sent to the host of its own header.
+    app = ServiceApp(title=service, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
     app.state.handling = handling

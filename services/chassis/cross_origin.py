@@ -18,7 +18,7 @@ class CrossOrigin(CORSMiddleware):
         super().__init__(
             app,
             allow_origins=origins,
-            allow_methods=("GET", "POST", "PUT", "DELETE"),
+            allow_methods=("GET", "HEAD", "POST", "PUT", "DELETE"),
             allow_headers=("authorization", "content-type", "cache-control", DEADLINE_HEADER, REQUEST_ID_HEADER),
             expose_headers=("retry-after", "server-timing", CACHED_HEADER, REQUEST_ID_HEADER),
         )

@@ -108,6 +108,16 @@ class HandlingTable:
         return found
 
 
+def drop_trailing_slash(scope: Scope) -> None:
+    """Makes a path with one slash at its end the path without it, before anything reads it: both are one route.
+
+    A path that ends with several is left alone, so a second call changes nothing: what was checked is what is routed.
+    """
+    path: str = scope["path"]
+    if path[-1:] == "/" and path != "/" and path[-2:] != "//":
+        scope["path"] = path[:-1]
+
+
 def declared_handling(route: APIRoute) -> Handling:
     """Returns what a route declares. Raises TypeError if it declares nothing."""
     declared: Handling | None = getattr(route.endpoint, _MARK, None)

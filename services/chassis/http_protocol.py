@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 from services.chassis.callers import caller_of
 from services.chassis.connections import Connections
 from services.chassis.errors import HeadTooLarge, Malformed, ProblemError, UrlTooLong
+from services.chassis.handling import drop_trailing_slash
 from services.chassis.key_pauses import KeyPause
 from services.chassis.last_answer import LastAnswer
 from services.chassis.probes_only import probes_only
@@ -227,6 +228,7 @@ class BoundedHttp(HttpToolsProtocol):
         scope: Any = cycle.scope
         self._answered = cycle
         self._owner.forwarded.apply(scope)
+        drop_trailing_slash(scope)
         refusal = None if self.flow.write_paused or self._only_probes else self._owner.early_refusal(scope)
         if scope.get(WRONG_KEY, False) or scope.get(KEY_IN_BODY, False):
             now = self.loop.time()

@@ -65,8 +65,10 @@ async def serving_metrics(instruments: Instruments, settings: ServiceSettings) -
     async def metrics(_: Request) -> Response:
         return Response(instruments.exposition(), media_type=EXPOSITION)
 
+    app = Starlette(routes=[Route("/metrics", metrics)])
+    app.router.redirect_slashes = False
     config = uvicorn.Config(
-        Starlette(routes=[Route("/metrics", metrics)]),
+        app,
         host=settings.host,
         port=settings.metrics_port,
         log_config=None,

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.chassis.audit import write_audit
-from services.chassis.handling import handling_of
+from services.chassis.handling import drop_trailing_slash, handling_of
 from services.chassis.instruments import Instruments
 
 logger = logging.getLogger(__name__)
@@ -97,6 +97,7 @@ class TelemetryMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        drop_trailing_slash(scope)
         identity = assign_request_id(Headers(scope=scope).get(REQUEST_ID_HEADER, ""))
         timings: dict[str, float] = {}
         _timings_ms.set(timings)

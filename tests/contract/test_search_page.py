@@ -94,7 +94,7 @@ async def test_nothing_of_a_query_an_id_a_title_or_a_text_becomes_markup() -> No
         answer = await page(stack, query=f"fruit {SCRIPT} \"'", collection="demo", left="bm25", right="dense")
     elements = Elements(answer.text).found
     assert [attributes for tag, attributes in elements if tag == "script"] == [
-        {"src": re.search(r'src="(page/page\.js\?\w+)"', answer.text)[1], "defer": None}
+        {"src": re.search(r'src="(/page/page\.js\?\w+)"', answer.text)[1], "defer": None}
     ]
     assert not any(tag in ("img", "style", "iframe") or any(a.startswith("on") for a in of) for tag, of in elements)
     assert dict(elements)["input"]

@@ -56,7 +56,7 @@ async def measured_page() -> str:
         for others in OTHERS.values():
             # Before any service reads the file: one that it does not know yet would be a wrong key.
             keys.add("+".join(others), *others)
-        for name, app in _apps(Path(directory), keys):
+        for name, app in service_apps(Path(directory), keys):
             lines += [
                 f"## {name.capitalize()}\n",
                 f"| route | scope | {' | '.join(STATES)} |",
@@ -67,7 +67,8 @@ async def measured_page() -> str:
     return "\n".join(lines)
 
 
-def _apps(directory: Path, keys: Keys) -> Iterator[tuple[str, FastAPI]]:
+def service_apps(directory: Path, keys: Keys) -> Iterator[tuple[str, FastAPI]]:
+    """Yields the name and the app of each service, which knows these keys."""
     both = {"STACK_TOKEN": TOKEN, "keys_file": keys.file}
     yield "gateway", gateway(GatewaySettings.model_validate(both))
     yield "lexical", lexical(LexicalSettings.model_validate({"STACK_TOKEN": TOKEN, "directory": directory / "lexical"}))
@@ -83,7 +84,7 @@ async def _rows(name: str, app: FastAPI, keys: Keys) -> AsyncIterator[str]:
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://stack") as http,
     ):
-        for method, path, scope in _routes(app):
+        for method, path, scope in routes_of(app):
             answers = [
                 await _answer(http, method, path, secret)
                 for secret in _secrets(keys, scope, knows_keys=name != "lexical")
@@ -91,7 +92,7 @@ async def _rows(name: str, app: FastAPI, keys: Keys) -> AsyncIterator[str]:
             yield f"| `{method} {path}` | {scope} | {' | '.join(answers)} |"
 
 
-def _routes(app: FastAPI) -> Iterator[tuple[str, str, str]]:
+def routes_of(app: FastAPI) -> Iterator[tuple[str, str, str]]:
     """Returns method, path and scope of every route: those of the OpenAPI document, and those that it leaves out."""
     declared = {}
     for route in app.router.routes:
