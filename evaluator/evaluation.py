@@ -58,9 +58,8 @@ async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
                 raise EvaluationError(f"at {client.url} is no gateway but the service {health.service}; {_NAME_IT}")
             if health.status == "ready":
                 return
-            last = (
-                "; ".join(f"{check.name}: {check.detail}" for check in health.checks if not check.ok) or health.status
-            )
+            failed = [check for check in health.checks if not check.ok]
+            last = "; ".join(f"{one.name}: {one.detail or 'its log says why'}" for one in failed) or health.status
         if time.monotonic() >= until:
             raise EvaluationError(f"the gateway at {client.url} was not ready within {seconds:.0f} s: {last}")
         if not told:

@@ -20,6 +20,7 @@ from services.contracts.collections import (
     CollectionBegun,
     CollectionDeclaration,
     CollectionList,
+    CollectionState,
     CollectionView,
     build_mark,
 )
@@ -133,10 +134,11 @@ class Collections:
         await self._generations.refresh(remaining_s(Budget.within(current_deadline())))
         return CollectionList(collections=tuple(self._generations.view(name) for name in self._generations.names()))
 
-    async def one(self, name: str) -> CollectionView:
-        """Polls all backends and returns one collection."""
+    async def one(self, name: str, caller: Principal | None) -> CollectionView:
+        """Polls all backends and returns one collection. Who else owns a generation is not shown to a bound key."""
         await self._generations.fetch_history(name, remaining_s(Budget.within(current_deadline())))
-        return self._generations.view(name)
+        view = self._generations.view(name)
+        return view if caller is None or not caller.is_bound else _without_others(view, caller.id)
 
 
 def _existing_generation(history: History, wanted: BeginCollection, declaration: CollectionDeclaration) -> str | None:
@@ -155,3 +157,11 @@ def _existing_generation(history: History, wanted: BeginCollection, declaration:
     # An incomplete build is completed. A live generation that a backend lacks (its engine was replaced) is not:
     # searches would see it half-built.
     return candidate if candidate != live or history.held_by_all(candidate) else None
+
+
+def _without_others(view: CollectionView, key: str) -> CollectionView:
+    def shown(state: CollectionState) -> CollectionState:
+        return state if state.owner == key else state.model_copy(update={"owner": None})
+
+    backends = (one.model_copy(update={"generations": tuple(map(shown, one.generations))}) for one in view.backends)
+    return view.model_copy(update={"backends": tuple(backends)})

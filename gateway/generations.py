@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from services.chassis.background_tasks import Supervisor
 from services.chassis.errors import Unavailable, UnknownCollection
 from services.contracts.collections import BackendState, CollectionState, CollectionView, Unusable
 from services.contracts.generations import name_of
+
+logger = logging.getLogger(__name__)
 
 POLL_TIMEOUT_S = 1.0
 # Where every backend is needed, a busy one (encoding, merging) gets more time to answer.
@@ -73,7 +76,9 @@ class Generations:
         except BackendFailed as failure:
             # Its last answer is kept: a collection must not vanish while a backend restarts.
             known = self._snapshots[backend.name]
-            reason = f"{failure.reason}: {failure.detail}"
+            reason = f"{failure.reason}: {_told(failure)}"
+            if reason != known.reason:
+                logger.warning("a backend cannot be polled", extra={"because": str(failure)})
             self._snapshots[backend.name] = replace(known, reachable=False, reason=reason)
         else:
             # A slow answer to an older poll must not overwrite a newer one.
@@ -157,9 +162,9 @@ class Generations:
                 "gateway started; try again when it is back.",
                 retry_after_s=1,
             )
-        known = ", ".join(self.names()) or "none yet"
+        # Others are not named: the caller's key may be bound to some collections.
         return UnknownCollection(
-            f"There is no collection '{name}'; known: {known}. PUT /v1/collections/{name} begins it."
+            f"There is no collection '{name}'; GET /v1/collections lists all, PUT /v1/collections/{name} begins it."
         )
 
     async def require_all(self, wait_s: float) -> None:
@@ -192,3 +197,10 @@ class Generations:
                 for backend, states in history.by_backend.items()
             ),
         )
+
+
+def _told(failure: BackendFailed) -> str:
+    """Returns what callers are shown of a failed poll: an error over all collections may name those of others."""
+    if failure.status is None or failure.status in (401, 403):  # worded by the gateway itself
+        return failure.detail
+    return f"HTTP {failure.status} to GET /v1/collections; the gateway's log has its sentence."

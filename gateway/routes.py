@@ -80,8 +80,8 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
 
     @routes.get("/v1/collections/{collection}", tags=["collections"])
     @handled("control", scope="search")
-    async def get_collection(collection: CollectionName) -> CollectionView:
-        return await collections.one(collection)
+    async def get_collection(collection: CollectionName, received: Request) -> CollectionView:
+        return await collections.one(collection, caller_of(received.scope))
 
     @routes.put("/v1/collections/{collection}", tags=["collections"])
     @handled("write", scope="index")

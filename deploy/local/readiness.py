@@ -32,7 +32,9 @@ def not_ready(url: str, context: ssl.SSLContext) -> str | None:
     except urllib.error.HTTPError as error:
         try:
             checks = json.load(error)["checks"]
-            return "; ".join(check["detail"] or check["name"] for check in checks if not check["ok"]) or "draining"
+            # Where callers need a key, /readyz has no details.
+            reasons = [check["detail"] or f"{check['name']} (its log says why)" for check in checks if not check["ok"]]
+            return "; ".join(reasons) or "draining"
         except (ValueError, LookupError, TypeError):
             return f"HTTP {error.code}"
     except (OSError, http.client.HTTPException) as error:

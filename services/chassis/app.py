@@ -98,7 +98,9 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with opened() as (routers, readiness):
-            for own in (probe_router(service, lifecycle, readiness, measured), *login, *routers):
+            # Anybody may ask: where callers need a key, strangers learn no names and no paths.
+            probes = probe_router(service, lifecycle, readiness, measured, detailed=access.ring is None)
+            for own in (probes, *login, *routers):
                 app.add_routes(own.routes)
                 handling.add(own.routes)
             yield

@@ -1,6 +1,7 @@
 """Owns the routes for monitoring a process: liveness, readiness and metrics."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from fastapi import APIRouter, Response
 from services.chassis.handling import handled
 from services.chassis.instruments import Instruments
 from services.contracts.health import Check, Health
+
+logger = logging.getLogger(__name__)
 
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 Readiness = Callable[[], Awaitable[tuple[Check, ...]]]
@@ -44,13 +47,15 @@ class SharedReadiness:
 
 
 def probe_router(
-    service: str, lifecycle: Lifecycle, readiness: Readiness, instruments: Instruments | None
+    service: str, lifecycle: Lifecycle, readiness: Readiness, instruments: Instruments | None, *, detailed: bool
 ) -> APIRouter:
     """Returns the probes' routes. /livez answers while the event loop runs; /readyz runs the service's own checks.
 
-    `instruments` None: /metrics is elsewhere.
+    `instruments` None: /metrics is elsewhere. `detailed`: the answer has the details of the checks, which name paths
+    and collections. The log has them in any case, when the outcome of a check changes.
     """
     router, shared = APIRouter(tags=["probes"]), SharedReadiness(readiness)
+    outcomes: dict[str, bool] = {}
 
     @router.get("/livez")
     @handled(scope="open")
@@ -64,6 +69,13 @@ def probe_router(
         status = "ready" if all(check.ok for check in checks) else "not_ready"
         if lifecycle.draining:
             status = "draining"
+        for check in checks:
+            if outcomes.get(check.name) != check.ok:
+                outcomes[check.name] = check.ok
+                level = logging.INFO if check.ok else logging.WARNING
+                logger.log(level, "check", extra={"check": check.name, "ok": check.ok, "detail": check.detail})
+        if not detailed:
+            checks = tuple(Check(name=check.name, ok=check.ok) for check in checks)
         if status != "ready":
             response.status_code = 503
         return Health.model_validate({"service": service, "status": status, "checks": checks})

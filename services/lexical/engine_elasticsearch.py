@@ -83,9 +83,7 @@ class ElasticsearchEngine:
         stamp = stamp_of(declaration, ANALYSIS)
         wanted = IndexMeta(prefix=self._catalog.prefix, declaration=declaration, stamp=stamp, build=build, owner=owner)
         body = index_body(wanted, self._replicas)
-        there = await self._catalog.all()
-        published = [one for one, held in there.items() if held.published]
-        refuse_one_more(generation, there, published, self._most_generations)
+        refuse_one_more(generation, await self._catalog.all(), self._most_generations)
         with elasticsearch_errors(generation, writes=True):
             try:
                 await within_deadline(self._writing).indices.create(

@@ -253,7 +253,7 @@ class EdgeDirectory:
             )
         held = [opened.record for opened in self._open.values()]
         there = (*self._open, *self._unusable)
-        refuse_one_more(record.generation, there, self.published().values(), self._limits.most_generations)
+        refuse_one_more(record.generation, there, self._limits.most_generations)
         in_all = sum(len(one.declaration.metadata) for one in held)
         if in_all + fields > MOST_FIELDS_IN_ALL:
             raise Conflict(

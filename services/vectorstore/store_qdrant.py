@@ -107,8 +107,7 @@ class QdrantStore:
         collection = self._collection(spec.generation)
         async with self._within(spec.generation):
             await self._connection.refuse_too_old()
-        held, published = await self.generations(), await self.published()
-        refuse_one_more(spec.generation, held, published.values(), self._most_generations)
+        refuse_one_more(spec.generation, await self.generations(), self._most_generations)
         # Another replica may create the same collection at this moment; the specs are compared below in any case.
         with contextlib.suppress(Conflict):
             async with self._within(spec.generation, writes=True) as seconds:

@@ -9,7 +9,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from services.access.scopes import KEY_SCOPES
+from services.contracts.problem import Problem
 from tests.support.keys import TOKEN, Keys, bearing, made_keys
+from tests.support.real_stack import RealStack, real_stack
 from tests.support.route_keys import routes_of, service_apps
 
 SERVICES = ("gateway", "lexical", "dense", "reranker", "evaluator")
@@ -107,3 +110,89 @@ async def test_several_slashes_at_the_end_open_nothing(name: str, end: str, keys
                     assert answer.status_code in (303, 401), (method, path)
                 elif scope not in ("open", "search"):
                     assert answer.status_code in (401, 403, 404, 405), (method, path)
+
+
+PLANTED = "planted"  # in the name of every collection that is not of the bound key
+BODIES: tuple[dict[str, object], ...] = (
+    {},
+    {"new_generation": True, "build": "mine"},
+    {"generation": "shop-a@7"},
+    {"query": "word"},
+    {"query": "word", "pipeline": "nope"},
+    {"ids": ["d00"]},
+    {"documents": [{"id": "d1", "text": "word"}]},
+)
+
+
+@pytest.fixture
+async def planted(tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RealStack]:
+    """A stack as full as it may be, with one collection of the key `bound`, and others."""
+    monkeypatch.setenv("LEXICAL_MOST_GENERATIONS", "3")
+    keys.add("bound", *KEY_SCOPES, collections=("shop-*",))
+    secured = {"keys_file": keys.file, "STACK_TOKEN": TOKEN, "trusted_plain": ["lexical", "dense"]}
+    async with real_stack(tmp_path, **secured) as stack:
+        stack.client.headers.update(bearing(keys.secrets["all"]))
+        for name in (f"{PLANTED}-live", f"{PLANTED}-built", "shop-a"):
+            assert (await stack.client.put(f"/v1/collections/{name}", json={"build": name})).is_success
+        live = f"/v1/collections/{PLANTED}-live"
+        await stack.client.post(f"{live}/documents", json={"documents": [{"id": "d", "text": "t"}], "build": live[16:]})
+        assert (await stack.client.post(f"{live}/publish", json={"build": live[16:]})).is_success
+        assert PLANTED in (await stack.client.get("/v1/collections")).text
+        stack.client.headers.update(bearing(keys.secrets["bound"]))
+        yield stack
+
+
+async def test_a_bound_key_sees_no_name_of_another_collection_and_no_other_key(planted: RealStack, keys: Keys) -> None:
+    ours = dict(service_apps(keys.file.parent, keys))["gateway"]
+    async with ours.router.lifespan_context(ours):
+        routes = [(method, path) for method, path, _ in routes_of(ours)]
+    statuses: set[int] = set()
+    for name in ("shop-a", "shop-b", "nope", f"{PLANTED}-live"):
+        for method, path in routes:
+            for body in BODIES:
+                answer = await planted.client.request(
+                    method, re.sub(r"\{(collection|generation)\}", name, path).replace("{name}", "nope"), json=body
+                )
+                statuses.add(answer.status_code)
+                for unseen in (PLANTED, keys.id_of("all")):
+                    assert unseen not in answer.text, (method, path, name)
+                    assert unseen not in str(answer.headers)
+    assert {200, 403, 404, 409} <= statuses
+    full = await planted.client.put("/v1/collections/shop-c", json={})
+    assert (full.status_code, "as many as there may be" in full.text) == (409, True)
+
+
+async def test_what_a_backend_answers_of_all_collections_is_not_passed_on(planted: RealStack) -> None:
+    fault = Problem(type="urn:problem:internal", title="x", status=500, detail=f"{PLANTED}-live broke", request_id="r")
+
+    def broken(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(500, content=fault.model_dump_json())
+
+    planted.ways["dense"].inner = httpx.MockTransport(broken)
+    for method, path in (("GET", "/v1/collections/shop-a"), ("PUT", "/v1/collections/shop-a"), ("GET", "/readyz")):
+        answer = await planted.client.request(method, path, json={} if method == "PUT" else None)
+        assert PLANTED not in answer.text
+        if path != "/readyz":
+            assert "HTTP 500" in answer.text
+
+
+@pytest.mark.parametrize("name", [one for one in SERVICES if one != "gateway"])
+async def test_a_bound_key_opens_nothing_that_names_no_collection(name: str, keys: Keys) -> None:
+    bound = keys.add("bound", *KEY_SCOPES, collections=("shop-*",))
+    async with service(name, keys) as (app, http):
+        for method, path, scope in routes_of(app):
+            if scope != "open":
+                answer = await http.request(
+                    method, filled(path), headers=bearing(bound) | {"content-type": "application/json"}
+                )
+                assert answer.status_code in (401, 403), (method, path)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+async def test_where_callers_need_a_key_readiness_has_states_alone(name: str, keys: Keys) -> None:
+    async with service(name, keys) as (_, http):
+        for secret in (None, keys.secrets["all"], TOKEN):
+            answer = await http.get("/readyz", headers=bearing(secret))
+            assert answer.json()["checks"]
+            assert all(set(check) <= {"name", "ok", "detail"} for check in answer.json()["checks"])
+            assert not any(check.get("detail") for check in answer.json()["checks"])

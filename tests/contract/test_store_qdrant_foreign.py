@@ -100,7 +100,7 @@ async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
     for one in (*spec[:2], spec[0]):
         await store.create(one)
     await store.publish("notes@1")
-    with pytest.raises(Conflict, match=r"2 generations are here.*unpublished are: notes@2"):
+    with pytest.raises(Conflict, match="2 generations are here"):
         await store.create(spec[2])
     await store.drop("notes@2")
     await store.create(spec[2])

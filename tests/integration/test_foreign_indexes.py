@@ -137,7 +137,7 @@ async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
     for generation in (OURS, "notes@2", OURS):
         await engine.begin(generation, ALL_PRESETS)
     await engine.publish(OURS)
-    with pytest.raises(Conflict, match=r"2 generations are here.*unpublished are: notes@2"):
+    with pytest.raises(Conflict, match="2 generations are here"):
         await engine.begin("notes@3", ALL_PRESETS)
     await engine.drop("notes@2")
     await engine.begin("notes@3", ALL_PRESETS)

@@ -27,7 +27,7 @@ class Way(httpx.AsyncBaseTransport):
     """Transport to a service. Requests with the bytes of `hold` in method, path or body wait until the event is set."""
 
     def __init__(self, app: FastAPI) -> None:
-        self._inner = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        self.inner = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         self.hold: tuple[bytes, asyncio.Event] | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -35,7 +35,7 @@ class Way(httpx.AsyncBaseTransport):
         if self.hold is not None and self.hold[0] in sent:
             await self.hold[1].wait()
         # A task of its own, as in another process: the service's context must not reach the gateway's.
-        return await asyncio.create_task(self._inner.handle_async_request(request))
+        return await asyncio.create_task(self.inner.handle_async_request(request))
 
 
 @dataclass
