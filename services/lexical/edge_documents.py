@@ -153,4 +153,4 @@ def _terms_index() -> edge.TextIndexParams:
 
 
 # No graph, and so one segment: with a second one Edge's BM25 would also count terms of replaced documents in the first.
-SCHEMA = ShardSchema(config=_config, indexes=_indexes)
+SCHEMA = ShardSchema(config=_config, indexes=_indexes, stamp_key="analysis")

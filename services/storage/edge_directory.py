@@ -25,7 +25,7 @@ from services.storage.edge_disk_space import DiskSpace
 from services.storage.edge_errors import edge_errors
 from services.storage.edge_files import PUBLISHED, GenerationRecord, lock_directory, read_pointers, write_pointers
 from services.storage.edge_folders import move_aside, own_folders, remove
-from services.storage.edge_generation import EdgeGeneration, ShardSchema, read_record
+from services.storage.edge_generation import OWNERS, EdgeGeneration, ShardSchema, read_record
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
 
 ENGINE = f"qdrant-edge {importlib.metadata.version('qdrant-edge-py')}"
@@ -63,7 +63,8 @@ class EdgeDirectory:
     """
 
     def __init__(self, directory: Path, schema: ShardSchema, limits: EdgeLimits, threads: int) -> None:
-        """Opens the directory and every generation in it (blocking). Raises Unavailable if it is in use."""
+        """Opens the directory and every generation in it (blocking). Raises Unavailable if it is in use, Conflict if it
+        is another service's."""
         self._directory = directory
         self._schema = schema
         self._limits = limits
@@ -199,6 +200,7 @@ class EdgeDirectory:
             for folder in folders:
                 try:
                     record = read_record(folder)
+                    self._refuse_foreign(record)
                     self._schema.check(record)
                     records[folder] = record
                 except (ValueError, OSError) as error:
@@ -220,6 +222,16 @@ class EdgeDirectory:
                     )
                 except ProblemError as error:
                     self._set_aside(folder.name, error.detail)
+
+    def _refuse_foreign(self, record: GenerationRecord) -> None:
+        """Raises Conflict for a generation of the other service: this one would write its own beside it."""
+        own = OWNERS[self._schema.stamp_key]
+        owner = next((OWNERS[key] for key in OWNERS if key in record.stamp), own)
+        if owner != own:
+            raise Conflict(
+                f"The directory {self._directory} is that of the {owner} service ({record.generation} is in it): set "
+                f"{own.upper()}_DIRECTORY to another one."
+            )
 
     def _set_aside(self, generation: str, reason: str) -> None:
         shortage = self._disk.shortage()

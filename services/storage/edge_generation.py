@@ -5,12 +5,12 @@ import contextlib
 import json
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import qdrant_edge as edge
 
@@ -34,15 +34,21 @@ VACUUM_FROM = 200
 COPIES = 3
 
 
+# By a key of its stamps that the other's do not have: whose a record is. Those of every release have it.
+OWNERS: Mapping[str, str] = {"analysis": "lexical", "model": "dense"}
+
+
 @dataclass(frozen=True, slots=True)
 class ShardSchema:
     """Configuration and field indexes of an engine's shards, and the least points for a vector index (None: never).
 
-    `check` raises ValueError, with a message for users, for a record that the engine cannot read.
+    `stamp_key` is the one of OWNERS that its stamps have. `check` raises ValueError, with a message for users, for a
+    record that the engine cannot read.
     """
 
     config: Callable[[GenerationRecord], edge.EdgeConfig]
     indexes: Callable[[GenerationRecord], Sequence[edge.UpdateOperation]]
+    stamp_key: Literal["analysis", "model"]
     points_to_index: Callable[[GenerationRecord], int] | None = None
     check: Callable[[GenerationRecord], object] = lambda record: None
 

@@ -36,6 +36,7 @@ from services.vectorstore.store import (
 SCHEMA = ShardSchema(
     config=shard_config,
     indexes=lambda record: field_indexes(record.declaration.metadata),
+    stamp_key="model",
     points_to_index=points_to_index,
     check=representation_of,
 )

@@ -296,3 +296,23 @@ async def test_a_missing_generation_is_unknown(kind: str, directory: Path) -> No
     async with opened(kind, directory) as subject:
         with pytest.raises(UnknownCollection, match="begin it first"):
             await subject.found("c@1")
+
+
+async def test_the_directory_of_the_other_service_is_refused_and_left_alone_until_it_is_empty(
+    kind: str, directory: Path
+) -> None:
+    other, owner, own = {"vectors": ("texts", "lexical", "DENSE"), "texts": ("vectors", "dense", "LEXICAL")}[kind]
+    async with opened(other, directory) as subject:
+        await subject.begin("c@1")
+        await subject.put("c@1", ["one"])
+    before = listed(directory, "**/*")
+    for _ in range(2):
+        with pytest.raises(Conflict, match=f"{directory} is that of the {owner} service.*set {own}_DIRECTORY"):
+            async with opened(kind, directory):
+                pass
+    assert listed(directory, "**/*") == before
+    async with opened(other, directory) as subject:
+        assert await subject.held("c@1", ["one"]) == {"one"}
+        await subject.drop("c@1")
+    async with opened(kind, directory) as subject:
+        await subject.begin("c@1")

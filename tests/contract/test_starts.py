@@ -1,11 +1,14 @@
 """A process that cannot start says why in one sentence on standard error, whichever it is."""
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.edge_subjects import opened
 
 ROOT = Path(__file__).parents[2]
 GATEWAY, LEXICAL, DENSE, RERANKER, EVALUATOR = (
@@ -74,3 +77,17 @@ def test_a_configuration_that_cannot_be_used_is_one_sentence(
 def port(module: tuple[str, ...]) -> dict[str, str]:
     """One that is free, should the process start after all."""
     return {f"{module[0].removeprefix('services.').upper()}_PORT": "0"}
+
+
+@pytest.mark.parametrize("module", [LEXICAL, DENSE])
+async def test_the_directory_of_the_other_service_is_refused_at_the_start(
+    module: tuple[str, ...], tmp_path: Path
+) -> None:
+    own, other = ("DENSE", "texts") if module == DENSE else ("LEXICAL", "vectors")
+    async with opened(other, tmp_path) as subject:
+        await subject.begin("c@1")
+    given = {f"{own}_DIRECTORY": str(tmp_path), "DENSE_ENCODER": "hashing"} | port(module)
+    said = await asyncio.to_thread(refusal, module, given)
+    assert f"{tmp_path} is that of the" in said
+    assert f"set {own}_DIRECTORY" in said
+    assert said.count("\n") == 1

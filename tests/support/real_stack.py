@@ -27,7 +27,7 @@ class Way(httpx.AsyncBaseTransport):
     """Transport to a service. Requests with the bytes of `hold` in method, path or body wait until the event is set."""
 
     def __init__(self, app: FastAPI) -> None:
-        self.inner = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        self.inner: httpx.AsyncBaseTransport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         self.hold: tuple[bytes, asyncio.Event] | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
