@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     sys.stdout.write(f"{FOLDER}: {'made ' + ', '.join(made) if made else 'nothing was missing'}.\n")
     keys = FOLDER / KEYS
-    if not json.loads(keys.read_text(encoding="utf-8")).get("keys"):
+    if not json.loads(keys.read_bytes()).get("keys"):
         sys.stdout.write(f"The gateway has no key yet: .venv/bin/python -m gateway keys new --name me --file {keys}\n")
     return 0
 

@@ -12,6 +12,7 @@ from gateway.plan import PipelineError, WalkPlan, plan_pipeline
 from gateway.settings import BackendAddress
 from services.chassis.errors import BadInput, UnknownPipeline
 from services.contracts.pipelines import STAGE_MODELS, Pipeline, PipelineChanges, PipelineList, PipelineView
+from services.contracts.text_encoding import NotUtf8, text_of
 from services.contracts.validation_messages import validation_message
 
 STAGE_KINDS = tuple(kind for model in STAGE_MODELS for kind in get_args(model.model_fields["kind"].annotation))
@@ -94,11 +95,11 @@ def _read_text(path: Path) -> str:
     if path.exists() and not path.is_file():
         raise PipelineError("it is no file")  # reading a pipe would block
     try:
-        return path.read_text(encoding="utf-8")
+        return text_of(path.read_bytes())
     except OSError as error:
         raise PipelineError(f"it cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise PipelineError("it is no UTF-8 text") from error
+    except NotUtf8 as error:
+        raise PipelineError(f"it is {error}") from error
 
 
 @lru_cache(maxsize=256)  # a catalog reads all files again when one has changed

@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from services.access.key import Key
+from services.contracts.text_encoding import NotUtf8, text_of
 
 
 class KeyFileError(Exception):
@@ -31,9 +32,11 @@ class _Content(BaseModel):
 def read_keys(file: Path) -> tuple[Key, ...]:
     """Reads all keys of a file, in their order. Raises KeyFileError, FileNotFoundError."""
     try:
-        content = file.read_bytes()
+        content = text_of(file.read_bytes())
     except FileNotFoundError:
         raise
+    except NotUtf8 as error:
+        raise KeyFileError(f"{file} is no file of keys: {error}.") from error
     except OSError as error:
         raise KeyFileError(f"{file}: {error.strerror}.") from error
     try:

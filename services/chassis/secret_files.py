@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from services.chassis.variables import FILE_SUFFIX, secret_fields, variable
+from services.contracts.text_encoding import NotUtf8, text_of
 
 MOST_BYTES = 16_384
 
@@ -64,9 +65,9 @@ def _secret(name: str) -> str | None:
     except OSError as error:
         raise BadSecretFile(f"{name}{FILE_SUFFIX}: {file}: {error.strerror}.") from error
     try:
-        text = content.decode().strip()
-    except UnicodeDecodeError as error:
-        raise BadSecretFile(f"{name}{FILE_SUFFIX}: {file} is no text in UTF-8.") from error
+        text = text_of(content).strip()
+    except NotUtf8 as error:
+        raise BadSecretFile(f"{name}{FILE_SUFFIX}: {file} is {error}.") from error
     if not text or len(content) > MOST_BYTES:
         raise BadSecretFile(f"{name}{FILE_SUFFIX}: {file} is empty or has more than {MOST_BYTES} bytes.")
     return text

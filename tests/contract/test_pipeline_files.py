@@ -56,6 +56,13 @@ async def logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
     raise AssertionError(f"{text!r} was not logged: {caplog.text}")
 
 
+async def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(stack: Stack, files: Path) -> None:
+    (files / "new.yaml").write_text(NEW.replace("\n", "\r\n"), encoding="utf-8-sig", newline="")
+    answer = await stack.client.post("/v1/pipelines/reload", json={})
+    assert answer.status_code == 200, answer.text
+    assert (await stack.client.get("/v1/pipelines/new")).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -64,7 +71,8 @@ async def logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
         (b"description: 2024-13-45", "not valid YAML: month must be in 1..12"),
         (b"description: !!bool perhaps", "not valid YAML"),
         (b"description: " + b"[" * 2_000, "not valid YAML: it is nested too deeply"),
-        (b"\xff", "no UTF-8"),
+        (b"\xff", "not UTF-8"),
+        (NEW.encode("utf-16"), "not UTF-8 but UTF-16"),
         (NEW.replace("new", "other").encode(), "differs from the file's"),
     ],
 )

@@ -67,6 +67,16 @@ def test_a_file_that_holds_no_keys_is_named(tmp_path: Path, content: str) -> Non
         KeyRing(file)
 
 
+def test_a_file_that_an_editor_has_marked_is_read_and_one_in_utf16_is_refused_by_name(tmp_path: Path) -> None:
+    file = made_keys(tmp_path).file
+    content, keys = file.read_text(), read_keys(file)
+    file.write_text(content.replace("\n", "\r\n"), encoding="utf-8-sig", newline="")
+    assert read_keys(file) == keys
+    file.write_text(content, encoding="utf-16")
+    with pytest.raises(KeyFileError, match="UTF-16"):
+        read_keys(file)
+
+
 def test_a_file_with_a_name_or_an_id_twice_is_refused(tmp_path: Path) -> None:
     file = made_keys(tmp_path).file
     content = file.read_text()

@@ -83,8 +83,10 @@ def test_a_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "No such file"), (b"\n", "is empty"), (b"\xff\xfe", "UTF-8"), (b"a" * 20_000, "16384")]
-)
+    ("content", "said"),
+    [(None, "No such file"), (b"\n", "is empty"), (b"\xff\xfe", "UTF-16"), (b"\xff", "UTF-8"), (b"a" * 20_000, "16384"),
+     (b"\x1f\x8b", "gzip")],
+)  # fmt: skip
 def test_a_file_without_a_usable_secret_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, said: str
 ) -> None:
@@ -94,6 +96,12 @@ def test_a_file_without_a_usable_secret_is_named(
     monkeypatch.setenv("STACK_TOKEN_FILE", str(file))
     with pytest.raises(BadSettings, match=f"^STACK_TOKEN_FILE: .*{said}"):
         read_settings(LexicalSettings)
+
+
+def test_an_editors_byte_order_mark_is_no_part_of_a_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{TOKEN}\r\n", encoding="utf-8-sig", newline="")
+    monkeypatch.setenv("STACK_TOKEN_FILE", str(tmp_path / "token"))
+    assert read_settings(LexicalSettings).accepted_tokens == (TOKEN,)
 
 
 def test_a_secret_in_two_places_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
