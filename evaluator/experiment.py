@@ -10,6 +10,7 @@ from typing import Annotated, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from evaluator.datasets.text_files import read_text
 from evaluator.errors import EvaluationError
 from evaluator.gates import Gates
 from evaluator.load_plan import LoadPlan
@@ -120,11 +121,12 @@ def read_experiment(path: Path, **overrides: object) -> Experiment:
 
 def read_settings(path: Path) -> dict[str, object]:
     """Reads a YAML file without checking its fields. Raises EvaluationError."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    if not path.exists():
         known = ", ".join(sorted(found.stem for found in bundled_directory().glob("*.yaml")))
-        raise EvaluationError(f"{path}: no such experiment; there are: {known}, or any YAML file") from error
+        raise EvaluationError(f"{path}: no such experiment; there are: {known}, or any YAML file")
+    text = read_text(path)
+    try:
+        content = yaml.safe_load(text)
     except RecursionError as error:
         raise EvaluationError(f"{path}: not YAML: it is nested too deeply") from error
     # Beside its own errors, PyYAML lets through what Python says of dates, numbers and booleans that are none.

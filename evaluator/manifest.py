@@ -3,12 +3,15 @@
 import os
 import platform
 from collections.abc import Mapping
+from pathlib import Path
 
 from pydantic import FiniteFloat
 
 from evaluator.datasets.reader import Dataset, DatasetCounts
 from evaluator.environment_record import Environment, Machine, collect_environment
+from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
+from evaluator.run_folder import RunFolder
 from services.contracts.base import Count
 from services.contracts.collections import CollectionState
 
@@ -33,6 +36,7 @@ class Manifest(MeasuringEnvironment):
 
     gateway: str
     experiment: str  # fingerprint
+    working_directory: str | None = None  # where a relative path of the experiment begins; null: of an earlier release
     seed: Count
     dataset_sha256: dict[str, str]
     counts: DatasetCounts
@@ -81,6 +85,7 @@ def build_manifest(
         **{**dict(environment), "machine": machine},
         gateway=gateway,
         experiment=experiment.fingerprint,
+        working_directory=str(Path.cwd()),
         seed=experiment.seed,
         dataset_sha256=dict(dataset.hashes),
         counts=dataset.counts,
@@ -88,3 +93,15 @@ def build_manifest(
         backends=dict(backends),
         pipelines=dict(pipelines),
     )
+
+
+def dataset_directory(folder: RunFolder) -> Path:
+    """Returns where a run's dataset lies. Raises EvaluationError for a relative path that leads nowhere from here."""
+    directory = folder.experiment.directory
+    if not directory.is_absolute() and not directory.exists():
+        began = folder.read("manifest.json", Manifest).working_directory if folder.has("manifest.json") else None
+        raise EvaluationError(
+            f"{directory}: not in {Path.cwd()}; the run {folder.name} names its dataset relative to "
+            f"{began or 'the folder in which it began'}: run this command there"
+        )
+    return directory

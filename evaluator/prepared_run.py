@@ -14,7 +14,7 @@ from evaluator.datasets.record import DatasetRecord, read_or_recall
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from evaluator.ingest import IngestReport, live_states
-from evaluator.manifest import Manifest, build_manifest
+from evaluator.manifest import Manifest, build_manifest, dataset_directory
 from evaluator.rank import ChosenQueries, choose_queries, expect_runnable
 from evaluator.run_folder import RunFolder
 from evaluator.run_import import IMPORTED
@@ -95,7 +95,7 @@ def dataset_of(folder: RunFolder) -> Dataset:
     experiment = folder.experiment
     known = folder.read("dataset.json", DatasetRecord) if folder.has("dataset.json") else None
     dataset, record = read_or_recall(
-        experiment.directory,
+        dataset_directory(folder),
         experiment.split,
         strict=experiment.strict,
         skip_unsendable=experiment.skip_unsendable,

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
+from evaluator.datasets.ids import ENCODED, encoded_id
 from evaluator.errors import EvaluationError
 from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder
@@ -13,8 +13,6 @@ from evaluator.run_judgments import judgments_with_added
 from evaluator.trec_runs import read_run, run_lines
 
 QRELS = "judgments.qrels"
-# trec_eval and its readers split lines at white space; `%` too, so that unquoting gives the id back.
-_UNREADABLE = re.compile(r"[\s%]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +29,8 @@ def export_run(folder: RunFolder, directory: Path, added: Sequence[Path] = ()) -
     """Writes the judgments of the measured queries and a run file a pipeline, separated by spaces.
 
     Ids are written as they are, unless one has white space: then in all files `%` and white space are percent-encoded
-    (RFC 3986), which `urllib.parse.unquote` reverses. Scores are n - rank. `added`: qrels files merged over the
-    dataset's judgments. Raises EvaluationError when the dataset's judgments changed since the queries ran.
+    (RFC 3986), and the second column, which tools ignore, says so to our readers. Scores are n - rank. `added`: qrels
+    files merged over the dataset's judgments. Raises EvaluationError when these changed since the queries ran.
     """
     ranked = folder.read("rank.json", RankReport)
     grades = judgments_with_added(folder, added).grades
@@ -44,14 +42,12 @@ def export_run(folder: RunFolder, directory: Path, added: Sequence[Path] = ()) -
     rankings = {arm.name: read_run(folder.run_file(arm.name)) for arm in ranked.arms}
     escaped = any(_has_white_space(listed) for listed in (judged, *rankings.values()))
 
-    def written(identity: str) -> str:
-        return _UNREADABLE.sub(lambda found: quote(found[0], safe=""), identity) if escaped else identity
-
+    written, iteration = (encoded_id, ENCODED) if escaped else (str, "0")
     directory.mkdir(parents=True, exist_ok=True)
     qrels = directory / QRELS
     qrels.write_text(
         "".join(
-            f"{written(query)} 0 {written(document)} {grade}\n"
+            f"{written(query)} {iteration} {written(document)} {grade}\n"
             for query, documents in judged.items()
             for document, grade in documents.items()
         ),
@@ -60,8 +56,9 @@ def export_run(folder: RunFolder, directory: Path, added: Sequence[Path] = ()) -
     runs = []
     for arm, ranking in rankings.items():
         runs.append(directory / f"{arm}.run")
-        lines = (run_lines(written(query), [written(one) for one in ids], arm) for query, ids in ranking.items())
-        runs[-1].write_text("".join(lines).replace("\t", " "), encoding="utf-8")
+        lines = "".join(run_lines(query, ids, arm, encoded=escaped) for query, ids in ranking.items())
+        # Without white space in an id, tabs are the only separators that are to become spaces.
+        runs[-1].write_text(lines if escaped else lines.replace("\t", " "), encoding="utf-8")
     return Exported(qrels, tuple(runs), escaped, sum(not documents for documents in judged.values()))
 
 

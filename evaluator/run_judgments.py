@@ -7,8 +7,9 @@ from pathlib import Path
 from evaluator.command_line import command_line
 from evaluator.datasets.added_judgments import AddedJudgments, merged_judgments
 from evaluator.datasets.judgments import qrels_file, read_judgments
+from evaluator.datasets.reader import corpus_file
 from evaluator.errors import EvaluationError
-from evaluator.manifest import Manifest
+from evaluator.manifest import Manifest, dataset_directory
 from evaluator.quality import Grades
 from evaluator.quality_report import QualityReport
 from evaluator.run_folder import RunFolder
@@ -47,9 +48,12 @@ def judgments_of(folder: RunFolder) -> Grades:
 
 
 def judgments_with_added(folder: RunFolder, added: Sequence[Path]) -> MeasuredJudgments:
-    """Reads the judgments of a run's dataset and merges `added` over them. Raises as the two that do this."""
+    """Reads the judgments of a run's dataset and merges `added` over them. Raises as the two that do this.
+
+    Counts added judgments of documents that the corpus lacks.
+    """
     own = _of_dataset(folder)
-    merged = merged_judgments(own.grades, added)
+    merged = merged_judgments(own.grades, added, corpus_file(dataset_directory(folder)) if added else None)
     return MeasuredJudgments(merged.grades, own.origin.model_copy(update={"added": merged.files}))
 
 
@@ -61,16 +65,16 @@ def judgments_as_measured(folder: RunFolder) -> MeasuredJudgments:
     added = _added_to(folder)
     if not added:
         return _of_dataset(folder)
-    paths = [Path(one.file) for one in added]
+    own, paths = _of_dataset(folder), [Path(one.file) for one in added]
     missing = [path for path in paths if not path.is_file()]
-    merged = None if missing else judgments_with_added(folder, paths)
-    if merged is None or merged.origin.added != added:
+    merged = None if missing else merged_judgments(own.grades, paths)
+    if merged is None or [one.sha256 for one in merged.files] != [one.sha256 for one in added]:
         again = command_line("quality", "--run", str(folder.path), *(f"--judgments={path}" for path in paths))
         raise EvaluationError(
             f"{folder.path}: judgments that quality.json was measured by changed or are gone "
             f"({', '.join(map(str, missing or paths))}); run `{again}` again"
         )
-    return merged
+    return MeasuredJudgments(merged.grades, own.origin.model_copy(update={"added": added}))
 
 
 def judgments_of_all(folders: Sequence[RunFolder]) -> MeasuredJudgments:
@@ -103,7 +107,7 @@ def _in_words(added: Sequence[AddedJudgments]) -> str:
 
 def _of_dataset(folder: RunFolder) -> MeasuredJudgments:
     experiment = folder.experiment
-    qrels = qrels_file(experiment.directory, experiment.split)
+    qrels = qrels_file(dataset_directory(folder), experiment.split)
     judgments = read_judgments(qrels, strict=experiment.strict)
     if judgments.sha256 != folder.read("manifest.json", Manifest).dataset_sha256.get(qrels.name):
         raise EvaluationError(f"{qrels} changed since the queries ran ({folder.name}); rank or import again")

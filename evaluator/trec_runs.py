@@ -1,28 +1,45 @@
 """Reads and writes TREC run files: `query Q0 document rank score tag`, one line a hit, separated by tabs."""
 
-import gzip
 import math
 import re
-import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
-from evaluator.datasets.ids import plain_id
+from evaluator.datasets.ids import ENCODED, decoded_id, encoded_id, plain_id
+from evaluator.datasets.judgments import DOCUMENT_COLUMN, QUERY_COLUMN
+from evaluator.datasets.text_files import HashedLines, known_columns, named_columns
 from evaluator.errors import EvaluationError
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def run_lines(query: str, ranking: Sequence[str], tag: str) -> str:
+_COLUMNS = {"query": QUERY_COLUMN, "document": DOCUMENT_COLUMN, "score": ("score", "sim")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where a line has what: TREC's places, or those that a header names."""
+
+    query: int = 0
+    document: int = 2
+    score: int = 4
+    width: int = 6
+    iteration: int | None = 1  # says whether ids are encoded; None: a header names the columns
+
+
+def run_lines(query: str, ranking: Sequence[str], tag: str, *, encoded: bool = False) -> str:
     """Returns the lines of one query. `ranking` is best first.
 
     Scores are n - rank: strictly decreasing and exact in float32, so that every tool keeps this order (trec_eval reads
-    scores as float32 and orders equal ones by descending id).
+    scores as float32 and orders equal ones by descending id). `encoded`: separated by spaces for tools that split at
+    white space, with percent-encoded ids, which the second column says.
     """
     n = len(ranking)
+    written, second, tab = (encoded_id, ENCODED, " ") if encoded else (str, "Q0", "\t")
     return "".join(
-        f"{query}\tQ0\t{document}\t{rank}\t{n - rank}\t{tag}\n" for rank, document in enumerate(ranking, start=1)
+        tab.join((written(query), second, written(document), str(rank), str(n - rank), tag)) + "\n"
+        for rank, document in enumerate(ranking, start=1)
     )
 
 
@@ -34,40 +51,43 @@ def read_run(path: Path) -> Mapping[str, tuple[str, ...]]:
 def read_scores(path: Path) -> Mapping[str, Mapping[str, float]]:
     """Reads query → document → score, documents by descending score, then ascending id; ignores the rank column.
 
-    Lines with five tabs may have ids with spaces; others are split at white space. White space and quotes around an id
-    are left out, as in a dataset. A byte order mark is skipped, a file `*.gz` is unpacked. Raises EvaluationError with
-    `file:line` for a malformed line and for a document that stands twice under one query, with `file` for a file that
-    cannot be read.
+    Lines with five tabs may have ids with spaces; others are split at white space. A first line that names query,
+    document and score is a header: it decides which column is what, beside any others. Ids are decoded in lines whose
+    second column is `percent-encoded` (`ids.ENCODED`); white space and quotes around them are left out, as in a
+    dataset. Raises EvaluationError with `file:line` for a malformed line and for a document that stands twice under one
+    query, with `file` for a file that cannot be read.
     """
     scored: dict[str, dict[str, float]] = {}
-    try:
-        with _opened(path) as file:
-            for number, line in enumerate(file, start=1):
-                text = line.rstrip("\r\n")
-                if text.strip():
-                    _add_hit(scored, text, path, number)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise EvaluationError(f"{path}: not readable as a run file: {reason}") from error
+    places: _Places | None = None
+    for number, text in HashedLines(path).texts():
+        if not text.strip():
+            continue
+        if places is None:
+            places = _places(text)
+            if places.iteration is None:
+                continue
+        _add_hit(scored, text, places, path, number)
     return {query: dict(sorted(hits.items(), key=lambda hit: (-hit[1], hit[0]))) for query, hits in scored.items()}
 
 
-def _opened(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")
-    return path.open(encoding="utf-8-sig", newline="\n")
+def _places(first: str) -> _Places:
+    cells = first.split("\t") if "\t" in first else first.split()
+    named = named_columns(cells, _COLUMNS)
+    return _Places() if named is None else _Places(**named, width=len(cells), iteration=None)
 
 
-def _add_hit(scored: dict[str, dict[str, float]], text: str, path: Path, number: int) -> None:
-    columns = text.split("\t") if text.count("\t") == 5 else text.split()
-    if len(columns) != 6:
-        raise _no_hit(path, number, f"{len(columns)} columns; expected 6")
-    query, document, score = plain_id(columns[0]), plain_id(columns[2]), columns[4]
+def _add_hit(scored: dict[str, dict[str, float]], text: str, places: _Places, path: Path, number: int) -> None:
+    columns = text.split("\t") if text.count("\t") == places.width - 1 else text.split()
+    if len(columns) != places.width:
+        raise _no_hit(path, number, f"columns: {len(columns)}; expected {places.width}")
+    query, document, score = plain_id(columns[places.query]), plain_id(columns[places.document]), columns[places.score]
     # float() alone would also take 1_0, inf, nan and digits of other scripts.
     if not _NUMBER.fullmatch(score.strip()) or not math.isfinite(value := float(score)):
         raise _no_hit(path, number, f"{score!r} is no score")
     if not query or not document:
         raise _no_hit(path, number, "an empty id")
+    if places.iteration is not None and columns[places.iteration] == ENCODED:
+        query, document = decoded_id(query, f"{path}:{number}"), decoded_id(document, f"{path}:{number}")
     hits = scored.setdefault(query, {})
     if document in hits:
         raise EvaluationError(f"{path}:{number}: {document} stands twice under query {query}")
@@ -76,4 +96,5 @@ def _add_hit(scored: dict[str, dict[str, float]], text: str, path: Path, number:
 
 # The place is put together for an error alone: for every line it took a fifth of the time that a file takes.
 def _no_hit(path: Path, number: int, why: str) -> EvaluationError:
-    return EvaluationError(f"{path}:{number}: not a line of a TREC run: {why}")
+    header = f"; a header names {known_columns(_COLUMNS)}" if number == 1 else ""
+    return EvaluationError(f"{path}:{number}: not a line of a TREC run: {why}{header}")

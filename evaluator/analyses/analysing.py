@@ -77,12 +77,12 @@ def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis,
     if texts.sha256 != hashes.get(asked.name):
         raise DatasetError(f"{asked} changed since the queries ran; rank or import again")
     own = {query: judged for query, judged in judgments_of(one.first.folder).items() if query in texts.texts}
-    added = merged_judgments(own, files) if files else None
+    corpus = corpus_file(experiment.directory)
+    added = merged_judgments(own, files, corpus) if files else None
     measured = {
         name: measure_ranking(run, name, own, added.grades if added else None) for name, run in one.runs.items()
     }
     relevant = list(_relevant(own, queries))
-    corpus = corpus_file(experiment.directory)
     chosen = {*relevant, *_first_ten(measured)}
     with progress(f"{one.name}: counting words", one.first.manifest.counts.documents, "documents") as advance:
         counted = count_corpus_words(corpus, hashes.get(corpus.name, ""), chosen, advance)

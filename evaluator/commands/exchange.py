@@ -19,6 +19,7 @@ from evaluator.commands.options import (
 )
 from evaluator.commands.steps import print_outcome
 from evaluator.evaluation import quality_step, report_step
+from evaluator.manifest import Manifest
 from evaluator.progress import say, show
 from evaluator.run_export import export_run
 from evaluator.run_folder import LATEST, RunFolder
@@ -54,6 +55,8 @@ def import_(
             skip_unsendable=skip_unsendable,
         )
         _say_decisions(folder.read("imported.json", ImportReport), folder.experiment.depth)
+        if missing := folder.read("manifest.json", Manifest).counts.judged_documents_missing:
+            say(f"{directory}: {missing} judged documents are not in the corpus; they stay in the denominators.")
         quality_step(folder)
         print_outcome(folder, report_step(folder))
 
@@ -71,7 +74,10 @@ def export(
         for path in done.runs:
             show(shlex.join(["trec_eval", "-c", "-m", "all_trec", str(done.qrels), str(path)]))
         if done.escaped:
-            say("An id has white space: in all these files, `%` and white space of ids are percent-encoded.")
+            say(
+                "An id has white space: in all these files, `%` and white space of ids are percent-encoded. The second "
+                "column says so, and commands that read the files decode them."
+            )
         if done.unjudged:
             say(f"{done.unjudged} measured queries have no judgment that counts; trec_eval's means leave them out.")
 

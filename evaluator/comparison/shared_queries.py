@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.comparison.compared_rankings import ComparedRanking
-from evaluator.datasets.judgments import qrels_file
 from evaluator.errors import EvaluationError
 from evaluator.validity import arm_faults
 
@@ -56,11 +55,12 @@ def find_shared_queries(first: ComparedRanking, second: ComparedRanking) -> Shar
 
 def _hash(one: ComparedRanking, what: str) -> str | None:
     """Returns the sha256 of the qrels, corpus or queries file of a run."""
-    experiment, hashes = one.experiment, one.manifest.dataset_sha256
-    if what == "qrels":
-        return hashes.get(qrels_file(experiment.directory, experiment.split).name)
-    prefixes = {"corpus": ("corpus.",), "queries": ("queries.", "topics.")}[what]
-    return next((digest for name, digest in hashes.items() if name.startswith(prefixes)), None)
+    prefixes = {"corpus": ("corpus.",), "queries": ("queries.", "topics.")}
+    others = tuple(prefix for known in prefixes.values() for prefix in known)
+    for name, digest in one.manifest.dataset_sha256.items():
+        if name.startswith(prefixes[what]) if what in prefixes else not name.startswith(others):
+            return digest
+    return None
 
 
 def _place(one: ComparedRanking) -> str:

@@ -4,6 +4,7 @@ import re
 from array import array
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 from evaluator.errors import DatasetError
 from services.contracts.base import UNSENDABLE
@@ -17,17 +18,26 @@ if TYPE_CHECKING:  # numpy is imported where it is used: the command line starts
 _EFFECTS = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ud800-\udfff]"
 )
+# The second column of a line of TREC, which tools ignore, says with this word that the ids of the line are encoded.
+ENCODED = "percent-encoded"
+
 _BREAKS = re.compile(r"[\t\r\n]")
+_MARK = "\ufeff"  # first in a file, it is no part of an id; so it is none around an id anywhere
+# trec_eval and its readers split lines at white space; `%` too, so that decoding gives the id back.
+_UNREADABLE = re.compile(r"[\s%]")
 
 
 def plain_id(text: str) -> str:
-    """Returns an id without the white space around it and without the quotes of a CSV cell.
+    """Returns an id without the white space and byte order marks around it and without the quotes of a CSV cell.
 
     It is applied to the ids of corpus, queries and judgments alike: a file that quotes its ids, or pads them, names the
     same documents as one that does not.
     """
     while True:
         text = text.strip()
+        if text[:1] == _MARK or text[-1:] == _MARK:
+            text = text.strip(_MARK)
+            continue
         if len(text) < 2 or not text[0] == text[-1] == '"':
             return text
         text = text[1:-1].replace('""', '"')
@@ -40,6 +50,22 @@ def shown(text: str) -> str:
     stands behind them (U+202E): without it, an id could reorder the row of a table.
     """
     return _EFFECTS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def encoded_id(identity: str) -> str:
+    """Percent-encodes white space and `%` of an id (RFC 3986), for a line whose second column is ENCODED."""
+    return _UNREADABLE.sub(lambda found: quote(found[0], safe=""), identity)
+
+
+def decoded_id(text: str, place: str) -> str:
+    """Returns the id that `encoded_id` wrote. Raises DatasetError for what it cannot have written."""
+    try:
+        identity = unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{place}: {text!r} is not percent-encoded UTF-8") from error
+    if _BREAKS.search(identity) or UNSENDABLE.search(identity):
+        raise DatasetError(f"{place}: {text!r} has a tab, line break or control character, which no id has")
+    return identity
 
 
 def read_id(value: object, place: str) -> tuple[str, bool]:

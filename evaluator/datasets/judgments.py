@@ -2,19 +2,25 @@
 
 import json
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluator.datasets.ids import IdHashes, plain_id, shown
-from evaluator.datasets.text_files import HashedLines, decoded, find_one
+from evaluator.datasets.ids import ENCODED, decoded_id, plain_id, shown
+from evaluator.datasets.text_files import HashedLines, decoded, find_one, known_columns, named_columns
 from evaluator.errors import DatasetError
 from services.contracts.base import UNSENDABLE
 
 SUFFIXES = (".tsv", ".txt", ".trec", ".qrels", ".json", ".jsonl")
 # Nine digits: no gain overflows, and no float prints like this.
 _GRADE = re.compile(r"-?[0-9]{1,9}(\.0+)?", re.ASCII)
-_FIELDS = frozenset({"query-id", "corpus-id", "score"})
+QUERY_COLUMN = ("query-id", "qid", "query", "topic-id", "topic")
+DOCUMENT_COLUMN = ("corpus-id", "docno", "doc-id", "docid", "document-id", "document", "passage-id", "pid")
+_COLUMNS = {
+    "query": QUERY_COLUMN,
+    "document": DOCUMENT_COLUMN,
+    "grade": ("score", "grade", "relevance", "rel", "label", "judgment"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +31,25 @@ class JudgmentRow:
     query: str
     document: str
     grade: str
-    may_be_header: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Judgments:
-    """`grades[query][document]`, in file order. Negative judgments count as unjudged (trec_eval does the same).
-
-    `header` is a first line that was taken for one (see `expect_header`).
-    """
+    """`grades[query][document]`, in file order. Negative judgments count as unjudged (trec_eval does the same)."""
 
     grades: Mapping[str, Mapping[str, int]]
     negative: int
     duplicate: int
     sha256: str
-    header: JudgmentRow | None = None
 
 
 def qrels_file(directory: Path, split: str) -> Path:
-    """Returns the file with the judgments of a split; `<split>.tsv` when there is none. Two are a DatasetError."""
+    """Returns the file with the judgments of a split. Raises DatasetError, naming the splits there, for none or two."""
     folder = directory / "qrels"
-    return find_one(folder, [f"{split}{suffix}" for suffix in SUFFIXES]) or folder / f"{split}.tsv"
+    if (found := find_one(folder, [f"{split}{suffix}" for suffix in SUFFIXES])) is not None:
+        return found
+    there = sorted({other.name.split(".")[0] for other in folder.glob("*.*")})
+    raise DatasetError(f"{folder / split}.tsv: no such file; splits there: {', '.join(there) or 'none'}")
 
 
 def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
@@ -55,20 +59,13 @@ def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
     written `1` or `1.0`. Quotes count within one cell of one line only. A judgment given twice is counted, two that
     differ are an error. Strict refuses what would otherwise be counted. Raises DatasetError.
 
-    A first line whose grade begins with a letter may be a header: whether its ids are none of the collection's is for
-    the caller to check, who has the corpus (`expect_header`).
+    A first line that names the three columns, in any order and beside others, is a header: it decides, not the place.
+    In a line of TREC whose iteration is `percent-encoded` (`ids.ENCODED`), as `export` writes it, ids are decoded.
     """
-    if not path.exists():
-        there = sorted({other.name.split(".")[0] for other in path.parent.glob("*.*")})
-        raise DatasetError(f"{path}: no such file; splits there: {', '.join(there) or 'none'}")
     lines = HashedLines(path)
     given: dict[str, dict[str, int]] = {}
-    header = None
     negative = duplicate = 0
     for row in _rows(path, lines):
-        if row.may_be_header and row.grade[:1].isalpha():
-            header = row
-            continue
         grade = _grade(row)
         judged = given.setdefault(row.query, {})
         if row.document in judged:
@@ -86,26 +83,17 @@ def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
     grades = {
         query: {document: grade for document, grade in judged.items() if grade >= 0} for query, judged in given.items()
     }
-    return Judgments(grades, negative, duplicate, lines.sha256, header)
-
-
-def expect_header(judgments: Judgments, queries: Container[str], documents: IdHashes) -> None:
-    """Raises DatasetError when the line taken for a header names a query or a document: its grade was mistyped."""
-    row = judgments.header
-    if row is not None and (row.query in queries or not documents.missing([row.document])):
-        raise _wrong_grade(row)
+    return Judgments(grades, negative, duplicate, lines.sha256)
 
 
 def _grade(row: JudgmentRow) -> int:
     if not _GRADE.fullmatch(row.grade):
-        raise _wrong_grade(row)
+        raise DatasetError(
+            f"{row.place}: the grade {row.grade!r} is not a whole number of at most 9 digits, written like 1 or 1.0"
+        )
     if not row.query or not row.document:
         raise DatasetError(f"{row.place}: an empty id")
     return int(row.grade.partition(".")[0])
-
-
-def _wrong_grade(row: JudgmentRow) -> DatasetError:
-    return DatasetError(f"{row.place}: the grade {row.grade!r} is not a whole number, written like 1 or 1.0")
 
 
 def _rows(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
@@ -119,19 +107,51 @@ def _rows(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
 
 
 def _of_lines(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
-    number, first = 0, True
-    for line in lines:
-        # Old files end their lines with a carriage return alone.
-        for text in decoded(line, f"{path}:{number + 1}").removesuffix("\n").removesuffix("\r").split("\r"):
-            number += 1
-            if not text.strip():
-                continue
-            cells = [plain_id(cell) for cell in (text.split("\t") if "\t" in text else text.split())]
-            place = f"{path}:{number}"
-            if len(cells) not in (3, 4):
-                raise DatasetError(f"{place}: {len(cells)} columns; expected query, document, grade (or the TREC four)")
-            yield JudgmentRow(place, cells[0], cells[-2], cells[-1], may_be_header=first)
+    columns: dict[str, int] | None = None
+    width = 0  # of a header and all lines under it
+    first = True
+    for number, text in lines.texts():
+        if not text.strip():
+            continue
+        cells = [plain_id(cell) for cell in (text.split("\t") if "\t" in text else text.split())]
+        place = f"{path}:{number}"
+        if first:
             first = False
+            if (columns := named_columns(cells, _COLUMNS)) is not None:
+                width = len(cells)
+                continue
+            _expect_no_header(cells, place)
+        yield _row(cells, place) if columns is None else _named_row(cells, place, columns, width)
+
+
+def _row(cells: list[str], place: str) -> JudgmentRow:
+    if len(cells) not in (3, 4):
+        raise DatasetError(
+            f"{place}: columns: {len(cells)}; expected query, document, grade (or the TREC four){_separators(cells)}"
+        )
+    query, document = cells[0], cells[-2]
+    if len(cells) == 4 and cells[1] == ENCODED:
+        query, document = decoded_id(query, place), decoded_id(document, place)
+    return JudgmentRow(place, query, document, cells[-1])
+
+
+def _named_row(cells: list[str], place: str, columns: Mapping[str, int], width: int) -> JudgmentRow:
+    if len(cells) != width:
+        raise DatasetError(f"{place}: columns: {len(cells)}; the header has {width}")
+    return JudgmentRow(place, *(cells[columns[name]] for name in ("query", "document", "grade")))
+
+
+def _expect_no_header(cells: list[str], place: str) -> None:
+    """Raises DatasetError for a first line with a word in place of the grade: a header that cannot be read by name."""
+    if len(cells) > 1 and cells[-1][:1].isalpha():
+        raise DatasetError(
+            f"{place}: the grade {cells[-1]!r} is not a whole number; if this line is a header, it has to name three "
+            f"columns ({known_columns(_COLUMNS)}){_separators(cells)}"
+        )
+
+
+def _separators(cells: list[str]) -> str:
+    return "; columns are separated by tabs or white space, not by commas" if "," in "".join(cells) else ""
 
 
 class _JsonPairs(list[tuple[str, object]]):
@@ -142,10 +162,14 @@ def _of_objects(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             place = f"{path}:{number}"
-            found = dict(_pairs(_parsed(line, place), place))
-            if not found.keys() >= _FIELDS:
-                raise DatasetError(f"{place}: expected {', '.join(sorted(_FIELDS))}; found {shown(', '.join(found))}")
-            yield _json_row(place, found["query-id"], found["corpus-id"], found["score"])
+            names, values = zip(*(_pairs(_parsed(line, place), place) or [("", None)]), strict=True)
+            columns = named_columns(names, _COLUMNS)
+            if columns is None:
+                raise DatasetError(
+                    f"{place}: expected corpus-id, query-id, score; found {shown(', '.join(names))} "
+                    f"(known are: {known_columns(_COLUMNS)})"
+                )
+            yield _json_row(place, *(values[columns[name]] for name in ("query", "document", "grade")))
 
 
 def _of_one_object(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:

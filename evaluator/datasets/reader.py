@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evaluator.datasets.corpus import CORPUS, CORPUS_FIELDS, OTHER_TEXTS, CorpusDocument, corpus_documents
 from evaluator.datasets.ids import IdHashes, shown
-from evaluator.datasets.judgments import Judgments, expect_header, qrels_file, read_judgments
+from evaluator.datasets.judgments import Judgments, qrels_file, read_judgments
 from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.queries import QUERIES, Queries, queries_file, read_queries
 from evaluator.datasets.text_files import HashedLines, find_one
@@ -167,7 +167,6 @@ def read_dataset(
         raise DatasetError(f"{asked}: ids with white space or quotes around them: {queries.trimmed}")
     lines = HashedLines(corpus)
     summary = _summarise(corpus, lines, queries, strict)
-    expect_header(judgments, queries.texts, summary.ids)
     counts, schema = _counted(corpus, qrels, judgments, grades, queries, summary, strict)
     return Dataset(
         directory=directory,
@@ -200,8 +199,7 @@ def expect_files(directory: Path, split: str) -> None:
     corpus_file(directory)
     if not (queries := queries_file(directory)).is_file():
         raise DatasetError(f"{queries}: no such file")
-    if not (qrels := qrels_file(directory, split)).is_file():
-        read_judgments(qrels)  # its error names the splits that there are
+    qrels_file(directory, split)
 
 
 def is_same_text(document: Document, query: str) -> bool:

@@ -1,15 +1,17 @@
-"""Finds and reads the files of a collection, plain or gzip, and hashes them while reading. Knows no format."""
+"""Finds and reads text files of users, plain or gzip, and hashes them while reading; finds columns by their names."""
 
 import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from evaluator.datasets.ids import plain_id
 from evaluator.errors import DatasetError
+from services.contracts.text_encoding import GZIP, NotUtf8, without_mark
 
 # Far above what one document may have; a file without line breaks would otherwise be read into memory whole.
 MOST_LINE_BYTES = 100_000_000
@@ -29,9 +31,10 @@ def find_one(directory: Path, names: Sequence[str]) -> Path | None:
 
 
 class HashedLines:
-    """Iterates the lines of a file as bytes, unpacked where its name ends in `.gz`; `sha256` is the packed file's.
+    """Iterates the lines of a file as bytes, without a byte order mark; `sha256` is that of the file on the disk.
 
-    Raises DatasetError for whatever cannot be opened, read or unpacked. Only a line feed ends a line.
+    What its content or its name `*.gz` shows to be packed is unpacked. Raises DatasetError for whatever cannot be
+    opened, read or unpacked, and for UTF-16. Only a line feed ends a line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,25 +44,41 @@ class HashedLines:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            packed = self._path.suffix == ".gz"
             with (
                 self._path.open("rb", buffering=0) as file,
                 io.BufferedReader(_HashingReader(file, self._digest), _BUFFER_BYTES) as raw,
-                gzip.open(raw) if packed else nullcontext(raw) as unpacked,
+                gzip.open(raw) if self._packed(raw.peek(len(GZIP))) else nullcontext(raw) as unpacked,
             ):
                 number = 0
                 while line := unpacked.readline(MOST_LINE_BYTES):
                     number += 1
                     if len(line) == MOST_LINE_BYTES:
                         raise DatasetError(f"{self._path}:{number}: a line of more than {MOST_LINE_BYTES:,} bytes")
-                    yield line
+                    yield line if number > 1 else without_mark(line)
         except FileNotFoundError as error:
             raise DatasetError(f"{self._path}: no such file") from error
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DatasetError(f"{self._path}: not a complete gzip file: {error}") from error
+        except NotUtf8 as error:
+            raise DatasetError(f"{self._path}: {error}") from error
         except OSError as error:  # a directory, no permission, a failing disk
             raise DatasetError(f"{self._path}: {error.strerror}") from error
         self._complete = True
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """Yields number and text of each line, without its end; a carriage return alone ends one too."""
+        number = 0
+        for line in self:
+            # Old files end their lines with a carriage return alone.
+            for part in line.removesuffix(b"\n").removesuffix(b"\r").split(b"\r"):
+                number += 1
+                try:
+                    yield number, part.decode()
+                except UnicodeDecodeError as error:
+                    raise DatasetError(f"{self._path}:{number}: not UTF-8: {error}") from error
+
+    def _packed(self, start: bytes) -> bool:
+        return self._path.suffix == ".gz" or start.startswith(GZIP)
 
     @property
     def sha256(self) -> str:
@@ -81,6 +100,31 @@ class _HashingReader(io.RawIOBase):
         count = self._file.readinto(buffer) or 0
         self._digest.update(memoryview(buffer)[:count])
         return count
+
+
+def read_text(path: Path) -> str:
+    """Returns the text of a whole file. Raises DatasetError as `HashedLines` does."""
+    return decoded(b"".join(HashedLines(path)), str(path))
+
+
+def named_columns(cells: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, int] | None:
+    """Returns the position of each column of `known` in a header; None where one of them is not named.
+
+    `known`: the names of a column, the preferred one first. Case, quotes and `_` for `-` do not count.
+    """
+    names = [plain_id(cell).casefold().replace("_", "-") for cell in cells]
+    found = {
+        column: names.index(name)
+        for column, accepted in known.items()
+        for name in reversed(accepted)
+        if names.count(name) == 1
+    }
+    return found if len(found) == len(known) else None
+
+
+def known_columns(known: Mapping[str, Sequence[str]]) -> str:
+    """Returns the names that a header may have, for a message."""
+    return "; ".join(f"{column}: {', '.join(names)}" for column, names in known.items())
 
 
 def decoded(line: bytes, place: str) -> str:

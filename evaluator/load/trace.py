@@ -1,33 +1,54 @@
-"""Reads a recorded trace, `time,query,pipeline` a line: seconds, the id of a query, the name of a pipeline."""
+"""Reads a recorded trace (CSV, under a header): the time in seconds, the id of a query, the name of a pipeline."""
 
+import csv
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from evaluator.csv_text import csv_rows
+from evaluator.datasets.ids import plain_id
+from evaluator.datasets.judgments import QUERY_COLUMN
+from evaluator.datasets.text_files import HashedLines, known_columns, named_columns
 from evaluator.errors import EvaluationError
 from evaluator.load.traffic import PlannedRequest
 
-COLUMNS = ["time", "query", "pipeline"]
+_COLUMNS = {"time": ("time",), "query": QUERY_COLUMN, "pipeline": ("pipeline",)}
 
 
 def read_trace(path: Path, queries: Collection[str], pipelines: Collection[str]) -> list[PlannedRequest]:
-    """Returns the requests in the order of time, the first at 0. Raises EvaluationError with the line at fault."""
+    """Returns the requests in the order of time, the first at 0. Raises EvaluationError with the line at fault.
+
+    The header decides which column is what; there may be others.
+    """
     requests = []
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv_rows(file)
-        if next(rows, None) != (1, COLUMNS):
-            raise EvaluationError(f"{path}: the first line of a trace is {','.join(COLUMNS)}")
-        for number, row in rows:
-            where = f"{path}:{number}"
-            if len(row) != len(COLUMNS):
-                raise EvaluationError(f"{where}: a line of a trace is {','.join(COLUMNS)}")
-            requests.append(_request(where, *row, queries=queries, pipelines=pipelines))
+    rows = _rows(path)
+    _, header = next(rows, ("", []))
+    if (columns := named_columns(header, _COLUMNS)) is None:
+        raise EvaluationError(
+            f"{path}: the first line of a trace names time, query and pipeline, separated by commas "
+            f"(known are: {known_columns(_COLUMNS)})"
+        )
+    for where, row in rows:
+        if len(row) != len(header):
+            raise EvaluationError(f"{where}: columns: {len(row)}; the header has {len(header)}")
+        time, query, pipeline = (row[columns[name]].strip() for name in _COLUMNS)
+        requests.append(_request(where, time, plain_id(query), pipeline, queries=queries, pipelines=pipelines))
     if not requests:
         raise EvaluationError(f"{path}: the trace has no requests")
     requests.sort(key=lambda request: request.at_s)
     first_s = requests[0].at_s
     return [request._replace(at_s=request.at_s - first_s) for request in requests]
+
+
+def _rows(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yields place and cells of every row that is not empty."""
+    number = 0
+    try:
+        for number, row in csv_rows(text for _, text in HashedLines(path).texts()):
+            if any(row):
+                yield f"{path}:{number}", row
+    except csv.Error as error:
+        raise EvaluationError(f"{path}:{number + 1}: not CSV: {error}") from error
 
 
 def _request(

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from evaluator.attribution.candidates import AskedLeg, CandidatesReport
 from evaluator.attribution.collect import leg_name
+from evaluator.datasets.text_files import read_text
 from evaluator.errors import EvaluationError
 from services.contracts.base import Depth, Weight, Wire
 from services.contracts.lists import Items
@@ -49,8 +50,9 @@ def read_grid(path: Path | None) -> Grid:
     """Reads a grid from YAML; the default one without a path. Raises EvaluationError."""
     if path is None:
         return Grid()
+    text = read_text(path)
     try:
-        return Grid.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return Grid.model_validate(yaml.safe_load(text))
     except (yaml.YAMLError, ValidationError) as error:
         raise EvaluationError(f"{path}: no grid: {error}") from error
 

@@ -94,6 +94,19 @@ def test_queries_of_which_trec_eval_sees_no_judgment_are_counted(tmp_path: Path)
     assert export_run(folder, tmp_path / "out").unjudged == 1
 
 
+def test_a_relative_dataset_that_is_not_here_is_told_with_the_folder_where_its_path_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_run(tmp_path, ["a", "b", "c"])
+    monkeypatch.chdir(tmp_path)
+    folder = import_runs(Path("runs"), {"arm": Path("arm.trec")}, Path("odd"), split="test", name=None, depth=10)
+    quality_step(folder)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(EvaluationError, match=f"^odd: not in {tmp_path}/elsewhere; .* relative to {tmp_path}: run"):
+        quality_step(folder)
+
+
 def test_judgments_that_changed_since_are_refused(tmp_path: Path) -> None:
     folder = written_run(tmp_path, ["a", "b", "c"])
     (tmp_path / "odd" / "qrels" / "test.tsv").write_text("a\tb\t1\n")

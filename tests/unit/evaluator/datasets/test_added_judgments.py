@@ -31,6 +31,23 @@ def test_a_later_file_replaces_an_earlier_one(tmp_path: Path) -> None:
     assert [file.changed for file in merged.files] == [1, 1]
 
 
+def test_added_judgments_of_documents_that_the_corpus_lacks_are_counted(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(f'{{"_id": "{name}", "text": "t"}}\n' for name in "abcd"))
+    first, second = qrels(tmp_path / "one.tsv", "q1 d 1", "q1 x 1", "q2 x 0"), qrels(tmp_path / "two.tsv", "q2 d 1")
+    merged = merged_judgments(GRADES, [first, second], corpus)
+    assert [(file.added, file.not_in_corpus) for file in merged.files] == [(3, 2), (1, 0)]
+    assert merged.grades["q2"] == {"c": 1, "x": 0, "d": 1}
+    assert "lacks the documents of 2" in merged.files[0].sentence
+    assert "lacks" not in merged.files[1].sentence
+
+
+def test_a_missing_file_is_not_taken_for_a_split(tmp_path: Path) -> None:
+    qrels(tmp_path / "other.tsv", "q1 a 1")
+    with pytest.raises(EvaluationError, match=r"more\.tsv: no such file$"):
+        merged_judgments(GRADES, [tmp_path / "more.tsv"])
+
+
 def test_a_beir_header_is_not_a_judgment(tmp_path: Path) -> None:
     path = qrels(tmp_path / "more.tsv", "query-id corpus-id score", "q1 x 1")
     assert merged_judgments(GRADES, [path]).files[0].added == 1

@@ -34,6 +34,51 @@ def test_judgments_are_read_however_they_were_written(shop: Path, lines: str) ->
     assert judged(shop, lines) == {"q1": {"d1": 1}}
 
 
+@pytest.mark.parametrize(
+    "lines",
+    ["corpus-id\tquery-id\tscore\nd1\tq1\t1\n", "score\tcorpus-id\tquery-id\n1\td1\tq1\n",
+     "query-id\tcorpus-id\tscore\tjudge\tnote\nq1\td1\t1\teva\t2 of 3\n", "docid qid rel\nd1 q1 1\n",
+     "judge\tdoc_id\tQuery_ID\tRelevance\n7\td1\tq1\t1\n", '"corpus-id"\t"query-id"\t"score"\n"d1"\t"q1"\t1\n'],
+    ids=["documents first", "grades first", "five columns", "other names", "underscores and capitals", "quoted"],
+)  # fmt: skip
+def test_names_in_a_header_decide_and_not_places(shop: Path, lines: str) -> None:
+    assert judged(shop, lines) == {"q1": {"d1": 1}}
+
+
+@pytest.mark.parametrize(
+    "lines", ["frage\tdokument\tnote\nq1\td1\t1\n", "query-id\tcorpus-id\tstars\nq1\td1\t1\n",
+              "a\tb\tc\td\te\nq1\td1\t1\t1\t1\n"]
+)  # fmt: skip
+def test_a_header_of_other_names_is_refused_with_the_known_ones(shop: Path, lines: str) -> None:
+    with pytest.raises(DatasetError, match=r"test\.tsv:1: .*query-id.*corpus-id.*score"):
+        judged(shop, lines)
+
+
+@pytest.mark.parametrize("lines", ["query-id,corpus-id,score\nq1,d1,1\n", "q1,d1,1\n", "query-id, corpus-id, score\n"])
+def test_a_file_with_commas_is_told_that_tabs_separate(shop: Path, lines: str) -> None:
+    with pytest.raises(DatasetError, match=r"test\.tsv:1: .*by tabs or white space, not by commas"):
+        judged(shop, lines)
+
+
+def test_a_line_of_another_width_than_the_header_is_named(shop: Path) -> None:
+    with pytest.raises(DatasetError, match=r"test\.tsv:3: columns: 4; the header has 3"):
+        judged(shop, "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\t0\td2\t1\n")
+
+
+def test_a_grade_that_is_too_large_is_told_the_bound(shop: Path) -> None:
+    with pytest.raises(DatasetError, match=r"test\.tsv:1: the grade '1000000000000' .*at most 9 digits"):
+        judged(shop, "q1\td1\t1000000000000\n")
+
+
+def test_ids_of_other_tools_are_read_as_they_are_unless_the_line_names_them_encoded(tmp_path: Path) -> None:
+    (tmp_path / "a.qrels").write_text("q%201 0 d%201 1\nq%201 percent-encoded d%201 1\n")
+    assert read_judgments(tmp_path / "a.qrels").grades == {"q%201": {"d%201": 1}, "q 1": {"d 1": 1}}
+    for damaged in ("%0A", "%FF"):
+        (tmp_path / "a.qrels").write_text(f"q percent-encoded d{damaged} 1\n")
+        with pytest.raises(DatasetError, match=r"a\.qrels:1: 'd%"):
+            read_judgments(tmp_path / "a.qrels")
+
+
 @pytest.mark.parametrize("grade", ["0.5", "1,0", "l", "one", "1_0", "1e300", "1e0", "+1", "inf", "nan", "٣", "0x1", ""])
 def test_a_first_line_whose_grade_is_mistyped_is_an_error_and_no_header(shop: Path, grade: str) -> None:
     with pytest.raises(DatasetError, match=r"test\.tsv:1: the grade .* is not a whole number"):
@@ -41,7 +86,7 @@ def test_a_first_line_whose_grade_is_mistyped_is_an_error_and_no_header(shop: Pa
 
 
 @pytest.mark.parametrize("line", ["q1\tunknown\tl\n", "unknown\td1\tl\n", '"q1"\tunknown\tl\n', "unknown 0 d1 l\n"])
-def test_a_header_names_neither_a_query_nor_a_document(shop: Path, line: str) -> None:
+def test_a_word_in_place_of_the_first_grade_is_no_header(shop: Path, line: str) -> None:
     with pytest.raises(DatasetError, match=r"test\.tsv:1: the grade 'l' is not a whole number"):
         judged(shop, line + "q1\td1\t1\n")
 
@@ -106,6 +151,8 @@ def test_negative_judgments_are_counted_once_each_and_repeated_ones_as_duplicate
         ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1", "score": 1}\n'
                        '{"query-id": "q1", "corpus-id": "d2", "score": 0}\n'
                        '{"query-id": "q2", "corpus-id": "d4", "score": 2, "split": "test"}\n'),
+        ("test.jsonl", '{"qid": "q1", "docno": "d1", "rel": 1}\n{"docno": "d2", "rel": 0, "qid": "q1"}\n'
+                       '{"qid": "q2", "docno": "d4", "rel": 2}\n'),
         ("test.qrels", "q1 0 d1 1\nq1 0 d2 0\nq2 0 d4 2\n"),
         ("test.txt", "q1\tQ0\td1\t1\nq1\tQ0\td2\t0\nq2\tQ0\td4\t2\n"),
     ],
@@ -130,7 +177,7 @@ def test_judgments_may_be_json_or_trecs(shop: Path, name: str, lines: str) -> No
         ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1"}', r"test\.jsonl:1: expected corpus-id, query-id, score"),
         ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1", "score": "l"}', r"test\.jsonl:1: the grade 'l'"),
         ("test.jsonl", "[]", r"test\.jsonl:1: not a JSON object"),
-        ("test.qrels", "q1 0 d1 1\nq1 d1\n", r"test\.qrels:2: 2 columns"),
+        ("test.qrels", "q1 0 d1 1\nq1 d1\n", r"test\.qrels:2: columns: 2"),
         ("test.tsv", "q1\t\t1\n", r"test\.tsv:1: an empty id"),
         ("test.tsv", 'q1\t""\t1\n', r"test\.tsv:1: an empty id"),
         ("test.tsv", "", r"test\.tsv: no judgment in the whole file"),

@@ -264,7 +264,7 @@ def test_a_schema_is_inferred_where_the_values_agree(shop: Path) -> None:
         ("corpus.jsonl", '{"_id": " "}\n', r"corpus\.jsonl:7: _id"),
         ("queries.jsonl", '{"_id": "q1", "text": "again"}\n', r"queries\.jsonl:6: the id 'q1' stood above"),
         ("queries.jsonl", '{"_id": "q9"}\n', r"queries\.jsonl:6: text"),
-        ("qrels/test.tsv", "q1\td1\n", r"test\.tsv:9: 2 columns"),
+        ("qrels/test.tsv", "q1\td1\n", r"test\.tsv:9: columns: 2"),
         ("qrels/test.tsv", "q1\td3\tgood\n", r"test\.tsv:9: the grade 'good'"),
         ("qrels/test.tsv", "q1\td3\t0.5\n", r"test\.tsv:9: the grade '0.5'"),
         ("qrels/test.tsv", "q1\td1\t1\n", r"test\.tsv:9: q1 d1 was judged 2 above"),

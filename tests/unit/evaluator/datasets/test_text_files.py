@@ -1,0 +1,93 @@
+"""Every text file of a user is read as the encoding and packing of its content ask, or refused by their name."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evaluator.datasets.reader import read_dataset
+from evaluator.datasets.text_files import HashedLines
+from evaluator.errors import EvaluationError
+from evaluator.experiment import read_experiment
+from evaluator.load.trace import read_trace
+from evaluator.replay.grid import read_grid
+from evaluator.trec_runs import read_run
+
+CORPUS = "".join(json.dumps({"_id": name, "text": f"a bell {name}"}) + "\n" for name in ("d1", "d2"))
+QUERIES = '{"_id": "q1", "text": "bell"}\n'
+TOPICS = "<top>\n<num> Number: q1\n<title> bell\n</top>\n"
+QRELS = "query-id\tcorpus-id\tscore\nq1\td1\t1\n"
+
+
+def dataset(path: Path) -> object:
+    """Reads a collection one of whose files is `path`; the others are written beside it."""
+    directory = path.parent.parent if path.parent.name == "qrels" else path.parent
+    (directory / "qrels").mkdir(exist_ok=True)
+    for name, text in {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels/test.tsv": QRELS}.items():
+        if name != str(path.relative_to(directory)) and not (path.stem == "topics" and name == "queries.jsonl"):
+            (directory / name).write_text(text)
+    read = read_dataset(directory)
+    return read.queries, read.judgments, list(read.documents())
+
+
+# Name of the file, content, reader.
+READERS: dict[str, tuple[str, str, Callable[[Path], object]]] = {
+    "corpus": ("shop/corpus.jsonl", CORPUS, dataset),
+    "queries": ("shop/queries.jsonl", QUERIES, dataset),
+    "topics": ("shop/topics.txt", TOPICS, dataset),
+    "judgments": ("shop/qrels/test.tsv", QRELS, dataset),
+    "run": ("arm.run", "q1 Q0 d1 1 2 x\nq1 Q0 d2 2 1 x\n", read_run),
+    "trace": ("trace.csv", "time,query,pipeline\n1,q1,bm25\n", lambda path: read_trace(path, {"q1"}, ["bm25"])),
+    "experiment": ("my.yaml", "name: my\ndataset: shop\npipelines: [bm25]\n", read_experiment),
+    "grid": ("grid.yaml", "k: [60]\n", read_grid),
+}
+
+
+def written(tmp_path: Path, name: str, content: bytes) -> Path:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("how", ["BOM", "CRLF", "gzip", "BOM, CRLF and gzip"])
+def test_a_byte_order_mark_windows_line_ends_and_gzip_change_nothing(tmp_path: Path, reader: str, how: str) -> None:
+    name, text, read = READERS[reader]
+    expected = read(written(tmp_path / "plain", name, text.encode()))
+    content = text.replace("\n", "\r\n").encode() if "CRLF" in how else text.encode()
+    content = b"\xef\xbb\xbf" + content if "BOM" in how else content
+    found = read(written(tmp_path / "odd", name, gzip.compress(content) if "gzip" in how else content))
+    assert found == expected
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_utf16_is_refused_by_name(tmp_path: Path, reader: str, encoding: str) -> None:
+    name, text, read = READERS[reader]
+    path = written(tmp_path, name, text.encode(encoding))
+    with pytest.raises(EvaluationError, match=rf"{path.name}: not UTF-8 but UTF-{encoding[4:6]}"):
+        read(path)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_workbook_is_refused_by_name(tmp_path: Path, reader: str) -> None:
+    name, _, read = READERS[reader]
+    path = written(tmp_path, name, b"PK\x03\x04\x14\x00\x06\x00")
+    with pytest.raises(EvaluationError, match=rf"{path.name}: .*workbook"):
+        read(path)
+
+
+@pytest.mark.parametrize("reader", [name for name, (_, _, read) in READERS.items() if read is not dataset])
+def test_a_name_that_promises_gzip_is_kept_to(tmp_path: Path, reader: str) -> None:
+    name, text, read = READERS[reader]
+    with pytest.raises(EvaluationError, match="not a complete gzip file"):
+        read(written(tmp_path, f"{name}.gz", text.encode()))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_are_numbered_whatever_ends_them(tmp_path: Path, end: str) -> None:
+    path = written(tmp_path, "lines", f"a{end}{end}b".encode())
+    assert list(HashedLines(path).texts()) == [(1, "a"), (2, ""), (3, "b")]
