@@ -58,7 +58,7 @@ def read_record(folder: Path) -> GenerationRecord:
     try:
         if not (folder / RECORD).is_file():
             raise ValueError("it is no file")  # reading a pipe would block
-        record = GenerationRecord.model_validate_json((folder / RECORD).read_bytes())
+        record = GenerationRecord.from_disk((folder / RECORD).read_bytes())
     except ValueError as error:
         raise ValueError(f"its {RECORD} cannot be read: {' '.join(str(error).split())[:200]}") from error
     if record.layout != LAYOUT:
@@ -125,7 +125,7 @@ class EdgeGeneration:
                     for index in schema.indexes(record):
                         shard.update(index)
                     shard.flush()
-                    replace_file(folder / RECORD, record.model_dump_json(indent=1))
+                    replace_file(folder / RECORD, record.to_disk())
                     confirm_claim(folder)
                 except BaseException:
                     shard.close()
@@ -283,7 +283,7 @@ class EdgeGeneration:
         """Writes the record with these changes. If it raises, the record on the disk is unchanged."""
         with self._recording:
             record = self.record.model_copy(update=changes)
-            text = record.model_dump_json(indent=1)
+            text = record.to_disk()
             try:
                 replace_file(self._folder / RECORD, text)
             except OSError:
