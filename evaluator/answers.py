@@ -64,7 +64,7 @@ def read_answers(path: Path) -> Iterator[AnswerRecord]:
     """Yields the records in file order. Raises EvaluationError with `file:line` for a line that is none."""
     for number, line in _lines(path):
         try:
-            yield AnswerRecord.model_validate_json(line)
+            yield AnswerRecord.from_record(line)
         except ValidationError as error:
             raise _no_answer(path, number) from error
 
@@ -73,7 +73,7 @@ def read_outcomes(path: Path) -> Iterator[AnswerOutcome]:
     """Yields the records in file order without their hits, a few hundred bytes each. Raises as `read_answers` does."""
     for number, line in _lines(path):
         try:
-            yield AnswerOutcome.model_validate_json(line, extra="ignore")
+            yield AnswerOutcome.from_record(line)
         except ValidationError as error:
             raise _no_answer(path, number) from error
 

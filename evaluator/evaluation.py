@@ -217,7 +217,7 @@ def _per_query(folder: RunFolder, arm: str) -> PerQuery:
     figures: dict[str, dict[str, float | None]] = {}
     with folder.per_query(arm).open(encoding="utf-8") as file:
         for line in file:
-            found = QueryFigures.model_validate_json(line)
+            found = QueryFigures.from_record(line)
             for metric, value in found.figures.items():
                 figures.setdefault(metric, {})[found.query] = value
     return figures

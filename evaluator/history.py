@@ -193,7 +193,7 @@ def _was_ranked(folder: RunFolder) -> bool:
 def _measured(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[_Conditions, _MeasuredRun]]:
     for name, outcome in report.pipelines.items():
         lines = folder.per_query(name).read_bytes().splitlines()
-        figures = {found.query: found.figures.get(metric) for found in map(QueryFigures.model_validate_json, lines)}
+        figures = {found.query: found.figures.get(metric) for found in map(QueryFigures.from_record, lines)}
         conditions = _Conditions(
             pipeline=name,
             preset=outcome.preset,

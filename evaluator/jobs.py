@@ -274,7 +274,7 @@ def _last_state(folder: RunFolder) -> JobState | None:
     Its id is the folder's present name: a folder may have been copied or moved into a suite.
     """
     try:
-        left = JobState.model_validate_json((folder.path / STATE).read_bytes())
+        left = JobState.from_record((folder.path / STATE).read_bytes())
         return left.model_copy(update={"id": folder.name})
     except (OSError, ValidationError):
         return None

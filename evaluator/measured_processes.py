@@ -55,7 +55,7 @@ def measured_processes(
     None: nobody recorded them, or one of them has ended.
     """
     try:
-        record = StackRecord.model_validate_json(_file(runs, gateway).read_bytes())
+        record = StackRecord.from_record(_file(runs, gateway).read_bytes())
     except (OSError, ValidationError):
         elsewhere = _is_local(_host(gateway)) is False and not any(mark.exists() for mark in container_marks)
         return () if elsewhere else None

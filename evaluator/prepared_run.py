@@ -101,7 +101,8 @@ def dataset_of(folder: RunFolder) -> Dataset:
         skip_unsendable=experiment.skip_unsendable,
         record=known,
     )
-    folder.write("dataset.json", record)
+    if record is not known:
+        folder.write("dataset.json", record)
     return dataset
 
 

@@ -163,7 +163,7 @@ def _spreads(figures: Mapping[str, Sequence[float | None]]) -> dict[str, Spread]
 
 def _figures(folder: RunFolder, name: str) -> dict[str, object]:
     lines = folder.per_query(name).read_bytes().splitlines()
-    return {found.query: found.figures for found in map(QueryFigures.model_validate_json, lines)}
+    return {found.query: found.figures for found in map(QueryFigures.from_record, lines)}
 
 
 def _differing(runs: Sequence[Mapping[str, object]]) -> int:

@@ -166,7 +166,7 @@ class RunFolder:
     def read(self, name: str, model: type[Value]) -> Value:
         """Reads the file of a step. Raises EvaluationError, naming the step to run: no file, or its input changed."""
         try:
-            found = model.model_validate_json((self.path / name).read_bytes())
+            found = model.from_record((self.path / name).read_bytes())
         except FileNotFoundError as error:
             raise EvaluationError(f"{self.path}: no {name}; run `{self._step(name)}` first") from error
         except ValidationError as error:

@@ -116,7 +116,7 @@ class ServedSessions:
     def _listed(self, name: str) -> ListedSession:
         folder = self._runs / FOLDER / name
         try:
-            file = SessionFile.model_validate_json((folder / SESSION).read_bytes())
+            file = SessionFile.from_record((folder / SESSION).read_bytes())
         except (OSError, ValidationError):
             return ListedSession(name, None, ())
         try:

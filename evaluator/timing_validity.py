@@ -59,7 +59,7 @@ def conditions_of(folder: Path, segment: int) -> MachineConditions | None:
     file, found = folder / CONDITIONS, None
     if file.exists():
         for line in file.read_text(encoding="utf-8").splitlines():
-            one = SegmentConditions.model_validate_json(line)
+            one = SegmentConditions.from_record(line)
             found = one.conditions if one.segment == segment else found
     return found
 

@@ -62,7 +62,7 @@ def load_command(choices: Choices, collection: str, environment: Mapping[str, st
     runs = Path(environment.get("EVALUATOR_RUNS") or ".runs")
     for file in (path / "experiment.json" for path in reversed(RunFolder.every(ROOT / runs))):
         try:
-            experiment = Experiment.model_validate_json(file.read_bytes())
+            experiment = Experiment.from_record(file.read_bytes())
         except (OSError, ValidationError):
             continue
         if not (file.parent / "ingest.json").exists():  # refused before it had loaded anything

@@ -75,7 +75,7 @@ def read_candidates(path: Path, part: int = 0, parts: int = 1) -> Iterator[Query
     with path.open("rb") as file:
         for number, line in islice(enumerate(file, start=1), part, None, parts):
             try:
-                yield QueryCandidates.model_validate_json(line)
+                yield QueryCandidates.from_record(line)
             except ValidationError as error:
                 raise EvaluationError(
                     f"{path}:{number}: no candidates of this version; delete {path} and attribute again"

@@ -97,7 +97,7 @@ def _write(path: Path, text: str, made: JudgmentsExport) -> None:
 
 def _is_export(path: Path) -> bool:
     try:
-        JudgmentsExport.model_validate_json(path.read_bytes())
+        JudgmentsExport.from_record(path.read_bytes())
     except (OSError, ValidationError):
         return False
     return True

@@ -130,7 +130,7 @@ class JudgmentLog:
         """Yields every whole line. The last one has no line feed while it is being written, or after a kill."""
         for number, line in enumerate(self._content().split(b"\n")[:-1], start=1):
             try:
-                found = JudgmentLine.model_validate_json(line)
+                found = JudgmentLine.from_record(line)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"]
                 raise EvaluationError(f"{self.path}:{number}: not a judgment: {reason}; {WAY_OUT}") from error

@@ -72,7 +72,7 @@ class JudgingSession:
         """Opens a session. Raises EvaluationError where the folder is none."""
         self.folder = folder
         try:
-            self.file = SessionFile.model_validate_json((folder / SESSION).read_bytes())
+            self.file = SessionFile.from_record((folder / SESSION).read_bytes())
         except OSError as error:
             raise EvaluationError(f"{folder}: no judging session there; `judge pool RUN` makes one") from error
         except ValidationError as error:

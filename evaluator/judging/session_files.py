@@ -101,7 +101,7 @@ class DocumentTexts:
         try:
             with self._path.open("rb") as file:
                 file.seek(self._places[document])
-                return DocumentText.model_validate_json(file.readline())
+                return DocumentText.from_record(file.readline())
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise EvaluationError(f"{self._path}: {document}: {reason}; make a new pool") from error
@@ -123,7 +123,7 @@ def read_lines(path: Path, model: type[Line]) -> list[Line]:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
-                    found.append(model.model_validate_json(line))
+                    found.append(model.from_record(line))
                 except ValidationError as error:
                     raise EvaluationError(f"{path}:{number}: {error.errors()[0]['msg']}; make a new pool") from error
     except OSError as error:

@@ -130,6 +130,6 @@ def read_samples(path: Path) -> Iterator[LoadSample]:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                yield LoadSample.model_validate_json(line)
+                yield LoadSample.from_record(line)
             except ValidationError as error:
                 raise EvaluationError(f"{path}:{number}: no sample of this version; run the load again") from error

@@ -29,6 +29,14 @@ class Wire(BaseModel):
         """
         return cls.model_validate_json(content, extra="ignore")
 
+    @classmethod
+    def from_record(cls, content: bytes | str) -> Self:
+        """Parses a record that one of our processes left on the disk. Ignores unknown keys at every depth.
+
+        A later release may have written it. Raises ValidationError for any other fault.
+        """
+        return cls.model_validate_json(content, extra="ignore")
+
 
 def _sendable(value: object) -> object:
     # Runs before pydantic's own check of strings, whose message for a lone surrogate is hard to understand.

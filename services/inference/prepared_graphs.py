@@ -68,6 +68,6 @@ def variant_of(runtime: Runtime) -> Variant:
 def read_record(folder: Path) -> PreparedRecord | None:
     """Reads prepared.json of a folder; None when it is missing or does not parse."""
     try:
-        return PreparedRecord.model_validate_json((folder / RECORD).read_bytes())
+        return PreparedRecord.model_validate_json((folder / RECORD).read_bytes(), extra="ignore")
     except (OSError, ValidationError):
         return None

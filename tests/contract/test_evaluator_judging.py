@@ -15,6 +15,7 @@ from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.judging.pool import PooledPair
 from evaluator.judging.session import JudgingSession
+from tests.support.later_release import add_later_fields
 from tests.support.simulated_runs import write_collection, write_three_rankings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +55,17 @@ def folder(tmp_path: Path, evaluator: Evaluator, run: Path) -> Path:
 
 def typed(keys: str) -> str:
     return "".join(f"{key}\n" for key in keys)
+
+
+def test_a_session_of_a_later_release_is_judged_on(folder: Path, evaluator: Evaluator) -> None:
+    assert evaluator("judge", "grade", folder, "--judge", "ann", typed=typed("1q")).exit_code == 0
+    pools = {name: (folder / name).read_bytes() for name in ("known.json", "rankings.json") if (folder / name).exists()}
+    add_later_fields(folder)
+    for name, content in pools.items():  # tables by query and by pipeline, without fields
+        (folder / name).write_bytes(content)
+    done = evaluator("judge", "grade", folder, "--judge", "ann", typed=typed("1q"))
+    assert done.exit_code == 0, done.output
+    assert len(JudgingSession(folder).standing("ann").grades) == 2
 
 
 def test_a_pool_says_what_it_was_made_from_and_shows_no_system(folder: Path, run: Path) -> None:

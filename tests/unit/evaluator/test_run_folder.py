@@ -6,18 +6,32 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from evaluator.answers import read_answers
 from evaluator.cli import app
+from evaluator.datasets.record import DatasetRecord
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import quality_step
+from evaluator.experiment import Experiment
 from evaluator.jobs import Jobs
+from evaluator.manifest import Manifest
 from evaluator.message_paths import MessagePaths
+from evaluator.prepared_run import dataset_of
+from evaluator.rank import RankReport
 from evaluator.run_export import export_run
 from evaluator.run_folder import RunFolder
 from evaluator.run_import import import_runs
 from evaluator.served_datasets import ServedDatasets
+from services.contracts.base import Wire
 from tests.support.gateway_stub import write_shop
+from tests.support.later_release import add_later_fields
 
 WHOLE = "q1 Q0 d1 1 9 x\nq2 Q0 d4 1 9 x\nq3 Q0 d1 1 9 x\nq4 Q0 d3 1 9 x\n"
+RECORDS: dict[str, type[Wire]] = {
+    "experiment.json": Experiment,
+    "manifest.json": Manifest,
+    "rank.json": RankReport,
+    "dataset.json": DatasetRecord,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +100,18 @@ def test_a_query_that_rank_json_alone_knows_is_named_at_export() -> None:
     file.write_text(file.read_text().replace('"q2"', '"q99"'))
     with pytest.raises(EvaluationError, match=r"rank\.json: query 'q99' has no judgments"):
         export_run(folder, Path("out"))
+
+
+def test_the_records_of_a_later_release_are_read() -> None:
+    folder = imported()
+    dataset_of(folder)  # writes dataset.json
+    before = {name: folder.read(name, model) for name, model in RECORDS.items()}
+    answers = list(read_answers(folder.answers("arm")))
+    add_later_fields(folder.path)
+    for name, model in RECORDS.items():
+        found = folder.read(name, model)
+        assert found.model_dump(exclude={"made_from"}) == before[name].model_dump(exclude={"made_from"}), name
+    assert list(read_answers(folder.answers("arm"))) == answers
+    dataset_of(folder)
+    assert "of_a_later_release" in (folder.path / "dataset.json").read_text()
+    assert export_run(folder, Path("out"))
