@@ -13,7 +13,13 @@ from typing import TypeVar
 from pydantic import FiniteFloat
 
 from evaluator.client import GatewayClient, GatewayError
-from evaluator.datasets.corpus import CORPUS_FIELDS, MOST_DOCUMENT_BYTES, MOST_DOCUMENT_VALUES, metadata_values
+from evaluator.datasets.corpus import (
+    CORPUS_FIELDS,
+    MOST_DOCUMENT_BYTES,
+    MOST_DOCUMENT_VALUES,
+    metadata_values,
+    sent_json,
+)
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
@@ -169,7 +175,7 @@ def batches(
     parts: list[bytes] = []
     size = values = 0
     for document in documents:
-        part = document.model_dump_json(exclude_defaults=True).encode()
+        part = sent_json(document)
         if len(part) > most_bytes:
             raise EvaluationError(f"document {document.id!r}: {len(part)} bytes; at most {most_bytes} can be sent")
         held = metadata_values(document)

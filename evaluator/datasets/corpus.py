@@ -63,6 +63,11 @@ def corpus_documents(
         yield CorpusDocument(document, dropped, unread, trimmed, elsewhere, place)
 
 
+def sent_json(document: Document) -> bytes:
+    """Returns a document as it is sent, with title and text: the wire refuses a document that has neither key."""
+    return document.model_dump_json(exclude=None if document.metadata else {"metadata"}).encode()
+
+
 def metadata_values(document: Document) -> int:
     """Counts the values that a document's metadata adds to a body."""
     return sum(1 + len(value) if isinstance(value, tuple) else 1 for value in document.metadata.values())
@@ -74,7 +79,7 @@ def _is_text(name: str, value: object) -> bool:
 
 def _expect_sendable(document: Document, size: int, place: str) -> None:
     if size * _MOST_GROWTH > MOST_DOCUMENT_BYTES:
-        sent = len(document.model_dump_json(exclude_defaults=True).encode())
+        sent = len(sent_json(document))
         if sent > MOST_DOCUMENT_BYTES:
             raise DatasetError(
                 f"{place}: document {document.id!r}: {sent} bytes; at most {MOST_DOCUMENT_BYTES} can be sent"

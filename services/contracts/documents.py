@@ -5,6 +5,7 @@ import json
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    ConfigDict,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
@@ -78,6 +79,8 @@ class Document(Wire):
             return handler(value)
         # The id belongs to the caller: it is checked, never altered.
         body, count = _stripped({key: part for key, part in value.items() if key != "id"})
+        if isinstance(metadata := body.get("metadata"), dict):  # null says that there is no value
+            body["metadata"] = {name: part for name, part in metadata.items() if part is not None}
         document = handler({**body, "id": value["id"]} if "id" in value else body)
         document._stripped = count
         return document
@@ -99,16 +102,39 @@ class Document(Wire):
         return hashlib.sha256(content.encode()).hexdigest()
 
 
+class SentDocument(Document):
+    """A document of a batch, with a title, a text or both. It replaces all that its id held, also the metadata."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"required": ["id"], "anyOf": [{"required": ["title"]}, {"required": ["text"]}]}
+    )
+
+    text: str  # without a default, so that the gateway forwards an empty one: `exclude_defaults` would leave it out
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_content(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "text" in value:
+            return value
+        if "title" not in value:
+            raise ValueError(
+                'must have a title or a text: it replaces all that its id held; send "text": "" for an empty document'
+            )
+        return {**value, "text": ""}
+
+
 class IndexRequest(Wire):
     """A batch: at most 256 documents, ids unique within it."""
 
     # Only the first faulty document is reported: each can have as many faults as fit into the body.
-    documents: Annotated[tuple[Document, ...], Items(1, 256, fail_fast=True)]
+    documents: Annotated[tuple[SentDocument, ...], Items(1, 256, fail_fast=True)]
 
     @model_validator(mode="after")
     def _unique(self) -> Self:
-        if len({document.id for document in self.documents}) < len(self.documents):
-            raise ValueError("documents: the same id stands twice in one batch")
+        first: dict[str, int] = {}
+        for place, document in enumerate(self.documents):
+            if (before := first.setdefault(document.id, place)) != place:
+                raise ValueError(f"documents.{place}: its id '{document.id}' is also that of documents.{before}")
         return self
 
 

@@ -382,6 +382,6 @@ async def test_nobody_can_say_what_is_unknown_while_a_store_has_never_answered()
 async def test_writes_that_fail_close_nothing_to_searches(stack: Stack) -> None:
     stack.wires["lexical"].fault = "status-500"
     for _ in range(8):
-        await stack.client.post("/v1/collections/demo/documents", json={"documents": [{"id": "x"}]})
+        await stack.client.post("/v1/collections/demo/documents", json={"documents": [{"id": "x", "text": ""}]})
     stack.wires["lexical"].fault = None
     assert (await stack.search("fruit", "bm25")).status_code == 200

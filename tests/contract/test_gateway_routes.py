@@ -86,7 +86,10 @@ async def test_a_live_generation_that_a_service_lacks_is_rebuilt_beside_it(stack
 
 
 async def test_metadata_that_no_declaration_knows_is_named_by_the_report_at_once(stack: Stack) -> None:
-    batch = [{"id": "a", "metadata": {"kind": "fruit", "shelf": 3}}, {"id": "b", "metadata": {"aisle": "x"}}]
+    batch = [
+        {"id": "a", "title": "", "metadata": {"kind": "fruit", "shelf": 3}},
+        {"id": "b", "text": "", "metadata": {"aisle": "x"}},
+    ]
     report = await post(stack, f"{DEMO}/documents", documents=batch)
     # The documents are kept whole, so the batch is complete; only filtering by these is impossible.
     assert (report["complete"], report["undeclared_metadata"]) == (True, ["aisle", "shelf"])
@@ -96,7 +99,7 @@ async def test_metadata_that_no_declaration_knows_is_named_by_the_report_at_once
 
 
 async def test_a_report_names_a_bounded_number_of_undeclared_fields(stack: Stack) -> None:
-    batch = [{"id": str(number), "metadata": {f"field_{number:03}": 1}} for number in range(100)]
+    batch = [{"id": str(number), "text": "", "metadata": {f"field_{number:03}": 1}} for number in range(100)]
     named = (await post(stack, f"{DEMO}/documents", documents=batch))["undeclared_metadata"]
     assert named == [f"field_{number:03}" for number in range(32)]
 
@@ -127,7 +130,7 @@ async def test_a_partial_success_is_visible_and_sending_again_completes_it(stack
 
 async def test_a_document_that_one_service_refuses_makes_the_batch_incomplete(stack: Stack) -> None:
     stack.dense.refuse_ids.add("x")
-    report = await post(stack, f"{DEMO}/documents", documents=[{"id": "x"}, {"id": "y"}])
+    report = await post(stack, f"{DEMO}/documents", documents=[{"id": "x", "text": ""}, {"id": "y", "text": ""}])
     assert report["complete"] is False
     errors = {o["backend"]: o["report"]["errors"] for o in report["services"]}
     assert errors == {"lexical": [], "dense": [{"id": "x", "reason": "refused", "retryable": False}]}
@@ -136,7 +139,7 @@ async def test_a_document_that_one_service_refuses_makes_the_batch_incomplete(st
 async def test_a_batch_that_no_service_took_is_a_problem(stack: Stack) -> None:
     for name, fault in (("lexical", "refused"), ("dense", "status-500")):
         stack.wires[name].fault = fault
-    answer = await stack.client.post(f"{DEMO}/documents", json={"documents": [{"id": "x"}]})
+    answer = await stack.client.post(f"{DEMO}/documents", json={"documents": [{"id": "x", "text": ""}]})
     assert answer.status_code == 503
 
 
@@ -328,7 +331,7 @@ UNKNOWN = [
     ("DELETE", "", None),
     ("POST", "/publish", {}),
     ("POST", "/search", {"query": "a"}),
-    ("POST", "/documents", {"documents": [{"id": "a"}]}),
+    ("POST", "/documents", {"documents": [{"id": "a", "text": ""}]}),
     ("POST", "/documents/get", {"ids": ["a"]}),
     ("POST", "/documents/delete", {"ids": ["a"]}),
 ]
@@ -353,11 +356,13 @@ async def test_a_name_that_no_collection_can_have_is_a_4xx(stack: Stack, name: s
 
 BAD_BATCHES = {
     "no documents": {"documents": []},
-    "too many documents": {"documents": [{"id": str(number)} for number in range(257)]},
-    "an id twice": {"documents": [{"id": "a"}, {"id": "a"}]},
-    "an id that is too long": {"documents": [{"id": "ä" * 300}]},
-    "an id with NUL": {"documents": [{"id": "a\x00"}]},
-    "metadata that is no value": {"documents": [{"id": "a", "metadata": {"x": {"y": 1}}}]},
+    "too many documents": {"documents": [{"id": str(number), "text": ""} for number in range(257)]},
+    "neither title nor text": {"documents": [{"id": "a", "metadata": {"year": 2030}}]},
+    "null for title and text": {"documents": [{"id": "a", "title": None, "text": None}]},
+    "an id twice": {"documents": [{"id": "a", "text": ""}, {"id": "a", "text": ""}]},
+    "an id that is too long": {"documents": [{"id": "ä" * 300, "text": ""}]},
+    "an id with NUL": {"documents": [{"id": "a\x00", "text": ""}]},
+    "metadata that is no value": {"documents": [{"id": "a", "text": "", "metadata": {"x": {"y": 1}}}]},
 }
 
 

@@ -89,7 +89,7 @@ async def test_writers_of_one_build_and_of_others_may_begin_at_the_same_moment(s
 
 @pytest.mark.parametrize(
     ("path", "body"),
-    [("/documents", {"documents": [{"id": "x"}]}), ("/documents/delete", {"ids": ["x"]}), ("/publish", {})],
+    [("/documents", {"documents": [{"id": "x", "text": ""}]}), ("/documents/delete", {"ids": ["x"]}), ("/publish", {})],
 )
 async def test_without_a_live_generation_a_write_says_what_to_send(
     stack: RealStack, path: str, body: dict[str, object]
@@ -108,7 +108,7 @@ async def test_a_build_overtaken_by_another_must_begin_again(loaded: RealStack) 
     await loaded.begin(new_generation=True, build="quick")
     await loaded.send(numbered(3), build="quick")
     assert (await loaded.post("/publish", build="quick")).json()["generation"] == "c@3"
-    for path, body in (("/documents", {"documents": [{"id": "x"}]}), ("/publish", {})):
+    for path, body in (("/documents", {"documents": [{"id": "x", "text": ""}]}), ("/publish", {})):
         late = await loaded.post(path, **body, build="slow")
         assert (late.status_code, late.json()["type"]) == (409, "urn:problem:superseded")
         assert "c@2" in late.json()["detail"]
@@ -249,7 +249,7 @@ async def test_a_build_of_another_model_does_not_make_live_writes_incomplete(tmp
 
 async def test_a_document_that_a_build_refuses_is_reported_with_the_build(loaded: RealStack) -> None:
     await loaded.begin(metadata={"year": "number"}, build="stricter")
-    report = (await loaded.send([{"id": "x", "metadata": {"year": "long ago"}}])).json()
+    report = (await loaded.send([{"id": "x", "text": "", "metadata": {"year": "long ago"}}])).json()
     assert not report["complete"]
     assert "In c@2, which is being built: year" in report["services"][0]["report"]["errors"][0]["reason"]
 

@@ -25,7 +25,7 @@ def repeated(unit: bytes, size: int = MOST) -> bytes:
 
 
 def batch(document: bytes) -> bytes:
-    return b'{"documents": [{"id": "a", ' + document + b"}]}"
+    return b'{"documents": [{"id": "a", "title": "", ' + document + b"}]}"
 
 
 def searched(query: bytes, more: bytes = b"") -> bytes:
@@ -44,7 +44,7 @@ DOCUMENTS = {
     "lists up to the bound": batch(b'"metadata": {"a": [' + b"[]," * 99_000 + b"[]]}"),
     "objects up to the bound": batch(b'"metadata": {"a": [' + b'{"a":1},' * 49_000 + b"1]}"),
     "documents with many wrong fields": json.dumps(
-        {"documents": [{"id": str(i), "metadata": {f"k{j}": {} for j in range(190)}} for i in range(256)]}
+        {"documents": [{"id": str(i), "text": "", "metadata": {f"k{j}": {} for j in range(190)}} for i in range(256)]}
     ).encode(),
     "wrong documents": b'{"documents": [' + b"1," * 99_000 + b"1]}",
     "empty texts": batch(b'"metadata": {"a": [' + repeated(b'"",') + b'""]}'),

@@ -27,8 +27,8 @@ def _storing(collection: str, search: tuple[bytes, ...]) -> tuple[Frame, ...]:
     return (
         *(Frame("POST", f"{at}/search", one) for one in search),
         Frame("POST", f"{at}/documents", b'{"documents":%b}'),
-        Frame("POST", f"{at}/documents", b'{"documents":[{"id":"s1","metadata":%b}]}'),
-        Frame("POST", f"{at}/documents", b'{"documents":[{"id":"s1","metadata":{"kind":%b}}]}'),
+        Frame("POST", f"{at}/documents", b'{"documents":[{"id":"s1","text":"","metadata":%b}]}'),
+        Frame("POST", f"{at}/documents", b'{"documents":[{"id":"s1","text":"","metadata":{"kind":%b}}]}'),
         Frame("POST", f"{at}/documents", b'{"documents":[{"id":"s1","text":%b}]}'),
         Frame("POST", f"{at}/documents", b'{"documents":[{"id":%b,"title":"a"}]}'),
         Frame("POST", f"{at}/documents/delete", b'{"ids":%b}'),

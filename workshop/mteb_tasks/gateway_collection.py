@@ -14,7 +14,7 @@ from evaluator.errors import EvaluationError
 from evaluator.progress import progress
 from services.contracts.base import DEEPEST
 from services.contracts.collections import BeginCollection, DocumentsRequest, PublishRequest
-from services.contracts.documents import Document
+from services.contracts.documents import SentDocument
 from services.contracts.query import SearchRequest
 
 BATCH = 200
@@ -31,7 +31,7 @@ def collection_name(task: str, subset: str, split: str) -> str:
 
 async def load_corpus(gateway: str, name: str, corpus: Iterable[Mapping[str, Any]]) -> None:
     """Loads and publishes rows with `id`, `text` and perhaps `title`. Raises EvaluationError."""
-    documents = [Document(id=str(row["id"]), title=row.get("title") or "", text=row["text"]) for row in corpus]
+    documents = [SentDocument(id=str(row["id"]), title=row.get("title") or "", text=row["text"]) for row in corpus]
     async with connected(gateway) as client:
         build = _build(documents)
         await client.begin(name, BeginCollection(build=build))
@@ -89,7 +89,7 @@ async def _hits(client: GatewayClient, name: str, pipeline: str, query: str, tex
     return {hit.id: float(-hit.rank) for hit in answer.hits}
 
 
-def _batches(documents: Sequence[Document]) -> Iterator[tuple[Document, ...]]:
+def _batches(documents: Sequence[SentDocument]) -> Iterator[tuple[SentDocument, ...]]:
     for start in count(0, BATCH):
         batch = tuple(documents[start : start + BATCH])
         if not batch:
@@ -97,7 +97,7 @@ def _batches(documents: Sequence[Document]) -> Iterator[tuple[Document, ...]]:
         yield batch
 
 
-def _build(documents: Sequence[Document]) -> str:
+def _build(documents: Sequence[SentDocument]) -> str:
     digest = hashlib.sha256()
     for one in documents:
         digest.update(one.model_dump_json().encode())

@@ -12,7 +12,7 @@ from evaluator.ingest import batches
 from evaluator.rank import choose_queries
 from services.chassis.json_shape import parse_json
 from services.contracts.collections import DocumentsRequest
-from services.contracts.documents import Document
+from services.contracts.documents import Document, SentDocument
 from services.contracts.pipelines import Pipeline
 
 PIPELINE = Pipeline.model_validate(
@@ -37,7 +37,7 @@ def experiment(**given: object) -> Experiment:
 
 
 def test_a_batch_has_at_most_64_documents_and_all_arrive_in_order() -> None:
-    documents = [Document(id=str(number), text="ä\u2028", metadata={"n": 1}) for number in range(130)]
+    documents = [SentDocument(id=str(number), text="ä\u2028", metadata={"n": 1}) for number in range(130)]
     sent = list(batches(documents, "mine"))
     assert [count for count, _ in sent] == [64, 64, 2]
     assert [item for _, body in sent for item in DocumentsRequest.model_validate_json(body).documents] == documents

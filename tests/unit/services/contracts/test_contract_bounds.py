@@ -37,15 +37,15 @@ def piped(*stages: object) -> dict[str, object]:
 DEEP: dict[str, tuple[type[BaseModel], object]] = {
     "256 documents with 190 wrong values": (
         IndexRequest,
-        {"documents": [{"id": str(i), "metadata": {f"k{j}": {} for j in range(190)}} for i in range(256)]},
+        {"documents": [{"id": str(i), "text": "", "metadata": {f"k{j}": {} for j in range(190)}} for i in range(256)]},
     ),
     "256 documents with 190 unknown fields": (
         IndexRequest,
-        {"documents": [{"id": str(i), **{f"k{j}": 1 for j in range(190)}} for i in range(256)]},
+        {"documents": [{"id": str(i), "text": "", **{f"k{j}": 1 for j in range(190)}} for i in range(256)]},
     ),
     "a list of 100,000 lists in metadata": (
         IndexRequest,
-        {"documents": [{"id": "a", "metadata": {"k": [[]] * 99_000}}]},
+        {"documents": [{"id": "a", "text": "", "metadata": {"k": [[]] * 99_000}}]},
     ),
     "32 filters of 3,000 wrong values": (
         SearchRequest,
@@ -102,19 +102,21 @@ def test_the_product_of_retrieves_and_query_length_is_bounded() -> None:
     ("model", "value", "words"),
     [
         (IndexRequest, {"documents": [{"text": "a"}]}, "Field required"),
+        (IndexRequest, {"documents": [{"id": "a"}]}, "must have a title or a text"),
+        (IndexRequest, {"documents": [{"id": i, "text": ""} for i in "abb"]}, "documents.2: its id 'b'"),
         (IndexRequest, {"documents": []}, "must have 1 to 256 items, not 0"),
         (
             IndexRequest,
-            {"documents": [{"id": "a", "metadata": {"b": {}}}]},
+            {"documents": [{"id": "a", "text": "", "metadata": {"b": {}}}]},
             "must be a text, a number, true or false, or",
         ),
         (
             IndexRequest,
-            {"documents": [{"id": "a", "body": "b"}]},
+            {"documents": [{"id": "a", "text": "", "body": "b"}]},
             "there is no such field; there are: id, title, text, metadata",
         ),
         (SearchRequest, {"query": "a", "filter": {"all": {"field": "a"}}}, "must be a list"),
-        (IndexRequest, {"documents": [{"id": "a", "metadata": []}]}, "must be an object"),
+        (IndexRequest, {"documents": [{"id": "a", "text": "", "metadata": []}]}, "must be an object"),
         (IndexRequest, [{"id": "a"}], "must be an object with: documents"),
         (IndexRequest, {"documents": ["a"]}, "must be an object with: id, title, text, metadata"),
         (Condition, {"field": "a", "op": "eq", "value": {}}, "must be a text, a number, true or false, or a list"),
