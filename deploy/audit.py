@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter
+
+from services.chassis.strict_yaml import parse_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = (ROOT / "requirements.lock", ROOT / "deploy" / "requirements-gpu.lock")
@@ -98,8 +99,8 @@ def _names(found: Vulnerability) -> set[str]:
 def read_accepted(file: Path) -> tuple[Accepted, ...]:
     """Reads the list of what is accepted. Raises AuditProblem if an entry lacks its reason or its day."""
     try:
-        return TypeAdapter(tuple[Accepted, ...]).validate_python(yaml.safe_load(file.read_text(encoding="utf-8")) or ())
-    except ValidationError as error:
+        return TypeAdapter(tuple[Accepted, ...]).validate_python(parse_yaml(file.read_text(encoding="utf-8")) or ())
+    except ValueError as error:
         raise AuditProblem(f"{file}: {error}") from error
 
 

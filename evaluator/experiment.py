@@ -7,7 +7,6 @@ from operator import not_
 from pathlib import Path
 from typing import Annotated, Self
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from evaluator.datasets.text_files import read_text
@@ -15,6 +14,7 @@ from evaluator.errors import EvaluationError
 from evaluator.gates import Gates
 from evaluator.load_plan import LoadPlan
 from evaluator.metric_table import DEFAULT_METRICS, MetricName, parse_metric
+from services.chassis.strict_yaml import InvalidYaml, parse_yaml
 from services.contracts.base import Count, Depth, Name, Text, Wire
 from services.contracts.collections import FieldKind, Preset
 from services.contracts.documents import FieldName
@@ -126,11 +126,8 @@ def read_settings(path: Path) -> dict[str, object]:
         raise EvaluationError(f"{path}: no such experiment; there are: {known}, or any YAML file")
     text = read_text(path)
     try:
-        content = yaml.safe_load(text)
-    except RecursionError as error:
-        raise EvaluationError(f"{path}: not YAML: it is nested too deeply") from error
-    # Beside its own errors, PyYAML lets through what Python says of dates, numbers and booleans that are none.
-    except (yaml.YAMLError, ValueError, KeyError, AttributeError) as error:
+        content = parse_yaml(text)
+    except InvalidYaml as error:
         raise EvaluationError(f"{path}: not YAML: {error}") from error
     if not isinstance(content, dict):
         raise EvaluationError(f"{path}: an experiment is a mapping with at least name, dataset and pipelines")

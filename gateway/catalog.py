@@ -5,12 +5,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import get_args
 
-import yaml
 from pydantic import ValidationError
 
 from gateway.plan import PipelineError, WalkPlan, plan_pipeline
 from gateway.settings import BackendAddress
 from services.chassis.errors import BadInput, UnknownPipeline
+from services.chassis.strict_yaml import InvalidYaml, parse_yaml
 from services.contracts.pipelines import STAGE_MODELS, Pipeline, PipelineChanges, PipelineList, PipelineView
 from services.contracts.text_encoding import NotUtf8, text_of
 from services.contracts.validation_messages import validation_message
@@ -106,12 +106,9 @@ def _read_text(path: Path) -> str:
 def parse_pipeline(text: str) -> Pipeline:
     """Parses a pipeline from YAML. Raises PipelineError with the location of every fault and the kinds of stages."""
     try:
-        content = yaml.safe_load(text)
-    except RecursionError as error:
-        raise PipelineError("not valid YAML: it is nested too deeply") from error
-    # For invalid dates, numbers and booleans PyYAML raises Python's errors, not its own.
-    except (yaml.YAMLError, ValueError, KeyError, AttributeError) as error:
-        raise PipelineError(f"not valid YAML: {' '.join(str(error).split())}") from error
+        content = parse_yaml(text)
+    except InvalidYaml as error:
+        raise PipelineError(f"not valid YAML: {error}") from error
     try:
         return Pipeline.model_validate(content)
     except ValidationError as error:

@@ -9,13 +9,13 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import Field, FiniteFloat
 
 from evaluator.command_line import command_line
 from evaluator.datasets.queries import queries_file
 from evaluator.datasets.reader import corpus_file
 from evaluator.errors import DatasetError, EvaluationError
+from services.chassis.strict_yaml import parse_yaml
 from services.contracts.base import Count, Wire
 
 CATALOGUE = Path(__file__).with_name("catalogue.yaml")
@@ -144,5 +144,5 @@ def holds_set(directory: Path) -> bool:
 @cache
 def load_catalogue() -> Catalogue:
     """Reads the catalogue, once a process."""
-    file = _CatalogueFile.model_validate(yaml.safe_load(CATALOGUE.read_text(encoding="utf-8")))
+    file = _CatalogueFile.model_validate(parse_yaml(CATALOGUE.read_text(encoding="utf-8")))
     return Catalogue(file.directories, file.archives, file.instructions, {found.name: found for found in file.sets})

@@ -5,11 +5,11 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import Field
 
 from evaluator.errors import EvaluationError
 from evaluator.parity.figure_settings import FigureSettings, changed
+from services.chassis.strict_yaml import parse_yaml
 from services.contracts.base import Number, Wire
 
 # Two decimals or fewer are met by chance.
@@ -121,4 +121,4 @@ def _expect_preset(table: _Table, preset: str) -> None:
 
 @cache
 def _table() -> _Table:
-    return _Table.model_validate(yaml.safe_load(Path(__file__).with_name("published.yaml").read_text("utf-8")))
+    return _Table.model_validate(parse_yaml(Path(__file__).with_name("published.yaml").read_text("utf-8")))

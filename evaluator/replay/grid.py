@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from evaluator.attribution.candidates import AskedLeg, CandidatesReport
 from evaluator.attribution.collect import leg_name
 from evaluator.datasets.text_files import read_text
 from evaluator.errors import EvaluationError
+from services.chassis.strict_yaml import parse_yaml
 from services.contracts.base import Depth, Weight, Wire
 from services.contracts.lists import Items
 from services.contracts.pipelines import MOST_INPUTS, Fuse, LaterStage, Pipeline, Rerank, Retrieve, SourceStage
@@ -52,8 +52,8 @@ def read_grid(path: Path | None) -> Grid:
         return Grid()
     text = read_text(path)
     try:
-        return Grid.model_validate(yaml.safe_load(text))
-    except (yaml.YAMLError, ValidationError) as error:
+        return Grid.model_validate(parse_yaml(text))
+    except ValueError as error:
         raise EvaluationError(f"{path}: no grid: {error}") from error
 
 

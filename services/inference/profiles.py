@@ -6,10 +6,10 @@ Owns the facts that no file of a model states reliably (prefixes, pooling, token
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from services.chassis.configuration import ConfigurationError
+from services.chassis.strict_yaml import InvalidYaml, parse_yaml
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # A plain file name: joined to a folder, it must not lead out of it.
@@ -131,11 +131,11 @@ class _Models(_Value):
 def load_profiles(path: Path) -> dict[str, EncoderProfile | CrossEncoderProfile]:
     """Loads all models of a models.yaml by name, in its order. Raises ModelError that names every invalid field."""
     try:
-        parsed = TypeAdapter(_Models).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+        parsed = TypeAdapter(_Models).validate_python(parse_yaml(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
-    except yaml.YAMLError as error:
-        raise ModelError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
+    except InvalidYaml as error:
+        raise ModelError(f"{path} is not YAML: {error}.") from error
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         raise ModelError(f"{path} is not a list of models: {problems}.") from error

@@ -7,6 +7,7 @@ from pathlib import Path
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import yaml
 
+from services.chassis.strict_yaml import StrictLoader
 from tests.support.images import Yaml
 
 # The oldest release that the manifests support, and the newest whose schemas are installed.
@@ -17,7 +18,7 @@ POLICY_NAMESPACE = "kubernetes.io/metadata.name"
 
 def documents(text: str) -> list[Yaml]:
     """Returns the objects of a YAML stream."""
-    return [document for document in yaml.safe_load_all(text) if document is not None]
+    return [document for document in yaml.load_all(text, StrictLoader) if document is not None]
 
 
 def read(file: Path) -> list[Yaml]:

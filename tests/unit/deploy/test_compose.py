@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
 from deploy.compose_secrets import FOLDER, make_secrets
 from deploy.deployables import DEPLOYABLES, Deployable
+from services.chassis.strict_yaml import parse_yaml
 from tests.support.images import ROOT, Yaml, build_context, container_environment, settings_of, variables, versions
 
 FILE = ROOT / "deploy" / "compose.yaml"
@@ -42,7 +42,7 @@ def compose(environment: Mapping[str, str]) -> Yaml:
         return environment.get(name) or default
 
     text = re.sub(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}", value, FILE.read_text(encoding="utf-8"))
-    parsed: Yaml = yaml.safe_load(text.replace("$$", "$"))
+    parsed: Yaml = parse_yaml(text.replace("$$", "$"))
     return parsed
 
 

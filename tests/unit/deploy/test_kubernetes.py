@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from deploy.compose_secrets import make_secrets
 from deploy.deployables import DEPLOYABLES, Deployable
@@ -144,16 +143,3 @@ def test_an_overlay_tags_every_image_of_ours(overlay: str) -> None:
     ours = {tag for name, tag in images.items() if name.startswith("retrieval-stack/")}
     assert {f"retrieval-stack/{name}" for name in DEPLOYABLES} <= images.keys()
     assert len(ours) == 1
-
-
-def test_yaml_that_says_one_thing_twice_is_refused() -> None:
-    class Strict(yaml.SafeLoader):
-        """Refuses a key that stands twice in a mapping, where YAML's usual loader keeps the last."""
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
-            keys = [key.value for key, _ in node.value]
-            assert len(keys) == len(set(keys)), f"{node.start_mark}: {keys}"
-            return super().construct_mapping(node, deep)
-
-    for file in FILES:
-        list(yaml.load_all(file.read_text(encoding="utf-8"), Strict))

@@ -1,0 +1,43 @@
+"""Parses YAML that people write: a key that stands twice in a mapping is an error, where YAML's usual loader keeps one.
+
+Does not open files, and knows nothing of what they hold.
+"""
+
+from typing import Any
+
+import yaml
+
+
+class InvalidYaml(ValueError):
+    """A text is no YAML; the message is one sentence that names the line where it can."""
+
+
+class StrictLoader(yaml.SafeLoader):
+    """yaml.SafeLoader that refuses a key that stands twice. Aliases and merge keys (`<<`) are as they are there."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        # When it is constructed, the keys that a merge brings stand beside those that replace them.
+        node = super().compose_mapping_node(anchor)
+        seen: set[object] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            value = key.value if key.tag == "tag:yaml.org,2002:value" else self.construct_object(key)
+            if value in seen:
+                line = key.start_mark.line + 1
+                raise InvalidYaml(f"line {line}: the key '{key.value}' stands twice in one mapping; remove one of them")
+            seen.add(value)
+        return node
+
+
+def parse_yaml(text: str) -> Any:
+    """Parses one YAML document. Raises InvalidYaml."""
+    try:
+        return yaml.load(text, StrictLoader)
+    except InvalidYaml:
+        raise
+    except RecursionError as error:
+        raise InvalidYaml("it is nested too deeply") from error
+    # For dates, numbers and booleans that are none, PyYAML raises Python's errors, not its own.
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError) as error:
+        raise InvalidYaml(" ".join(str(error).split())) from error
