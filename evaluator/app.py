@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Response
 
 from evaluator.comparison_cache import ComparisonCache
 from evaluator.computing_lock import ComputingLock
@@ -12,7 +12,7 @@ from evaluator.jobs import Jobs
 from evaluator.judging_routes import judging_routes
 from evaluator.judging_work import slow_work
 from evaluator.message_paths import MessagePaths
-from evaluator.page_answers import PageAnswers
+from evaluator.page_answers import PageAnswers, html_answer
 from evaluator.page_routes import page_routes
 from evaluator.pages.environment import page_environment
 from evaluator.pages.judging_pages import JudgingPages
@@ -27,6 +27,7 @@ from services.chassis.probes import Readiness
 from services.chassis.start import start
 from services.chassis.trust import caller_context
 from services.contracts.health import Check
+from services.contracts.problem import Problem
 
 
 def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport | None = None) -> FastAPI:
@@ -37,6 +38,12 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
     if settings.ca_file is not None:
         caller_context(settings.ca_file)  # an authority that cannot be read ends the start, not the first run
 
+    environment = page_environment(settings.authenticates)
+    pages = ServicePages(environment)
+
+    def as_page(problem: Problem) -> Response:
+        return html_answer(pages.problem(problem.status, problem.title, problem.detail), problem.status)
+
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[list[APIRouter], Readiness]]:
         paths, datasets = MessagePaths([settings.runs, *settings.datasets]), ServedDatasets(settings.datasets)
@@ -44,8 +51,6 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
         lock = ComputingLock(settings.runs)
         comparisons, sessions = ComparisonCache(settings.runs, lock), ServedSessions(settings.runs)
         slow = slow_work(sessions, lock)
-        environment = page_environment(settings.authenticates)
-        pages = ServicePages(environment)
         answers = PageAnswers(pages, paths)
 
         async def readiness() -> tuple[Check, ...]:
@@ -65,7 +70,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
             await comparisons.close()
             await jobs.close()
 
-    return create_app("evaluator", settings, Instruments(), opened, page_style="/pages/style.css")
+    return create_app("evaluator", settings, Instruments(), opened, page_style="/pages/style.css", page_wording=as_page)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from gateway.publishing import Publishing
 from gateway.reloading import reloading_on_hangup
 from gateway.routes import collection_routes, pipeline_routes, search_routes
 from gateway.search_page.rendering import page_files
-from gateway.search_page.routes import page_routes, page_wordings
+from gateway.search_page.routes import page_routes
 from gateway.settings import BackendAddress, GatewaySettings
 from gateway.sockets import SocketEndpoints
 from gateway.write_pauses import WritePauses
@@ -98,8 +98,8 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
         settings,
         instruments,
         opened,
-        wordings={} if files is None else page_wordings(files),
         cors_origins=settings.cors_origins,
         own_lane=admission.ordinary,
         page_style=None if files is None else "/page/page.css",
+        page_wording=None if files is None else files.wording(),
     )

@@ -18,13 +18,7 @@ from services.chassis.errors import BadInput, ProblemError
 from services.chassis.handling import handled
 from services.chassis.lanes import client_of
 from services.chassis.page_headers import PAGE_HEADERS
-from services.chassis.rendering import Wordings
 from services.chassis.telemetry import stages_apart
-
-
-def page_wordings(files: PageFiles) -> Wordings:
-    """Returns how errors look, by path of a page."""
-    return {"/": files.wording(), "/docs": files.wording()}
 
 
 def page_routes(executor: Executor, catalog: Catalog, generations: Generations, files: PageFiles) -> APIRouter:

@@ -9,7 +9,9 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
+from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
 
 from services.chassis import rendering
 from services.chassis.access import open_access
@@ -19,7 +21,7 @@ from services.chassis.caching import CachingMiddleware
 from services.chassis.cross_origin import CrossOrigin
 from services.chassis.deadline_middleware import DeadlineMiddleware
 from services.chassis.early_refusals import EarlyRefusals
-from services.chassis.handling import HandlingTable, Lane
+from services.chassis.handling import HandlingTable, Lane, matched_route
 from services.chassis.instruments import Instruments
 from services.chassis.lanes import LimitMiddleware, lanes_of
 from services.chassis.limits import Limiter
@@ -76,20 +78,23 @@ def create_app(
     cors_origins: Sequence[str] = (),
     own_lane: Limiter | None = None,
     page_style: str | None = None,
+    page_wording: rendering.Wording | None = None,
 ) -> FastAPI:
     """Builds an app around `opened`, which opens engines and clients when the process starts and closes them later.
 
     `opened` yields the service's routers and its readiness checks. `wordings` are, by path, the error bodies that a
-    vendor's clients or a browser expect. Only pages of `cors_origins` may call from a browser. `own_lane` is what
+    vendor's clients expect. Only pages of `cors_origins` may call from a browser. `own_lane` is what
     routes of the lane `own` take slots of. `page_style` is the address of the style sheet of a service with pages:
-    browsers log in, where callers need a key. Tests without a server enter `app.router.lifespan_context(app)` first.
+    browsers log in, where callers need a key. `page_wording` is how errors look there: of every route of a page, and
+    of what no route answers where a browser asks (Accept: text/html). Tests without a server enter
+    `app.router.lifespan_context(app)` first.
 
     Raises ConfigurationError if the keys that the settings name cannot be used.
     """
     lifecycle = Lifecycle()
     measured = instruments if settings.metrics_port is None else None
     handling = HandlingTable()
-    sessions = Sessions(service)
+    sessions = Sessions(service, settings.port)
     access = open_access(settings, handling, instruments, sessions)
     login: Sequence[APIRouter] = ()
     if page_style is not None and access.ring is not None:
@@ -117,11 +122,17 @@ def create_app(
     if own_lane is not None:
         refusing["own"] = own_lane
     cross_origin = CrossOrigin(app, cors_origins) if cors_origins else None
-    app.state.early_refusals = EarlyRefusals(access, refusing, wordings, instruments, cross_origin)
-    rendering.install_error_handlers(app, wordings)
 
-    def render(error: Exception, path: str) -> Response:
-        return rendering.render(error, wordings.get(path))
+    def wording_of(scope: Scope) -> rendering.Wording | None:
+        if page_wording is not None and (handling.of_request(scope).page or _is_lost_browser(scope)):
+            return page_wording
+        return wordings.get(scope["path"])
+
+    app.state.early_refusals = EarlyRefusals(access, refusing, wording_of, instruments, cross_origin)
+    rendering.install_error_handlers(app, wording_of)
+
+    def render(error: Exception, scope: Scope) -> Response:
+        return rendering.render(error, wording_of(scope))
 
     # The middleware added last is the outermost. Telemetry sees and renders every request; nothing of a stranger's is
     # read; a body must arrive within the deadline, and before its request takes a slot.
@@ -135,3 +146,8 @@ def create_app(
         # Outside the rendering of errors too: a page could not read them without the CORS headers.
         app.add_middleware(CrossOrigin, origins=cors_origins)
     return app
+
+
+def _is_lost_browser(scope: Scope) -> bool:
+    """Returns whether a browser asks for what no route answers, as by loading again what was a form's answer."""
+    return matched_route(scope) is None and "text/html" in Headers(scope=scope).get("accept", "")

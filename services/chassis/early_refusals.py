@@ -21,12 +21,12 @@ from services.chassis.handling import Handling, Lane
 from services.chassis.instruments import Instruments
 from services.chassis.lanes import client_of
 from services.chassis.limits import Limiter
-from services.chassis.rendering import Wordings, render
+from services.chassis.rendering import WordingOf, render
 from services.chassis.telemetry import PROBES, REQUEST_ID_HEADER, assign_request_id, received_at
 
 
 class EarlyRefusals:
-    """Owns the lanes that refuse early. `access` knows callers, `wordings` are those of create_app.
+    """Owns the lanes that refuse early. `access` knows callers, `wording_of` tells how an error looks.
 
     `cross_origin`: of an app that pages of other origins may call.
     """
@@ -35,13 +35,13 @@ class EarlyRefusals:
         self,
         access: Access,
         lanes: Mapping[Lane, Limiter],
-        wordings: Wordings,
+        wording_of: WordingOf,
         instruments: Instruments,
         cross_origin: CrossOrigin | None = None,
     ) -> None:
         self._access = access
         self._lanes = lanes
-        self._wordings = wordings
+        self._wording_of = wording_of
         self._instruments = instruments
         self._cross_origin = cross_origin
 
@@ -75,7 +75,7 @@ class EarlyRefusals:
     def _answer(self, scope: Scope, handling: Handling, refusal: ProblemError) -> Response:
         headers = Headers(scope=scope)
         identity = assign_request_id(headers.get(REQUEST_ID_HEADER, ""))
-        response = render(refusal, self._wordings.get(scope["path"]))
+        response = render(refusal, self._wording_of(scope))
         response.headers[REQUEST_ID_HEADER] = identity
         if self._cross_origin is not None:
             self._cross_origin.add_headers(response, headers.get("origin"))

@@ -103,6 +103,7 @@ def login_router(service: str, style: str, access: Access, ring: KeyRing, sessio
             if error.retry_after_s is not None:
                 refused.headers["retry-after"] = str(error.retry_after_s)
             return refused
+        sessions.end(request.headers.get("cookie", ""))  # its browser forgets it now, and nobody could end it
         answer = RedirectResponse(goes_on, 303, PAGE_HEADERS)
         answer.set_cookie(
             sessions.cookie,

@@ -7,6 +7,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from services.chassis.errors import BadInput, Forbidden, Malformed, Overloaded, ProblemError, Unauthenticated
 from services.chassis.telemetry import PAUSES, request_id
@@ -19,6 +20,7 @@ logger = logging.getLogger(__name__)
 # up by path, because many requests are refused (too large, too many, too late) before routing.
 Wording = Callable[[Problem], tuple[int, BaseModel] | Response]
 Wordings = Mapping[str, Wording]
+WordingOf = Callable[[Scope], Wording | None]
 
 # Kind, title and detail for the router's own errors, whose text does not say what the caller can do.
 ROUTING = {
@@ -103,15 +105,15 @@ def _location(found: Sequence[str | int]) -> str:
     return ".".join(str(part) for part in (found[1:] if found[:1] == ("body",) else found)) or "body"
 
 
-def install_error_handlers(app: FastAPI, wordings: Wordings) -> None:
-    """Installs the handlers that render every error of the routes, in the wording of its path if it has one."""
+def install_error_handlers(app: FastAPI, wording_of: WordingOf) -> None:
+    """Installs the handlers that render every error of the routes, in the wording of its request if it has one."""
 
     async def handler(request: Request, error: Exception) -> Response:
         body = getattr(request.scope.get("route"), "body_field", None)
         asked = None if body is None else body.field_info.annotation
         if isinstance(error, Overloaded) and error.pauses:
             request.scope[PAUSES] = True
-        return render(error, wordings.get(request.scope["path"]), asked)
+        return render(error, wording_of(request.scope), asked)
 
     app.add_exception_handler(ProblemError, handler)
     app.add_exception_handler(HTTPException, handler)  # from the router: unknown route or method

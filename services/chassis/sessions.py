@@ -1,6 +1,7 @@
 """Owns who has logged in with a browser: random cookies, each for a key's id. A restart ends all of them."""
 
 import hashlib
+import platform
 import secrets
 import time
 from collections import OrderedDict
@@ -13,10 +14,14 @@ MOST_OF_A_KEY = 100  # its oldest session ends when one more begins; those of ot
 
 
 class Sessions:
-    """The sessions of one process. `cookie` is the name of its cookie: ports of one host share their cookies."""
+    """The sessions of one process. `cookie` is the name of its cookie, which others of the same service do not have.
 
-    def __init__(self, service: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.cookie = f"{service}_session"
+    The ports of a host share their cookies, and so do the processes behind one address. The name stays over a restart,
+    so that a browser does not gather cookies.
+    """
+
+    def __init__(self, service: str, port: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.cookie = f"{service}_session_{_hash(f'{platform.node()}:{port}')[:8]}"
         self._clock = clock
         # By the hash of the cookie: the key's id and the end, oldest first. And the hashes of each key, oldest first.
         self._begun: OrderedDict[str, tuple[str, float]] = OrderedDict()

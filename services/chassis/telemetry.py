@@ -88,7 +88,9 @@ def stages_apart() -> Iterator[None]:
 class TelemetryMiddleware:
     """Sets the request's id, renders the errors that leave the app, and reports the result. Outermost."""
 
-    def __init__(self, app: ASGIApp, *, instruments: Instruments, render: Callable[[Exception, str], ASGIApp]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, instruments: Instruments, render: Callable[[Exception, Scope], ASGIApp]
+    ) -> None:
         self.app = app
         self.instruments = instruments
         self.render = render
@@ -121,7 +123,7 @@ class TelemetryMiddleware:
             if status:  # the answer has begun: the error cannot be sent, the connection must break
                 logger.exception("failed while answering")
                 raise
-            await self.render(error, scope["path"])(scope, receive, answer)
+            await self.render(error, scope)(scope, receive, answer)
         finally:
             self._report(scope, status, time.monotonic() - start, timings)
 

@@ -196,3 +196,38 @@ async def test_where_callers_need_a_key_readiness_has_states_alone(name: str, ke
             assert answer.json()["checks"]
             assert all(set(check) <= {"name", "ok", "detail"} for check in answer.json()["checks"])
             assert not any(check.get("detail") for check in answer.json()["checks"])
+
+
+@pytest.mark.parametrize("name", ["gateway", "evaluator"])
+async def test_a_browser_that_is_refused_gets_a_page(name: str, keys: Keys) -> None:
+    bound = keys.add("bound", *KEY_SCOPES, collections=("shop-*",))
+    typed = {"content-type": "application/x-www-form-urlencoded"}
+    kinds: tuple[tuple[dict[str, str], str], ...] = (
+        ({}, ""),
+        (bearing(keys.secrets["expired"]), ""),
+        (bearing(keys.secrets["search"]), ""),
+        (bearing(bound), ""),
+        (bearing(keys.secrets["all"]), "token=0"),
+        (bearing(keys.secrets["all"]), "x" * 40_000_000),
+        (bearing(keys.secrets["all"]) | {"sec-fetch-site": "cross-site"}, ""),
+        (bearing(keys.secrets["all"]) | {"content-encoding": "gzip"}, "token=0"),
+        (bearing(keys.secrets["all"]) | {"host": "elsewhere.example"}, ""),
+        (bearing(keys.secrets["all"]) | {"x-deadline-ms": "never"}, ""),
+    )
+    refused = set()
+    async with service(name, keys) as (app, http):
+        documented = app.openapi()["paths"]
+        pages = [(method, path) for method, path, _ in routes_of(app) if path not in documented]
+        pages = [one for one in pages if one[1] not in ("/openapi.json", "/page/{name}", "/pages/{name}")]
+        assert {("POST", "/login"), ("POST", "/logout"), ("GET", "/")} < set(pages)
+        for method, path in (*pages, ("GET", "/no/such/page"), ("GET", "/logout"), ("POST", "/")):
+            for headers, body in kinds:
+                sent = {"accept": "text/html,*/*;q=0.8", **typed, **headers}
+                answer = await http.request(method, filled(path), headers=sent, content=body)
+                if answer.status_code >= 400:
+                    refused.add(answer.status_code)
+                    assert answer.headers["content-type"].startswith("text/html"), (method, path, answer.text)
+                    assert "content-security-policy" in answer.headers
+        asked = await http.get("/no/such/page", headers=bearing(keys.secrets["all"]))
+        assert asked.headers["content-type"] == "application/problem+json"
+    assert refused >= {400, 401, 403, 404, 405, 413, 415, 421}

@@ -50,9 +50,9 @@ async def test_a_form_of_the_evaluator_is_of_one_session_and_its_cookie_travels_
         page = await one.get("/new")
         (cookie,) = page.headers.get_list("set-cookie")
         token = re.findall(r'name="token" value="([^"]*)"', page.text)[0]
-        session, planted = other.cookies["evaluator_session"], one.cookies[COOKIE]
+        session, planted = other.cookies[app.state.sessions.cookie], one.cookies[COOKIE]
         other.cookies.clear()
-        sent = {"cookie": f"evaluator_session={session}; {COOKIE}={planted}"}
+        sent = {"cookie": f"{app.state.sessions.cookie}={session}; {COOKIE}={planted}"}
         foreign = await other.post("/new", data={"token": token}, headers=sent)
         own = await one.post("/new", data={"token": token})
     assert cookie.startswith(f"{COOKIE}=")

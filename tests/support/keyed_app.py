@@ -13,11 +13,13 @@ from services.chassis.app import create_app, router
 from services.chassis.handling import handled
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
+from services.chassis.sessions import Sessions
 from services.chassis.settings import KeyedSettings
 from services.contracts.health import Check
 from tests.support.callers import Caller
 from tests.support.keys import TOKEN, Keys, bearing
 
+SESSION = Sessions("small", 0).cookie  # its name
 PAGE = "/v1/collections/{collection}"
 
 

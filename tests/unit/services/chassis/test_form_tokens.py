@@ -8,7 +8,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from services.chassis.form_tokens import COOKIE, FormReader, FormTokens, comes_from_elsewhere
-from tests.support.keyed_app import connected, keyed_settings, log_in, small_app
+from tests.support.keyed_app import SESSION, connected, keyed_settings, log_in, small_app
 from tests.support.keys import Keys
 
 OWN = [
@@ -63,15 +63,15 @@ async def test_the_form_of_one_browser_does_not_end_the_session_of_another(
     client: httpx.AsyncClient, keys: Keys
 ) -> None:
     await log_in(client, keys.secrets["search"])
-    victim = client.cookies["small_session"]
+    victim = client.cookies[SESSION]
     client.cookies.clear()
     await log_in(client, keys.secrets["index"])
     *_, token = await tokens_of_the_login(client)  # of its log-out
-    cookie = f"{COOKIE}={client.cookies[COOKIE]}; small_session={victim}"  # planted beside the session of the victim
+    cookie = f"{COOKIE}={client.cookies[COOKIE]}; {SESSION}={victim}"  # planted beside the session of the victim
     client.cookies.clear()
     answer = await client.post("/logout", data={"token": token}, headers={"cookie": cookie})
     assert answer.status_code == 403
-    assert (await client.get("/page", headers={"cookie": f"small_session={victim}"})).status_code == 200
+    assert (await client.get("/page", headers={"cookie": f"{SESSION}={victim}"})).status_code == 200
 
 
 async def test_who_is_logged_in_and_comes_from_another_site_logs_in_at_once(
@@ -79,10 +79,10 @@ async def test_who_is_logged_in_and_comes_from_another_site_logs_in_at_once(
 ) -> None:
     """From a link of another site a browser comes without its session, and then sends the form with it."""
     await log_in(client, keys.secrets["search"])
-    session = client.cookies["small_session"]
+    session = client.cookies[SESSION]
     client.cookies.clear()
     token, *_ = await tokens_of_the_login(client)
-    sent = {"cookie": f"small_session={session}; {COOKIE}={client.cookies[COOKIE]}"}
+    sent = {"cookie": f"{SESSION}={session}; {COOKIE}={client.cookies[COOKIE]}"}
     answer = await client.post("/login", data={"token": token, "key": keys.secrets["index"]}, headers=sent)
     assert answer.status_code == 303
 

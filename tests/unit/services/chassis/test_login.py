@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from services.chassis.connections import ConnectionBounds
 from tests.support.callers import callers
-from tests.support.keyed_app import connected, keyed_settings, log_in, login_requests, search, small_app
+from tests.support.keyed_app import SESSION, connected, keyed_settings, log_in, login_requests, search, small_app
 from tests.support.keys import TOKEN, Keys
 from tests.support.served import bounded, port_of
 
@@ -27,7 +27,7 @@ async def test_a_browser_logs_in_by_a_key_and_comes_back_to_its_page(client: htt
     done = await log_in(client, keys.secrets["search"], sent.headers["location"])
     assert (done.status_code, done.headers["location"]) == (303, "/page?runs=a&b=c")
     cookie = done.headers["set-cookie"]
-    assert all(flag in cookie for flag in ("HttpOnly", "SameSite=strict", "small_session="))
+    assert all(flag in cookie for flag in ("HttpOnly", "SameSite=strict", f"{SESSION}="))
     assert "Secure" not in cookie
     assert keys.secrets["search"] not in cookie
     assert (await client.get("/page")).status_code == 200
@@ -63,7 +63,7 @@ async def test_who_logs_out_is_logged_out(client: httpx.AsyncClient, keys: Keys)
 async def test_only_an_active_key_logs_in(client: httpx.AsyncClient, secret: str) -> None:
     answer = await log_in(client, secret)
     assert answer.status_code == 401
-    assert "small_session" not in answer.headers.get("set-cookie", "")
+    assert SESSION not in answer.headers.get("set-cookie", "")
 
 
 async def test_a_form_of_another_site_does_not_log_in(client: httpx.AsyncClient, keys: Keys) -> None:
@@ -113,6 +113,16 @@ async def test_a_login_takes_one_request_out_of_the_rate_of_its_key(keys: Keys) 
         assert (first.status_code, second.status_code) == (303, 429)
         assert second.headers["retry-after"] == "2"
         assert "asks too often" in second.text
-        assert "small_session" not in second.headers.get("set-cookie", "")
+        assert SESSION not in second.headers.get("set-cookie", "")
         assert (await search(client, slow)).status_code == 429
     assert denied(app, "over-share") == 2
+
+
+async def test_a_second_login_of_a_browser_ends_its_first_session(client: httpx.AsyncClient, keys: Keys) -> None:
+    await log_in(client, keys.secrets["search"])
+    first = {"cookie": f"{SESSION}={client.cookies[SESSION]}"}
+    await log_in(client, keys.secrets["expired"])  # refused: nothing ends
+    assert (await client.get("/page", headers=first)).status_code == 200
+    await log_in(client, keys.secrets["index"])
+    client.cookies.clear()
+    assert (await client.get("/page", headers=first)).status_code == 303

@@ -13,12 +13,15 @@ class Clock:
         return self.now
 
 
+SESSION = Sessions("small", 0).cookie  # its name
+
+
 def cookie(value: str) -> str:
-    return f"small_session={value}"
+    return f"{SESSION}={value}"
 
 
 def test_many_logins_by_one_key_end_its_own_oldest_sessions_alone() -> None:
-    sessions = Sessions("small")
+    sessions = Sessions("small", 0)
     other, oldest = sessions.begin("other"), sessions.begin("busy")
     kept = [sessions.begin("busy") for _ in range(MOST_OF_A_KEY)]
     for _ in range(1_001):
@@ -29,7 +32,7 @@ def test_many_logins_by_one_key_end_its_own_oldest_sessions_alone() -> None:
 
 
 def test_a_session_that_was_ended_makes_room_for_another_one() -> None:
-    sessions = Sessions("small")
+    sessions = Sessions("small", 0)
     first, second = sessions.begin("a"), sessions.begin("a")
     sessions.end(cookie(second))
     assert sessions.key_id(cookie(second)) is None
@@ -40,7 +43,7 @@ def test_a_session_that_was_ended_makes_room_for_another_one() -> None:
 
 def test_sessions_that_are_over_are_not_kept() -> None:
     clock = Clock()
-    sessions = Sessions("small", clock)
+    sessions = Sessions("small", 0, clock)
     early = [sessions.begin(f"key {number}") for number in range(1_000)]
     clock.now = LASTS_S
     late = sessions.begin("late")
@@ -51,7 +54,12 @@ def test_sessions_that_are_over_are_not_kept() -> None:
 
 @pytest.mark.parametrize("foreign", ["a b=c", '{"json": "1,2"}', "x[0]=1", 'q="open', "=", ";;", "café=1"])
 def test_a_session_is_found_beside_an_odd_cookie_of_somebody_else(foreign: str) -> None:
-    sessions = Sessions("small")
+    sessions = Sessions("small", 0)
     own = cookie(sessions.begin("a"))
     assert sessions.key_id(f"{foreign}; {own}") == "a"
     assert sessions.key_id(f"{own}; {foreign}") == "a"
+
+
+def test_two_processes_of_a_service_on_one_host_have_cookies_of_their_own_that_a_restart_keeps() -> None:
+    names = [Sessions(service, port).cookie for service in ("gateway", "evaluator") for port in (8000, 8001, 8000)]
+    assert len(set(names)) == 4
