@@ -136,11 +136,15 @@ async def finish(backend: Backend, generation: str, build: str | None, timeout_s
     )
 
 
-async def publish(backend: Backend, generation: str, build: str | None, timeout_s: float) -> CollectionState:
-    """Publishes a generation in place of the one that was published before."""
-    return await backend.request(
-        Call("POST", _collection_path(generation, "/publish", build=build), timeout_s), CollectionState
-    )
+async def publish(
+    backend: Backend, generation: str, build: str | None, publication: int, timeout_s: float
+) -> CollectionState:
+    """Publishes a generation in place of the one that was published before, as this publication of its collection.
+
+    A service of a release without numbers ignores the number.
+    """
+    path = _collection_path(generation, "/publish", build=build, publication=publication)
+    return await backend.request(Call("POST", path, timeout_s), CollectionState)
 
 
 async def remove(

@@ -34,6 +34,7 @@ class BackendSnapshot:
     reason: str | None
     asked_at: float = float("-inf")
     unusable: tuple[Unusable, ...] = ()
+    now: float | None = None  # the backend's clock when it answered
 
 
 class Generations:
@@ -83,7 +84,9 @@ class Generations:
         else:
             # A slow answer to an older poll must not overwrite a newer one.
             if asked_at >= self._snapshots[backend.name].asked_at:
-                self._snapshots[backend.name] = BackendSnapshot(held.collections, True, None, asked_at, held.unusable)
+                self._snapshots[backend.name] = BackendSnapshot(
+                    held.collections, True, None, asked_at, held.unusable, held.now
+                )
 
     @property
     def snapshots(self) -> Mapping[str, BackendSnapshot]:
@@ -116,6 +119,7 @@ class Generations:
                 for backend, snapshot in self._snapshots.items()
             },
             unusable=frozenset(one.generation for ones in self.unusable(name).values() for one in ones),
+            clocks={backend: snapshot.now for backend, snapshot in self._snapshots.items()},
         )
 
     def live(self, name: str) -> str | None:

@@ -1,7 +1,7 @@
 """Decides which generation of a collection is live, being built, or was live before. Pure: polls no backend."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from services.contracts.collections import CollectionDeclaration, CollectionState
 from services.contracts.generations import number_of
@@ -19,6 +19,8 @@ class History:
     name: str
     by_backend: Mapping[str, tuple[CollectionState, ...]]
     unusable: frozenset[str] = frozenset()  # generations that some backend cannot open
+    # The time by each backend's own clock (Unix seconds) when it reported its states; None where it does not say.
+    clocks: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def states(self) -> list[CollectionState]:
@@ -60,7 +62,7 @@ class History:
         live = self.live
         below = [one for one in self.generations if live is not None and number_of(one) < number_of(live)]
         whole = [one for one in below if self.held_by_all(one) and self._was_live_everywhere(one)]
-        return max(whole, key=lambda one: (self._published_at(one), number_of(one)), default=None)
+        return max(whole, key=lambda one: (self._place(one), number_of(one)), default=None)
 
     @property
     def highest(self) -> int:
@@ -107,30 +109,58 @@ class History:
             if one != target and (one == live or (number_of(one) > lowest and not self._rolled_back(one)))
         ]
 
-    def live_since(self) -> float | None:
-        """Returns when the last backend published the live generation (Unix seconds); None if one has not yet."""
+    def live_age_s(self) -> float | None:
+        """Returns for how many seconds the live generation is live, by the backend that says least; each counts by its
+        own clock. None until all have published it, and where one does not say the time."""
         live = self.live
         if live is None or not self.held_by_all(live):
             return None
-        holders = self.holders(live)
-        times = [state.published_at for state in holders if state.published and state.published_at is not None]
-        return max(times) if len(times) == len(holders) else None
+        ages: list[float] = []
+        for backend, states in self.by_backend.items():
+            state, now = next(one for one in states if one.generation == live), self.clocks.get(backend)
+            if now is None or state.published_at is None or not state.published:
+                return None
+            ages.append(max(0.0, now - state.published_at))
+        return min(ages, default=None)
+
+    def superseded(self, *, keep_previous: bool) -> frozenset[str]:
+        """Returns the generations below the live one that nothing makes live again: those that not every backend has
+        published, and those below the target of a rollback. Without `keep_previous` all below the live one."""
+        live = self.live
+        if live is None:
+            return frozenset()
+        lowest = self.previous if keep_previous else live
+        kept_from = 0 if lowest is None else number_of(lowest)
+        below = [one for one in self.generations if number_of(one) < number_of(live)]
+        return frozenset(one for one in below if number_of(one) < kept_from or not self._was_live_everywhere(one))
+
+    def number_to_publish(self, generation: str) -> int:
+        """Returns the number of the publication of a generation: one above the highest of any other. Where it has such
+        a number already, that one: repeating a publication in the backends that missed it changes no number."""
+        own = max((state.publication or 0 for state in self.holders(generation)), default=0)
+        others = max((state.publication or 0 for state in self.states if state.generation != generation), default=0)
+        return own if own > others else others + 1
 
     def _rolled_back(self, generation: str) -> bool:
-        """Returns whether any backend published the live generation after this one. `published_at` alone does not show
-        it: it is set just before publishing, and stays set if the service ends in between."""
-        for states in self.by_backend.values():
-            since = next((state.published_at for state in states if state.generation == self.live), None)
-            then = next((state.published_at for state in states if state.generation == generation), None)
-            if then is not None and since is not None and then <= since:
-                return True
-        return False
+        """Returns whether the live generation was published after this one. `published_at` alone does not show it: it
+        is set just before publishing, and stays set if the service ends in between."""
+        live = self.live
+        return live is not None and self._was_live(generation) and self._place(generation) <= self._place(live)
 
     def _was_live(self, generation: str) -> bool:
         return any(state.published_at is not None for state in self.holders(generation))
 
-    def _published_at(self, generation: str) -> float:
-        return max((state.published_at or 0.0 for state in self.holders(generation)), default=0.0)
+    def _place(self, generation: str) -> tuple[int, float]:
+        """Returns the place of a generation's last publication in the order of all.
+
+        The number decides: the clocks of services differ and go back. Publications of releases without numbers come
+        first, in the order of their times.
+        """
+        return max((_place(state) for state in self.holders(generation)), default=(0, 0.0))
 
     def _was_live_everywhere(self, generation: str) -> bool:
         return all(state.published_at is not None for state in self.holders(generation))
+
+
+def _place(state: CollectionState) -> tuple[int, float]:
+    return (0, state.published_at or 0.0) if state.publication is None else (state.publication, 0.0)

@@ -16,13 +16,13 @@ from gateway.fan_out import on_each, outcomes, remaining_s
 from gateway.generations import Generations
 from gateway.history import History
 from gateway.ownership import expect_own_build
-from gateway.publishing import build_needed_message
+from gateway.publishing import build_needed_message, removal_remark
 from gateway.undeclared_metadata import undeclared_fields
 from gateway.write_clock import WriteClock
 from gateway.write_pauses import WritePauses
 from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import BuildConflict, BuildNeeded, Superseded, Unavailable
+from services.chassis.errors import BuildConflict, BuildNeeded, NotHeld, Superseded, Unavailable
 from services.contracts.collections import DeleteRequest, DocumentsRequest, build_mark
 from services.contracts.documents import (
     DeleteReport,
@@ -128,7 +128,12 @@ class Indexing:
         async def on_one(backend: Backend) -> Report:
             return await write(backend, WriteTarget(target, history.build(target), version, remaining_s(budget)))
 
-        results = await on_each(self._backends.storing, on_one)
+        try:
+            results = await on_each(self._backends.storing, on_one)
+        except NotHeld:
+            # Publishing a newer generation meanwhile has removed this build: the message is of that.
+            _target_generation(await self._generations.fetch_history(name, remaining_s(budget)), token)
+            raise
         if target == history.live:
             results = await self._write_to_builds(target, version, results, write, budget)
         reports = [result for _, result in results if not isinstance(result, BackendFailed)]
@@ -224,8 +229,9 @@ def _target_generation(history: History, token: str | None) -> str:
     own = history.generation_of_build(build_mark(token))
     if own is None:
         raise BuildConflict(
-            f"No generation of collection '{name}' belongs to this build. PUT /v1/collections/{name} with the same "
-            "`build` begins one; without a `build` documents go to the live generation."
+            f"No generation of collection '{name}' belongs to this build{removal_remark(history)}. PUT "
+            f"/v1/collections/{name} with the same `build` begins one; without a `build` documents go to the live "
+            "generation."
         )
     if live is not None and number_of(own) < number_of(live):
         raise Superseded(

@@ -1,9 +1,8 @@
-"""Publishes builds, rolls back to the generation before, and removes generations that are too old for a rollback."""
+"""Publishes builds, rolls back to the generation before, and removes generations that nothing makes live again."""
 
 import asyncio
 import logging
 import random
-import time
 
 from gateway import backends as wire
 from gateway.backends import Backends
@@ -18,13 +17,15 @@ from gateway.ownership import expect_own_build
 from gateway.write_pauses import WritePauses
 from services.access.key_ring import Principal
 from services.chassis.deadlines import Deadline, current_deadline
-from services.chassis.errors import BuildConflict, BuildNeeded, Conflict, ProblemError, Superseded
+from services.chassis.errors import BuildConflict, BuildNeeded, Conflict, NotHeld, ProblemError, Superseded
 from services.contracts.collections import CollectionState, Published, PublishRequest, build_mark
 from services.contracts.generations import name_of, number_of
 
 logger = logging.getLogger(__name__)
-# Seconds between two checks for expired generations, and the milliseconds that a check and its removals may take.
+# Seconds between two checks for superseded generations, and the milliseconds that a check and its removals may take.
 RETIRING_S, RETIRING_MS = 10.0, 60_000
+# Most seconds for which a publish waits for one removal: a service first ends the writes to what it removes.
+REMOVING_S = 5.0
 # How often services that differ are compared, and the most seconds that writes are paused for it.
 COMPARISONS, MOST_PAUSE_S = 6, 10.0
 # Most seconds between comparisons: writes through another gateway, which are not paused, need time to end.
@@ -58,9 +59,14 @@ class Publishing:
         await self._generations.require_all(remaining_s(budget))
         history = await self._generations.fetch_history(name, remaining_s(budget))
         expect_own_build(history, asked.build, caller)
-        return await self._switch(
-            _generation_to_publish(history, asked), history.live, asked.expected_documents, budget
-        )
+        generation = _generation_to_publish(history, asked)
+        try:
+            return await self._switch(generation, history.live, asked.expected_documents, budget)
+        except NotHeld:
+            # Publishing a newer generation meanwhile has removed this one: the message is of that.
+            await self._generations.refresh(remaining_s(budget))
+            _check_not_overtaken(generation, history.live, self._generations.live(name))
+            raise
 
     async def roll_back(self, name: str) -> Published:
         """Publishes the generation that was live before."""
@@ -68,32 +74,30 @@ class Publishing:
         await self._generations.require_all(remaining_s(budget))
         history = await self._generations.fetch_history(name, remaining_s(budget))
         if history.previous is None:
-            raise Conflict(
-                f"There is no generation below {history.live or name} to go back to: what was live before is kept for "
-                f"{self._keep_previous_s:g} s after the next one is published (GATEWAY_KEEP_PREVIOUS_S)."
-            )
+            raise Conflict(_nothing_to_go_back_to(history, self._keep_previous_s))
         return await self._switch(history.previous, history.live, None, budget)
 
     async def retire_expired_generations(self) -> None:
-        """Removes, every few seconds, generations below the live one that have been kept long enough."""
+        """Removes, every few seconds, generations below the live one that are superseded or were kept long enough."""
         while True:
             await asyncio.sleep(min(RETIRING_S, max(1.0, self._keep_previous_s)))
             for name in self._generations.names():
                 budget = Budget.within(Deadline.after_ms(RETIRING_MS))
                 try:
-                    await self._retire_expired(name, budget)
+                    await self._retire(name, budget)
                 except ProblemError as problem:  # a backend is unreachable: the next check tries again
                     logger.debug("nothing retired", extra={"because": problem.detail})
 
-    async def _retire_expired(self, name: str, budget: Budget) -> None:
-        history = self._generations.history(name)
-        if not _expired(history, self._keep_previous_s):
-            return
-        # Polled again before anything is removed: another gateway may just have rolled back to it.
-        await self._generations.require_all(remaining_s(budget))
-        history = self._generations.history(name)
-        if history.live is not None and _expired(history, self._keep_previous_s):
-            await self._remove_below(number_of(history.live), history, budget)
+    async def _retire(self, name: str, budget: Budget) -> None:
+        if self._superseded(self._generations.history(name)):
+            # Polled again before anything is removed: another gateway may just have rolled back to it.
+            await self._generations.require_all(remaining_s(budget))
+            await self._remove_superseded(name, remaining_s(budget))
+
+    def _superseded(self, history: History) -> frozenset[str]:
+        age_s = history.live_age_s()
+        expired = self._keep_previous_s == 0 or (age_s is not None and age_s >= self._keep_previous_s)
+        return history.superseded(keep_previous=not expired)
 
     async def _switch(self, generation: str, live: str | None, expected: int | None, budget: Budget) -> Published:
         """Switches to a generation. `live` is the one that was live when the request came."""
@@ -105,8 +109,10 @@ class Publishing:
             # Finishing takes up to minutes: a newer generation published meanwhile has writes that this one lacks.
             await self._generations.require_all(remaining_s(budget))
             _check_not_overtaken(generation, live, self._generations.live(history.name))
+            number = self._generations.history(history.name).number_to_publish(generation)
             await on_all(
-                self._backends.storing, lambda backend: wire.publish(backend, generation, build, remaining_s(budget))
+                self._backends.storing,
+                lambda backend: wire.publish(backend, generation, build, number, remaining_s(budget)),
             )
             await self._generations.refresh(remaining_s(budget))
         history = self._generations.history(history.name)
@@ -115,9 +121,8 @@ class Publishing:
                 f"{generation} was published, and {history.live or 'no generation'} is live: somebody else published, "
                 "went back or removed the collection at the same time. Look at the collection, then publish again."
             )
-        keep_from = history.previous if self._keep_previous_s > 0 else generation
-        if keep_from is not None:
-            await self._remove_below(number_of(keep_from), history, budget)
+        if self._superseded(history):
+            await self._remove_superseded(history.name, min(REMOVING_S, remaining_s(budget)))
             await self._generations.refresh(remaining_s(budget))
         return Published(
             collection=history.name,
@@ -149,16 +154,22 @@ class Publishing:
                 break
         return states
 
-    async def _remove_below(self, number: int, history: History, budget: Budget) -> None:
+    async def _remove_superseded(self, name: str, timeout_s: float) -> None:
+        """Removes what is superseded, in at most `timeout_s` for each service. No error where a service fails: the
+        switch has succeeded, and the next check tries again."""
+        history = self._generations.history(name)
+        superseded = self._superseded(history)
+
         async def remove(backend: Backend) -> None:
+            budget = Budget.within(Deadline.after_ms(round(timeout_s * 1_000)))
             for state in history.by_backend[backend.name]:
-                if number_of(state.generation) >= number:
+                if state.generation not in superseded:
                     continue
                 try:
                     await wire.remove(backend, state.generation, state.build, remaining_s(budget), keep_published=True)
                 except BackendFailed as failure:
-                    # The switch has succeeded, so this is no error; the next check for expired generations retries.
-                    logger.warning("old generation left behind", extra={"because": str(failure)})
+                    if not failure.unknown_generation:  # another gateway has removed it
+                        logger.warning("old generation left behind", extra={"because": str(failure)})
 
         await asyncio.gather(*(remove(backend) for backend in self._backends.storing))
 
@@ -189,8 +200,9 @@ def _requested_generation(history: History, asked: PublishRequest) -> str:
         if own is None or asked.generation not in (None, own):
             wrong = "No generation" if asked.generation is None else f"Not {asked.generation}"
             raise BuildConflict(
-                f"{wrong} of collection '{history.name}' belongs to this build. PUT /v1/collections/{history.name} "
-                "with the same `build` begins one; its documents and its publish name it too."
+                f"{wrong} of collection '{history.name}' belongs to this build{'' if own else removal_remark(history)}."
+                f" PUT /v1/collections/{history.name} with the same `build` begins one; its documents and its publish "
+                "name it too."
             )
         return own
     if asked.generation is not None:
@@ -201,6 +213,13 @@ def _requested_generation(history: History, asked: PublishRequest) -> str:
     elif history.live is not None:
         return history.live
     raise BuildNeeded(build_needed_message(history))
+
+
+def removal_remark(history: History) -> str:
+    """Returns what may have become of a build that is not there, for its message."""
+    return (
+        "" if history.live is None else " (a newer generation that was published since has removed it, if it began one)"
+    )
 
 
 def build_needed_message(history: History) -> str:
@@ -247,9 +266,15 @@ def _agreed_documents(finished: dict[str, CollectionState], expected: int | None
     return documents
 
 
-def _expired(history: History, keep_s: float) -> bool:
-    """Returns whether any generation below the live one has been kept for long enough."""
-    live, since = history.live, history.live_since()
-    if live is None or since is None or time.time() - since < keep_s:
-        return False
-    return any(number_of(one) < number_of(live) for one in history.generations)
+def _nothing_to_go_back_to(history: History, keep_s: float) -> str:
+    if history.live is None:
+        return f"No generation of collection '{history.name}' is published, so there is none to go back to."
+    kept = (
+        f"The one that was live before is kept for {keep_s:g} s, or until another is published"
+        if keep_s
+        else "None is kept when the next one is published"
+    )
+    return (
+        f"No generation below {history.live} was published in every service and is still there, so there is none to go "
+        f"back to. {kept} (GATEWAY_KEEP_PREVIOUS_S)."
+    )

@@ -14,6 +14,8 @@ BuildToken = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 BuildMark = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 # Who began a collection: the id of an API key, or `token` for our own processes.
 OwnerId = Annotated[str, Field(pattern=r"^([0-9a-f]{12}|token)$")]
+# The place of a publication among those of a collection.
+PublicationNumber = Annotated[int, Field(ge=1, lt=2**63)]
 FieldKind = Literal["keyword", "number", "date"]
 BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield"]
 
@@ -107,11 +109,12 @@ class VectorState(Wire):
 class CollectionState(Wire):
     """One generation in one service. `stamp` holds all that determines its answers (preset parameters, weights hash …).
 
-    `build` is the `build_mark` of its build's token. `published_at` is when it was last published (Unix seconds); it
-    stays when another generation is published. `owner` is who owned the collection when the generation was begun; None
-    where callers needed no key. `digest` covers the id and content of every document in any order; only
-    the answer of `finish` has it. `bytes` is what one copy of the index takes on the disk, with everything that its
-    engine keeps there (texts, write-ahead log); null where the engine does not say.
+    `build` is the `build_mark` of its build's token. `published_at` is when it was last published (Unix seconds, by the
+    clock of its service), `publication` the place of that among the publications of the collection (None: by a release
+    without places); both stay when another generation is published. `owner` is who owned the collection when the
+    generation was begun; None where callers needed no key. `digest` covers the id and content of every document in any
+    order; only the answer of `finish` has it. `bytes` is what one copy of the index takes on the disk, with everything
+    that its engine keeps there (texts, write-ahead log); null where the engine does not say.
     """
 
     generation: Generation
@@ -123,7 +126,8 @@ class CollectionState(Wire):
     vectors: VectorState | None = None
     build: str | None = None
     published_at: float | None = None
-    # Left out without one, so that an earlier gateway reads the answer.
+    # Left out without one, as `owner` is, so that an earlier gateway reads the answer.
+    publication: Annotated[PublicationNumber | None, Field(exclude_if=lambda number: number is None)] = None
     owner: Annotated[OwnerId | None, Field(exclude_if=lambda owner: owner is None)] = None
     digest: str | None = None
     bytes: Count | None = None
@@ -140,10 +144,15 @@ UnusableOnes = Annotated[tuple[Unusable, ...], Field(exclude_if=lambda unusable:
 
 
 class CollectionStates(Wire):
-    """Every generation of a service, and those that it cannot open."""
+    """Every generation of a service, and those that it cannot open.
+
+    `now` is the service's clock (Unix seconds): the age of a publication is `now` less its `published_at`, and no other
+    clock's time. None from a release that does not send it.
+    """
 
     collections: tuple[CollectionState, ...]
     unusable: UnusableOnes = ()
+    now: Annotated[float | None, Field(exclude_if=lambda now: now is None)] = None
 
 
 class BackendState(Wire):

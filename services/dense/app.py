@@ -1,5 +1,8 @@
 """Composes the dense service from its settings: the only module that knows the implementations of DenseEncoder."""
 
+import time
+from collections.abc import Callable
+
 from fastapi import FastAPI
 
 from services.chassis.rendering import Wordings
@@ -43,8 +46,7 @@ def open_encoder(settings: DenseSettings) -> DenseEncoder:
     return CachedEncoder(encoder, QueryVectorCache(encoder.stamp, settings.query_cache_mb * MB))
 
 
-def build_app(settings: DenseSettings) -> FastAPI:
-    """Builds the ASGI app."""
-    return build_vector_app(
-        "dense", settings, lambda: open_encoder(settings), dialects=(openai_router, tei_router), wordings=WORDINGS
-    )
+def build_app(settings: DenseSettings, clock: Callable[[], float] = time.time) -> FastAPI:
+    """Builds the ASGI app. `clock` returns Unix seconds."""
+    dialects = (openai_router, tei_router)
+    return build_vector_app("dense", settings, lambda: open_encoder(settings), dialects, WORDINGS, clock)

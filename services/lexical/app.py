@@ -1,6 +1,7 @@
 """Composes the lexical service. The only module that knows which engine it has."""
 
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
@@ -15,14 +16,14 @@ from services.lexical.routes import lexical_router
 from services.lexical.settings import LexicalSettings
 
 
-def open_engine(settings: LexicalSettings) -> LexicalEngine:
+def open_engine(settings: LexicalSettings, clock: Callable[[], float] = time.time) -> LexicalEngine:
     """Opens the engine that the settings name. Raises Unavailable if the directory of `edge` is in use."""
     match settings.engine:
         case "edge":
             from services.lexical.engine_edge import EdgeEngine
             from services.storage.edge_directory import EdgeLimits
 
-            return EdgeEngine(settings.directory, EdgeLimits(settings.least_free_mb, settings.most_generations))
+            return EdgeEngine(settings.directory, EdgeLimits(settings.least_free_mb, settings.most_generations), clock)
         case "elasticsearch":
             from services.lexical.elasticsearch_client import ElasticsearchClients, open_client
             from services.lexical.engine_elasticsearch import ElasticsearchEngine
@@ -34,25 +35,30 @@ def open_engine(settings: LexicalSettings) -> LexicalEngine:
                 settings.most_at_once,
             )
             clients = ElasticsearchClients.of(client, _revealed(settings.elasticsearch_search_api_key))
-            return ElasticsearchEngine(clients, settings.index_prefix, settings.replicas, settings.most_generations)
+            return ElasticsearchEngine(
+                clients, settings.index_prefix, settings.replicas, settings.most_generations, clock
+            )
 
 
 def _revealed(key: SecretStr | None) -> str | None:
     return None if key is None else key.get_secret_value()
 
 
-def build_app(settings: LexicalSettings) -> FastAPI:
-    """Builds the service's app, which opens its engine at the start and closes it at the end."""
+def build_app(settings: LexicalSettings, clock: Callable[[], float] = time.time) -> FastAPI:
+    """Builds the service's app, which opens its engine at the start and closes it at the end.
+
+    `clock` returns Unix seconds.
+    """
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
-        engine = open_engine(settings)
+        engine = open_engine(settings, clock)
 
         async def readiness() -> tuple[Check, ...]:
             return (await engine.check(),)
 
         try:
-            yield (lexical_router(engine),), readiness
+            yield (lexical_router(engine, clock),), readiness
         finally:
             await engine.close()
 

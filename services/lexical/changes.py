@@ -30,12 +30,12 @@ class Changes:
         refuse_other_build(generation, state.build, build)
         return state.model_copy(update={"digest": digest})
 
-    async def publish(self, generation: str, build: str | None) -> CollectionState:
+    async def publish(self, generation: str, build: str | None, publication: int | None) -> CollectionState:
         """Publishes a generation in place of the one that was published before."""
 
         async def work() -> CollectionState:
             await self._refuse_other_build(generation, build)
-            return await self._engine.publish(generation)
+            return await self._engine.publish(generation, publication)
 
         return await self._order.change(generation, work)
 

@@ -1,9 +1,9 @@
 """Builds the index of a generation in Elasticsearch: a sub-field for each preset, with its own similarity. Pure."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from services.contracts.collections import CollectionDeclaration, FieldKind, LexicalPreset
 from services.lexical.presets import declared_presets
@@ -31,6 +31,7 @@ class IndexMeta(BaseModel):
     build: str | None = None
     owner: str | None = None
     published_at: float | None = None  # Unix seconds
+    publication: Annotated[int | None, Field(exclude_if=lambda number: number is None)] = None
 
 
 def meta_of(kept: Json, prefix: str) -> IndexMeta | None:

@@ -91,9 +91,10 @@ class LexicalEngine(Protocol):
         """Computes the ContentDigest of all documents. Exact after `finish` if there are no writes meanwhile."""
         ...
 
-    async def publish(self, generation: str) -> CollectionState:
-        """Publishes a generation, atomically. `published_at` is the time of it, and stays when another one is published
-        instead. Publishing the published one again changes nothing."""
+    async def publish(self, generation: str, publication: int | None = None) -> CollectionState:
+        """Publishes a generation, atomically. `published_at` is the time of it, and `publication` the number asked for,
+        but one above those of the collection's other generations if that is higher. Both stay when another one is
+        published instead. Publishing the published one again changes nothing."""
         ...
 
     async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:

@@ -1,7 +1,8 @@
 """Adapts Qdrant Edge to LexicalEngine: in this process, durable in a directory, one process a directory."""
 
 import contextlib
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -40,10 +41,12 @@ class EdgeEngine:
 
     engine = ENGINE
 
-    def __init__(self, directory: Path, limits: EdgeLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, directory: Path, limits: EdgeLimits = DEFAULT_LIMITS, clock: Callable[[], float] = time.time
+    ) -> None:
         """Opens the directory and every generation in it (blocking). Raises Unavailable if it is in use."""
         # Edge holds the GIL during its calls, so more threads would only wait for each other.
-        self._held = EdgeDirectory(directory, SCHEMA, limits, threads=1)
+        self._held = EdgeDirectory(directory, SCHEMA, limits, threads=1, clock=clock)
         self._known_ids: WeakKeyDictionary[EdgeGeneration, KnownIds] = WeakKeyDictionary()
 
     async def check(self) -> Check:
@@ -87,6 +90,7 @@ class EdgeEngine:
             build=held.record.build,
             owner=held.record.owner,
             published_at=held.record.published_at,
+            publication=held.record.publication,
             bytes=await held.size.bytes(),
         )
 
@@ -132,10 +136,10 @@ class EdgeEngine:
         """Computes the digest from the payloads."""
         return await self._usable(generation).digest("hash")
 
-    async def publish(self, generation: str) -> CollectionState:
-        """Records the time, then replaces published.json in one step."""
+    async def publish(self, generation: str, publication: int | None = None) -> CollectionState:
+        """Records time and number, then replaces published.json in one step."""
         self._usable(generation)
-        await self._held.publish(generation)
+        await self._held.publish(generation, publication)
         return await self.state(generation)
 
     async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:

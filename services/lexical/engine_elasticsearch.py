@@ -1,7 +1,7 @@
 """Adapts Elasticsearch to LexicalEngine: an index for each generation, an alias for the published one."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from elasticsearch import BadRequestError, NotFoundError
 
@@ -9,7 +9,7 @@ from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError, UnknownCollection, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
-from services.contracts.generations import in_order
+from services.contracts.generations import in_order, name_of
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest
 from services.contracts.scored import Ranking, paired
@@ -32,6 +32,7 @@ from services.storage.builds import refuse_other_build
 from services.storage.fields import requirements_of
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.stamps import refuse_other_stamp
+from services.storage.write_order import next_publication
 
 CHECK_S = 2.0
 # Elasticsearch measures a search's timeout by a clock with steps of 200 ms (elastic/elasticsearch 11346): 10 ms across
@@ -57,8 +58,10 @@ class ElasticsearchEngine:
         prefix: str,
         replicas: int,
         most_generations: int = DEFAULT_MOST_GENERATIONS,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """Does not connect yet: a service may start before its Elasticsearch."""
+        """Does not connect yet: a service may start before its Elasticsearch. `clock` returns Unix seconds."""
+        self._clock = clock
         self._clients = clients
         self._reading, self._writing = clients.reading, clients.writing
         self._catalog = ElasticsearchCatalog(clients.reading, prefix)
@@ -171,8 +174,8 @@ class ElasticsearchEngine:
         with self._catalog.forget_if_gone(generation):
             return await digest_documents(self._reading, self._catalog.index(generation))
 
-    async def publish(self, generation: str) -> CollectionState:
-        """Records the time, then moves the alias atomically.
+    async def publish(self, generation: str, publication: int | None = None) -> CollectionState:
+        """Records time and number, then moves the alias atomically.
 
         From then on writes are refreshed at once, and those already in flight within a second.
         """
@@ -181,7 +184,13 @@ class ElasticsearchEngine:
         index = self._catalog.index(generation)
         with elasticsearch_errors(generation, writes=True):
             if not held.published or held.meta.published_at is None:
-                meta = {**held.kept, "published_at": time.time()}
+                others = [
+                    one.meta.publication
+                    for one in (await self._catalog.all()).values()
+                    if one.generation != generation and name_of(one.generation) == name_of(generation)
+                ]
+                number = next_publication(publication, others)
+                meta = {**held.kept, "published_at": self._clock(), "publication": number}
                 await within_deadline(self._writing).indices.put_mapping(index=index, meta=meta)
             await within_deadline(self._writing).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
             await self._move_alias(generation)
@@ -261,5 +270,6 @@ def _state(held: HeldGeneration, size: IndexSize, engine: str) -> CollectionStat
         build=held.meta.build,
         owner=held.meta.owner,
         published_at=held.meta.published_at,
+        publication=held.meta.publication,
         bytes=size.bytes,
     )

@@ -1,5 +1,7 @@
 """Owns the routes of the lexical service: HTTP in and out, no logic."""
 
+import time
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
@@ -14,6 +16,7 @@ from services.contracts.collections import (
     CollectionState,
     CollectionStates,
     OwnerId,
+    PublicationNumber,
 )
 from services.contracts.documents import (
     DeleteReport,
@@ -35,19 +38,20 @@ InPath = Annotated[Generation, Path(description="A generation of a collection: `
 OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]
 OfOwner = Annotated[OwnerId | None, Query(description="Who owns the collection; kept with a new generation.")]
 Version = Annotated[WriteVersion | None, Query(description="The place in the order of writes; the newest without.")]
+Place = Annotated[PublicationNumber | None, Query(description="Its place among the publications; the next without.")]
 KeepPublished = Annotated[bool, Query(description="Answers 409 in place of removing the published generation.")]
 JSON = "application/json"
 
 
-def lexical_router(engine: LexicalEngine) -> APIRouter:
-    """Returns the routes for collections, documents and searches of one engine."""
+def lexical_router(engine: LexicalEngine, clock: Callable[[], float] = time.time) -> APIRouter:
+    """Returns the routes for collections, documents and searches of one engine. `clock`: that of the engine."""
     routes, changes = router(), Changes(engine)
     one = "/v1/collections/{generation}"
 
     @routes.get("/v1/collections")
     @handled("control", scope="internal", logged=False)
     async def states() -> CollectionStates:
-        return CollectionStates(collections=await engine.states(), unusable=await engine.unusable())
+        return CollectionStates(collections=await engine.states(), unusable=await engine.unusable(), now=clock())
 
     @routes.put(one)
     @handled("write", scope="internal")
@@ -97,8 +101,8 @@ def lexical_router(engine: LexicalEngine) -> APIRouter:
 
     @routes.post(f"{one}/publish")
     @handled("write", scope="internal", slow=True)
-    async def publish(generation: InPath, build: OfBuild = None) -> CollectionState:
-        return await changes.publish(generation, build)
+    async def publish(generation: InPath, build: OfBuild = None, publication: Place = None) -> CollectionState:
+        return await changes.publish(generation, build, publication)
 
     @routes.post(f"{one}/search", response_model=RetrievalAnswer)
     @handled(scope="internal")

@@ -4,7 +4,7 @@ import asyncio
 import importlib.metadata
 import logging
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from services.storage.edge_files import PUBLISHED, GenerationRecord, lock_direct
 from services.storage.edge_folders import move_aside, own_folders, remove
 from services.storage.edge_generation import OWNERS, EdgeGeneration, ShardSchema, read_record
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
+from services.storage.write_order import next_publication
 
 ENGINE = f"qdrant-edge {importlib.metadata.version('qdrant-edge-py')}"
 logger = logging.getLogger(__name__)
@@ -62,9 +63,17 @@ class EdgeDirectory:
     A generation that cannot be opened is listed with the reason and left unchanged on the disk; the others serve.
     """
 
-    def __init__(self, directory: Path, schema: ShardSchema, limits: EdgeLimits, threads: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        schema: ShardSchema,
+        limits: EdgeLimits,
+        threads: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """Opens the directory and every generation in it (blocking). Raises Unavailable if it is in use, Conflict if it
-        is another service's."""
+        is another service's. `clock` returns Unix seconds."""
+        self._clock = clock
         self._directory = directory
         self._schema = schema
         self._limits = limits
@@ -140,12 +149,17 @@ class EdgeDirectory:
         """Optimises a generation in a child process. Searches continue meanwhile, writes wait."""
         await self.held(generation).finish(self._schema)
 
-    async def publish(self, generation: str) -> None:
-        """Records the time, then replaces published.json. Does nothing if the generation is already published."""
+    async def publish(self, generation: str, publication: int | None) -> None:
+        """Records time and number, then replaces published.json. Does nothing if the generation is published."""
         async with self._changing:
             held = self.held(generation)
             if self._pointers.get(name_of(generation)) != generation or held.record.published_at is None:
-                await held.published(time.time())
+                others = [
+                    opened.record.publication
+                    for one, opened in self._open.items()
+                    if one != generation and name_of(one) == name_of(generation)
+                ]
+                await held.published(self._clock(), next_publication(publication, others))
                 await asyncio.to_thread(self._write_pointers, {**self.published(), name_of(generation): generation})
 
     async def drop(self, generation: str) -> None:

@@ -42,6 +42,7 @@ class GenerationRecord(BaseModel):
     build: str | None = None
     owner: str | None = Field(None, exclude_if=lambda kept: kept is None)  # left out as `representation` is
     published_at: float | None = None  # Unix seconds
+    publication: int | None = Field(None, exclude_if=lambda kept: kept is None)
     _on_disk: dict[str, object] = PrivateAttr({})  # as it was read
 
     @classmethod

@@ -166,9 +166,9 @@ class EdgeGeneration:
             page = following
         return digest.hexdigest()
 
-    async def published(self, at: float) -> None:
-        """Records the time of publication (Unix seconds)."""
-        await self._run(lambda: self._update_record(published_at=at))
+    async def published(self, at: float, number: int) -> None:
+        """Records the time of publication (Unix seconds) and its number."""
+        await self._run(lambda: self._update_record(published_at=at, publication=number))
 
     async def finish(self, schema: ShardSchema) -> None:
         """Optimises the shard if worthwhile. Continues when the caller is cancelled; the next call waits for it."""

@@ -1,4 +1,5 @@
-"""Orders writes for every engine: decides which write of a document is newer, and serialises generation changes."""
+"""Orders writes and publications for every engine: decides which write of a document is newer, which publication of a
+collection, and serialises generation changes."""
 
 import asyncio
 import time
@@ -21,6 +22,11 @@ def overtaken(document_id: str) -> ItemError:
     """Returns the error of a document whose write arrived after a newer one."""
     reason = "A newer write of this id was taken meanwhile; send it again if it is to take that one's place."
     return ItemError(id=document_id, reason=reason, retryable=True)
+
+
+def next_publication(asked: int | None, others: Iterable[int | None]) -> int:
+    """Returns the number of a publication: the one asked for, and above those of the collection's `others`."""
+    return max(asked or 0, 1 + max((number or 0 for number in others), default=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +62,9 @@ class WriteOrder:
     Orders only the writes of this process; those of several processes are ordered by the engine that they share.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """`clock` returns Unix seconds."""
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] = time.time, elapsed: Callable[[], float] = time.monotonic) -> None:
+        """`clock` returns Unix seconds, `elapsed` seconds that never go back."""
+        self._clock, self._elapsed = clock, elapsed
         self._memories: dict[str, _RecentVersions] = {}
 
     async def write(self, write: Write, ids: Collection[str], work: Callable[[WriteTurn], Awaitable[T]]) -> T:
@@ -115,7 +121,7 @@ class WriteOrder:
         self._memory(generation).forget()
 
     def _memory(self, generation: str) -> "_RecentVersions":
-        return self._memories.setdefault(generation, _RecentVersions(self._clock))
+        return self._memories.setdefault(generation, _RecentVersions(self._elapsed))
 
     async def _end(self, generation: str, memory: "_RecentVersions") -> None:
         self._release(generation, memory)
@@ -132,7 +138,7 @@ class WriteOrder:
 class _RecentVersions:
     """The recent versions of one generation, in two halves; the older half is dropped as a whole."""
 
-    clock: Callable[[], float]
+    elapsed: Callable[[], float]
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     writing: set[str] = field(default_factory=set)
     changing: bool = False
@@ -153,7 +159,7 @@ class _RecentVersions:
         return max(self.newer.get(key, 0), self.older.get(key, 0), self.forgotten)
 
     def remember(self, ids: Iterable[str], version: int) -> None:
-        now = self.clock()
+        now = self.elapsed()
         if not self.newer:
             self.begun_at = now
         if len(self.newer) >= MOST_REMEMBERED or now - self.begun_at > REMEMBERED_S:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionState, CollectionStates, VectorState
@@ -29,10 +29,10 @@ async def finish(store: VectorStore, generation: str, build: str | None) -> Coll
     return found.model_copy(update={"digest": digest})
 
 
-async def publish(store: VectorStore, generation: str, build: str | None) -> CollectionState:
+async def publish(store: VectorStore, generation: str, build: str | None, publication: int | None) -> CollectionState:
     """Makes this generation the published one of its name."""
     refuse_other_build(generation, (await store.spec(generation)).build, build)
-    await store.publish(generation)
+    await store.publish(generation, publication)
     return await state(store, generation)
 
 
@@ -66,19 +66,19 @@ async def state(store: VectorStore, generation: str) -> CollectionState:
     return await _state(store, generation, await store.published())
 
 
-async def states(store: VectorStore) -> CollectionStates:
-    """Returns the state of every generation."""
+async def states(store: VectorStore, clock: Callable[[], float]) -> CollectionStates:
+    """Returns the state of every generation, and the time by the clock of the store (Unix seconds)."""
     published = await store.published()
     found: list[CollectionState] = []
     for generation in await store.generations():
         with contextlib.suppress(UnknownCollection):  # removed since it was listed
             found.append(await _state(store, generation, published))
-    return CollectionStates(collections=tuple(found), unusable=await store.unusable())
+    return CollectionStates(collections=tuple(found), unusable=await store.unusable(), now=clock())
 
 
 async def _state(store: VectorStore, generation: str, published: Mapping[str, str]) -> CollectionState:
-    spec, counts, published_at = await asyncio.gather(
-        store.spec(generation), store.counts(generation), store.published_at(generation)
+    spec, counts, publication = await asyncio.gather(
+        store.spec(generation), store.counts(generation), store.publication(generation)
     )
     return CollectionState(
         generation=generation,
@@ -90,6 +90,7 @@ async def _state(store: VectorStore, generation: str, published: Mapping[str, st
         vectors=VectorState(vectors=counts.documents, indexed=counts.indexed),
         build=spec.build,
         owner=spec.owner,
-        published_at=published_at,
+        published_at=None if publication is None else publication.at,
+        publication=None if publication is None else publication.number,
         bytes=counts.bytes,
     )

@@ -4,6 +4,7 @@ A deployable provides its settings and its encoder; it does not know the engines
 """
 
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType
@@ -27,14 +28,14 @@ E = TypeVar("E", bound=Encoder)
 logger = logging.getLogger(__name__)
 
 
-def open_store(settings: VectorServiceSettings) -> VectorStore:
+def open_store(settings: VectorServiceSettings, clock: Callable[[], float] = time.time) -> VectorStore:
     """Opens the store that the settings name. Raises Unavailable if the directory of `edge` is in use."""
     match settings.store:
         case "edge":
             from services.storage.edge_directory import EdgeLimits
             from services.vectorstore.store_edge import EdgeStore
 
-            return EdgeStore(settings.directory, EdgeLimits(settings.least_free_mb, settings.most_generations))
+            return EdgeStore(settings.directory, EdgeLimits(settings.least_free_mb, settings.most_generations), clock)
         case "qdrant":
             from services.vectorstore.qdrant_connection import QdrantServer
             from services.vectorstore.store_qdrant import QdrantStore
@@ -50,6 +51,7 @@ def open_store(settings: VectorServiceSettings) -> VectorStore:
                 ),
                 prefix=settings.prefix,
                 most_generations=settings.most_generations,
+                clock=clock,
             )
 
 
@@ -59,16 +61,18 @@ def build_vector_app(
     open_encoder: Callable[[], E],
     dialects: Sequence[Callable[[E], APIRouter]] = (),
     wordings: Wordings = MappingProxyType({}),
+    clock: Callable[[], float] = time.time,
 ) -> FastAPI:
     """Builds the ASGI app of a vector service. At start it opens the store and the encoder, and encodes one query.
 
-    `dialects` build routers that need only the encoder; `wordings` are the shapes of errors by path.
+    `dialects` build routers that need only the encoder; `wordings` are the shapes of errors by path; `clock`
+    returns Unix seconds.
     """
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
         async with AsyncExitStack() as stack:
-            store = open_store(settings)
+            store = open_store(settings, clock)
             stack.push_async_callback(store.close)
             encoder = open_encoder()
             stack.push_async_callback(encoder.close)
@@ -80,7 +84,7 @@ def build_vector_app(
                 return (await store.ready(), Check(name="encoder", ok=True, detail=encoder.stamp["model"]))
 
             order = WriteOrder()
-            own = (collection_router(store, encoder, order), document_router(store, encoder, order))
+            own = (collection_router(store, encoder, order, clock), document_router(store, encoder, order))
             yield (*own, *(dialect(encoder) for dialect in dialects)), readiness
 
     return create_app(service, settings, Instruments(), opened, wordings)

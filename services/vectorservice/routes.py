@@ -1,5 +1,7 @@
 """Owns the routes of a vector service. collections, indexing and searching do the work."""
 
+import time
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -13,6 +15,7 @@ from services.contracts.collections import (
     CollectionState,
     CollectionStates,
     OwnerId,
+    PublicationNumber,
 )
 from services.contracts.documents import DeleteReport, IdsRequest, IndexReport, IndexRequest, WriteVersion
 from services.contracts.generations import Generation
@@ -25,17 +28,20 @@ from services.vectorstore.store import GenerationSpec, VectorStore
 OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]
 OfOwner = Annotated[OwnerId | None, Query(description="Who owns the collection; kept with a new generation.")]
 Version = Annotated[WriteVersion | None, Query(description="The place in the order of writes; the newest without.")]
+Place = Annotated[PublicationNumber | None, Query(description="Its place among the publications; the next without.")]
 KeepPublished = Annotated[bool, Query(description="Answers 409 in place of removing the published generation.")]
 
 
-def collection_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> APIRouter:
-    """Returns the routes that create, list, finish, publish and remove generations."""
+def collection_router(
+    store: VectorStore, encoder: Encoder, order: WriteOrder, clock: Callable[[], float] = time.time
+) -> APIRouter:
+    """Returns the routes that create, list, finish, publish and remove generations. `clock`: that of the store."""
     routes = router()
 
     @routes.get("/v1/collections")
     @handled("control", scope="internal", logged=False)
     async def listed() -> CollectionStates:
-        return await collections.states(store)
+        return await collections.states(store, clock)
 
     @routes.put("/v1/collections/{generation}")
     @handled("write", scope="internal")
@@ -64,9 +70,9 @@ def collection_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -
 
     @routes.post("/v1/collections/{generation}/publish")
     @handled("write", scope="internal", slow=True)
-    async def publish(generation: Generation, build: OfBuild = None) -> CollectionState:
+    async def publish(generation: Generation, build: OfBuild = None, publication: Place = None) -> CollectionState:
         await collections.require_own(store, encoder, generation)
-        return await order.change(generation, lambda: collections.publish(store, generation, build))
+        return await order.change(generation, lambda: collections.publish(store, generation, build, publication))
 
     return routes
 

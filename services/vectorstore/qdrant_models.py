@@ -18,11 +18,11 @@ from services.vectorstore.representation import (
     dump_representation,
     parse_representation,
 )
-from services.vectorstore.store import GenerationSpec, Point, StoredPoint
+from services.vectorstore.store import GenerationSpec, Point, Publication, StoredPoint
 
 # Incremented when the layout of payload or metadata changes. A collection of another layout is not opened.
 LAYOUT = "1"
-PUBLISHED_AT = "published_at"
+PUBLISHED_AT, PUBLICATION = "published_at", "publication"
 KINDS = {
     "keyword": models.PayloadSchemaType.KEYWORD,
     "number": models.PayloadSchemaType.FLOAT,
@@ -81,10 +81,11 @@ def spec_of(generation: str, info: models.CollectionInfo, prefix: str) -> Genera
     return GenerationSpec(generation, representation, kept.stamp, declaration, kept.build, kept.owner)
 
 
-def published_at_of(info: models.CollectionInfo) -> float | None:
-    """Returns when the collection was last published, in Unix seconds; None if never."""
-    at = (info.config.metadata or {}).get(PUBLISHED_AT)
-    return None if at is None else float(at)
+def publication_of(info: models.CollectionInfo) -> Publication | None:
+    """Returns when the collection was last published; None if never."""
+    kept = info.config.metadata or {}
+    at, number = kept.get(PUBLISHED_AT), kept.get(PUBLICATION)
+    return None if at is None else Publication(float(at), None if number is None else int(number))
 
 
 def point_struct(point: Point, representation: Representation) -> models.PointStruct:

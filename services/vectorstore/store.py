@@ -44,6 +44,15 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Publication:
+    """When a generation was last published (Unix seconds), and its place among the publications of its collection
+    (None: published by a release without places)."""
+
+    at: float
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """A document as a store keeps it: id, vector, two hashes, and the declared fields."""
 
@@ -154,17 +163,20 @@ class VectorStore(Protocol):
         call again."""
         ...
 
-    async def publish(self, generation: str) -> None:
-        """Makes this generation the published one of its name, atomically."""
+    async def publish(self, generation: str, publication: int | None = None) -> None:
+        """Makes this generation the published one of its name, atomically.
+
+        Its number is the one asked for, but one above those of the other generations of its name if that is higher.
+        """
         ...
 
     async def published(self) -> Mapping[str, str]:
         """Returns the published generation of each name that has one."""
         ...
 
-    async def published_at(self, generation: str) -> float | None:
-        """Returns when it was last published (Unix seconds), also if another has replaced it since; None if never.
-        Publishing the published generation again changes nothing."""
+    async def publication(self, generation: str) -> Publication | None:
+        """Returns when it was last published, also if another has replaced it since; None if never. Publishing the
+        published generation again changes nothing."""
         ...
 
     async def digest(self, generation: str) -> str:

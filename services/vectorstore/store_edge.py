@@ -1,6 +1,7 @@
 """Implements VectorStore with Qdrant Edge, inside this process. The files are those of services/storage."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import qdrant_edge as edge
@@ -28,6 +29,7 @@ from services.vectorstore.store import (
     Counts,
     GenerationSpec,
     Point,
+    Publication,
     StoredPoint,
     VectorQuery,
     refuse_other_spec,
@@ -47,10 +49,12 @@ class EdgeStore:
 
     engine = ENGINE
 
-    def __init__(self, directory: Path, limits: EdgeLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, directory: Path, limits: EdgeLimits = DEFAULT_LIMITS, clock: Callable[[], float] = time.time
+    ) -> None:
         """Opens the directory and every generation in it (blocking). Raises Unavailable if it is in use."""
         # Edge holds the GIL in its calls, so more threads would only wait for each other.
-        self._held = EdgeDirectory(directory, SCHEMA, limits, threads=2)
+        self._held = EdgeDirectory(directory, SCHEMA, limits, threads=2, clock=clock)
 
     async def ready(self) -> Check:
         """Returns the state of the directory, which stays usable once opened."""
@@ -148,17 +152,18 @@ class EdgeStore:
         """Indexes a copy in another process. Searches continue meanwhile, writes wait."""
         await self._held.finish(generation)
 
-    async def publish(self, generation: str) -> None:
-        """Records the time of publication, then replaces published.json."""
-        await self._held.publish(generation)
+    async def publish(self, generation: str, publication: int | None = None) -> None:
+        """Records the publication, then replaces published.json."""
+        await self._held.publish(generation, publication)
 
     async def published(self) -> Mapping[str, str]:
         """Returns the published generations, from published.json."""
         return self._held.published()
 
-    async def published_at(self, generation: str) -> float | None:
-        """Returns the time of publication, from the generation's collection.json."""
-        return self._held.held(generation).record.published_at
+    async def publication(self, generation: str) -> Publication | None:
+        """Returns the publication, from the generation's collection.json."""
+        record = self._held.held(generation).record
+        return None if record.published_at is None else Publication(record.published_at, record.publication)
 
     async def digest(self, generation: str) -> str:
         """Computes the digest from all payloads."""

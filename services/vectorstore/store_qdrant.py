@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Self
 
@@ -16,24 +16,26 @@ from services.chassis.errors import (
     UpstreamFailed,
 )
 from services.contracts.collections import Unusable
-from services.contracts.generations import in_order, is_generation
+from services.contracts.generations import in_order, is_generation, name_of
 from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored
 from services.storage.content_digest import ContentDigest
 from services.storage.point_ids import point_id
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.ties import settle_ties
+from services.storage.write_order import next_publication
 from services.vectorstore.qdrant_aliases import QdrantAliases
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection, QdrantServer
 from services.vectorstore.qdrant_errors import unknown
 from services.vectorstore.qdrant_models import (
     KINDS,
+    PUBLICATION,
     PUBLISHED_AT,
     filter_of,
     hits_of,
     metadata_of,
     point_struct,
-    published_at_of,
+    publication_of,
     spec_of,
     stored_point,
 )
@@ -43,6 +45,7 @@ from services.vectorstore.store import (
     Counts,
     GenerationSpec,
     Point,
+    Publication,
     StoredPoint,
     VectorQuery,
     refuse_other_spec,
@@ -61,8 +64,14 @@ class QdrantStore:
     """Implements VectorStore. Owns the collections `<prefix><generation>` and the aliases `<prefix><name>`."""
 
     def __init__(
-        self, clients: QdrantClients, prefix: str = "", most_generations: int = DEFAULT_MOST_GENERATIONS
+        self,
+        clients: QdrantClients,
+        prefix: str = "",
+        most_generations: int = DEFAULT_MOST_GENERATIONS,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`clock` returns Unix seconds."""
+        self._clock = clock
         self._connection = QdrantConnection(clients)
         self._reading, self._writing = clients.reading, clients.writing
         self._prefix = prefix
@@ -71,9 +80,15 @@ class QdrantStore:
         self._specs: dict[str, tuple[float, GenerationSpec]] = {}
 
     @classmethod
-    def connect(cls, server: QdrantServer, prefix: str, most_generations: int = DEFAULT_MOST_GENERATIONS) -> Self:
+    def connect(
+        cls,
+        server: QdrantServer,
+        prefix: str,
+        most_generations: int = DEFAULT_MOST_GENERATIONS,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
         """Returns a store over a server, without connecting; call inside a running event loop."""
-        return cls(QdrantClients.of(server), prefix, most_generations)
+        return cls(QdrantClients.of(server), prefix, most_generations, clock)
 
     @property
     def engine(self) -> str:
@@ -230,34 +245,40 @@ class QdrantStore:
             await asyncio.sleep(pause)
             pause = min(1.0, pause * 2)
 
-    async def publish(self, generation: str) -> None:
-        """Records the time of publication, then moves the alias of the name in one request.
+    async def publish(self, generation: str, publication: int | None = None) -> None:
+        """Records the publication, then moves the alias of the name in one request.
 
         Raises Conflict if a collection that is not ours has the alias.
         """
         await self.spec(generation)
         holder = await self._aliases.holder(generation)
-        if holder == self._collection(generation) and await self.published_at(generation) is not None:
+        if holder == self._collection(generation) and await self.publication(generation) is not None:
             return
-        if holder is not None and holder not in map(self._collection, await self.generations()):
+        ours = await self.generations()
+        if holder is not None and holder not in map(self._collection, ours):
             raise Conflict(
                 f"The alias {self._aliases.alias(generation)} is on the collection {holder}, which is not ours; remove "
                 "it there, or set another prefix (a setting such as DENSE_PREFIX)."
             )
+        others: list[int | None] = []
+        for one in ours:
+            if one != generation and name_of(one) == name_of(generation):
+                with contextlib.suppress(UnknownCollection):  # removed since it was listed
+                    held = await self.publication(one)
+                    others.append(None if held is None else held.number)
+        kept = {PUBLISHED_AT: self._clock(), PUBLICATION: next_publication(publication, others)}
         async with self._within(generation, writes=True) as seconds:
-            await self._writing.update_collection(
-                self._collection(generation), metadata={PUBLISHED_AT: time.time()}, timeout=seconds
-            )
+            await self._writing.update_collection(self._collection(generation), metadata=kept, timeout=seconds)
         await self._aliases.move(generation, holder)
 
     async def published(self) -> Mapping[str, str]:
         """Returns the published generations, from the aliases."""
         return await self._aliases.published()
 
-    async def published_at(self, generation: str) -> float | None:
-        """Returns the time of publication, from the collection's metadata."""
+    async def publication(self, generation: str) -> Publication | None:
+        """Returns the publication, from the collection's metadata."""
         await self.spec(generation)
-        return published_at_of(await self._info(generation))
+        return publication_of(await self._info(generation))
 
     async def digest(self, generation: str) -> str:
         """Computes the digest from all payloads, page by page."""

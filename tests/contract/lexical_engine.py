@@ -115,6 +115,24 @@ class LexicalEngineSuite(SearchingSuite, ReadingSuite):
         assert (await engine.state("notes@1")).published_at == first
         assert ((await engine.publish("notes@1")).published_at or 0) > first
 
+    async def test_publications_are_numbered_whatever_the_clock_and_keep_their_number(
+        self, engine: LexicalEngine, opener: EngineOpener
+    ) -> None:
+        for generation in ("notes@1", "notes@2", "letters@1"):
+            assert (await engine.begin(generation, ALL_PRESETS)).publication is None
+        assert (await engine.publish("notes@1")).publication == 1
+        assert (await engine.publish("notes@2", 7)).publication == 7
+        assert (await engine.publish("notes@2", 9)).publication == 7, "it is the published one already"
+        assert (await engine.publish("letters@1")).publication == 1
+        assert (await engine.publish("notes@1", 3)).publication == 8, "above the others, whatever is asked for"
+        await engine.close()
+        again = await opener.open()
+        kept = {state.generation: state.publication for state in await again.states()}
+        assert kept == {"letters@1": 1, "notes@1": 8, "notes@2": 7}
+        for generation in kept:
+            await again.drop(generation)
+        await again.close()
+
     async def test_equal_documents_have_equal_digests_in_whatever_order_they_came(self, engine: LexicalEngine) -> None:
         held = documents({f"d{number}": f"brake {number}" for number in range(1_200)})
         await filled(engine, held)

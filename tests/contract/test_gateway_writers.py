@@ -110,8 +110,8 @@ async def test_a_build_overtaken_by_another_must_begin_again(loaded: RealStack) 
     assert (await loaded.post("/publish", build="quick")).json()["generation"] == "c@3"
     for path, body in (("/documents", {"documents": [{"id": "x", "text": ""}]}), ("/publish", {})):
         late = await loaded.post(path, **body, build="slow")
-        assert (late.status_code, late.json()["type"]) == (409, "urn:problem:superseded")
-        assert "c@2" in late.json()["detail"]
+        assert (late.status_code, late.json()["type"]) == (409, "urn:problem:build-conflict")
+        assert "a newer generation that was published since" in late.json()["detail"]
     assert (await loaded.begin(build="slow")).json()["generation"] == "c@4"
 
 

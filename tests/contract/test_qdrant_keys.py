@@ -50,7 +50,7 @@ async def assert_reads(store: QdrantStore) -> None:
     assert len(await store.search("notes@1", VectorQuery(axis(1.0), top=3))) == 3
     assert (await store.counts("notes@1")).documents == 3
     assert await store.published() == {"notes": "notes@1"}
-    assert await store.published_at("notes@1")
+    assert await store.publication("notes@1")
     assert await store.generations() == ("notes@1",)
     assert len(await store.stored("notes@1", ["d00000"], vectors=True)) == 1
     assert await store.digest("notes@1")

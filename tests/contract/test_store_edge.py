@@ -47,10 +47,12 @@ async def test_everything_is_there_after_closing_and_opening(tmp_path: Path) -> 
     async with opened(tmp_path) as store:
         await store.create(SPEC)
         await store.upsert("notes@1", [point("a", axis(1.0), {"year": 2019})])
-        await store.publish("notes@1")
+        await store.publish("notes@1", 5)
+        publication = await store.publication("notes@1")
     async with opened(tmp_path) as store:
         assert await store.spec("notes@1") == SPEC
         assert await store.published() == {"notes": "notes@1"}
+        assert await store.publication("notes@1") == publication is not None
         assert [hit.id for hit in await store.search("notes@1", VectorQuery(axis(1.0), top=10))] == ["a"]
 
 

@@ -289,18 +289,40 @@ class VectorStoreSuite:
         self, notes: VectorStore, sample: Sample
     ) -> None:
         await notes.create(replace(sample.spec, generation="notes@2"))
-        assert await notes.published_at("notes@1") is None
+        assert await notes.publication("notes@1") is None
         before = time.time()
         await notes.publish("notes@1")
-        first = await notes.published_at("notes@1")
+        first = await notes.publication("notes@1")
         assert first is not None
-        assert before <= first <= time.time()
+        assert before <= first.at <= time.time()
         await notes.publish("notes@1")
-        assert await notes.published_at("notes@1") == first
+        assert await notes.publication("notes@1") == first
         await notes.publish("notes@2")
-        assert await notes.published_at("notes@1") == first
+        assert await notes.publication("notes@1") == first
         await notes.publish("notes@1")
-        assert (await notes.published_at("notes@1") or 0) > first
+        again = await notes.publication("notes@1")
+        assert again is not None
+        assert again.at > first.at
+
+    async def test_publications_are_numbered_whatever_the_clock_and_keep_their_number(
+        self, notes: VectorStore, sample: Sample
+    ) -> None:
+        async def number(generation: str) -> int | None:
+            found = await notes.publication(generation)
+            return None if found is None else found.number
+
+        await notes.create(replace(sample.spec, generation="notes@2"))
+        await notes.create(replace(sample.spec, generation="letters@1"))
+        for generation, asked, expected in (
+            ("notes@1", None, 1),
+            ("notes@2", 7, 7),
+            ("notes@2", 9, 7),  # it is the published one already
+            ("letters@1", None, 1),
+            ("notes@1", 3, 8),  # above the others, whatever is asked for
+        ):
+            await notes.publish(generation, asked)
+            assert await number(generation) == expected
+        assert await number("notes@2") == 7
 
     async def test_equal_documents_have_equal_digests_in_whatever_order_they_came(
         self, notes: VectorStore, sample: Sample
@@ -323,7 +345,7 @@ class VectorStoreSuite:
             store.spec("none@1"), store.counts("none@1"), store.stored("none@1", ["a"], vectors=False),
             store.upsert("none@1", [point("a", sample.axis(1.0))]), store.delete("none@1", ["a"]),
             store.search("none@1", query), store.finish("none@1"), store.publish("none@1"), store.drop("none@1"),
-            store.published_at("none@1"), store.digest("none@1"),
+            store.publication("none@1"), store.digest("none@1"),
         ):  # fmt: skip
             with pytest.raises(UnknownCollection, match="none@1"):
                 await call

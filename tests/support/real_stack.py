@@ -1,7 +1,8 @@
 """A gateway over a real lexical and a real dense service on disk (Qdrant Edge, hashing encoder), in this process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,10 +98,13 @@ def numbered(count: int, text: str = "word") -> list[dict[str, object]]:
 
 
 @asynccontextmanager
-async def real_stack(directory: Path, **settings: object) -> AsyncIterator[RealStack]:
-    """Opened, with nothing in it; `settings` are the gateway's."""
-    lexical = build_lexical(LexicalSettings(directory=directory / "lexical"))
-    dense = build_dense(DenseSettings(directory=directory / "dense", encoder="hashing"))
+async def real_stack(
+    directory: Path, clocks: Mapping[str, Callable[[], float]] | None = None, **settings: object
+) -> AsyncIterator[RealStack]:
+    """Opened, with nothing in it; `settings` are the gateway's, `clocks` those of services by name."""
+    clocks = {"lexical": time.time, "dense": time.time, **(clocks or {})}
+    lexical = build_lexical(LexicalSettings(directory=directory / "lexical"), clocks["lexical"])
+    dense = build_dense(DenseSettings(directory=directory / "dense", encoder="hashing"), clocks["dense"])
     ways = {"lexical": Way(lexical), "dense": Way(dense)}
     pipelines = directory / "pipelines"
     pipelines.mkdir(exist_ok=True)

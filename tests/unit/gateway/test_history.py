@@ -1,12 +1,19 @@
 """Live, building and previous generations follow from the backends' states, also in the middle of a switch."""
 
+from dataclasses import replace
+
 from gateway.history import History
 from gateway.write_clock import WriteClock
 from services.contracts.collections import CollectionDeclaration, CollectionState
 
 
 def state(
-    number: int, *, published: bool = False, at: float | None = None, build: str | None = None
+    number: int,
+    *,
+    published: bool = False,
+    at: float | None = None,
+    build: str | None = None,
+    publication: int | None = None,
 ) -> CollectionState:
     return CollectionState(
         generation=f"c@{number}",
@@ -17,6 +24,7 @@ def state(
         declaration=CollectionDeclaration(),
         build=build,
         published_at=at,
+        publication=publication,
     )
 
 
@@ -78,11 +86,58 @@ def test_a_build_is_found_by_its_mark_unless_services_disagree_on_it() -> None:
     assert history(mine).generation_of_build("nobody's") is None
 
 
-def test_live_since_counts_from_the_last_service_and_not_before_all_have_switched() -> None:
-    one, other = state(2, published=True, at=20.0), state(2, published=True, at=30.0)
-    assert history([one], [other]).live_since() == 30.0
-    assert history([one], [state(1, published=True, at=1.0), state(2)]).live_since() is None
-    assert history([one], []).live_since() is None
+def test_the_age_of_the_live_generation_is_the_least_by_the_services_own_clocks() -> None:
+    hour_ahead, exact = state(2, published=True, at=3_620.0), state(2, published=True, at=20.0)
+    clocks = {"lexical": 3_650.0, "dense": 45.0}
+    assert replace(history([hour_ahead], [exact]), clocks=clocks).live_age_s() == 25.0
+    stepped_back = {"lexical": 50.0, "dense": 45.0}
+    assert replace(history([hour_ahead], [exact]), clocks=stepped_back).live_age_s() == 0.0
+
+
+def test_the_age_of_the_live_generation_is_unknown_until_all_services_have_published_it_and_say_the_time() -> None:
+    one, clocks = state(2, published=True, at=20.0), {"lexical": 30.0, "dense": 30.0}
+    assert replace(history([one], [state(1, published=True, at=1.0), state(2)]), clocks=clocks).live_age_s() is None
+    assert replace(history([one], []), clocks=clocks).live_age_s() is None
+    assert replace(history([one]), clocks={"lexical": 30.0, "dense": None}).live_age_s() is None
+
+
+def test_publications_are_ordered_by_number_and_those_without_one_come_first() -> None:
+    old = [state(1, at=900.0), state(2, at=800.0)]
+    assert history(
+        [*old, state(3, at=2.0, publication=1), state(4, published=True, at=1.0, publication=2)]
+    ).previous == ("c@3")
+    assert history([*old, state(4, published=True, at=1.0, publication=2)]).previous == "c@1"
+    back = history([state(1, published=True, at=5.0, publication=3), state(2, at=3_000.0, publication=2), state(3)])
+    assert back.other_targets("c@1") == ["c@3"]
+
+
+def test_a_number_that_a_service_missed_does_not_change_the_order() -> None:
+    lexical = [
+        state(1, at=1, publication=4),
+        state(2, at=2, publication=2),
+        state(3, published=True, at=3, publication=5),
+    ]
+    dense = [state(1, at=1), state(2, at=2, publication=2), state(3, published=True, at=3)]
+    assert history(lexical, dense).previous == history(dense, lexical).previous == "c@1"
+
+
+def test_a_publication_is_numbered_above_all_others_and_keeps_its_number_when_repeated() -> None:
+    assert history([state(1)]).number_to_publish("c@1") == 1
+    lexical = [state(1, at=1, publication=1), state(2, published=True, at=2, publication=2), state(3)]
+    dense = [state(1, published=True, at=1, publication=1), state(2), state(3)]
+    half = history(lexical, dense)
+    assert [half.number_to_publish(one) for one in ("c@1", "c@2", "c@3")] == [3, 2, 3]
+
+
+def test_superseded_are_generations_that_were_never_live_and_those_below_the_target_of_a_rollback() -> None:
+    held = [state(1, at=1), state(2), state(3, at=2), state(4), state(5, published=True, at=3), state(6)]
+    assert history(held).superseded(keep_previous=True) == {"c@1", "c@2", "c@4"}
+    assert history(held).superseded(keep_previous=False) == {"c@1", "c@2", "c@3", "c@4"}
+    assert history([state(1), state(2)]).superseded(keep_previous=False) == set()
+    half = history(
+        [state(1, at=1), state(2, at=2), state(3, published=True, at=3)], [state(1, at=1), state(2), state(3)]
+    )
+    assert half.superseded(keep_previous=True) == {"c@2"}
 
 
 def test_versions_rise_whatever_the_clock_does() -> None:

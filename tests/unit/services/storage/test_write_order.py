@@ -145,7 +145,7 @@ async def test_dropped_versions_count_as_newer_so_that_no_old_write_is_accepted(
 ) -> None:
     monkeypatch.setattr(write_order, "MOST_REMEMBERED", 10)
     clock = Clock()
-    order = WriteOrder(clock)
+    order = WriteOrder(elapsed=clock)
     for version in range(1, 41):
         await take(order, version, f"d{version}")
     assert await take(order, 5, "never seen") == ["never seen"]
