@@ -5,11 +5,11 @@ Leaves what the files hold to the steps.
 
 import fcntl
 import os
+import re
 import shutil
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from services.contracts.base import Wire
 Value = TypeVar("Value", bound=Wire)
 
 LATEST = "latest"
+_STAMP = re.compile(r"(\d{8}T\d{6}(?:\d{3})?)Z-")  # some in whole seconds
 CONDITIONS = "conditions.jsonl"  # what the machine did while the queries were timed (timing_validity)
 SUITE = "suite.json"  # of a folder that holds the runs of several datasets (suite_folder)
 
@@ -252,19 +253,32 @@ def writable(path: Path) -> Path:
     return path
 
 
-def new_folder(runs: Path, name: str, fingerprint: str) -> Path:
-    """Creates the folder `<utc>-<name>-<fingerprint>`."""
+def new_folder(
+    runs: Path, name: str, fingerprint: str, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> Path:
+    """Creates the folder `<utc>-<name>-<fingerprint>`.
+
+    The order of the names is that of the creation: where the clock was set back, the time is the first after the
+    newest folder's. A run's manifest has the time by the clock.
+    """
     runs.mkdir(parents=True, exist_ok=True)
     while True:
-        milliseconds = utc_stamp(datetime.now(UTC))
-        path = runs / f"{milliseconds}-{name}-{fingerprint}"
+        path = runs / f"{utc_stamp(max(clock(), _first_free_time(runs)))}-{name}-{fingerprint}"
         try:
-            if not any(runs.glob(f"{milliseconds}-*")):  # so that the order of the names is that of the creation
-                path.mkdir()
-                return path
+            path.mkdir()
         except FileExistsError:  # another process has created it in between
-            pass
-        time.sleep(0.001)
+            continue
+        return path
+
+
+def _first_free_time(runs: Path) -> datetime:
+    """Returns the first millisecond after those that the names of the folders here begin with."""
+    newest = datetime.min.replace(tzinfo=UTC)
+    for path in runs.iterdir():
+        if stamp := _STAMP.match(path.name):
+            with suppress(ValueError):  # no such day
+                newest = max(newest, datetime.strptime(f"{stamp[1].ljust(18, '0')}+0000", "%Y%m%dT%H%M%S%f%z"))
+    return newest + timedelta(milliseconds=1)
 
 
 def utc_stamp(now: datetime) -> str:

@@ -64,7 +64,7 @@ def _write_points(
             for sample in one.loaded.samples
             if sample.pipeline == arm.name and sample.phase == "measured"
         )
-        write_hlog(paths["histogram"], mine[0].loaded.began, _on_one_clock(mine, arm.name))
+        write_hlog(paths["histogram"], mine[0].loaded.began, on_one_clock(mine, arm.name))
         names = {name: path.relative_to(folder.path).as_posix() for name, path in paths.items()}
         points.append(
             point_report(arm, traffic, mine, ready.plan, ready.target, ready.judgments, names, restarted=restarted)
@@ -93,10 +93,10 @@ def _ratios(
     return found
 
 
-def _on_one_clock(slices: Sequence[TimeSlice], pipeline: str) -> list[tuple[float, float]]:
+def on_one_clock(slices: Sequence[TimeSlice], pipeline: str) -> list[tuple[float, float]]:
     """Returns the measured requests of a pipeline: seconds since the first slice began, and counted milliseconds."""
     return [
-        ((one.loaded.began - slices[0].loaded.began).total_seconds() + sample.planned_s, sample.counted_ms)
+        (one.loaded.began_s - slices[0].loaded.began_s + sample.planned_s, sample.counted_ms)
         for one in slices
         for sample in one.loaded.samples
         if sample.pipeline == pipeline and sample.phase == "measured"

@@ -1,7 +1,8 @@
 """Drives one point of load (a pipeline at a rate, or so many requests in flight) and reads the answers; no files."""
 
+import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from evaluator.load.generator_task import GeneratorResult, GeneratorTask
@@ -34,6 +35,7 @@ class LoadedPoint:
         default_factory=dict
     )  # of named processes meanwhile, all requests together
     loading: SliceLoading | None = None  # what was loaded meanwhile, if anything was to be
+    began_s: float = 0.0  # `began` by time.monotonic: seconds between two slices, whatever was done to the clock
 
 
 async def run_point(
@@ -144,9 +146,10 @@ async def _loaded(
     measured: Collection[int] | None,
 ) -> LoadedPoint:
     """Runs the generators, reads the conditions of the machine meanwhile, and then the answers."""
-    began = datetime.now(UTC)
+    began, began_s = datetime.now(UTC), time.monotonic()
     results, conditions = await metered(run_generators(tasks, label), measured)
-    return await in_thread(_read, target, shares, tasks, results, conditions, began, warmup_seconds)
+    read = await in_thread(_read, target, shares, tasks, results, conditions, began, warmup_seconds)
+    return replace(read, began_s=began_s)
 
 
 def _read(

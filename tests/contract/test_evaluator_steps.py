@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from evaluator.evaluation import ingest_step, quality_step, rank_step, report_st
 from evaluator.experiment import Experiment
 from evaluator.prepared_run import load_dataset
 from evaluator.report import Report
-from evaluator.run_folder import RunFolder
+from evaluator.run_folder import RunFolder, new_folder
 from services.chassis.errors import DeadlineExceeded, Unavailable
 from services.contracts.documents import Document
 from tests.support.gateway_stub import GatewayStub
@@ -352,6 +353,19 @@ def test_the_newest_of_several_runs_in_one_second_is_the_one_created_last(tmp_pa
     for name in ("z", "a", "m", "a"):
         folder = RunFolder.create(tmp_path, planned(tmp_path, name=name))
         assert RunFolder.newest(tmp_path) == folder.path
+
+
+def test_the_newest_run_is_the_one_created_last_also_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    (tmp_path / "20260231T000000Z-no-such-day").mkdir()
+    (tmp_path / "notes").mkdir()
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    folders = []
+    for hours, name in ((0, "z"), (-1, "m"), (-1, "a"), (1, "b"), (-5, "a")):
+        folders.append(new_folder(tmp_path, name, "00000000", lambda at=noon + timedelta(hours=hours): at))
+        (folders[-1] / "experiment.json").write_text("{}")
+    assert RunFolder.every(tmp_path) == folders
+    assert folders[0].name.startswith("20260101T120000000Z-")
+    assert folders[-1].name.startswith("20260101T130000001Z-")
 
 
 def test_a_folder_named_in_whole_seconds_is_older_than_one_of_the_same_second(tmp_path: Path) -> None:

@@ -1,13 +1,19 @@
 import random
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from evaluator.latency import percentile
 from evaluator.load.figures import load_percentiles
+from evaluator.load.group_points import on_one_clock
 from evaluator.load.histograms import histogram_of, percentiles_ms, read_hlog, write_hlog
 from evaluator.load.intervals import percentile_interval
+from evaluator.load.point import LoadedPoint
+from evaluator.load.time_slices import TimeSlice
+from evaluator.machine_conditions import MachineConditions
+from tests.support.load_points import CLEAN
+from tests.support.load_samples import load_sample
 
 BEGAN = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -40,6 +46,17 @@ def test_a_log_read_back_and_merged_has_the_percentiles_of_all_values(tmp_path: 
     merged = read_hlog(path)
     assert merged.get_total_count() == 500
     assert percentiles_ms(merged, [95, 50]) == percentiles_ms(histogram_of(values), [95, 50])
+
+
+def test_slices_are_apart_as_the_monotonic_clock_has_it_where_the_wall_clock_was_set_back() -> None:
+    conditions = MachineConditions.model_validate(CLEAN)
+    slices = [
+        TimeSlice(
+            "20/s", ("bm25",), LoadedPoint((load_sample(),), conditions, (), True, began, 1.0, began_s=at_s), 0, 0
+        )
+        for began, at_s in ((BEGAN, 500.0), (BEGAN - timedelta(hours=1), 560.0))
+    ]
+    assert [at_s for at_s, _ in on_one_clock(slices, "bm25")] == [0.0, 60.0]
 
 
 @pytest.mark.parametrize(

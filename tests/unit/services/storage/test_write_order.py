@@ -157,6 +157,15 @@ async def test_dropped_versions_count_as_newer_so_that_no_old_write_is_accepted(
     assert await take(order, 40, "b") == ["b"]
 
 
+async def test_a_clock_that_is_set_drops_no_version() -> None:
+    clock = Clock()
+    order = WriteOrder(clock)
+    for version, step_s in ((10, 10_000.0), (11, 10_000.0), (12, -20_000.0)):
+        await take(order, version, f"d{version}")
+        clock.now += step_s
+    assert await take(order, 5, "never seen") == []
+
+
 async def test_a_removed_generation_leaves_nothing_behind() -> None:
     order = WriteOrder()
     await take(order, 10, "a")
