@@ -1,5 +1,6 @@
 """Collections of others on the same Qdrant server: whatever they are called, they are ignored, and never touched."""
 
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -41,7 +42,7 @@ async def test_collections_of_others_are_not_listed_and_the_listing_stands(share
     store = QdrantStore(QdrantClients(shared, shared), prefix="dense.")
     await store.create(SPEC)
     assert await store.generations() == ("notes@1",)
-    assert [state.generation for state in (await states(store)).collections] == ["notes@1"]
+    assert [state.generation for state in (await states(store, time.time)).collections] == ["notes@1"]
 
 
 @pytest.mark.parametrize("taken", ["theirs@1", "other@1", "broken@1", "later@1", "unknown@1"])
