@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter
 
 from services.chassis.strict_yaml import parse_yaml
+from services.disk_writes import end_command
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = (ROOT / "requirements.lock", ROOT / "deploy" / "requirements-gpu.lock")
@@ -152,4 +153,4 @@ def main(arguments: Sequence[str] | None = None, program: Path | None = None) ->
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_command("deploy.audit", main)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.disk_writes import end_command
+
 _HERE = Path(__file__).resolve().parent
 CACHE = _HERE.parent / ".cache" / "browser"
 PACKAGE = "@sparticuz/chromium"
@@ -209,4 +211,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_command("deploy.browser", main)

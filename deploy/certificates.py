@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
+from services.disk_writes import write_whole
+
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 TEN_YEARS = 3_650
 # The most that browsers and systems of Apple take.
@@ -39,10 +41,10 @@ def issue(authority: Authority, cert: Path, key: Path, hosts: Sequence[str]) -> 
     """Makes a certificate for host names and addresses, and its key. Raises CertificateProblem."""
     names = ",".join(f"{'IP' if _is_address(host) else 'DNS'}:{host}" for host in hosts)
     request, extensions = cert.with_suffix(".request"), cert.with_suffix(".extensions")
-    extensions.write_text(
+    write_whole(
+        extensions,
         f"subjectAltName={names}\nbasicConstraints=critical,CA:false\nkeyUsage=critical,digitalSignature\n"
         "extendedKeyUsage=serverAuth\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n",
-        encoding="utf-8",
     )
     try:
         _openssl("req", "-new", *KEY, "-keyout", str(key), "-out", str(request), "-subj", f"/CN={hosts[0]}")

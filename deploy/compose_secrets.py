@@ -16,6 +16,7 @@ from pathlib import Path
 
 from deploy.certificates import VALID_DAYS, CertificateProblem, issue, make_authority
 from deploy.deployables import DEPLOYABLES
+from services.disk_writes import end_command, whole_file
 
 FOLDER = Path(__file__).resolve().parent / ".secrets"
 KEYS = "gateway/keys.json"
@@ -59,11 +60,9 @@ def make_secrets(folder: Path, *, renew_certificates: bool = False) -> list[str]
 
 def _write(file: Path, text: str) -> None:
     """Writes a whole file or none."""
-    new = file.with_name(f".{file.name}.new")
-    new.unlink(missing_ok=True)
-    new.write_text(f"{text}\n", encoding="utf-8")
-    new.chmod(_FILE_MODE)
-    new.replace(file)
+    with whole_file(file) as opened:
+        os.fchmod(opened.fileno(), _FILE_MODE)
+        opened.write(f"{text}\n")
 
 
 def _qdrant_configuration(folder: Path) -> str:
@@ -120,4 +119,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_command("compose_secrets", main)

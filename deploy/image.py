@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.deployables import DEPLOYABLES, Deployable, Runtime
+from services.disk_writes import end_command
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS: dict[Runtime, Path] = {
@@ -108,4 +109,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end_command("deploy.image", main)

@@ -1,10 +1,12 @@
 """Runs `.venv/bin/python -m evaluator`: the command line; `… evaluator serve` runs the HTTP service."""
 
 import sys
+from functools import partial
 
 try:
     from evaluator.cli import app
     from evaluator.command_line import command_line
+    from services.disk_writes import end_command
 except ModuleNotFoundError as missing:
     if (missing.name or "").partition(".")[0] in ("evaluator", "services"):
         raise
@@ -13,4 +15,4 @@ except ModuleNotFoundError as missing:
         "that has, then run .venv/bin/python -m evaluator"
     )
 
-app(prog_name=command_line())
+end_command("evaluator", partial(app, prog_name=command_line()))

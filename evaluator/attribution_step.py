@@ -15,6 +15,7 @@ from evaluator.run_judgments import judgments_as_measured
 from evaluator.step_page_files import write_step_page
 from evaluator.thread_work import in_thread
 from evaluator.trec_runs import read_run
+from services.disk_writes import write_whole
 
 TOP = 10
 
@@ -54,7 +55,7 @@ def attribution(folder: RunFolder) -> AttributionReport:
     )
     for name, fates in arms.items():
         path = writable(folder.path / "attribution" / f"{name}.jsonl")
-        path.write_text("".join(f"{one.model_dump_json()}\n" for one in fates.lines), encoding="utf-8")
+        write_whole(path, "".join(f"{one.model_dump_json()}\n" for one in fates.lines))
     folder.write(ATTRIBUTION, report)
     write_step_page(folder, attribution_page(report))
     return report

@@ -39,6 +39,7 @@ from evaluator.timing_validity import conditions_of
 from evaluator.trec_runs import read_run
 from evaluator.vector_recall import RecallReport, vector_recall
 from services.chassis.trust import scheme_fault
+from services.disk_writes import whole_file
 
 OnStep = Callable[[str], None]
 _NAME_IT = "name one by --gateway or GATEWAY_URL, without a path unless a proxy adds it"
@@ -145,7 +146,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added:
                 )
                 for grades in (own, judgments)
             )
-        with writable(folder.per_query(arm.name)).open("w", encoding="utf-8") as file:
+        with whole_file(writable(folder.per_query(arm.name))) as file:
             for query in ranked.queries:
                 values = {metric: figures[metric][query] for metric in figures}
                 file.write(QueryFigures(query=query, figures=values).model_dump_json() + "\n")
@@ -237,16 +238,17 @@ async def evaluate(
     processes: Mapping[str, str] = NO_PROCESSES,
 ) -> Report:
     """Runs all steps, and calls `on_step` with the name of each. `processes`: as of `rank_step` and `load_step`."""
-    on_step("ingest")
-    await expect_pipelines(client, folder.experiment)
-    await ingest_step(client, folder)
-    on_step("rank")
-    await rank_step(client, folder, processes=processes)
-    # In a thread: reading and computing must not block the service's event loop.
-    on_step("quality")
-    await in_thread(quality_step, folder)
-    if folder.experiment.load is not None:
-        on_step("load")
-        await load_step(client, folder, processes=processes)
-    on_step("report")
-    return await in_thread(report_step, folder)
+    with folder.kept():
+        on_step("ingest")
+        await expect_pipelines(client, folder.experiment)
+        await ingest_step(client, folder)
+        on_step("rank")
+        await rank_step(client, folder, processes=processes)
+        # In a thread: reading and computing must not block the service's event loop.
+        on_step("quality")
+        await in_thread(quality_step, folder)
+        if folder.experiment.load is not None:
+            on_step("load")
+            await load_step(client, folder, processes=processes)
+        on_step("report")
+        return await in_thread(report_step, folder)

@@ -22,7 +22,7 @@ from evaluator.measurement_lock import MeasurementLock, MeasurementRunning, is_m
 from evaluator.message_paths import MessagePaths
 from evaluator.progress import StepProgress, following
 from evaluator.report import Report
-from evaluator.run_folder import RunFolder
+from evaluator.run_folder import RunFolder, removed_on_error
 from evaluator.served_datasets import ServedDatasets
 
 logger = logging.getLogger(__name__)
@@ -93,8 +93,9 @@ class Jobs:
         lock = self._taken_lock()
         try:
             folder = RunFolder.create(self._runs, experiment)
-            lock.name(folder.path.name)
-            state = self._set(JobState(id=folder.path.name, state="running", step="ingest"))
+            with removed_on_error(folder.path):
+                lock.name(folder.path.name)
+                state = self._set(JobState(id=folder.path.name, state="running", step="ingest"))
         except BaseException:
             lock.release()
             raise
@@ -233,6 +234,8 @@ class Jobs:
                     outcome = await evaluate(client, folder, on_step)
         except EvaluationError as error:
             self._end(run, "failed", str(error))
+        except OSError as error:  # a full disk, no permission
+            self._end(run, "failed", f"{error.filename}: {error.strerror}; mend that and start the experiment anew")
         except asyncio.CancelledError:
             why = "cancelled on request" if self._cancelled else "the service was stopped"
             self._end(run, "interrupted", f"{why}{_way_on(folder, self._states[run].step)}")
@@ -245,11 +248,16 @@ class Jobs:
             self._end(run, "done", "; ".join(_remarks(outcome)))
 
     def _end(self, run: str, state: Ended, detail: str) -> None:
-        self._set(JobState(id=run, state=state, step=self._states[run].step, detail=detail))
+        ended = JobState(id=run, state=state, step=self._states[run].step, detail=detail)
+        self._states[run] = ended  # also where it cannot be written
+        try:
+            self._set(ended)
+        except OSError as error:
+            logger.warning("%s: the end of a run is not written: %s", error.filename, error.strerror)
 
     def _set(self, state: JobState) -> JobState:
-        self._states[state.id] = state
         RunFolder(self._runs / state.id).write(STATE, state)
+        self._states[state.id] = state
         return state
 
 

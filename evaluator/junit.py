@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from services.disk_writes import write_whole
+
 
 class GateCase(NamedTuple):
     """A gate as a test case: its name, whether it held, and a sentence with the figures."""
@@ -31,4 +33,4 @@ def write_junit(path: Path, suite: str, cases: Sequence[GateCase]) -> None:
             ElementTree.SubElement(element, "system-out").text = case.said
     ElementTree.indent(root)
     path.parent.mkdir(parents=True, exist_ok=True)
-    ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+    write_whole(path, ElementTree.tostring(root, encoding="unicode", xml_declaration=True))

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from services.contracts.base import Count, Wire
+from services.disk_writes import write_whole
 
 STACKS = ".stacks"
 PROC = Path("/proc")
@@ -44,7 +45,7 @@ def record_stack(runs: Path, gateway: str, supervisor: int, outside: Sequence[in
         file = _file(runs, gateway)
         file.parent.mkdir(parents=True, exist_ok=True)
         record = StackRecord(supervisor=supervisor, started=begun[0][1], outside=tuple(begun[1:]))
-        file.write_text(record.model_dump_json() + "\n", encoding="utf-8")
+        write_whole(file, record.model_dump_json() + "\n")
 
 
 def measured_processes(

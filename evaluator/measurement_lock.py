@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evaluator.errors import EvaluationError
+from services.disk_writes import naming
 
 LOCK = ".measurement.lock"
 
@@ -41,9 +42,10 @@ class MeasurementLock:
 
     def name(self, run: str) -> None:
         """Writes which run holds the lock, for the message to others."""
-        self._file.truncate(0)
-        self._file.write(run)
-        self._file.flush()
+        with naming(Path(self._file.name)):
+            self._file.truncate(0)
+            self._file.write(run)
+            self._file.flush()
 
     def release(self) -> None:
         """Gives the lock back."""

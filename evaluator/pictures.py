@@ -16,6 +16,7 @@ from evaluator.quality_latency_chart import quality_latency_chart
 from evaluator.report import Report
 from evaluator.report_tables import difference_rows, origin_rows, pair_differences, pipeline_rows
 from evaluator.run_folder import RunFolder
+from services.disk_writes import write_whole
 
 QUALITY_LATENCY = "quality-latency.svg"
 DIFFERENCES = "differences.svg"
@@ -31,7 +32,7 @@ def write_pictures(folder: RunFolder, pipeline: str, to: Path) -> Path:
     files = pictures(folder.name, folder.read("report.json", Report), pipeline)
     to.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        (to / name).write_text(content, encoding="utf-8")
+        write_whole(to / name, content)
     return to / PAGE
 
 

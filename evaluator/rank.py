@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from types import TracebackType
 from typing import NamedTuple, Self
 
 from evaluator.answers import AnswerRecord, Phase, read_answers
@@ -22,6 +23,7 @@ from evaluator.turn_orders import query_turns
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
 from services.contracts.query import SearchAnswer, SearchRequest
+from services.disk_writes import naming, whole_file
 
 # A timeout costs a minute: after this many in a row an arm's other queries count as lost.
 MAX_TIMEOUTS_IN_A_ROW = 5
@@ -153,12 +155,17 @@ class QuerySender:
 
     def __enter__(self) -> Self:
         with ExitStack() as files:
-            self._answers = [files.enter_context(writable(path).open("a", encoding="utf-8")) for path in self._paths]
+            self._answers = []
+            for path in self._paths:
+                files.enter_context(naming(path))
+                self._answers.append(files.enter_context(writable(path).open("a", encoding="utf-8")))
             self._files = files.pop_all()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.__exit__(kind, error, trace)
 
     async def send_all(
         self,
@@ -183,8 +190,9 @@ class QuerySender:
             record = await _run_query(self._client, self._experiment, self._arms[at], query, self._dataset, phase)
         if timeouts is not None:
             timeouts[at] = timeouts_in_a_row(timeouts[at], record)
-        self._answers[at].write(record.model_copy(update={"segment": self._segment}).line)
-        self._answers[at].flush()
+        with naming(self._paths[at]):
+            self._answers[at].write(record.model_copy(update={"segment": self._segment}).line)
+            self._answers[at].flush()
         return int(record.error is not None)
 
 
@@ -215,7 +223,7 @@ def write_rank_report(
 
 def write_run_file(folder: RunFolder, arm: str, phase: Phase) -> None:
     """Writes `runs/<arm>.trec` from the answers of a phase, in their order."""
-    with writable(folder.run_file(arm)).open("w", encoding="utf-8", newline="\n") as file:
+    with whole_file(writable(folder.run_file(arm)), newline="\n") as file:
         for record in read_answers(folder.answers(arm)):
             if record.phase == phase:
                 file.write(run_lines(record.query, record.ids, arm))

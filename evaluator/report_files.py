@@ -8,6 +8,7 @@ from evaluator.report_blocks import report_blocks
 from evaluator.report_charts import report_charts
 from evaluator.run_folder import RunFolder, writable
 from evaluator.table_files import write_tables
+from services.disk_writes import write_whole
 
 
 def write_pages(folder: RunFolder, report: Report) -> None:
@@ -16,7 +17,7 @@ def write_pages(folder: RunFolder, report: Report) -> None:
         old.unlink()
     drawn = report_charts(report)
     for path, svg in drawn.items():
-        writable(folder.path / path).write_text(svg, encoding="utf-8")
+        write_whole(writable(folder.path / path), svg)
     write_tables(folder.path / "tables", tables_of(report_blocks(report)))
     svgs = drawn | step_charts(folder)
     folder.write_text("report.md", render_page(report, svgs))

@@ -11,6 +11,7 @@ from evaluator.rank import RankReport
 from evaluator.run_folder import RunFolder
 from evaluator.run_judgments import judgments_with_added
 from evaluator.trec_runs import read_run, run_lines
+from services.disk_writes import write_whole
 
 QRELS = "judgments.qrels"
 
@@ -45,20 +46,20 @@ def export_run(folder: RunFolder, directory: Path, added: Sequence[Path] = ()) -
     written, iteration = (encoded_id, ENCODED) if escaped else (str, "0")
     directory.mkdir(parents=True, exist_ok=True)
     qrels = directory / QRELS
-    qrels.write_text(
+    write_whole(
+        qrels,
         "".join(
             f"{written(query)} {iteration} {written(document)} {grade}\n"
             for query, documents in judged.items()
             for document, grade in documents.items()
         ),
-        encoding="utf-8",
     )
     runs = []
     for arm, ranking in rankings.items():
         runs.append(directory / f"{arm}.run")
         lines = "".join(run_lines(query, ids, arm, encoded=escaped) for query, ids in ranking.items())
         # Without white space in an id, tabs are the only separators that are to become spaces.
-        runs[-1].write_text(lines if escaped else lines.replace("\t", " "), encoding="utf-8")
+        write_whole(runs[-1], lines if escaped else lines.replace("\t", " "))
     return Exported(qrels, tuple(runs), escaped, sum(not documents for documents in judged.values()))
 
 

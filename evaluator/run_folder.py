@@ -20,6 +20,7 @@ from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
 from services.contracts.base import Wire
+from services.disk_writes import write_whole
 
 Value = TypeVar("Value", bound=Wire)
 
@@ -75,7 +76,8 @@ class RunFolder:
     def create(cls, runs: Path, experiment: Experiment) -> "RunFolder":
         """Creates a folder with the experiment in it."""
         folder = cls(new_folder(runs, experiment.name, experiment.fingerprint))
-        folder.write("experiment.json", experiment)
+        with removed_on_error(folder.path):
+            folder.write("experiment.json", experiment)
         return folder
 
     @classmethod
@@ -216,12 +218,22 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps other processes from sending this run's queries. Raises EvaluationError while one does."""
-        with (self.path / ".lock").open("w") as lock:
+        with self.kept(), (self.path / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise EvaluationError(f"{self.path}: another process sends this run's queries; wait for it") from error
             yield
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Turns the errors of a block into one that names the folder, where it was removed meanwhile."""
+        try:
+            yield
+        except (EvaluationError, OSError) as error:
+            if self.has("experiment.json"):
+                raise
+            raise EvaluationError(f"{self.path}: the folder of this run was removed; begin a new run") from error
 
     def write(self, name: str, value: Wire) -> None:
         """Replaces a step's file."""
@@ -229,9 +241,7 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Replaces a file atomically."""
-        part = self.path / f".{name}.{os.getpid()}.part"  # another process may write the same file
-        part.write_text(text, encoding="utf-8")
-        part.replace(self.path / name)
+        write_whole(self.path / name, text)
 
 
 def named_place(word: str, runs: Path) -> tuple[Path, str | None] | None:
@@ -245,6 +255,16 @@ def named_place(word: str, runs: Path) -> tuple[Path, str | None] | None:
             if place.is_dir():
                 return place, pipeline
     return None
+
+
+@contextmanager
+def removed_on_error(folder: Path) -> Iterator[None]:
+    """Removes a folder where an error ends the block: what was begun in it is of no use."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def writable(path: Path) -> Path:

@@ -20,6 +20,7 @@ from evaluator.run_folder import RunFolder, writable
 from evaluator.trec_runs import read_scores, run_lines
 from evaluator.vector_recall import RecallReport
 from services.contracts.base import NAME, Count, Wire
+from services.disk_writes import whole_file
 
 IMPORTED = "imported.json"
 NOT_IN_FILE = "not_in_file"  # the kind of error of a judged query that a file does not hold
@@ -185,10 +186,10 @@ def _write(folder: RunFolder, experiment: Experiment, dataset: Dataset, arms: Se
     prints = {arm.name: arm.fingerprint for arm in arms}
     folder.write("manifest.json", build_manifest(experiment, dataset, "", "", {}, prints))
     for arm in arms:
-        with writable(folder.run_file(arm.name)).open("w", encoding="utf-8", newline="") as file:
+        with whole_file(writable(folder.run_file(arm.name)), newline="") as file:
             for query, hits in arm.scores.items():
                 file.write(run_lines(query, tuple(hits), arm.name))
-        with writable(folder.answers(arm.name)).open("w", encoding="utf-8") as file:
+        with whole_file(writable(folder.answers(arm.name))) as file:
             for record in arm.records:
                 file.write(record.line)
     folder.write("recall.json", RecallReport(backends={}))

@@ -6,6 +6,7 @@ from evaluator.pages.standalone_page import StandalonePage, render_standalone
 from evaluator.run_folder import RunFolder, writable
 from evaluator.step_page import StepPage, render_step_markdown
 from evaluator.table_files import write_tables
+from services.disk_writes import write_whole
 
 
 def write_step_page(folder: RunFolder, page: StepPage) -> None:
@@ -14,7 +15,7 @@ def write_step_page(folder: RunFolder, page: StepPage) -> None:
     for old in (*own.glob("*.svg"), *own.glob("*.csv"), *own.glob("*.tex")):
         old.unlink()
     for path, svg in page.svgs.items():
-        writable(folder.path / path).write_text(svg, encoding="utf-8")
+        write_whole(writable(folder.path / path), svg)
     write_tables(own, tables_of(page.blocks))
     folder.write_text(f"{page.name}.md", render_step_markdown(page))
     shown = StandalonePage(page.title, valid=None, facts=(), sections=page_sections(page.blocks, page.svgs))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evaluator.experiment import Experiment
 from evaluator.report import Report
-from evaluator.run_folder import SUITE, RunFolder, new_folder
+from evaluator.run_folder import SUITE, RunFolder, new_folder, removed_on_error
 from evaluator.suite import Suite
 from evaluator.suite_summary import SuiteSummary, render_summary_page, summarise_suite
 
@@ -20,10 +20,11 @@ def create_runs(runs: Path, plan: Experiment | Suite) -> Path:
     if isinstance(plan, Experiment):
         return RunFolder.create(runs, plan).path
     path = new_folder(runs, plan.name, plan.fingerprint)
-    for member in plan.members:
-        (path / member.name).mkdir()
-        RunFolder(path / member.name).write("experiment.json", member.experiment)
-    RunFolder(path).write(SUITE, plan)
+    with removed_on_error(path):
+        for member in plan.members:
+            (path / member.name).mkdir()
+            RunFolder(path / member.name).write("experiment.json", member.experiment)
+        RunFolder(path).write(SUITE, plan)
     return path
 
 

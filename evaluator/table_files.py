@@ -6,6 +6,7 @@ from pathlib import Path
 from evaluator.csv_text import csv_text
 from evaluator.latex_text import latex_text
 from evaluator.page_blocks import Table
+from services.disk_writes import write_whole
 
 
 def render_csv(table: Table) -> str:
@@ -37,4 +38,4 @@ def write_tables(folder: Path, tables: Iterable[Table]) -> None:
     folder.mkdir(exist_ok=True)
     for table in tables:
         for suffix, text in (("csv", render_csv(table)), ("tex", render_latex(table))):
-            (folder / f"{table.name}.{suffix}").write_text(text, encoding="utf-8", newline="")
+            write_whole(folder / f"{table.name}.{suffix}", text, newline="")

@@ -13,6 +13,7 @@ from evaluator.machine_conditions import MachineConditions, MachineCounters
 from evaluator.machine_windows import ConditionsMeter, window_faults
 from evaluator.run_folder import CONDITIONS
 from services.contracts.base import Count, Wire
+from services.disk_writes import naming
 
 # Of an alarm of any pipeline while nothing drifts: in few queries one half often holds more slow ones than the other.
 CHANCE = 0.01
@@ -50,7 +51,7 @@ class ConditionsLog:
         line = SegmentConditions(segment=self._segment, conditions=self._meter.read())
         if self._file.exists():
             drop_torn_line(self._file)
-        with self._file.open("a", encoding="utf-8") as file:
+        with naming(self._file), self._file.open("a", encoding="utf-8") as file:
             file.write(line.model_dump_json() + "\n")
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.elasticsearch.problem import SetupProblem
+from services.disk_writes import write_whole
 
 # For root only, when the repository is below a directory that others cannot enter (/root, mktemp -d). Not /var/tmp:
 # systems delete old files there, and collections must survive.
@@ -176,7 +177,7 @@ def private_directory(wanted: Path, account: Account | None) -> Path:
     if not marker.exists() and substitute.exists():
         remove_tree(substitute)
     make_directory(substitute, account)
-    marker.write_text(f"{substitute}\n", encoding="utf-8")
+    write_whole(marker, f"{substitute}\n")
     return substitute
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deploy.elasticsearch.account import make_private_directory, private_directory
 from deploy.elasticsearch.install import Installation
+from services.disk_writes import write_whole
 
 HOST = "127.0.0.1"
 # Where its configuration has the keystore with its certificate.
@@ -94,9 +95,9 @@ def configure(
     }
     # JSON is YAML, and quotes any character of a path.
     lines = (f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
-    (places.config / "elasticsearch.yml").write_text("".join(lines), encoding="utf-8")
-    (places.config / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
-    (places.config / "jvm.options").write_text(_jvm_options(places), encoding="utf-8")
+    write_whole(places.config / "elasticsearch.yml", "".join(lines))
+    write_whole(places.config / "log4j2.properties", _LOGGING)
+    write_whole(places.config / "jvm.options", _jvm_options(places))
     if certificate is not None:
         # Elasticsearch reads files only below its configuration.
         (places.config / CERTIFICATES).mkdir()

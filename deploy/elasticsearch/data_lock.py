@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deploy.elasticsearch.endpoint import Endpoint
 from deploy.elasticsearch.problem import SetupProblem
+from services.disk_writes import naming
 
 _POLL_S = 0.2
 
@@ -69,7 +70,7 @@ def write_record(data: Path, record: ServerRecord) -> None:
         "api_key": where.api_key,
     }
     file = os.open(_file(data), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(file, "w", encoding="utf-8") as stream:
+    with naming(_file(data)), os.fdopen(file, "w", encoding="utf-8") as stream:
         json.dump(note, stream)
 
 

@@ -16,6 +16,7 @@ from string import Template
 from deploy.elasticsearch.account import Account, can_read, server_account, shared_directory
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.elasticsearch.toolchain import Java, find_java, find_maven, require_compiler
+from services.disk_writes import write_whole
 
 _HERE = Path(__file__).resolve().parent
 _PLUGINS = (_HERE / "plugin" / "english", _HERE / "plugin" / "security")
@@ -175,8 +176,9 @@ def _add_plugin(sources: Path, home: Path, wanted: Release, java: Java) -> None:
             for path in sorted(Path(classes).rglob("*.class")):
                 jar.write(path, path.relative_to(classes))
     descriptor = Template((sources / "stable-plugin-descriptor.properties").read_text(encoding="utf-8"))
-    (plugin / "stable-plugin-descriptor.properties").write_text(
-        descriptor.substitute(elasticsearch_version=wanted.version), encoding="utf-8"
+    write_whole(
+        plugin / "stable-plugin-descriptor.properties",
+        descriptor.substitute(elasticsearch_version=wanted.version),
     )
     shutil.copyfile(sources / "named_components.json", plugin / "named_components.json")
     for path in (home, plugin.parent, plugin, *plugin.iterdir()):

@@ -10,6 +10,7 @@ from deploy.elasticsearch.account import identity, make_private_directory, remov
 from deploy.elasticsearch.configuration import AUTHORITY, CERTIFICATES, KEYSTORE, ServerDirectories, environment
 from deploy.elasticsearch.install import Installation
 from deploy.elasticsearch.problem import SetupProblem
+from services.disk_writes import write_whole
 
 SETTINGS: dict[str, str | bool | list[str]] = {
     "xpack.security.enabled": True,
@@ -46,7 +47,7 @@ def make_certificate(places: ServerDirectories, installation: Installation) -> P
     make_private_directory(kept, None)
     store, password_file = kept / KEYSTORE, kept / _PASSWORD
     if not store.exists():
-        password_file.write_text(secrets.token_urlsafe(24), encoding="utf-8")
+        write_whole(password_file, secrets.token_urlsafe(24))
         keytool = [str(installation.java.home / "bin" / "keytool"), "-keystore", str(store)]
         keytool += ["-storetype", "PKCS12", "-storepass:file", str(password_file), "-alias", "http"]
         names = "san=ip:127.0.0.1,dns:localhost"

@@ -26,6 +26,7 @@ from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_sta
 from deploy.local.with_elasticsearch import elasticsearch_variables
 from evaluator.measured_processes import record_stack
 from evaluator.run_folder import RunFolder
+from services.disk_writes import end_command
 
 
 def say(text: str) -> None:
@@ -235,4 +236,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_command("deploy.local", main)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from services.disk_writes import write_whole
+
 PROC = Path("/proc")
 
 
@@ -38,7 +40,7 @@ def table(found: Sequence[Footprint]) -> str:
 
 def write(found: Sequence[Footprint], file: Path) -> None:
     """Writes JSON for the report's folder."""
-    file.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", encoding="utf-8")
+    write_whole(file, json.dumps([asdict(one) for one in found], indent=1) + "\n")
 
 
 def _children(pid: int) -> list[int]:

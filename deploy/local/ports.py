@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.local.problem import StackProblem
+from services.disk_writes import write_whole
 
 HOST = "127.0.0.1"
 DEFAULT_PORTS = {"gateway": 8000, "lexical": 8001, "dense": 8002, "reranker": 8003, "evaluator": 8009}
@@ -51,7 +52,7 @@ def port_block(directory: Path) -> Mapping[str, int]:
 def record_ports(directory: Path, ports: Mapping[str, int]) -> None:
     """Writes the ports of a stack for its next start."""
     own = {process: port for process, port in ports.items() if process in DEFAULT_PORTS}
-    (directory / RECORD).write_text(json.dumps(own), encoding="utf-8")
+    write_whole(directory / RECORD, json.dumps(own))
 
 
 def _recorded(directory: Path) -> dict[str, int]:

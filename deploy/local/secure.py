@@ -10,6 +10,7 @@ from pathlib import Path
 from deploy.certificates import Authority, CertificateProblem, issue, make_authority
 from deploy.local.ports import DEFAULT_PORTS, HOST
 from deploy.local.problem import StackProblem
+from services.disk_writes import naming
 
 SECURE = "SECURE"
 NAMES = ("localhost", HOST)
@@ -65,7 +66,7 @@ class SecureFiles:
             raise StackProblem(f"{problem} Nothing was started.") from problem
         if not self.token_file.exists():
             file = os.open(self.token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(file, "w", encoding="utf-8") as stream:
+            with naming(self.token_file), os.fdopen(file, "w", encoding="utf-8") as stream:
                 stream.write(f"{secrets.token_hex(32)}\n")
 
 

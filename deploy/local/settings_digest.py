@@ -9,13 +9,14 @@ from deploy.local.checks import public_settings, settings_in
 from deploy.local.choices import Choices
 from deploy.local.problem import StackProblem
 from deploy.local.stacks import Stack
+from services.disk_writes import write_whole
 
 FILE = "chosen.json"
 
 
 def write(choices: Choices, environment: Mapping[str, str]) -> None:
     """Writes a digest of each setting except secrets, which leave no trace on disk."""
-    _file(choices).write_text(json.dumps(_digests(choices, environment)), encoding="utf-8")
+    write_whole(_file(choices), json.dumps(_digests(choices, environment)))
 
 
 def expect_same(choices: Choices, environment: Mapping[str, str], stack: Stack) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from deploy.local.choices import ROOT, Choices
 from deploy.local.problem import StackProblem
+from services.disk_writes import write_whole
 
 PROCFILE = ROOT / "deploy" / "Procfile"
 # The chassis drains requests within 30 s, Elasticsearch closes its indices; after this they are killed.
@@ -63,7 +64,7 @@ def start(choices: Choices, environment: Mapping[str, str]) -> None:
     directory = choices.directory
     (directory / "logs").mkdir(parents=True, exist_ok=True)
     file = directory / "supervisord.conf"
-    file.write_text(configuration(choices), encoding="utf-8")
+    write_whole(file, configuration(choices))
     started = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "supervisor.supervisord", "-c", str(file)],
         env={**environment, **choices.environment(), "PYTHONUNBUFFERED": "1"},

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from deploy.models.prepare import prepare
 from deploy.models.sources import HUB, FetchOptions, deliver, describe
+from services.disk_writes import end_command
 from services.inference.digests import file_mismatch, folder_mismatch
 from services.inference.profiles import (
     CHECKPOINT,
@@ -154,4 +155,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_command("deploy.models.fetch", main)

@@ -5,11 +5,11 @@ services/inference/prepared_graphs.py.
 """
 
 import hashlib
-import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import get_args
 
+from services.disk_writes import write_whole
 from services.inference.digests import file_mismatch
 from services.inference.prepared_graphs import RECORD, PreparedFile, PreparedRecord, Variant, read_record
 from services.inference.profiles import GRAPH, CrossEncoderProfile, ModelError
@@ -31,7 +31,7 @@ def prepare(profile: CrossEncoderProfile, folder: Path) -> bool:
         raise ModelError(f"The model in {folder} cannot be prepared: {wrong}.")
     graphs = {variant: _rewrite(folder, variant) for variant in get_args(Variant)}
     record = PreparedRecord(source_sha256=source, rewrite_sha256=rewrite, graphs=graphs)
-    _write(folder / RECORD, record.model_dump_json(indent=1).encode())
+    write_whole(folder / RECORD, record.model_dump_json(indent=1))
     kept = {one.file for one in graphs.values()}
     for file in folder.glob("prepared-*"):
         if file.name not in kept:
@@ -69,12 +69,5 @@ def _rewrite(folder: Path, variant: Variant) -> PreparedFile:
     sha256 = hashlib.sha256(graph).hexdigest()
     # Named by its content, so that a new graph never overwrites one that a record still names.
     file = f"prepared-{variant}-{sha256[:12]}.onnx"
-    _write(folder / file, graph)
+    write_whole(folder / file, graph)
     return PreparedFile(file=file, sha256=sha256)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Writes a file atomically: a killed process leaves the old file or the new one."""
-    unfinished = path.with_name(f"{path.name}.part")
-    unfinished.write_bytes(content)
-    os.replace(unfinished, path)

@@ -11,6 +11,7 @@ from evaluator.analyses.paper_tables import paper_tables
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.errors import WrongOption
 from evaluator.run_folder import utc_stamp
+from services.disk_writes import write_whole
 
 FOLDER = "analyses"  # below that of all runs
 
@@ -41,4 +42,4 @@ def write_analysis(analysis: Analysis, folder: Path) -> None:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="")
+        write_whole(path, text, newline="")

@@ -31,6 +31,7 @@ from services.contracts.base import DEEPEST
 from services.contracts.pipelines import LONGEST_ID, MOST_INPUTS, Fuse, Pipeline, Rerank, Retrieve
 from services.contracts.query import SearchAnswer, StageCandidates
 from services.contracts.retrieval import DEFAULT_BEAM, FIRST_EXTRA
+from services.disk_writes import naming, whole_file
 
 BEGUN = "candidates.begun.json"
 RERANKED = 100  # candidates of every leg and of their fusion whose scores are collected
@@ -134,7 +135,11 @@ async def collect(client: GatewayClient, folder: RunFolder, top: int) -> Candida
         failed = 0
         done = {line.query for line in read_candidates(path)} if path.exists() else set()
         left = [query for query in ready.queries.measured if query not in done]
-        with path.open("a", encoding="utf-8") as file, progress("Candidates", len(left), "queries") as advance:
+        with (
+            naming(path),
+            path.open("a", encoding="utf-8") as file,
+            progress("Candidates", len(left), "queries") as advance,
+        ):
             for query in left:
                 found = await _query_candidates(client, experiment, ready.arms, probes, ready.dataset, query, top)
                 failed += _failures(found)
@@ -160,11 +165,10 @@ def _keep_whole_lines(folder: RunFolder, asked: CandidatesReport) -> None:
         folder.write_text(BEGUN, wanted)
         return
     drop_torn_line(lines)
-    with (folder.path / f".{LINES}.part").open("w", encoding="utf-8") as file:
+    with whole_file(lines) as file:
         for line in read_candidates(lines):
             if not _failures(line):
                 file.write(line.model_dump_json(exclude_defaults=True) + "\n")
-    (folder.path / f".{LINES}.part").replace(lines)
 
 
 def _failures(found: QueryCandidates) -> int:

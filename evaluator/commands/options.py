@@ -27,6 +27,7 @@ from evaluator.progress import PLAIN_EVERY_S, console, print_at_intervals, say
 from evaluator.suite import Suite, experiments_of, read_plan
 from services.chassis.addresses import server_address
 from services.contracts.validation_messages import validation_message
+from services.disk_writes import OUTPUT
 
 TERMINAL_EVERY_S = 2.0  # how often a terminal shows how a load is doing
 GATEWAY = "http://127.0.0.1:8000"
@@ -226,8 +227,8 @@ def load_printer() -> Listener:
 def reporting_errors() -> Iterator[None]:
     """Turns an EvaluationError into its sentence and exit status 1, or 2 for an option with a wrong value.
 
-    So is the error of a file or folder that cannot be read or written; it names the path. Ctrl-C ends with 130,
-    SIGTERM while a gateway is asked with 143.
+    So is the error of a file or folder that cannot be read or written; it names the path. One of standard output is
+    left to `end_command`. Ctrl-C ends with 130, SIGTERM while a gateway is asked with 143.
     """
     try:
         yield
@@ -235,7 +236,7 @@ def reporting_errors() -> Iterator[None]:
         say(f"evaluator: {error}")
         raise typer.Exit(2 if isinstance(error, WrongOption) else 1) from error
     except OSError as error:
-        if error.filename is None:
+        if error.filename in (None, OUTPUT):
             raise
         say(f"evaluator: {error.filename}: {error.strerror}")
         raise typer.Exit(1) from error

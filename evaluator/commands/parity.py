@@ -18,6 +18,7 @@ from evaluator.parity.comparison import parity_experiment
 from evaluator.parity.published import PublishedFigures, given_figure, published_figures
 from evaluator.parity.verdict import render_parity
 from evaluator.progress import show
+from services.disk_writes import write_whole
 
 # Exit status: the figure is not the published one, explained or not.
 OFF = 4
@@ -49,7 +50,7 @@ def parity(
             report = with_gateway(
                 gateway, wait, lambda client: compare_with_published(client, experiment, preset, reference)
             )
-            (runs / "parity.json").write_text(report.model_dump_json(indent=1), encoding="utf-8")
+            write_whole(runs / "parity.json", report.model_dump_json(indent=1))
         show(render_parity(report))
         if not report.equal:
             raise typer.Exit(OFF)

@@ -11,6 +11,7 @@ from evaluator.judging.consensus import RULE, consensus_grades, disputed_pairs
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import PoolSource
 from services.contracts.base import Count, Wire
+from services.disk_writes import write_whole
 
 
 class JudgmentsExport(Wire):
@@ -91,8 +92,8 @@ def _beside(path: Path) -> Path:
 
 def _write(path: Path, text: str, made: JudgmentsExport) -> None:
     # In this order: qrels alone, as a kill between the two would leave them, are no export and would not be replaced.
-    _replace(_beside(path), made.model_dump_json(indent=2) + "\n")
-    _replace(path, text)
+    write_whole(_beside(path), made.model_dump_json(indent=2) + "\n")
+    write_whole(path, text, newline="\n")
 
 
 def _is_export(path: Path) -> bool:
@@ -101,9 +102,3 @@ def _is_export(path: Path) -> bool:
     except (OSError, ValidationError):
         return False
     return True
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8", newline="\n")
-    part.replace(path)

@@ -37,6 +37,7 @@ from evaluator.judging.session_files import (
 )
 from evaluator.run_folder import RunFolder
 from evaluator.run_judgments import judgments_with_added
+from services.disk_writes import write_whole
 
 FOLDER = "judging"  # in the folder of all runs
 
@@ -105,12 +106,10 @@ def create_session(
         write_lines(made / POOL, [PooledLine(query=pair.query, document=pair.document) for pair in kept])
         write_lines(made / QUERY_TEXTS, list(asked.values()))
         write_lines(made / DOCUMENT_TEXTS, list(documents.values()))
-        (made / RANKINGS).write_bytes(RANKINGS_BY_PIPELINE.dump_json(lists))
-        (made / KNOWN).write_bytes(KNOWN_GRADES.dump_json(known))
+        write_whole(made / RANKINGS, RANKINGS_BY_PIPELINE.dump_json(lists).decode())
+        write_whole(made / KNOWN, KNOWN_GRADES.dump_json(known).decode())
         # Last and at once: a folder without it is no session, and a part of it would be one of another release.
-        part = made / f".{SESSION}.part"
-        part.write_text(file.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        part.replace(made / SESSION)
+        write_whole(made / SESSION, file.model_dump_json(indent=2) + "\n")
     except OSError:
         if folder is None:
             shutil.rmtree(made, ignore_errors=True)

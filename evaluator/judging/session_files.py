@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from evaluator.datasets.added_judgments import AddedJudgments
 from evaluator.errors import EvaluationError
 from services.contracts.base import Count, Depth, Wire
+from services.disk_writes import write_whole
 
 SESSION, POOL, RANKINGS, KNOWN = "session.json", "pool.jsonl", "rankings.json", "known.json"
 QUERY_TEXTS, DOCUMENT_TEXTS, JUDGES = "queries.jsonl", "documents.jsonl", "judges"
@@ -143,4 +144,4 @@ def read_content(path: Path, adapter: TypeAdapter[Content]) -> Content:
 
 def write_lines(path: Path, values: Sequence[Wire]) -> None:
     """Writes values as JSON lines."""
-    path.write_text("".join(one.model_dump_json() + "\n" for one in values), encoding="utf-8", newline="\n")
+    write_whole(path, "".join(one.model_dump_json() + "\n" for one in values), newline="\n")

@@ -15,6 +15,7 @@ from evaluator.errors import EvaluationError
 from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
 from evaluator.load.live import LiveLoad, read_counts
 from evaluator.thread_work import in_thread
+from services.disk_writes import naming
 
 # At 1,000 requests a second one generator used 0.34 to 0.39 of a core (shared x86-64 machine of two cores).
 RATE_A_GENERATOR = 800
@@ -37,7 +38,8 @@ async def run_generators(tasks: Sequence[GeneratorTask], traffic: str) -> list[G
     async with AsyncExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="load-"))) for _ in tasks]
         for folder, task in zip(folders, tasks, strict=True):
-            (folder / TASK).write_bytes(pickle.dumps(task))
+            with naming(folder / TASK):
+                (folder / TASK).write_bytes(pickle.dumps(task))
         processes = [await stack.enter_async_context(_started(folder)) for folder in folders]
         for process in processes:
             assert process.stdout is not None  # PIPE

@@ -10,6 +10,8 @@ from pathlib import Path
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 from hdrh.log import HistogramLogReader, HistogramLogWriter  # type: ignore[import-untyped]
 
+from services.disk_writes import whole_file
+
 LEAST_US = 1
 MOST_US = 3_600_000_000
 DIGITS = 3
@@ -38,7 +40,7 @@ def percentiles_ms(histogram: HdrHistogram, percents: Sequence[float]) -> list[f
 
 def write_hlog(path: Path, began: datetime, timed: Sequence[tuple[float, float]]) -> None:
     """Writes a histogram a second. `timed`: pairs of seconds since the beginning and milliseconds."""
-    with path.open("w", encoding="utf-8") as file:
+    with whole_file(path) as file:
         writer = HistogramLogWriter(file)
         writer.output_log_format_version()
         writer.output_comment("[Unit of values: microseconds]")

@@ -29,6 +29,7 @@ from evaluator.load.table import (
 from evaluator.machine_windows import joined_conditions
 from evaluator.markdown_table import aligned
 from evaluator.run_folder import LOAD_PAGE, RunFolder, writable
+from services.disk_writes import write_whole
 
 SPECTRUM_POINTS = 160
 # load.json lists the slowest 1 % of every point; a page of hundreds would not be read.
@@ -56,7 +57,7 @@ def write_page(folder: RunFolder, report: LoadReport) -> None:
     for old in (folder.path / "load").glob("*.svg"):
         old.unlink()
     for name, _, content in charts:
-        writable(folder.path / "load" / name).write_text(content, encoding="utf-8")
+        write_whole(writable(folder.path / "load" / name), content)
     folder.write_text(LOAD_PAGE, render_load_page(folder.experiment.name, report, charts))
 
 

@@ -14,6 +14,7 @@ from evaluator.load.memory_trend import MemoryReading
 from evaluator.load.point import LoadedPoint
 from evaluator.process_costs import ProcessReading, Reader, Readings, costs_between, process_reader, started_anew
 from evaluator.run_folder import writable
+from services.disk_writes import naming
 
 MEMORY = Path("load", "memory.jsonl")
 # A reading of four services took the evaluator 21 ms of CPU, each of them 4 ms (shared x86-64 machine of two cores).
@@ -57,7 +58,7 @@ class ProcessWatch:
         self._last |= {name: one for name, one in readings.items() if one.memory_bytes is not None}
         memory = {name: one.memory_bytes for name, one in readings.items()}
         self._memory.append(MemoryReading(seconds=seconds, memory_bytes=memory, started_anew=tuple(anew)))
-        with writable(self._file).open("a", encoding="utf-8") as file:
+        with naming(self._file), writable(self._file).open("a", encoding="utf-8") as file:
             file.write(self._memory[-1].model_dump_json() + "\n")
 
 

@@ -17,6 +17,7 @@ from evaluator.load.load_loop import SendRecord
 from evaluator.load.traffic import LoadTarget, PlannedRequest
 from evaluator.rank import checked_ranking
 from services.contracts.base import Count
+from services.disk_writes import naming
 
 DROPPED = "dropped"  # k6's word: not sent, because too many were in flight
 SampleOutcome = Literal["answered", "late", "dropped", "failed"]
@@ -120,7 +121,7 @@ def counted_slices(samples: Iterable[LoadSample]) -> list[list[float]]:
 
 def write_samples(path: Path, samples: Iterable[LoadSample], *, append: bool = False) -> None:
     """Writes the file of a point, or adds to it."""
-    with path.open("a" if append else "w", encoding="utf-8") as file:
+    with naming(path), path.open("a" if append else "w", encoding="utf-8") as file:
         for sample in samples:
             file.write(sample.line)
 

@@ -23,6 +23,7 @@ from evaluator.run_folder import RunFolder, writable
 from evaluator.run_judgments import MeasuredJudgments, judgments_as_measured
 from evaluator.step_page_files import write_step_page
 from services.contracts.pipelines import Pipeline
+from services.disk_writes import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def replay_step(
     if report is None:
         raise EvaluationError(f"{folder.path}: no point of the grid was collected for all queries; attribute again")
     folder.write(REPLAY, report)
-    writable(folder.path / "replay" / "replayed.yaml").write_text(winner_yaml(report), encoding="utf-8")
+    write_whole(writable(folder.path / "replay" / "replayed.yaml"), winner_yaml(report))
     write_step_page(folder, replay_page(report))
     return report
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from services.access.key import Key
 from services.contracts.text_encoding import NotUtf8, text_of
+from services.disk_writes import naming
 
 
 class KeyFileError(Exception):
@@ -73,7 +74,7 @@ def change_keys(file: Path, change: Callable[[tuple[Key, ...]], tuple[Key, ...]]
         content = _Content(keys=change(keys)).model_dump_json(indent=1, exclude_none=True)
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as opened:
+            with naming(file), os.fdopen(handle, "w", encoding="utf-8") as opened:
                 if before is not None:
                     _keep_owner(opened.fileno(), before, file)
                 os.fchmod(opened.fileno(), 0o600 if before is None else before.st_mode & 0o777)
