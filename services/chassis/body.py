@@ -4,7 +4,7 @@ Accepts JSON, and of routes that declare it, forms.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,16 +13,26 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from fastapi.utils import create_model_field
 from pydantic import BaseModel
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.chassis.errors import BodyTooLarge, ClientGone, Overloaded, ProblemError, RequestTimeout, UnsupportedMedia
+from services.chassis.errors import (
+    BadInput,
+    BodyTooLarge,
+    ClientGone,
+    Overloaded,
+    ProblemError,
+    RequestTimeout,
+    UnsupportedMedia,
+)
 from services.chassis.handling import handling_of
 from services.chassis.heap_trimming import HeapTrimmer
 from services.chassis.instruments import Instruments
 from services.chassis.json_shape import parse_json
 from services.chassis.telemetry import PROBES
+from services.contracts.problem import FieldError, Problem
+from services.contracts.validation_messages import known_fields
 
 # A body may take this many seconds (the event loop may stall for one or two), plus its size divided by this rate.
 GRACE_S = 5.0
@@ -206,7 +216,7 @@ def _error_field(status: int | str, model: type[BaseModel]) -> Any:  # a ModelFi
 
 
 class JsonRoute(APIRoute):
-    """The route class of all routers: parses bodies with JsonRequest."""
+    """The route class of all routers: parses bodies with JsonRequest, refuses parameters that its API does not have."""
 
     def __init__(
         self,
@@ -224,11 +234,16 @@ class JsonRoute(APIRoute):
             for status, response in self.responses.items()
             if response.get("model")
         }
+        # A vendor's clients may send parameters of their own (Azure's `api-version`), and so may browsers and probes.
+        own_wire = path.startswith("/v1/") and self.responses.get("4XX", {}).get("model") is Problem
+        self._parameters = {field.alias for field in self.dependant.query_params} if own_wire else None
 
     def get_route_handler(self) -> Any:  # the return type is FastAPI's own
         handle = super().get_route_handler()
 
         async def with_json_request(request: Request) -> Any:
+            if self._parameters is not None and request.scope["query_string"]:
+                self._refuse_unknown(request.query_params, self._parameters)
             try:
                 return await handle(JsonRequest(request.scope, request.receive))
             except HTTPException as error:
@@ -243,3 +258,17 @@ class JsonRoute(APIRoute):
                 del problem
 
         return with_json_request
+
+    def _refuse_unknown(self, given: QueryParams, known: Collection[str]) -> None:
+        """Raises BadInput for a parameter in the URL that the route does not have, and says where it belongs."""
+        in_body = [] if self.body_field is None else known_fields(self.body_field.field_info.annotation, ())
+        for name in given:
+            if name in known:
+                continue
+            if name in in_body:
+                message = "this belongs in the JSON of the body; nothing of the URL's query is read for it"
+            else:
+                there = f"those are: {', '.join(sorted(known))}" if known else "it has none"
+                message = f"this route has no such parameter in its URL ({there}); leave it out"
+            shown = name[:40].encode(errors="replace").decode()
+            raise BadInput(f"query.{shown}: {message}.", errors=(FieldError(field=f"query.{shown}", message=message),))

@@ -13,10 +13,10 @@ Place = Sequence[str | int]
 def validation_message(fault: Mapping[str, Any], model: object = None) -> str:
     """Returns the message for one of pydantic's errors. Names the fields that `model` has at that place."""
     match fault["type"]:
-        case "extra_forbidden" if known := _known_fields(model, fault["loc"][:-1]):
+        case "extra_forbidden" if known := known_fields(model, fault["loc"][:-1]):
             return f"there is no such field; there are: {', '.join(known)}"
         case "model_type" | "model_attributes_type":
-            known = _known_fields(model, fault["loc"])
+            known = known_fields(model, fault["loc"])
             return f"must be an object with: {', '.join(known)}" if known else "must be an object"
         case "tuple_type" | "list_type":  # Python's names for what JSON and YAML call a list
             return "must be a list"
@@ -25,7 +25,7 @@ def validation_message(fault: Mapping[str, Any], model: object = None) -> str:
     return str(fault["msg"]).removeprefix("Value error, ")
 
 
-def _known_fields(model: object, place: Place) -> list[str]:
+def known_fields(model: object, place: Place) -> list[str]:
     """Returns the fields of every model that is allowed at a place."""
     here = list(_models(model))
     for part in place:

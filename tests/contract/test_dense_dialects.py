@@ -103,6 +103,30 @@ def test_a_bad_request_is_openai_s_bad_request(client: openai.OpenAI, asked: dic
     assert caught.value.param in {*asked, "surprise"}
 
 
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        (["tea", ["tea"]], "1: must be a text"),
+        (["tea", None], "1: must be a text"),
+        (["tea", True], "1: must be a text"),
+        (["tea", []], "1: must be a text"),
+        (["tea", {"text": "tea"}], "1: must be a text"),
+        (["tea", ""], "1: an empty text"),
+        (["tea", "\ud800"], "1: must not contain lone surrogates"),
+        ([[1, 2], [3]], "0: token ids are another tokenizer's"),
+        ([1, 2], "0: token ids are another tokenizer's"),
+    ],
+)
+@pytest.mark.parametrize(("path", "field"), [("/embed", "inputs"), ("/v1/embeddings", "input")])
+def test_a_wrong_text_of_a_batch_is_named_by_its_place(
+    url: str, path: str, field: str, items: list[object], said: str
+) -> None:
+    content, headers = json.dumps({field: items}).encode(), {"content-type": "application/json"}
+    answer = httpx.post(url + path, content=content, headers=headers, trust_env=False)
+    assert answer.status_code in (400, 422)
+    assert f"{field}.{said}" in answer.text
+
+
 def test_another_dimension_than_the_models_is_refused(client: openai.OpenAI, tei: InferenceClient) -> None:
     with pytest.raises(openai.BadRequestError, match="this model gives 256"):
         client.embeddings.create(model="m", input=TEXTS, dimensions=64)

@@ -117,7 +117,8 @@ async def test_a_broken_off_load_done_again_equals_a_clean_one(tmp_path: Path) -
 
 
 async def test_a_field_of_another_kind_is_an_error_of_its_document_alone(notes: httpx.AsyncClient) -> None:
-    report = await index(notes, [{"id": "x", "text": "", "metadata": {"year": "soon"}}, {"id": "y", "text": "", "metadata": {"year": 2021}}])
+    years: dict[str, object] = {"x": "soon", "y": 2021}
+    report = await index(notes, [{"id": one, "text": "", "metadata": {"year": year}} for one, year in years.items()])
     assert report["indexed"] == 1
     assert [error["id"] for error in report["errors"]] == ["x"]
     assert "year" in report["errors"][0]["reason"]

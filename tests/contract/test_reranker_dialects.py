@@ -161,18 +161,39 @@ def test_a_document_without_its_text_is_named(v1: cohere.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "asked"),
+    ("path", "asked", "place"),
     [
-        ("/v1/rerank", {"documents": ["a", {"text": "b", "note": "\ud800"}], "return_documents": True}),
-        ("/v2/rerank", {"documents": ["a"], "model": "\ud800"}),
-        ("/rerank", {"texts": ["a", "\ud800"], "return_text": True}),
+        ("/v1/rerank", {"documents": ["a", {"text": "b", "note": "\ud800"}], "return_documents": True}, "documents.1"),
+        ("/v2/rerank", {"documents": ["a"], "model": "\ud800"}, "model"),
+        ("/rerank", {"texts": ["a", "\ud800"], "return_text": True}, "texts.1"),
     ],
 )
-def test_what_no_answer_could_carry_back_is_refused(plain: httpx.Client, path: str, asked: dict[str, Any]) -> None:
+def test_what_no_answer_could_carry_back_is_refused_by_its_place(
+    plain: httpx.Client, path: str, asked: dict[str, Any], place: str
+) -> None:
     body = json.dumps({"query": QUERY} | asked).encode()  # escaped, as a client that cut an emoji in two would
     answer = plain.post(path, content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert "lone surrogates" in answer.text
+    assert place in answer.text
+
+
+@pytest.mark.parametrize("item", [None, 1, [], ["b"], {"title": "b"}])
+@pytest.mark.parametrize(
+    ("path", "field", "given"),
+    [
+        ("/v1/rerank", "documents", {}),
+        ("/v2/rerank", "documents", {"model": "m"}),
+        ("/rerank", "texts", {}),
+        ("/v1/score", "passages", {}),
+    ],
+)
+def test_a_wrong_item_of_a_list_is_named_by_its_place(
+    plain: httpx.Client, path: str, field: str, given: dict[str, str], item: object
+) -> None:
+    answer = plain.post(path, json={"query": QUERY, field: ["a", "c", item]} | given)
+    assert answer.status_code in (400, 422)
+    assert f"{field}.2" in answer.text
 
 
 def cohere_or_jina(answer: httpx.Response) -> str:

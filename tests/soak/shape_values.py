@@ -136,7 +136,8 @@ def _documents_with_metadata(rng: random.Random, size: int) -> bytes:
     """Whole documents with as many distinct fields each as fit."""
     count, fields = 64, max(1, size // 64 // 14)
     body = b",".join(b'"f%06d":"x"' % number for number in range(fields))
-    return b"[" + b",".join(b'{"id":"s%d","text":"","metadata":{%b}}' % (number, body) for number in range(count)) + b"]"
+    documents = (b'{"id":"s%d","text":"","metadata":{%b}}' % (number, body) for number in range(count))
+    return b"[" + b",".join(documents) + b"]"
 
 
 def _wrong_documents(rng: random.Random, size: int) -> bytes:

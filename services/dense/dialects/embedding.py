@@ -15,18 +15,26 @@ from services.dense.encoder import DenseEncoder, Role, Vectors
 
 
 def _as_texts(value: object) -> object:
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list):
-        return texts
-    if any(isinstance(text, int | list) for text in texts):
+    return [value] if isinstance(value, str) else value
+
+
+def _as_text(value: object) -> object:
+    ids = value if isinstance(value, list) and value else [value]
+    if all(type(one) is int for one in ids):
         raise ValueError("token ids are another tokenizer's than this model's; send texts")
-    if not all(texts):
+    if not isinstance(value, str):
+        raise ValueError("must be a text")
+    if not value:
         raise ValueError("an empty text has no meaning to embed; leave it out")
-    return texts
+    return value
 
 
 # A text or a list of texts; OpenAI accepts as many.
-Texts = Annotated[tuple[Text, ...], Items(1, 2_048), BeforeValidator(_as_texts)]
+Texts = Annotated[
+    tuple[Annotated[Text, BeforeValidator(_as_text)], ...],
+    Items(1, 2_048, fail_fast=True),
+    BeforeValidator(_as_texts),
+]
 
 
 def served_model(encoder: DenseEncoder) -> str:

@@ -79,7 +79,7 @@ def openai_wording(problem: Problem) -> tuple[int, OpenAIError]:
     match problem.status:
         case status if status in (400, 422):
             status, name, code = 400, "invalid_request_error", None
-            param = problem.errors[0].field if problem.errors else None
+            param = problem.errors[0].field.partition(".")[0] if problem.errors else None  # OpenAI names no item
         case 401:
             name, code = "invalid_request_error", "invalid_api_key"
         case 404 if kind == "unknown-model":

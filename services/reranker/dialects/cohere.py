@@ -28,6 +28,8 @@ Positive = Annotated[int, Field(strict=True, ge=1)]
 
 
 def _as_object(document: object) -> object:
+    if not isinstance(document, str | dict):
+        raise ValueError("must be a text, or an object with its text")
     return {"text": document} if isinstance(document, str) else document
 
 

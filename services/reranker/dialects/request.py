@@ -3,7 +3,7 @@
 from typing import Self
 
 from pydantic import model_validator
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from services.contracts.base import Wire
 
@@ -16,5 +16,14 @@ class VendorRequest(Wire):
         try:
             self.model_dump_json()
         except PydanticSerializationError as error:
-            raise ValueError("must not contain lone surrogates") from error
+            raise ValueError(f"{self._faulty_place()}: must not contain lone surrogates") from error
         return self
+
+    def _faulty_place(self) -> str:
+        for name, value in self:
+            for place, item in enumerate(value) if isinstance(value, tuple) else [(None, value)]:
+                try:
+                    to_json(item)
+                except PydanticSerializationError:
+                    return name if place is None else f"{name}.{place}"
+        return "body"
