@@ -357,8 +357,6 @@ async def test_a_name_that_no_collection_can_have_is_a_4xx(stack: Stack, name: s
 BAD_BATCHES = {
     "no documents": {"documents": []},
     "too many documents": {"documents": [{"id": str(number), "text": ""} for number in range(257)]},
-    "neither title nor text": {"documents": [{"id": "a", "metadata": {"year": 2030}}]},
-    "null for title and text": {"documents": [{"id": "a", "title": None, "text": None}]},
     "an id twice": {"documents": [{"id": "a", "text": ""}, {"id": "a", "text": ""}]},
     "an id that is too long": {"documents": [{"id": "ä" * 300, "text": ""}]},
     "an id with NUL": {"documents": [{"id": "a\x00", "text": ""}]},
