@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from services.chassis.configuration import ConfigurationError
 from services.chassis.strict_yaml import InvalidYaml, parse_yaml
+from services.contracts.text_encoding import NotUtf8, text_of
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # A plain file name: joined to a folder, it must not lead out of it.
@@ -131,9 +132,11 @@ class _Models(_Value):
 def load_profiles(path: Path) -> dict[str, EncoderProfile | CrossEncoderProfile]:
     """Loads all models of a models.yaml by name, in its order. Raises ModelError that names every invalid field."""
     try:
-        parsed = TypeAdapter(_Models).validate_python(parse_yaml(path.read_text(encoding="utf-8")))
+        parsed = TypeAdapter(_Models).validate_python(parse_yaml(text_of(path.read_bytes())))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    except NotUtf8 as error:
+        raise ModelError(f"{path} is {error}.") from error
     except InvalidYaml as error:
         raise ModelError(f"{path} is not YAML: {error}.") from error
     except ValidationError as error:

@@ -111,6 +111,9 @@ def test_a_file_that_is_no_yaml_or_not_there_is_refused_by_its_path(tmp_path):
     (tmp_path / "bad.yaml").write_text("models: [")
     with pytest.raises(ModelError, match=r"bad\.yaml is not YAML"):
         load_profiles(tmp_path / "bad.yaml")
+    (tmp_path / "bad.yaml").write_text("models: []", encoding="utf-16")
+    with pytest.raises(ModelError, match=r"bad\.yaml is not UTF-8 but UTF-16"):
+        load_profiles(tmp_path / "bad.yaml")
 
 
 def test_the_wrong_kind_or_an_unknown_name_is_refused_with_the_known_ones():
