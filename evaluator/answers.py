@@ -12,6 +12,7 @@ from pydantic import FiniteFloat, ValidationError, model_validator
 
 from evaluator.cached_results import CachedResults
 from evaluator.errors import EvaluationError
+from services.access.regular_file import open_regular
 from services.contracts.base import Count, Wire
 from services.contracts.query import Degradation
 
@@ -96,7 +97,7 @@ def drop_torn_line(path: Path) -> bool:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         yield from enumerate(file, start=1)
 
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from evaluator.errors import EvaluationError
+from services.access.regular_file import expect_regular
 from services.chassis.addresses import may_carry_secret
 from services.chassis.configuration import ConfigurationError
 from services.chassis.environment import read_settings
@@ -35,6 +36,8 @@ class ElasticsearchAccess(FileSecretSettings):
     def context(self) -> ssl.SSLContext:
         """Returns the TLS context, which checks certificate and host name. Raises EvaluationError."""
         try:
+            if self.ca_file is not None:
+                expect_regular(self.ca_file)
             return ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:  # ssl.SSLError is one
             raise EvaluationError(f"ELASTICSEARCH_CA_FILE: {self.ca_file}: {error.strerror or error}") from error

@@ -38,6 +38,7 @@ from evaluator.thread_work import in_thread
 from evaluator.timing_validity import conditions_of
 from evaluator.trec_runs import read_run
 from evaluator.vector_recall import RecallReport, vector_recall
+from services.access.regular_file import open_regular
 from services.chassis.trust import scheme_fault
 from services.disk_writes import whole_file
 
@@ -216,7 +217,7 @@ def report_step(folder: RunFolder) -> Report:
 def _per_query(folder: RunFolder, arm: str) -> PerQuery:
     """Reads the figures of an arm's queries: metric → query → value."""
     figures: dict[str, dict[str, float | None]] = {}
-    with folder.per_query(arm).open(encoding="utf-8") as file:
+    with open_regular(folder.per_query(arm)) as file:
         for line in file:
             found = QueryFigures.from_record(line)
             for metric, value in found.figures.items():

@@ -19,6 +19,7 @@ from evaluator.quality_report import QualityReport, QueryFigures
 from evaluator.rank import RankReport
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
+from services.access.regular_file import read_regular
 from services.contracts.base import Count, Wire
 
 SEED = 20_250_601
@@ -192,7 +193,7 @@ def _was_ranked(folder: RunFolder) -> bool:
 
 def _measured(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[_Conditions, _MeasuredRun]]:
     for name, outcome in report.pipelines.items():
-        lines = folder.per_query(name).read_bytes().splitlines()
+        lines = read_regular(folder.per_query(name)).splitlines()
         figures = {found.query: found.figures.get(metric) for found in map(QueryFigures.from_record, lines)}
         conditions = _Conditions(
             pipeline=name,

@@ -24,6 +24,7 @@ from evaluator.progress import StepProgress, following
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder, removed_on_error
 from evaluator.served_datasets import ServedDatasets
+from services.access.regular_file import read_regular
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,9 @@ class ExperimentRunning(Exception):
 
 class NotCancellable(Exception):
     """A run that has ended, or whose step cannot be left; the message says which."""
+
+
+MOST_STATE_BYTES = 1_000_000
 
 
 class Jobs:
@@ -282,7 +286,7 @@ def _last_state(folder: RunFolder) -> JobState | None:
     Its id is the folder's present name: a folder may have been copied or moved into a suite.
     """
     try:
-        left = JobState.from_record((folder.path / STATE).read_bytes())
+        left = JobState.from_record(read_regular(folder.path / STATE, MOST_STATE_BYTES))
         return left.model_copy(update={"id": folder.name})
     except (OSError, ValidationError):
         return None

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from services.access.regular_file import read_regular
 from services.contracts.base import Count, Wire
 from services.disk_writes import write_whole
 
@@ -56,7 +57,7 @@ def measured_processes(
     None: nobody recorded them, or one of them has ended.
     """
     try:
-        record = StackRecord.from_record(_file(runs, gateway).read_bytes())
+        record = StackRecord.from_record(read_regular(_file(runs, gateway)))
     except (OSError, ValidationError):
         elsewhere = _is_local(_host(gateway)) is False and not any(mark.exists() for mark in container_marks)
         return () if elsewhere else None

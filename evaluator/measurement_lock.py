@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evaluator.errors import EvaluationError
+from services.access.regular_file import open_regular
 from services.disk_writes import naming
 
 LOCK = ".measurement.lock"
@@ -56,8 +57,8 @@ class MeasurementLock:
 def is_measured(runs: Path, run: str) -> bool:
     """Returns whether the lock of a folder is held for a run, or for the suite that it is in."""
     try:
-        with (runs / LOCK).open(encoding="utf-8") as file:
-            named = file.read().rpartition(" of ")[2]  # alone, or as in `ingest of RUN`
+        with open_regular(runs / LOCK) as file:
+            named = file.read(4_096).decode().rpartition(" of ")[2]  # alone, or as in `ingest of RUN`
             if not named or named not in (run, run.partition("/")[0]):
                 return False
             # A killed process leaves its name, not its lock. Tried for such a run alone: a measurement that begins

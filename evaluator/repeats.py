@@ -22,6 +22,7 @@ from evaluator.report import Report
 from evaluator.run_folder import RunFolder, StepFile
 from evaluator.thread_work import in_thread
 from evaluator.trec_runs import read_run
+from services.access.regular_file import read_regular
 from services.contracts.base import Count, Wire
 
 REPEATS = "repeats.json"
@@ -162,7 +163,7 @@ def _spreads(figures: Mapping[str, Sequence[float | None]]) -> dict[str, Spread]
 
 
 def _figures(folder: RunFolder, name: str) -> dict[str, object]:
-    lines = folder.per_query(name).read_bytes().splitlines()
+    lines = read_regular(folder.per_query(name)).splitlines()
     return {found.query: found.figures for found in map(QueryFigures.from_record, lines)}
 
 

@@ -8,6 +8,7 @@ from evaluator.report_blocks import report_blocks
 from evaluator.report_charts import report_charts
 from evaluator.run_folder import RunFolder, writable
 from evaluator.table_files import write_tables
+from services.access.regular_file import read_regular
 from services.disk_writes import write_whole
 
 
@@ -27,7 +28,7 @@ def write_pages(folder: RunFolder, report: Report) -> None:
 def step_charts(folder: RunFolder) -> dict[str, str]:
     """Reads the charts that `load` and `attribute` have drawn, by path within the folder."""
     return {
-        f"{step}/{path.name}": path.read_text(encoding="utf-8")
+        f"{step}/{path.name}": read_regular(path).decode()
         for step in ("load", "attribution")
         for path in sorted((folder.path / step).glob("*.svg"))
     }

@@ -73,7 +73,7 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
     @handled(scope="search")
     async def report(run: RunId) -> Report:
         try:
-            found = jobs.report(run) if jobs.holds(run) else None
+            found = await asyncio.to_thread(jobs.report, run) if jobs.holds(run) else None
         except EvaluationError as error:
             raise Conflict(f"{error}.") from error
         if found is None:
@@ -83,7 +83,7 @@ def experiment_routes(jobs: Jobs) -> APIRouter:
     @routes.get("/v1/experiments/{run:path}")
     @handled(scope="search")
     async def state(run: RunId) -> JobState:
-        found = jobs.state(run)
+        found = await asyncio.to_thread(jobs.state, run)
         if found is None:
             raise NotFound(f"No run {run} here; POST /v1/experiments starts one.")
         return found

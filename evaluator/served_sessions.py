@@ -19,6 +19,7 @@ from evaluator.judging.new_session import FOLDER, create_session
 from evaluator.judging.session import JudgingSession, Order
 from evaluator.judging.session_files import JUDGES, SESSION, SessionFile
 from evaluator.pages.judging_pages import ListedSession
+from services.access.regular_file import read_regular
 from services.chassis.errors import NotFound
 
 KEPT_OPEN = 4
@@ -116,7 +117,7 @@ class ServedSessions:
     def _listed(self, name: str) -> ListedSession:
         folder = self._runs / FOLDER / name
         try:
-            file = SessionFile.from_record((folder / SESSION).read_bytes())
+            file = SessionFile.from_record(read_regular(folder / SESSION))
         except (OSError, ValidationError):
             return ListedSession(name, None, ())
         try:

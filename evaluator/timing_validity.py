@@ -12,6 +12,7 @@ from evaluator.latency import DRIFT_LIMIT, drift_in_words, summarise
 from evaluator.machine_conditions import MachineConditions, MachineCounters
 from evaluator.machine_windows import ConditionsMeter, window_faults
 from evaluator.run_folder import CONDITIONS
+from services.access.regular_file import read_regular
 from services.contracts.base import Count, Wire
 from services.disk_writes import naming
 
@@ -59,7 +60,7 @@ def conditions_of(folder: Path, segment: int) -> MachineConditions | None:
     """Returns what the machine did in a segment of a run; None: no reading was taken."""
     file, found = folder / CONDITIONS, None
     if file.exists():
-        for line in file.read_text(encoding="utf-8").splitlines():
+        for line in read_regular(file).decode().splitlines():
             one = SegmentConditions.from_record(line)
             found = one.conditions if one.segment == segment else found
     return found

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from gateway.plan import PipelineError, WalkPlan, plan_pipeline
 from gateway.settings import BackendAddress
+from services.access.regular_file import read_regular
 from services.chassis.errors import BadInput, UnknownPipeline
 from services.chassis.strict_yaml import InvalidYaml, parse_yaml
 from services.contracts.pipelines import STAGE_MODELS, Pipeline, PipelineChanges, PipelineList, PipelineView
@@ -16,6 +17,9 @@ from services.contracts.text_encoding import NotUtf8, text_of
 from services.contracts.validation_messages import validation_message
 
 STAGE_KINDS = tuple(kind for model in STAGE_MODELS for kind in get_args(model.model_fields["kind"].annotation))
+
+
+MOST_BYTES = 16_000_000
 
 
 class Catalog:
@@ -92,10 +96,8 @@ def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> d
 
 
 def _read_text(path: Path) -> str:
-    if path.exists() and not path.is_file():
-        raise PipelineError("it is no file")  # reading a pipe would block
     try:
-        return text_of(path.read_bytes())
+        return text_of(read_regular(path, MOST_BYTES))
     except OSError as error:
         raise PipelineError(f"it cannot be read: {error.strerror}") from error
     except NotUtf8 as error:

@@ -8,6 +8,7 @@ from pydantic import FiniteFloat, ValidationError
 
 from evaluator.errors import EvaluationError
 from evaluator.run_folder import RunFolder, StepFile
+from services.access.regular_file import open_regular
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.query import Degradation, StageCandidates
@@ -72,7 +73,7 @@ def read_candidates(path: Path, part: int = 0, parts: int = 1) -> Iterator[Query
 
     Raises EvaluationError for a line that is none.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for number, line in islice(enumerate(file, start=1), part, None, parts):
             try:
                 yield QueryCandidates.from_record(line)

@@ -27,6 +27,7 @@ from evaluator.prepared_run import expect_same_answers, prepare_run
 from evaluator.progress import progress
 from evaluator.rank import expect_runnable
 from evaluator.run_folder import RunFolder
+from services.access.regular_file import read_regular
 from services.contracts.base import DEEPEST
 from services.contracts.pipelines import LONGEST_ID, MOST_INPUTS, Fuse, Pipeline, Rerank, Retrieve
 from services.contracts.query import SearchAnswer, StageCandidates
@@ -160,7 +161,7 @@ def _keep_whole_lines(folder: RunFolder, asked: CandidatesReport) -> None:
     (folder.path / CANDIDATES).unlink(missing_ok=True)
     lines, begun = folder.path / LINES, folder.path / BEGUN
     wanted = asked.model_dump_json()
-    if not lines.exists() or not begun.exists() or begun.read_text(encoding="utf-8") != wanted:
+    if not lines.exists() or not begun.exists() or read_regular(begun).decode() != wanted:
         lines.unlink(missing_ok=True)
         folder.write_text(BEGUN, wanted)
         return

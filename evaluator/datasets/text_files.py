@@ -11,6 +11,7 @@ from typing import Any
 
 from evaluator.datasets.ids import plain_id
 from evaluator.errors import DatasetError
+from services.access.regular_file import open_regular
 from services.contracts.text_encoding import GZIP, NotUtf8, without_mark
 
 # Far above what one document may have; a file without line breaks would otherwise be read into memory whole.
@@ -45,7 +46,7 @@ class HashedLines:
     def __iter__(self) -> Iterator[bytes]:
         try:
             with (
-                self._path.open("rb", buffering=0) as file,
+                open_regular(self._path) as file,
                 io.BufferedReader(_HashingReader(file, self._digest), _BUFFER_BYTES) as raw,
                 gzip.open(raw) if self._packed(raw.peek(len(GZIP))) else nullcontext(raw) as unpacked,
             ):
@@ -89,7 +90,7 @@ class HashedLines:
 
 
 class _HashingReader(io.RawIOBase):
-    def __init__(self, file: io.FileIO, digest: "hashlib._Hash") -> None:
+    def __init__(self, file: io.BufferedReader, digest: "hashlib._Hash") -> None:
         self._file = file
         self._digest = digest
 
@@ -135,7 +136,7 @@ def decoded(line: bytes, place: str) -> str:
         raise DatasetError(f"{place}: not UTF-8: {error}") from error
 
 
-def sha256(path: Path) -> str:
-    """Returns the sha256 of a file's content."""
-    with path.open("rb") as file:
+def sha256(path: Path, most: int | None = None) -> str:
+    """Returns the sha256 of a file's content, of `most` bytes at most. Raises OSError."""
+    with open_regular(path, most) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,6 +10,7 @@ from evaluator.errors import EvaluationError
 from evaluator.judging.consensus import RULE, consensus_grades, disputed_pairs
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import PoolSource
+from services.access.regular_file import read_regular
 from services.contracts.base import Count, Wire
 from services.disk_writes import write_whole
 
@@ -98,7 +99,7 @@ def _write(path: Path, text: str, made: JudgmentsExport) -> None:
 
 def _is_export(path: Path) -> bool:
     try:
-        JudgmentsExport.from_record(path.read_bytes())
+        JudgmentsExport.from_record(read_regular(path))
     except (OSError, ValidationError):
         return False
     return True

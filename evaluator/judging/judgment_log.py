@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from evaluator.errors import EvaluationError
 from evaluator.judging.pool import PooledPair
+from services.access.regular_file import read_regular
 from services.contracts.base import NAME, Name, Wire
 
 Action = Literal["grade", "skip", "undo"]
@@ -142,7 +143,7 @@ class JudgmentLog:
 
     def _content(self) -> bytes:
         try:
-            return self.path.read_bytes()
+            return read_regular(self.path)
         except FileNotFoundError as error:
             if not self.path.parent.is_dir():
                 raise _no_folder(self.path.parent) from error
@@ -170,7 +171,7 @@ class JudgmentLog:
 
     def _drop_torn_line(self, file: int) -> None:
         """Cuts off what a killed process wrote of its last line: it was never acknowledged."""
-        content = self.path.read_bytes()
+        content = read_regular(self.path)
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
             os.ftruncate(file, whole)

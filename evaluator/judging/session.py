@@ -39,6 +39,7 @@ from evaluator.judging.session_files import (
 )
 from evaluator.metric_formulas import QueryJudgments, ndcg
 from evaluator.quality import Grades, Rankings
+from services.access.regular_file import read_regular
 from services.contracts.base import NAME
 
 # pool: as drawn; others: the same without pairs that another judge has graded; impact: by `judge_next`, likewise.
@@ -72,9 +73,11 @@ class JudgingSession:
         """Opens a session. Raises EvaluationError where the folder is none."""
         self.folder = folder
         try:
-            self.file = SessionFile.from_record((folder / SESSION).read_bytes())
+            self.file = SessionFile.from_record(read_regular(folder / SESSION))
         except OSError as error:
-            raise EvaluationError(f"{folder}: no judging session there; `judge pool RUN` makes one") from error
+            raise EvaluationError(
+                f"{folder}: no judging session there ({error.strerror}); `judge pool RUN` makes one"
+            ) from error
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise EvaluationError(f"{folder / SESSION}: not of this version: {reason}; make a new pool") from error

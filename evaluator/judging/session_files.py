@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evaluator.datasets.added_judgments import AddedJudgments
 from evaluator.errors import EvaluationError
+from services.access.regular_file import open_regular, read_regular
 from services.contracts.base import Count, Depth, Wire
 from services.disk_writes import write_whole
 
@@ -87,7 +88,7 @@ class DocumentTexts:
         self._places: dict[str, int] = {}
         place = 0
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 for number, line in enumerate(file, start=1):
                     found = _ID_FIRST.match(line)
                     if found is None:
@@ -100,7 +101,7 @@ class DocumentTexts:
     def read(self, document: str) -> DocumentText:
         """Returns the texts of a document that the pool holds. Raises EvaluationError for a damaged line."""
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 file.seek(self._places[document])
                 return DocumentText.from_record(file.readline())
         except ValidationError as error:
@@ -121,7 +122,7 @@ def read_lines(path: Path, model: type[Line]) -> list[Line]:
     """Reads JSON lines. Raises EvaluationError with `file:line`."""
     found = []
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for number, line in enumerate(file, start=1):
                 try:
                     found.append(model.from_record(line))
@@ -135,7 +136,7 @@ def read_lines(path: Path, model: type[Line]) -> list[Line]:
 def read_content(path: Path, adapter: TypeAdapter[Content]) -> Content:
     """Reads a JSON file. Raises EvaluationError."""
     try:
-        return adapter.validate_json(path.read_bytes())
+        return adapter.validate_json(read_regular(path))
     except ValidationError as error:
         raise EvaluationError(f"{path}: {error.errors()[0]['msg']}; make a new pool with `judge pool`") from error
     except OSError as error:

@@ -16,6 +16,7 @@ from evaluator.errors import EvaluationError
 from evaluator.load.load_loop import SendRecord
 from evaluator.load.traffic import LoadTarget, PlannedRequest
 from evaluator.rank import checked_ranking
+from services.access.regular_file import open_regular
 from services.contracts.base import Count
 from services.disk_writes import naming
 
@@ -128,7 +129,7 @@ def write_samples(path: Path, samples: Iterable[LoadSample], *, append: bool = F
 
 def read_samples(path: Path) -> Iterator[LoadSample]:
     """Yields the samples in file order. Raises EvaluationError with `file:line` for a line that is none."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for number, line in enumerate(file, start=1):
             try:
                 yield LoadSample.from_record(line)

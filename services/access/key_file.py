@@ -13,8 +13,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from services.access.key import Key
+from services.access.regular_file import read_regular
 from services.contracts.text_encoding import NotUtf8, text_of
 from services.disk_writes import naming
+
+MOST_BYTES = 64_000_000  # a hundred thousand keys
 
 
 class KeyFileError(Exception):
@@ -33,7 +36,7 @@ class _Content(BaseModel):
 def read_keys(file: Path) -> tuple[Key, ...]:
     """Reads all keys of a file, in their order. Raises KeyFileError, FileNotFoundError."""
     try:
-        content = text_of(file.read_bytes())
+        content = text_of(read_regular(file, MOST_BYTES))
     except FileNotFoundError:
         raise
     except NotUtf8 as error:

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
+from services.access.regular_file import read_regular
 from services.chassis.variables import FILE_SUFFIX, secret_fields, variable
 from services.contracts.text_encoding import NotUtf8, text_of
 
@@ -60,14 +61,13 @@ def _secret(name: str) -> str | None:
     if os.environ.get(name):
         raise BadSecretFile(f"{name} and {name}{FILE_SUFFIX} are both set: keep one of them.")
     try:
-        with Path(file).open("rb") as opened:
-            content = opened.read(MOST_BYTES + 1)
+        content = read_regular(Path(file), MOST_BYTES)
     except OSError as error:
         raise BadSecretFile(f"{name}{FILE_SUFFIX}: {file}: {error.strerror}.") from error
     try:
         text = text_of(content).strip()
     except NotUtf8 as error:
         raise BadSecretFile(f"{name}{FILE_SUFFIX}: {file} is {error}.") from error
-    if not text or len(content) > MOST_BYTES:
-        raise BadSecretFile(f"{name}{FILE_SUFFIX}: {file} is empty or has more than {MOST_BYTES} bytes.")
+    if not text:
+        raise BadSecretFile(f"{name}{FILE_SUFFIX}: {file} is empty.")
     return text

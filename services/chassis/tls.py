@@ -8,6 +8,7 @@ import ssl
 from pathlib import Path
 
 from services.access.file_signature import FileSignature, file_signature
+from services.access.regular_file import expect_regular
 from services.chassis.configuration import ConfigurationError
 from services.chassis.instruments import Instruments
 from services.chassis.settings import ServiceSettings
@@ -53,7 +54,7 @@ class Certificate:
         cert_file, key_file = self._files
         for file, name in zip(self._files, self._names, strict=True):
             try:
-                file.read_bytes()
+                expect_regular(file)  # the library of TLS would wait at a pipe
             except OSError as error:
                 raise ConfigurationError(f"{name}: {file}: {error.strerror}.") from error
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from services.access.regular_file import expect_regular
 from services.chassis.configuration import ConfigurationError
 
 CA_FILE = "STACK_CA_FILE"
@@ -17,6 +18,8 @@ def caller_context(ca_file: Path | None) -> ssl.SSLContext:
     `ca_file`: the one authority that counts; None: those of the system. Raises ConfigurationError, naming the variable.
     """
     try:
+        if ca_file is not None:
+            expect_regular(ca_file)
         context = ssl.create_default_context(cafile=ca_file)
     except ssl.SSLError as error:
         raise ConfigurationError(f"{CA_FILE}: {ca_file} holds no certificate in PEM.") from error

@@ -3,12 +3,13 @@
 import hashlib
 from pathlib import Path
 
+from services.access.regular_file import open_regular
 from services.inference.profiles import CrossEncoderProfile, EncoderProfile
 
 
 def file_sha256(path: Path) -> str:
     """Computes the sha256 of a file, as lower-case hexadecimal."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

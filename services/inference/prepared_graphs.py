@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from services.access.regular_file import read_regular
 from services.inference.digests import file_mismatch, folder_mismatch
 from services.inference.graph import Runtime
 from services.inference.profiles import GRAPH, CrossEncoderProfile, EncoderProfile, FileName, ModelError, Sha256
@@ -68,6 +69,6 @@ def variant_of(runtime: Runtime) -> Variant:
 def read_record(folder: Path) -> PreparedRecord | None:
     """Reads prepared.json of a folder; None when it is missing or does not parse."""
     try:
-        return PreparedRecord.model_validate_json((folder / RECORD).read_bytes(), extra="ignore")
+        return PreparedRecord.model_validate_json(read_regular(folder / RECORD), extra="ignore")
     except (OSError, ValidationError):
         return None

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from services.access.regular_file import read_regular
 from services.chassis.configuration import ConfigurationError
 from services.chassis.strict_yaml import InvalidYaml, parse_yaml
 from services.contracts.text_encoding import NotUtf8, text_of
@@ -132,7 +133,7 @@ class _Models(_Value):
 def load_profiles(path: Path) -> dict[str, EncoderProfile | CrossEncoderProfile]:
     """Loads all models of a models.yaml by name, in its order. Raises ModelError that names every invalid field."""
     try:
-        parsed = TypeAdapter(_Models).validate_python(parse_yaml(text_of(path.read_bytes())))
+        parsed = TypeAdapter(_Models).validate_python(parse_yaml(text_of(read_regular(path))))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
     except NotUtf8 as error:

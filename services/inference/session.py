@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from services.access.regular_file import read_regular
 from services.inference.graph import Float32, Runtime
 from services.inference.graph_factory import open_graph
 from services.inference.model_tokenizer import Row
@@ -86,7 +87,7 @@ class Session:
 def pad_id(config_file: Path) -> int:
     """Returns the padding id of config.json, or the default of the model's family; raises ModelError."""
     try:
-        config = json.loads(config_file.read_bytes())
+        config = json.loads(read_regular(config_file))
     except (OSError, ValueError) as error:
         raise ModelError(f"{config_file} is not the config.json of a model: {error}.") from error
     if not isinstance(config, dict):

@@ -9,6 +9,7 @@ from typing import Annotated, Self, TextIO
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
 
+from services.access.regular_file import read_regular
 from services.chassis.errors import Unavailable
 from services.contracts.base import Name
 from services.contracts.collections import CollectionDeclaration
@@ -80,7 +81,7 @@ def replace_file(path: Path, text: str) -> None:
 def has_text(path: Path, text: str) -> bool:
     """Returns whether a file has this text: a `replace_file` that failed at its last step, the sync, did write it."""
     try:
-        return path.read_text(encoding="utf-8") == text
+        return read_regular(path) == text.encode()
     except OSError:
         return False
 
@@ -108,7 +109,8 @@ def write_pointers(directory: Path, pointers: Mapping[str, str]) -> None:
 def _pointers_and_unknown(directory: Path) -> tuple[dict[str, object], dict[str, object]]:
     """Divides the keys of published.json: collections, and those of a later release, which name no collection here."""
     path = directory / PUBLISHED
-    held = _OBJECT.validate_json(path.read_bytes()) if path.exists() else {}
+    # A link that leads nowhere is damage, too.
+    held = _OBJECT.validate_json(read_regular(path)) if os.path.lexists(path) else {}
     names = {name_of(folder.name) for folder in directory.iterdir() if is_generation(folder.name)}
     pointers = {key: value for key, value in held.items() if key in names or _is_generation_of(key, value)}
     return pointers, {key: value for key, value in held.items() if key not in pointers}

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import qdrant_edge as edge
 
+from services.access.regular_file import read_regular
 from services.chassis.errors import ProblemError, UnknownCollection
 from services.storage import edge_subprocess
 from services.storage.content_digest import ContentDigest
@@ -56,11 +57,10 @@ class ShardSchema:
 def read_record(folder: Path) -> GenerationRecord:
     """Reads a generation's record. Raises ValueError with a message for users."""
     try:
-        if not (folder / RECORD).is_file():
-            raise ValueError("it is no file")  # reading a pipe would block
-        record = GenerationRecord.from_disk((folder / RECORD).read_bytes())
-    except ValueError as error:
-        raise ValueError(f"its {RECORD} cannot be read: {' '.join(str(error).split())[:200]}") from error
+        record = GenerationRecord.from_disk(read_regular(folder / RECORD))
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ValueError(f"its {RECORD} cannot be read: {' '.join(reason.split())[:200]}") from error
     if record.layout != LAYOUT:
         raise ValueError(f"it has the layout {record.layout}, this program reads {LAYOUT}.")
     if record.generation != folder.name:
@@ -302,7 +302,7 @@ class EdgeGeneration:
 
 def _load(path: Path, schema: ShardSchema, record: GenerationRecord) -> Shard:
     # Passing a configuration writes it to the disk, which may be full: done only where it changes something.
-    held = json.loads((path / "edge_config.json").read_text(encoding="utf-8"))
+    held = json.loads(read_regular(path / "edge_config.json"))
     if held.get("max_search_threads") == SEARCH_THREADS:
         return Shard.load(str(path))
     return Shard.load(str(path), schema.config(record))

@@ -18,6 +18,7 @@ from httpx_aiohttp import AiohttpTransport
 from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient
 
+from services.access.regular_file import read_regular
 from services.chassis.deadlines import MOST_MS, current_deadline
 from services.chassis.errors import DeadlineExceeded, ProblemError
 from services.contracts.health import Check
@@ -64,7 +65,7 @@ def _client_of(server: QdrantServer, key: SecretStr | None) -> AsyncQdrantClient
         context = ssl.create_default_context(cafile=server.ca_file)
     # The server closes connections that were idle for 5 s; a request on one that it just closed fails.
     limits = httpx.Limits(max_connections=64, keepalive_expiry=3.0)
-    certificates = {"root_certificates": server.ca_file.read_bytes()} if server.ca_file else {}
+    certificates = {"root_certificates": read_regular(server.ca_file)} if server.ca_file else {}
     # gRPC reads http_proxy by itself, and a proxy would read a key that goes over plain HTTP to this host.
     channel = {"grpc.enable_http_proxy": 0} | certificates
     return AsyncQdrantClient(

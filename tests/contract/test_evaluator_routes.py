@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from evaluator.settings import EvaluatorSettings
 from services.chassis.errors import Overloaded, Unavailable
 from tests.support.evaluator_service import ended, evaluator, hanging
 from tests.support.gateway_stub import GatewayStub, write_shop
+from tests.support.held_files import held_back
 
 
 @pytest.fixture
@@ -294,15 +294,11 @@ async def test_no_experiment_begins_while_a_comparison_is_computed(body: dict[st
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
         run = (await client.post("/v1/experiments", json=body | {"pipelines": ["bm25", "dense"]})).json()["id"]
         await ended(client, run)
-        queries = tmp_path / "shop" / "queries.jsonl"
-        lines = queries.read_bytes()
-        queries.unlink()
-        os.mkfifo(queries)  # a comparison reads it once, and waits for a writer
         other = body | {"dataset": str(write_shop(tmp_path / "other"))}
-        comparison = asyncio.create_task(client.post("/v1/comparisons", json={"runs": [run], "examples": 0}))
-        await asyncio.sleep(0.05)
-        refused = await client.post("/v1/experiments", json=other)
-        await asyncio.to_thread(queries.write_bytes, lines)
+        with held_back(tmp_path / "shop" / "queries.jsonl"):
+            comparison = asyncio.create_task(client.post("/v1/comparisons", json={"runs": [run], "examples": 0}))
+            await asyncio.sleep(0.05)
+            refused = await client.post("/v1/experiments", json=other)
         compared = await comparison
         started = await client.post("/v1/experiments", json=other)
     assert (refused.status_code, "a comparison is running in " in refused.json()["detail"]) == (409, True)

@@ -94,7 +94,7 @@ async def test_what_is_no_file_is_named_and_not_waited_for(stack: Stack, files: 
     async with asyncio.timeout(5.0):
         answer = await stack.client.post("/v1/pipelines/reload", json={})
     assert answer.status_code == 422
-    assert "new.yaml: it is no file" in answer.json()["detail"]
+    assert "new.yaml: it cannot be read: a named pipe, no file" in answer.json()["detail"]
 
 
 async def test_a_directory_without_a_pipeline_is_a_fault_too(stack: Stack, files: Path) -> None:

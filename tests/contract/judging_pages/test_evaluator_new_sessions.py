@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from evaluator.background_work import MOST_WAITING
-from tests.support.held_files import held_back
+from tests.support.held_files import held_back, settings_that_wait
 from tests.support.judging_pages import followed, hidden, session_of
 from tests.support.processes import ROOT, Process, free_port
 
@@ -146,6 +146,7 @@ async def test_a_service_killed_while_it_makes_a_session_leaves_none_and_says_so
     run: str, runs: Path, slow: Path, tmp_path: Path
 ) -> None:
     settings = {"EVALUATOR_RUNS": str(runs), "GATEWAY_URL": f"http://127.0.0.1:{free_port()}"}
+    settings |= settings_that_wait(tmp_path)
     service = Process("evaluator", settings, arguments=("serve",))
     try:
         async with httpx.AsyncClient(base_url=service.url, timeout=60.0, trust_env=False) as browser:

@@ -1,0 +1,48 @@
+"""Opens files for reading, and nothing that is no file: a pipe has no end to wait for, a device no end at all.
+
+Every file that a process reads after its start, or because a request names it, is opened here.
+"""
+
+import errno
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path
+
+# Far above any settings, keys, certificates and reports; what is larger is read piece by piece, by `open_regular`.
+MOST_BYTES = 1_000_000_000
+_KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+
+
+def open_regular(path: Path, most: int | None = None) -> BufferedReader:
+    """Opens a regular file, links followed. Raises OSError, which names the path, for everything else.
+
+    `most`: raises it, too, for a file of more bytes.
+    """
+    expect_regular(path)  # before it is opened: that alone does something to a device
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        found = os.fstat(opened)
+        expect_regular(path, found)
+        if most is not None and found.st_size > most:
+            raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
+    except OSError:
+        os.close(opened)
+        raise
+    return os.fdopen(opened, "rb")
+
+
+def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Returns the content of a regular file. Raises OSError as `open_regular`, and for more than `most` bytes."""
+    with open_regular(path, most) as file:
+        return file.read(most)
+
+
+def expect_regular(path: Path, found: os.stat_result | None = None) -> None:
+    """Raises OSError, which names the path, for what is no regular file. `found`: what is open there, if it is."""
+    found = found or path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a device")
+        raise OSError(errno.EINVAL, f"{kind}, no file", str(path))

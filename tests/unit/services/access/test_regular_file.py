@@ -1,0 +1,174 @@
+"""Checks that what is no file is refused at once, by the function that opens files and by everything that reads one."""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evaluator.answers import read_outcomes
+from evaluator.datasets.text_files import HashedLines, sha256
+from evaluator.elasticsearch_access import ElasticsearchAccess
+from evaluator.errors import EvaluationError
+from evaluator.experiment import read_settings
+from evaluator.judging.judgment_log import JudgmentLog
+from evaluator.judging.session import JudgingSession
+from evaluator.judging.session_files import DocumentTexts
+from evaluator.measurement_lock import is_measured
+from evaluator.replay.grid import read_grid
+from evaluator.run_folder import RunFolder, StepFile
+from gateway.catalog import read_pipelines
+from gateway.plan import PipelineError
+from gateway.settings import DEFAULT_BACKENDS
+from services.access.key_file import KeyFileError, read_keys
+from services.access.key_ring import KeyRing
+from services.access.regular_file import open_regular, read_regular
+from services.chassis.configuration import ConfigurationError
+from services.chassis.environment import read_settings as read_environment
+from services.chassis.instruments import Instruments
+from services.chassis.tls import Certificate
+from services.chassis.trust import caller_context
+from services.inference.digests import file_sha256
+from services.inference.profiles import ModelError, load_profiles
+from services.inference.session import pad_id
+from services.lexical.settings import LexicalSettings
+from services.storage.edge_files import read_pointers
+from tests.support.certificates import Certificates
+
+REFUSALS = (OSError, ConfigurationError, EvaluationError, KeyFileError, PipelineError, ModelError)
+
+
+def raised_within(work: Callable[[], object], seconds: float = 20.0) -> BaseException | None:
+    """Returns what work raises. Fails where it hangs; its thread is left behind."""
+    found: list[BaseException | None] = []
+
+    def run() -> None:
+        try:
+            work()
+        except Exception as error:
+            found.append(error)
+        else:
+            found.append(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert found, "it hangs"
+    return found[0]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket", "folder", "loop", "nowhere", "link to a pipe", "large"])
+def test_what_is_no_file_is_refused_at_once_and_named(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "thing"
+    said = {"pipe": "named pipe", "link to a pipe": "named pipe", "device": "device", "socket": "socket"}.get(kind, "")
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "link to a pipe":
+            os.mkfifo(tmp_path / "pipe")
+            path.symlink_to("pipe")
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "socket":
+            bound = socket.socket(socket.AF_UNIX)
+            bound.bind(os.path.relpath(path))
+            bound.close()
+        case "folder":
+            path.mkdir()
+        case "loop":
+            path.symlink_to("thing")
+        case "nowhere":
+            path.symlink_to("nothing")
+        case "large":
+            path.touch()
+            os.truncate(path, 1 << 40)
+            said = "bytes"
+    error = raised_within(lambda: read_regular(path))
+    assert isinstance(error, OSError)
+    assert (error.filename, said in (error.strerror or "")) == (str(path), True)
+
+
+def test_a_file_is_read_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("file")
+    assert read_regular(tmp_path / "link", 7) == b"content"
+    with open_regular(tmp_path / "link") as file:
+        assert not os.get_inheritable(file.fileno())
+    with pytest.raises(OSError, match="more than 6 bytes"):
+        read_regular(tmp_path / "link", 6)
+
+
+def _pair(path: Path) -> Certificate:
+    made = Certificates(path.parent).issue()
+    return Certificate(path, made.key, ("CERT", "KEY"), Instruments())
+
+
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "keys": ("keys.json", read_keys),
+    "key ring": ("keys.json", KeyRing),
+    "certificate": ("cert.pem", _pair),
+    "authority": ("ca.pem", caller_context),
+    "authority of Elasticsearch": ("ca.pem", lambda path: ElasticsearchAccess(ca_file=path).context()),
+    "pipelines": ("a.yaml", lambda path: read_pipelines(path.parent, DEFAULT_BACKENDS)),
+    "published": ("published.json", lambda path: read_pointers(path.parent)),
+    "model": ("model.onnx", file_sha256),
+    "models": ("models.yaml", load_profiles),
+    "config": ("config.json", pad_id),
+    "step": ("report.json", lambda path: RunFolder(path.parent).read(path.name, StepFile)),
+    "answers": ("answers.jsonl", lambda path: list(read_outcomes(path))),
+    "hash": ("runs.trec", sha256),
+    "dataset": ("corpus.jsonl", lambda path: list(HashedLines(path))),
+    "packed dataset": ("corpus.jsonl.gz", lambda path: list(HashedLines(path))),
+    "experiment": ("a.yaml", read_settings),
+    "grid": ("grid.yaml", read_grid),
+    "session": ("session.json", lambda path: JudgingSession(path.parent)),
+    "texts": ("documents.jsonl", DocumentTexts),
+    "judgments": ("ann.jsonl", lambda path: JudgmentLog(path.parent, "ann").standing()),
+    "lock": (".measurement.lock", lambda path: is_measured(path.parent, "run")),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_everything_that_reads_a_file_refuses_a_pipe_at_once(tmp_path: Path, reader: str) -> None:
+    name, read = READERS[reader]
+    os.mkfifo(tmp_path / name)
+    assert isinstance(raised_within(lambda: read(tmp_path / name)), REFUSALS)
+
+
+def test_a_secret_is_read_from_a_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "token")
+    monkeypatch.setenv("STACK_TOKEN_FILE", str(tmp_path / "token"))
+    error = raised_within(lambda: read_environment(LexicalSettings))
+    assert isinstance(error, ConfigurationError)
+    assert f"STACK_TOKEN_FILE: {tmp_path / 'token'}: a named pipe" in str(error)
+
+
+def test_keys_and_certificate_stay_while_a_pipe_stands_in_their_place(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text('{"version": 1, "keys": []}', encoding="utf-8")
+    now = [0.0]
+    ring = KeyRing(file, ["a-token-of-more-than-24-characters"], lambda: now[0])
+    pair = Certificates(tmp_path).issue()
+    certificate = Certificate(pair.cert, pair.key, ("CERT", "KEY"), Instruments())
+    for path in (file, pair.cert):
+        path.rename(path.with_suffix(".kept"))
+        os.mkfifo(path)
+    now[0] = 60.0
+    assert raised_within(lambda: ring.of("unknown")) is None
+    assert raised_within(certificate.refresh) is None
+    assert ring.of("a-token-of-more-than-24-characters") not in ("unknown", "expired", "revoked")
+
+
+@pytest.mark.parametrize("source", ["/dev/zero", "../other.json", "link", "../../../../../../dev/zero"])
+def test_a_step_is_made_from_files_of_its_run_alone(tmp_path: Path, source: str) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (tmp_path / "other.json").write_text("{}", encoding="utf-8")
+    (folder / "link").symlink_to("/dev/zero")
+    (folder / "report.json").write_text(json.dumps({"made_from": {source: "0" * 64}}), encoding="utf-8")
+    error = raised_within(lambda: RunFolder(folder).read("report.json", StepFile))
+    assert isinstance(error, EvaluationError)
+    assert "made_from" in str(error)
