@@ -4,7 +4,7 @@ A difference is the second system's value of a query minus the first one's. Leav
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import count
 from typing import TYPE_CHECKING
@@ -20,9 +20,9 @@ RESAMPLES = 9_999  # with the observed one 10,000: the smallest p is 0.0001
 ROUNDING = 1e-9
 # Elements a batch of resamples holds: 16 MB of floats, however many queries there are.
 BATCH = 2_000_000
-# Beyond these effect sizes the solver of statsmodels finds no root. Above, two or three queries are enough; below, more
-# than 3,000 are needed, and the t distribution is normal.
-LARGEST_EFFECT, SMALLEST_EFFECT = 3.0, 0.05
+# Below the one effect size millions of queries are needed, and the t distribution is normal; above the other one two
+# or three queries are enough, and scipy has no power of a yet larger one.
+SMALLEST_EFFECT, LARGEST_EFFECT = 0.001, 1_000.0
 
 
 def differences(first: Sequence[float], second: Sequence[float]) -> tuple[float, ...]:
@@ -122,7 +122,7 @@ def minimum_detectable(values: Sequence[float], family: int = 1) -> float | None
     differences are equal, or there are so few queries that no sign flip reaches the level.
     """
     spread = _deviation(values)
-    return None if too_few(len(values), family) or not spread else _solved(len(values), None, ALPHA / family) * spread
+    return None if too_few(len(values), family) or not spread else _detectable(len(values), ALPHA / family) * spread
 
 
 def too_few(queries: int, family: int = 1) -> bool:
@@ -138,12 +138,8 @@ def queries_needed(values: Sequence[float], family: int = 1) -> int | None:
     effect = effect_size(values)
     if not effect:
         return None
-    if abs(effect) >= SMALLEST_EFFECT:
-        least = next(queries for queries in count(2) if not too_few(queries, family))
-        return max(least, math.ceil(_solved(None, min(abs(effect), LARGEST_EFFECT), ALPHA / family)))
-    from statsmodels.stats.power import normal_sample_size_one_tail  # type: ignore[import-untyped]
-
-    return math.ceil(float(normal_sample_size_one_tail(abs(effect), POWER, ALPHA / family / 2, std_null=1.0)))
+    least = next(queries for queries in count(2) if not too_few(queries, family))
+    return max(least, _queries(abs(effect), ALPHA / family, sides=2))
 
 
 def queries_for_margin(values: Sequence[float], margin: float) -> int | None:
@@ -152,13 +148,7 @@ def queries_for_margin(values: Sequence[float], margin: float) -> int | None:
     Takes the spread of `values`, and the one-sided test of `above_p`. None where all values are equal.
     """
     spread = _deviation(values)
-    if not spread:
-        return None
-    if margin / spread >= SMALLEST_EFFECT:
-        return math.ceil(_solved(None, min(margin / spread, LARGEST_EFFECT), ALPHA, "larger"))
-    from statsmodels.stats.power import normal_sample_size_one_tail
-
-    return math.ceil(float(normal_sample_size_one_tail(margin / spread, POWER, ALPHA, std_null=1.0)))
+    return _queries(margin / spread, ALPHA, sides=1) if spread else None
 
 
 def above_p(values: Sequence[float], bound: float) -> float:
@@ -192,13 +182,39 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 @cache
-def _solved(queries: int | None, effect: float | None, level: float, alternative: str = "two-sided") -> float:
-    """Returns the one of queries and effect size that is None, at 80 % power."""
-    from statsmodels.stats.power import TTestPower
+def _detectable(queries: int, level: float) -> float:
+    """Returns the effect size that a two-sided paired t test of so many queries finds with 80 % power."""
+    return _root(lambda effect: _power(queries, effect, level, sides=2), 0.0)
 
-    return float(
-        TTestPower().solve_power(effect_size=effect, nobs=queries, alpha=level, power=POWER, alternative=alternative)
-    )
+
+@cache
+def _queries(effect: float, level: float, sides: int) -> int:
+    """Returns how many queries a paired t test needs to find an effect size above 0 with 80 % power; at least 2."""
+    if effect < SMALLEST_EFFECT:
+        from scipy import stats
+
+        return math.ceil(((stats.norm.isf(level / sides) + stats.norm.isf(1 - POWER)) / effect) ** 2)
+    return math.ceil(_root(lambda queries: _power(queries, min(effect, LARGEST_EFFECT), level, sides), 2.0))
+
+
+def _root(power: Callable[[float], float], low: float) -> float:
+    """Returns where a growing power reaches 80 %: `low` where it has done so there."""
+    from scipy.optimize import brentq  # type: ignore[import-untyped]
+
+    if power(low) >= POWER:
+        return low
+    high = next(bound for step in count() if power(bound := low + 2.0**step) >= POWER)
+    return float(brentq(lambda at: power(at) - POWER, low, high))
+
+
+def _power(queries: float, effect: float, level: float, sides: int) -> float:
+    """Returns how often a paired t test at `level` finds an effect size."""
+    from scipy import special
+
+    freedom, away = queries - 1, effect * math.sqrt(queries)
+    critical = special.stdtrit(freedom, 1 - level / sides)
+    # The other tail as that of the mirrored distribution: nctdtr is NaN where it is next to 0.
+    return float(sum(1 - special.nctdtr(freedom, sign * away, critical) for sign in (1, -1)[:sides]))
 
 
 def _batch(values: Sequence[float]) -> int:

@@ -2,6 +2,7 @@
 
 import math
 import random
+import statistics
 from itertools import product
 from statistics import NormalDist
 
@@ -20,6 +21,7 @@ from evaluator.comparison.paired_tests import (
     minimum_detectable,
     queries_needed,
     sign_flip_p,
+    too_few,
 )
 from tests.soak import power
 
@@ -31,6 +33,30 @@ LISTS = st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0, 1e-8]) | st.floats(
 def normal(n: int, mean: float) -> list[float]:
     """Returns n quantiles of a normal distribution with standard deviation 0.1 around a mean."""
     return [NormalDist(mean, 0.1).inv_cdf((at + 0.5) / n) for at in range(n)]
+
+
+def power_of(queries: int, effect: float, family: int) -> float:
+    """Returns the power of the two-sided t test, as an integral over the normal part of t.
+
+    |Z + away| > critical * S, where S^2 is chi-squared over its degrees of freedom.
+    """
+    import numpy as np
+    from scipy import stats
+
+    freedom, away = queries - 1, effect * math.sqrt(queries)
+    critical = stats.t.isf(0.05 / family / 2, freedom)
+    normal, step = np.linspace(-9, 9, 6_001, retstep=True)
+    beyond = stats.chi2.cdf(freedom * ((normal + away) / critical) ** 2, freedom)
+    return float(np.sum(stats.norm.pdf(normal) * beyond) * step)
+
+
+def detectable_by_bisection(queries: int, family: int) -> float:
+    """Returns the effect size with 80 % power."""
+    low, high = 0.0, 10.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (low, middle) if power_of(queries, middle, family) >= 0.8 else (middle, high)
+    return high
 
 
 def test_few_queries_have_the_p_of_all_sign_flips() -> None:
@@ -137,3 +163,25 @@ def test_every_list_of_differences_has_finite_figures(values: list[float]) -> No
 
 async def test_error_rate_power_and_coverage_keep_their_bars_in_a_simulation_of_fewer_resamples() -> None:
     (await power.run(SEED, counts=(40,), resamples=499)).demand()
+
+
+@pytest.mark.parametrize("queries", [*range(6, 100, 7), 60, 73, 87, 150, *range(200, 2_001, 360)])
+@pytest.mark.parametrize("family", [1, 2, 5, 20])
+def test_the_detectable_difference_is_that_of_a_bisection(queries: int, family: int) -> None:
+    values = [(-1.0) ** at + at % 3 for at in range(queries)]
+    found = minimum_detectable(values, family)
+    if too_few(queries, family):
+        assert found is None
+        return
+    assert found == pytest.approx(detectable_by_bisection(queries, family) * statistics.stdev(values), abs=1e-6)
+
+
+@pytest.mark.parametrize("family", [1, 3, 20])
+def test_the_queries_needed_are_the_fewest_with_the_power(family: int) -> None:
+    for offset in (0.05, 0.07, 0.2, 0.5, 1.0):
+        values = [offset + (-1.0) ** at for at in range(60)]
+        needed, effect = queries_needed(values, family), effect_size(values)
+        assert needed is not None
+        assert effect is not None
+        assert power_of(needed, effect, family) >= 0.8
+        assert too_few(needed - 1, family) or power_of(needed - 1, effect, family) < 0.8
