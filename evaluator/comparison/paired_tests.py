@@ -209,12 +209,12 @@ def _root(power: Callable[[float], float], low: float) -> float:
 
 def _power(queries: float, effect: float, level: float, sides: int) -> float:
     """Returns how often a paired t test at `level` finds an effect size."""
-    from scipy import special
+    from scipy import special, stats
 
     freedom, away = queries - 1, effect * math.sqrt(queries)
     critical = special.stdtrit(freedom, 1 - level / sides)
-    # The other tail as that of the mirrored distribution: nctdtr is NaN where it is next to 0.
-    return float(sum(1 - special.nctdtr(freedom, sign * away, critical) for sign in (1, -1)[:sides]))
+    # The other tail as that of the mirrored distribution: nct.cdf is NaN where it is next to 0.
+    return float(stats.nct.sf(critical, freedom, [away, -away][:sides]).sum())
 
 
 def _batch(values: Sequence[float]) -> int:
