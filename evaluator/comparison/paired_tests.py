@@ -184,17 +184,24 @@ def _deviation(values: Sequence[float]) -> float:
 @cache
 def _detectable(queries: int, level: float) -> float:
     """Returns the effect size that a two-sided paired t test of so many queries finds with 80 % power."""
-    return _root(lambda effect: _power(queries, effect, level, sides=2), 0.0)
+    return _root(lambda effect: _power(queries, effect, level, sides=2), _normal(level, 2) / math.sqrt(queries))
 
 
 @cache
 def _queries(effect: float, level: float, sides: int) -> int:
     """Returns how many queries a paired t test needs to find an effect size above 0 with 80 % power; at least 2."""
+    effect = min(effect, LARGEST_EFFECT)
+    least = max(2.0, (_normal(level, sides) / effect) ** 2)
     if effect < SMALLEST_EFFECT:
-        from scipy import stats
+        return math.ceil(least)
+    return math.ceil(_root(lambda queries: _power(queries, effect, level, sides), least))
 
-        return math.ceil(((stats.norm.isf(level / sides) + stats.norm.isf(1 - POWER)) / effect) ** 2)
-    return math.ceil(_root(lambda queries: _power(queries, min(effect, LARGEST_EFFECT), level, sides), 2.0))
+
+def _normal(level: float, sides: int) -> float:
+    """Returns the effect size times the root of the queries at 80 % power, were the standard deviation known."""
+    from scipy.special import ndtri  # type: ignore[import-untyped]
+
+    return float(-ndtri(level / sides) + ndtri(POWER))
 
 
 def _root(power: Callable[[float], float], low: float) -> float:
@@ -203,7 +210,7 @@ def _root(power: Callable[[float], float], low: float) -> float:
 
     if power(low) >= POWER:
         return low
-    high = next(bound for step in count() if power(bound := low + 2.0**step) >= POWER)
+    high = next(bound for step in count(1) if power(bound := low * 2.0**step) >= POWER)
     return float(brentq(lambda at: power(at) - POWER, low, high))
 
 
