@@ -47,14 +47,16 @@ class RecallReport(Wire):
 async def vector_recall(
     client: GatewayClient, experiment: Experiment, dataset: Dataset, view: CollectionView, arms: Sequence[Arm]
 ) -> RecallReport:
-    """Searches each vector backend of the live generation approximately and exactly with a seeded sample of queries."""
+    """Searches each vector backend that an arm searches, approximately and exactly with a seeded sample of queries."""
     judged = sorted(dataset.judgments)
     sample = random.Random(experiment.seed).sample(judged, min(experiment.recall_queries, len(judged)))
     found: dict[str, VectorRecall] = {}
+    stages = [item.stage for arm in arms for item in arm.pipeline.identified]
+    legs = [one for one in stages if isinstance(one, Retrieve)]
     for backend, state in live_states(view).items():
-        if state.vectors is None or not sample:
+        if state.vectors is None or not sample or not any(leg.backend == backend for leg in legs):
             continue
-        top, beam = _served(arms, backend, experiment)
+        top, beam = _served(legs, backend, experiment)
         shares: list[float] = []
         reason = None
         with progress(f"Recall of {backend}", len(sample), "queries") as advance:
@@ -82,12 +84,11 @@ async def vector_recall(
     return RecallReport(backends=found)
 
 
-def _served(arms: Sequence[Arm], backend: str, experiment: Experiment) -> tuple[int, int]:
+def _served(legs: Sequence[Retrieve], backend: str, experiment: Experiment) -> tuple[int, int]:
     """Returns the top and the beam to measure a backend with."""
-    stages = [item.stage for arm in arms for item in arm.pipeline.identified]
-    legs = [one for one in stages if isinstance(one, Retrieve) and one.backend == backend and not one.exact]
-    top = max((leg.top for leg in legs), default=min(MAX_TOP, experiment.depth))
-    beam = max((DEFAULT_BEAM if leg.beam is None else leg.beam for leg in legs), default=DEFAULT_BEAM)
+    near = [one for one in legs if one.backend == backend and not one.exact]
+    top = max((leg.top for leg in near), default=min(MAX_TOP, experiment.depth))
+    beam = max((DEFAULT_BEAM if leg.beam is None else leg.beam for leg in near), default=DEFAULT_BEAM)
     return top, beam
 
 

@@ -260,6 +260,11 @@ async def test_recall_of_the_vector_search_stands_beside_what_is_indexed(stub: G
     assert measured.beam == DEFAULT_BEAM
 
 
+async def test_a_run_without_a_vector_leg_tells_nothing_of_vector_recall(stub: GatewayStub, tmp_path: Path) -> None:
+    report, _ = await evaluated(stub, planned(tmp_path, pipelines=["bm25"]), tmp_path)
+    assert report.vector_recall == {}
+
+
 async def test_recall_is_measured_with_the_largest_top_and_beam_that_an_arm_searches_with(
     stub: GatewayStub, tmp_path: Path
 ) -> None:
