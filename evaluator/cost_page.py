@@ -1,6 +1,7 @@
 """Tabulates what pipelines cost: latency, index size, CPU and memory, as table 3 of the BEIR paper does. Pure."""
 
 from evaluator.cost_rows import cpu_cells, number_cell, process_names, process_rows
+from evaluator.latency import Timed
 from evaluator.page_blocks import Block, Heading, Prose, Table
 from evaluator.process_costs import MIB
 from evaluator.report import Report
@@ -13,21 +14,25 @@ COSTS = (
 MEMORY = "Memory: the resident set after the last block; of Elasticsearch, what the JVM has committed."
 
 
-def cost_blocks(report: Report, mark: str) -> list[Block]:
+def cost_blocks(report: Report, *, valid: bool) -> list[Block]:
     """Returns the section of costs: nothing where neither an index size nor a process is known.
 
-    `mark` follows every time of a query: empty where the times hold.
+    `valid`: whether the times of queries hold.
     """
     outcomes = report.pipelines.values()
     if not any(one.cost or one.index_bytes is not None for one in outcomes):
         return []
-    blocks: list[Block] = [Heading("Cost"), Prose(COSTS), Table("costs", "Cost of each pipeline", _costs(report, mark))]
+    blocks: list[Block] = [
+        Heading("Cost"),
+        Prose(COSTS),
+        Table("costs", "Cost of each pipeline", _costs(report, valid=valid)),
+    ]
     if len(rows := process_rows([one.cost for one in outcomes if one.cost])) > 1:
         blocks += [Prose(MEMORY), Table("processes", "Memory of each process", rows)]
     return blocks
 
 
-def _costs(report: Report, mark: str) -> list[list[str]]:
+def _costs(report: Report, *, valid: bool) -> list[list[str]]:
     names = process_names(one.cost for one in report.pipelines.values() if one.cost)
     head = ["pipeline", "first ms", "p50 ms", "p95 ms", "index MiB", "CPU ms a query", *names, "queries", "lost"]
     rows = [head]
@@ -38,7 +43,7 @@ def _costs(report: Report, mark: str) -> list[list[str]]:
         rows.append(
             [
                 pipeline,
-                *(number_cell(ms) + ("" if ms is None else mark) for ms in (first, latency.p50, latency.p95)),
+                *(Timed(ms, valid).cell() for ms in (first, latency.p50, latency.p95)),
                 number_cell(size),
                 *cpu_cells(cost, names),
             ]

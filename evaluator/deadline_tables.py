@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from evaluator.deadline_sweep import AtDeadline, DeadlineReport, DeadlinesFile
+from evaluator.latency import Timed
 from evaluator.markdown_page import markdown_parts
 from evaluator.page_blocks import Block, Caution, Sentence, Table
-from evaluator.svg_chart import DOUBTFUL
 
 
 def render_deadlines(found: DeadlinesFile) -> Iterator[str]:
@@ -18,13 +18,12 @@ def deadline_blocks(found: DeadlinesFile) -> Iterator[Block]:
     for report in found.pipelines:
         caption = f"{report.pipeline} over {report.collection}, {', '.join(report.models) or 'no model'}"
         yield Sentence(caption)
-        yield Table(f"deadlines-{report.pipeline}", caption, _rows(report, "" if found.timing_valid else DOUBTFUL))
+        yield Table(f"deadlines-{report.pipeline}", caption, _rows(report, valid=found.timing_valid))
     for reason in found.timing_reasons:
         yield Caution(f"TIMING NOT VALID: {reason}")
 
 
-def _rows(report: DeadlineReport, mark: str) -> list[list[str]]:
-    """`mark`: stands behind every time."""
+def _rows(report: DeadlineReport, *, valid: bool) -> list[list[str]]:
     header = [
         "deadline ms", "in time", "nDCG@10", "scored", "of candidates", "degraded", "late", "lost",
         "p50 ms", "p95 ms", "slowest ms",
@@ -33,8 +32,8 @@ def _rows(report: DeadlineReport, mark: str) -> list[list[str]]:
         [f"{one.deadline_ms}", f"{one.in_time:.2%}", f"{one.ndcg_at_10:.4f}",
          "–" if one.scored is None else f"{one.scored:.1f}",
          "–" if one.scored_share is None else f"{one.scored_share:.0%}",
-         f"{one.degraded}", f"{one.late}", _lost(one), f"{one.p50_ms:.0f}{mark}", f"{one.p95_ms:.0f}{mark}",
-         "–" if one.slowest_ms is None else f"{one.slowest_ms:.0f}{mark}"]
+         f"{one.degraded}", f"{one.late}", _lost(one),
+         *(Timed(ms, valid).cell(0) for ms in (one.p50_ms, one.p95_ms, one.slowest_ms))]
         for one in report.deadlines
     ]  # fmt: skip
     return [header, *rows]

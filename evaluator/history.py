@@ -39,6 +39,7 @@ class HistoryEntry(Wire):
     quality: dict[str, FiniteFloat | None]
     p50_ms: FiniteFloat | None
     p95_ms: FiniteFloat | None
+    timing_valid: bool | None  # whether they hold; null: there are none, or an old release did not tell
     against_previous: PairedComparison | None
     against_best: PairedComparison | None  # of all valid runs before
     against_first: PairedComparison | None
@@ -245,6 +246,7 @@ def _entries(
                 quality=outcome.quality,
                 p50_ms=outcome.latency_ms.p50,
                 p95_ms=outcome.latency_ms.p95,
+                timing_valid=run.report.timing_valid,
                 against_previous=against_previous.get(conditions),
                 against_best=against_best.get(conditions),
                 against_first=against_first.get(conditions),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.history import ExperimentList, HistoryEntry, HistoryReport, PipelineHistory
+from evaluator.latency import DOUBTFUL, Timed
 from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
 
@@ -42,13 +43,14 @@ def _pipeline(found: PipelineHistory, metric: str) -> Iterator[str]:
             entry.fingerprint,
             _figure(entry.quality.get(metric), 4),
             *(_verdict(entry, one) for one in (entry.against_previous, entry.against_best, entry.against_first)),
-            _figure(entry.p50_ms, 1),
-            _figure(entry.p95_ms, 1),
+            *(Timed(ms, entry.timing_valid).cell() for ms in (entry.p50_ms, entry.p95_ms)),
             entry.run,
         ]
         for entry in found.entries
     ]
     yield aligned(rows)
+    if any(entry.timing_valid is False for entry in found.entries):
+        yield f"{DOUBTFUL}: times that are not valid (the report of the run says why)."
     last = found.entries[-1]
     compared = (last.against_previous, last.against_best, last.against_first)
     # The one before may be the best or the first too: each sentence once.

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import FiniteFloat
 
@@ -11,6 +13,24 @@ from services.contracts.base import Count, Wire
 MIN_SAMPLES_FOR_P99 = 662
 # By so much the later half's median may differ from the earlier half's, besides what chance explains.
 DRIFT_LIMIT = 0.10
+DOUBTFUL = "?"  # behind every time that does not hold
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Milliseconds, None where there are none, and whether they hold. None is shown, drawn or judged without both."""
+
+    _ms: float | None
+    valid: bool | None  # None: of a release that did not tell
+
+    @property
+    def held_ms(self) -> float | None:
+        """The milliseconds, to judge or draw them; None where they do not hold."""
+        return None if self.valid is False else self._ms
+
+    def cell(self, digits: int = 1) -> str:
+        """Renders the number, marked where it does not hold, or a dash."""
+        return "–" if self._ms is None else f"{self._ms:z.{digits}f}{DOUBTFUL if self.valid is False else ''}"
 
 
 class Latency(Wire):
@@ -22,6 +42,12 @@ class Latency(Wire):
     max: FiniteFloat | None
     n: Count
     drift: FiniteFloat | None  # median of the later half over that of the earlier half; far from 1: not stationary
+    valid: bool | None = None  # whether the times hold, as `timing_valid` of the report; null: none, or an old release
+
+    def timed(self, name: Literal["p50", "p95", "p99", "max"]) -> Timed:
+        """Returns one of the times with whether it holds."""
+        times = {"p50": self.p50, "p95": self.p95, "p99": self.p99, "max": self.max}
+        return Timed(times[name], self.valid)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

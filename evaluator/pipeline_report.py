@@ -18,6 +18,7 @@ from evaluator.quality_figures import QualityFigure
 from evaluator.quality_report import QualityReport
 from evaluator.rank import RankedArm, RankReport
 from evaluator.run_import import ImportedFile
+from evaluator.timing_validity import is_timed, samples_ms
 from services.contracts.base import Count, Wire
 
 
@@ -72,7 +73,7 @@ def pipeline_report(
     """Builds the figures of an arm from its answers. `timed_segment`: whose times count; None: all."""
     measured = [record for record in records if record.phase == "measured"]
     answered = [record for record in measured if record.error is None]
-    timed = [record for record in answered if timed_segment in (None, record.segment)]
+    timed = [record for record in records if is_timed(record, timed_segment)]
     deep = [record for record in records if record.phase == "deep"]
     deep_answered = [record for record in deep if record.error is None]
     kinds = Counter(record.error for record in measured if record.error is not None)
@@ -121,26 +122,20 @@ def pipeline_report(
     )
 
 
-def samples_ms(records: Sequence[AnswerOutcome], segment: int | None) -> list[float]:
-    """Returns the times of the timed answers, of one segment if given."""
-    timed = [record for record in records if record.phase == "measured" and segment in (None, record.segment)]
-    return [record.latency_ms for record in timed if record.error is None and record.latency_ms is not None]
-
-
 def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
     """Returns the figures of a pipeline that gates bound."""
     return GatedFigures(
         pipeline=name,
         traffic=None,
-        p99_ms=outcome.latency_ms.p99,
+        p99_ms=outcome.latency_ms.timed("p99").held_ms,
         ndcg_at_10=outcome.quality.get("nDCG@10"),
         errors=outcome.errors / outcome.queries if outcome.queries else None,
         degraded=outcome.degraded / outcome.queries if outcome.queries else None,
         cpu_ms=None if outcome.cost is None else outcome.cost.cpu_ms,
         missing={
-            "p99_ms": f"{outcome.latency_ms.n} of the {MIN_SAMPLES_FOR_P99} answers that a p99 needs"
-            if outcome.latency_ms.n < MIN_SAMPLES_FOR_P99
-            else "the times are not valid",
+            "p99_ms": "the times are not valid"
+            if outcome.latency_ms.valid is False
+            else f"{outcome.latency_ms.n} of the {MIN_SAMPLES_FOR_P99} answers that a p99 needs",
             "ndcg_at_10": "nDCG@10 is none of the metrics of this run",
             "errors": "no query was sent",
             "degraded": "no query was sent",
@@ -149,6 +144,9 @@ def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
     )
 
 
-def without_p99(outcome: PipelineReport) -> PipelineReport:
-    """Returns the figures without p99, as those of times that are not valid."""
-    return outcome.model_copy(update={"latency_ms": outcome.latency_ms.model_copy(update={"p99": None})})
+def with_validity(outcome: PipelineReport, *, valid: bool) -> PipelineReport:
+    """Returns the figures with whether their times hold: without p99 where they do not."""
+    if outcome.latency_ms.n == 0:
+        return outcome
+    found = {"valid": valid} if valid else {"valid": valid, "p99": None}
+    return outcome.model_copy(update={"latency_ms": outcome.latency_ms.model_copy(update=found)})

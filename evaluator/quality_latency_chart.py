@@ -2,6 +2,7 @@
 
 import math
 
+from evaluator.latency import Timed
 from evaluator.metric_table import parse_metric
 from evaluator.report import Report
 from evaluator.svg_chart import Drawing, Scale, chart_number, colour, round_step
@@ -22,7 +23,8 @@ def quality_latency_chart(report: Report) -> str | None:
     found = [
         (name, p50, value, outcome.intervals.get(metric) or (value, value))
         for name, outcome in report.pipelines.items()
-        if (p50 := outcome.latency_ms.p50) is not None and (value := outcome.quality.get(metric)) is not None
+        if (p50 := Timed(outcome.latency_ms.p50, report.timing_valid).held_ms) is not None
+        and (value := outcome.quality.get(metric)) is not None
     ]
     if not found:
         return None

@@ -12,6 +12,7 @@ from pydantic import FiniteFloat
 from evaluator.client import GatewayClient
 from evaluator.datasets.text_files import sha256
 from evaluator.evaluation import evaluate, quality_step, rank_step, report_step
+from evaluator.latency import DOUBTFUL, Timed
 from evaluator.markdown_table import aligned
 from evaluator.metric_table import parse_metric
 from evaluator.pipeline_report import PipelineReport
@@ -57,6 +58,7 @@ class RepeatReport(StepFile):
     runs: tuple[str, ...]
     generations: tuple[str, ...]  # one: all runs searched the same
     valid: bool  # all runs are
+    timing_valid: bool | None = None  # the times of all runs hold; null: there are none, or an old release
     identical: bool  # every figure of quality of every query is the same in all runs
     warnings: tuple[str, ...]
     pipelines: dict[str, RepeatedPipeline]
@@ -91,6 +93,7 @@ def repeats_step(runs: Sequence[tuple[RunFolder, Report]]) -> RepeatReport:
         runs=tuple(folder.path.name for folder in folders),
         generations=generations,
         valid=all(report.valid for report in reports),
+        timing_valid=_all_hold([report.timing_valid for report in reports]),
         identical=not any(pipeline.figures_differ for pipeline in pipelines.values()),
         warnings=tuple(_warnings(runs, pipelines, generations)),
         pipelines=pipelines,
@@ -108,8 +111,10 @@ def render_repeats(summary: RepeatReport) -> str:
     head = [*(f"{label}{unit}" for label in labels for unit in ("", " std")), "p50 ms", "std", "p95 ms", "std"]
     rows = [["pipeline", *head, "rankings that differ"]]
     for name, found in summary.pipelines.items():
-        cells = [cell for metric in quality for cell in _mean_and_std(found.quality.get(metric), 4)]
-        cells += [cell for share in ("p50", "p95") for cell in _mean_and_std(found.latency_ms.get(share), 1)]
+        cells = [cell for metric in quality for cell in _mean_and_std(found.quality.get(metric))]
+        cells += [
+            cell for share in ("p50", "p95") for cell in _times(found.latency_ms.get(share), summary.timing_valid)
+        ]
         rows.append([name, *cells, str(found.rankings_differ)])
     return aligned(rows)
 
@@ -118,11 +123,14 @@ def render_repeats_page(summary: RepeatReport) -> str:
     """Renders repeats.md."""
     rows = [["pipeline", "figure", "mean", "std", "min", "max", "runs"]]
     for name, found in summary.pipelines.items():
-        figures = [(parse_metric(metric).label(summary.depth), spread, 4) for metric, spread in found.quality.items()]
-        figures += [(f"{share} ms", spread, 1) for share, spread in found.latency_ms.items()]
-        for label, spread, digits in figures:
-            ends = [f"{value:.{digits}f}" for value in (spread.min, spread.max)]
-            rows.append([name, label, *_mean_and_std(spread, digits), *ends, str(spread.runs)])
+        figures = [(parse_metric(metric).label(summary.depth), spread) for metric, spread in found.quality.items()]
+        for label, spread in figures:
+            rows.append(
+                [name, label, *_mean_and_std(spread), f"{spread.min:.4f}", f"{spread.max:.4f}", str(spread.runs)]
+            )
+        for share, spread in found.latency_ms.items():
+            ends = [Timed(ms, summary.timing_valid).cell() for ms in (spread.min, spread.max)]
+            rows.append([name, f"{share} ms", *_times(spread, summary.timing_valid), *ends, str(spread.runs)])
     parts = [
         f"# {summary.experiment}: {len(summary.runs)} runs",
         *(f"**{warning}**" for warning in summary.warnings),
@@ -177,6 +185,8 @@ def _warnings(
 ) -> Iterable[str]:
     for folder, report in runs:
         yield from (f"{folder.path.name}: {warning}" for warning in report.warnings)
+        if report.timing_valid is False:
+            yield f"{folder.path.name}: its TIMES ARE NOT VALID (marked {DOUBTFUL}): {'; '.join(report.timing_reasons)}"
     if len(generations) > 1:
         yield f"the runs searched {', '.join(generations)}: not the same collection"
     for name, found in pipelines.items():
@@ -185,6 +195,15 @@ def _warnings(
             yield f"{name}: the quality of {queries} is NOT THE SAME in all runs"
 
 
-def _mean_and_std(spread: Spread | None, digits: int) -> list[str]:
+def _all_hold(valid: Sequence[bool | None]) -> bool | None:
+    return False if False in valid else None if None in valid else True
+
+
+def _mean_and_std(spread: Spread | None) -> list[str]:
     values = (spread.mean, spread.std) if spread else (None, None)
-    return ["–" if value is None else f"{value:.{digits}f}" for value in values]
+    return ["–" if value is None else f"{value:.4f}" for value in values]
+
+
+def _times(spread: Spread | None, valid: bool | None) -> list[str]:
+    values = (spread.mean, spread.std) if spread else (None, None)
+    return [Timed(ms, valid).cell() for ms in values]

@@ -5,7 +5,7 @@ from typing import Literal
 
 from evaluator.answers import AnswerOutcome
 from evaluator.attribution.report import AttributionReport
-from evaluator.cached_results import cache_faults, cache_remarks
+from evaluator.cached_results import cache_remarks
 from evaluator.comparison.arm_statistics import ArmStatistics
 from evaluator.conventions import Conventions, state_conventions
 from evaluator.datasets.reader import DatasetCounts
@@ -18,12 +18,12 @@ from evaluator.load.report import LoadReport
 from evaluator.machine_conditions import MachineConditions
 from evaluator.manifest import Manifest
 from evaluator.pipeline_costs import CostReport, index_bytes
-from evaluator.pipeline_report import PipelineReport, gated_figures, pipeline_report, samples_ms, without_p99
+from evaluator.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
 from evaluator.quality_report import JudgmentChange, QualityReport
 from evaluator.rank import RankReport
 from evaluator.run_folder import StepFile
 from evaluator.run_import import ImportedFile
-from evaluator.timing_validity import timing_faults
+from evaluator.timing_validity import timing_doubts
 from evaluator.validity import arm_faults
 from evaluator.vector_recall import VectorRecall
 from services.contracts.base import Count
@@ -110,11 +110,10 @@ def build_report(
         )
         for arm in ranked.arms
     }
-    samples = {arm.name: samples_ms(records[arm.name], timed) for arm in ranked.arms if arm.pipeline is not None}
     cached = {name: outcome.cached for name, outcome in pipelines.items()}
-    doubts = (*timing_faults(samples, records, source, conditions), *cache_faults(experiment.caches, cached))
-    if doubts:
-        pipelines = {name: without_p99(outcome) for name, outcome in pipelines.items()}
+    without_times = {arm.name for arm in ranked.arms if arm.pipeline is None}
+    doubts = timing_doubts(records, without_times, source, conditions, caches=experiment.caches)
+    pipelines = {name: with_validity(outcome, valid=not doubts) for name, outcome in pipelines.items()}
     faults = _faults(manifest, ranked, records, pipelines, recall)
     return Report(
         made_from=dict(made_from),
@@ -136,7 +135,7 @@ def build_report(
             *_remarks(ranked, records, source, quality.added_judgments),
             *cache_remarks(experiment.caches, cached),
         ),
-        timing_valid=not doubts if samples else None,
+        timing_valid=not doubts if len(without_times) < len(ranked.arms) else None,
         timing_reasons=doubts,
         conditions=conditions,
         latency_source=source,

@@ -6,17 +6,16 @@ from evaluator.attribution.page import attribution_blocks
 from evaluator.cost_page import cost_blocks
 from evaluator.deadline_tables import deadline_blocks
 from evaluator.judgment_blocks import judgment_blocks
+from evaluator.latency import DOUBTFUL
 from evaluator.load.load_blocks import load_blocks
 from evaluator.metric_table import parse_metric
 from evaluator.page_blocks import Block, Bullets, Caution, ChartImage, Heading, Prose, Table, Verdict, filled
 from evaluator.report import Report
 from evaluator.report_charts import DIFFERENCES, QUALITY_LATENCY, STAGES_CHART
 from evaluator.report_tables import (
-    DOUBTFUL,
     cache_rows,
     collection_rows,
     difference_rows,
-    doubt_mark,
     figure_rows,
     imported_rows,
     interval_words,
@@ -28,6 +27,7 @@ from evaluator.report_tables import (
     recall_rows,
     slowest_rows,
     stage_rows,
+    times_hold,
 )
 from evaluator.stacked_times_chart import PATH
 
@@ -53,7 +53,7 @@ def report_title(report: Report) -> str:
 
 def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
     """Returns the page without its title. `charts`: paths of those that are there, within the run's folder."""
-    counts, mark = report.counts, doubt_mark(report)
+    counts = report.counts
     sample = f"{report.sample} drawn with seed {report.seed}" if report.sample else "all judged ones"
     blocks: list[Block] = [
         *(Caution(warning) for warning in report.warnings),
@@ -82,7 +82,7 @@ def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
         blocks += [Heading("The slowest 1 % of the answers"), Prose(SLOWEST), *slowest]
     if uses := filled(Table("caches", "Results that backends had cached", cache_rows(report))):
         blocks += [Heading("Caches (results that backends had cached)"), *uses]
-    blocks += cost_blocks(report, mark)
+    blocks += cost_blocks(report, valid=times_hold(report))
     if report.load is not None:
         blocks += load_blocks(report.load, charts)
     if report.deadlines is not None:

@@ -4,21 +4,20 @@ from collections.abc import Iterable
 
 from evaluator.comparison.differences_chart import PairDifferences
 from evaluator.datasets.reader import DatasetCounts
+from evaluator.latency import Timed
 from evaluator.metric_table import parse_metric
 from evaluator.report import Report
 from evaluator.stacked_times_chart import PIECES, StackedTimes, piece_rows
 
 # The first of the experiment's metrics stand in the first table, the others in the second.
 COLUMNS = 5
-# Behind every time that does not hold.
-DOUBTFUL = "?"
 
 
 def pipeline_rows(report: Report) -> list[list[str]]:
     """Returns the pipelines, one a row: quality, latency, losses."""
     metrics = list(next(iter(report.pipelines.values())).quality)[:COLUMNS]
     labels = [parse_metric(metric).label(report.depth) for metric in metrics]
-    mark = doubt_mark(report)
+    valid = times_hold(report)
     rows = [["pipeline", *labels, "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
     for name, outcome in report.pipelines.items():
         label = f"{name} ({outcome.preset})" if outcome.preset else name
@@ -26,7 +25,7 @@ def pipeline_rows(report: Report) -> list[list[str]]:
         rows.append(
             [label]
             + [_figure(outcome.quality.get(metric), 4) for metric in metrics]
-            + [_time(latency.p50, mark), _time(latency.p95, mark)]
+            + [Timed(ms, valid).cell() for ms in (latency.p50, latency.p95)]
             + [str(outcome.queries), str(outcome.errors), str(outcome.degraded)]
         )
     return rows
@@ -64,25 +63,30 @@ def figure_rows(report: Report) -> list[list[str]]:
 
 def latency_rows(report: Report) -> list[list[str]]:
     """Returns what the first table does not say of latency."""
-    mark = doubt_mark(report)
+    valid = times_hold(report)
     rows = [["pipeline", "p99 ms", "max ms", "drift", "run file"]]
     for name, outcome in report.pipelines.items():
         latency = outcome.latency_ms
         rows.append(
-            [name, _time(latency.p99, mark), _time(latency.max, mark), _figure(latency.drift, 2), outcome.run_file]
+            [
+                name,
+                *(Timed(ms, valid).cell() for ms in (latency.p99, latency.max)),
+                _figure(latency.drift, 2),
+                outcome.run_file,
+            ]
         )
     return rows
 
 
 def stage_rows(report: Report) -> list[list[str]]:
     """Returns the times of each stage and its parts, in milliseconds."""
-    mark = doubt_mark(report)
+    valid = times_hold(report)
     rows = [["pipeline", "stage", "p50", "p95", "share", "answers"]]
     for name, outcome in report.pipelines.items():
         gap = {} if outcome.gap_ms is None else {"(gap)": outcome.gap_ms}
         for stage, time in (*outcome.stages_ms.items(), *gap.items()):
             share = "–" if time.share is None else f"{time.share:z.1%}"
-            rows.append([name, stage, _time(time.p50, mark, 2), _time(time.p95, mark, 2), share, str(time.n)])
+            rows.append([name, stage, *(Timed(ms, valid).cell(2) for ms in (time.p50, time.p95)), share, str(time.n)])
     return rows
 
 
@@ -93,7 +97,7 @@ def path_rows(report: Report) -> list[list[str]]:
 
 def stacked_times(report: Report) -> list[StackedTimes]:
     """Returns the mean latency of each pipeline by piece."""
-    return [StackedTimes("", name, one.path_ms, not report.timing_reasons) for name, one in report.pipelines.items()]
+    return [StackedTimes("", name, one.path_ms, times_hold(report)) for name, one in report.pipelines.items()]
 
 
 def difference_rows(compared: Iterable[PairDifferences]) -> list[list[str]]:
@@ -128,12 +132,12 @@ def pair_differences(report: Report) -> list[PairDifferences]:
 
 def slowest_rows(report: Report) -> list[list[str]]:
     """Returns the slowest answers with their stages."""
-    mark = doubt_mark(report)
+    valid = times_hold(report)
     rows = [["pipeline", "query", "ms", "stages", "request_id"]]
     for name, outcome in report.pipelines.items():
         for one in outcome.slowest:
-            stages = ", ".join(f"{stage} {_time(ms, mark)}" for stage, ms in one.timings_ms.items())
-            rows.append([name, one.query, _time(one.latency_ms, mark), stages, one.request_id or "–"])
+            stages = ", ".join(f"{stage} {Timed(ms, valid).cell()}" for stage, ms in one.timings_ms.items())
+            rows.append([name, one.query, Timed(one.latency_ms, valid).cell(), stages, one.request_id or "–"])
     return rows
 
 
@@ -203,9 +207,9 @@ def origin_rows(report: Report) -> list[list[str]]:
     ]
 
 
-def doubt_mark(report: Report) -> str:
-    """Returns what stands behind every time: `?` where they do not hold."""
-    return DOUBTFUL if report.timing_reasons else ""
+def times_hold(report: Report) -> bool:
+    """Returns whether nothing is known against the times."""
+    return not report.timing_reasons
 
 
 def interval_words(interval: tuple[float, float]) -> str:
@@ -221,7 +225,3 @@ def _decided(counts: DatasetCounts) -> list[tuple[str, object]]:
 
 def _figure(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:z.{digits}f}"
-
-
-def _time(ms: float | None, mark: str, digits: int = 1) -> str:
-    return _figure(ms, digits) + ("" if ms is None else mark)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.critical_path import GAP, INCLUDE, OTHER
-from evaluator.svg_chart import COLOURS, DOUBTFUL, Drawing, Scale, chart_number, text_width
+from evaluator.latency import DOUBTFUL, Timed
+from evaluator.svg_chart import COLOURS, Drawing, Scale, chart_number, text_width
 from services.contracts.pipelines import GATEWAY_WAIT
 
 WIDTH = 860.0
@@ -27,9 +28,9 @@ PIECES = ("piece", "mean ms", "share")
 
 def piece_rows(bar: StackedTimes) -> Iterator[list[str]]:
     """Yields the pieces of a bar, under PIECES: milliseconds, marked where they are not valid, and share."""
-    whole_ms, mark = sum(bar.path_ms.values()), "" if bar.valid else DOUBTFUL
+    whole_ms = sum(bar.path_ms.values())
     for piece, ms in bar.path_ms.items():
-        yield [piece, f"{ms:.2f}{mark}", f"{ms / whole_ms:.1%}" if whole_ms else "–"]
+        yield [piece, Timed(ms, bar.valid).cell(2), f"{ms / whole_ms:.1%}" if whole_ms else "–"]
 
 
 def stacked_times_chart(title: str, bars: Sequence[StackedTimes]) -> str | None:
@@ -138,4 +139,4 @@ def _bar_words(bar: StackedTimes) -> str:
 
 
 def _path_words(bar: StackedTimes) -> str:
-    return ", ".join(f"{key} {ms:.1f} ms" for key, ms in bar.path_ms.items())
+    return ", ".join(f"{key} {Timed(ms, bar.valid).cell()} ms" for key, ms in bar.path_ms.items())

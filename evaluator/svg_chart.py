@@ -26,7 +26,6 @@ FONT_PX = 12
 CHARACTER_PX = 6.9
 LEGEND_PX = 16
 MOST_TICKS = 8  # of a logarithmic axis, before it shows powers of ten alone
-DOUBTFUL = "?"  # behind a time that is not valid, as in the report
 
 
 def style(within: str = "") -> str:

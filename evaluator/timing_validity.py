@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluator.answers import AnswerOutcome, drop_torn_line
+from evaluator.cached_results import cache_faults, sum_cached_results
 from evaluator.interruptions import LatencySource, warmup_remarks
 from evaluator.latency import DRIFT_LIMIT, drift_in_words, summarise
 from evaluator.machine_conditions import MachineConditions, MachineCounters
@@ -64,6 +65,37 @@ def conditions_of(folder: Path, segment: int) -> MachineConditions | None:
             one = SegmentConditions.from_record(line)
             found = one.conditions if one.segment == segment else found
     return found
+
+
+def is_timed(record: AnswerOutcome, segment: int | None) -> bool:
+    """Returns whether an answer's time counts: of one segment if given."""
+    return record.phase == "measured" and record.error is None and segment in (None, record.segment)
+
+
+def samples_ms(records: Sequence[AnswerOutcome], segment: int | None) -> list[float]:
+    """Returns the times of the timed answers, of one segment if given."""
+    return [one.latency_ms for one in records if is_timed(one, segment) and one.latency_ms is not None]
+
+
+def timing_doubts(
+    records: Mapping[str, Sequence[AnswerOutcome]],
+    imported: Collection[str],
+    source: LatencySource | None,
+    conditions: MachineConditions | None,
+    *,
+    caches: bool,
+) -> tuple[str, ...]:
+    """Returns why the times of a run do not hold, a sentence each. `records`: by arm; `imported`: those without times.
+
+    `caches`: whether services were allowed to answer from theirs.
+    """
+    segment = None if source is None else source.segment
+    samples = {arm: samples_ms(of_arm, segment) for arm, of_arm in records.items() if arm not in imported}
+    cached = {
+        arm: sum_cached_results(one.cached for one in of_arm if is_timed(one, segment))
+        for arm, of_arm in records.items()
+    }
+    return (*timing_faults(samples, records, source, conditions), *cache_faults(caches, cached))
 
 
 def timing_faults(

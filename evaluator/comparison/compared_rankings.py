@@ -17,6 +17,7 @@ from evaluator.manifest import Manifest
 from evaluator.rank import RankReport
 from evaluator.run_folder import SUITE, RunFolder, named_place
 from evaluator.run_import import IMPORTED, ImportedFile, ImportReport, import_runs, named_files
+from evaluator.timing_validity import conditions_of, timing_doubts
 from evaluator.trec_runs import read_run
 
 
@@ -48,6 +49,15 @@ class ComparedRanking:
             return None
         records = {arm.name: list(read_outcomes(self.folder.answers(arm.name))) for arm in self.ranked.arms}
         return latency_source(self.manifest, records)
+
+    @cached_property
+    def timing_doubts(self) -> tuple[str, ...]:
+        """Why the times of the run do not hold, as its report has it; it need not have been built."""
+        records = {arm.name: list(read_outcomes(self.folder.answers(arm.name))) for arm in self.ranked.arms}
+        source = latency_source(self.manifest, records)
+        conditions = conditions_of(self.folder.path, 0 if source is None else source.segment)
+        imported = {arm.name for arm in self.ranked.arms if arm.pipeline is None}
+        return timing_doubts(records, imported, source, conditions, caches=self.experiment.caches)
 
     @cached_property
     def imported(self) -> ImportedFile | None:

@@ -58,7 +58,8 @@ class PairReport(Wire):
     metrics: dict[str, MetricDifference]  # by label: MAP@100
     overlap_at_10: FiniteFloat  # mean over the queries
     rank_biased_overlap: FiniteFloat  # mean over the queries, p = 0.9
-    latency: LatencyRatio | None  # null: of two runs, imported, or fewer than 20 queries answered by both
+    latency: LatencyRatio | None  # null: of two runs, imported, doubtful, or fewer than 20 queries in both
+    latency_doubts: tuple[str, ...] = ()  # why the times of the run do not hold, so that they are not compared
     gate: NoWorseGate | None
     differences: tuple[FiniteFloat, ...] = ()  # of the queries, as in report.json
     gains: tuple[QueryExample, ...]
@@ -172,7 +173,10 @@ def _measured(first: ComparedRanking, second: ComparedRanking, judgments: Grades
     shared = find_shared_queries(first, second)
     cutoff = parse_metric(metric).cutoff
     if cutoff is not None and cutoff > shared.depth:
-        raise EvaluationError(f"{metric} looks at {cutoff} hits, but {second.label} is compared {shared.depth} deep")
+        raise EvaluationError(
+            f"{metric} looks at {cutoff} hits, but {first.label} and {second.label} are compared {shared.depth} deep: "
+            f"give --metric a cutoff of at most {shared.depth}, or name runs and run files that are ranked deeper"
+        )
     metrics = [
         name
         for name in dict.fromkeys((metric, *first.experiment.metrics))
@@ -193,13 +197,15 @@ def _pair_report(
     found = dict(zip(first, differences(tuple(first.values()), tuple(second.values())), strict=True))
     gains, losses = examples_of(found, (first, second), pair.rankings, judgments, settings.examples)
     lists = [(pair.rankings[0][query], pair.rankings[1][query]) for query in pair.shared.queries]
+    doubts = pair.first.timing_doubts if pair.first.folder.path == pair.second.folder.path else ()
     return PairReport(
         verdict=verdict,
         depth=pair.shared.depth,
         metrics=_metrics(pair, settings.seed),
         overlap_at_10=mean([overlap(one, other) for one, other in lists]),
         rank_biased_overlap=mean([rank_biased_overlap(one, other) for one, other in lists]),
-        latency=_latency(pair, settings.seed),
+        latency=None if doubts else _latency(pair, settings.seed),
+        latency_doubts=doubts,
         gate=_gate(pair, verdict, settings),
         differences=sorted_differences(tuple(found.values())),
         gains=gains,

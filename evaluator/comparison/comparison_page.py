@@ -24,6 +24,11 @@ def comparison_blocks(report: ComparisonReport) -> list[Block]:
         *(Verdict(pair.verdict.sentence) for pair in report.pairs),
         *(Verdict(pair.gate.sentence) for pair in report.pairs if pair.gate),
         *(Sentence(_latency(pair)) for pair in report.pairs if pair.latency),
+        *(
+            Sentence(f"Response times are not compared, because those of the run are not valid: {'; '.join(doubts)}.")
+            for doubts in dict.fromkeys(pair.latency_doubts for pair in report.pairs)
+            if doubts
+        ),
         Prose("Per pair: queries won, tied and lost; Cohen's d; how alike the lists are."),
         Table("pairs", "Each pair", [_PAIR_HEADER, *(_pair_row(pair) for pair in report.pairs)]),
         Prose("Means and differences, with 95 % intervals (a test and a verdict only for the metric above)."),

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from evaluator.latency import Timed
 from evaluator.load.against_report import AgainstPoint, AgainstReport, StackFigures
 from evaluator.markdown_table import aligned
-from evaluator.svg_chart import DOUBTFUL
 
 HEADER = (
     "pipeline",
@@ -31,12 +31,12 @@ def render_against(report: AgainstReport) -> str:
 def _rows(point: AgainstPoint) -> Iterator[list[str]]:
     for one in (point.baseline, point.judged):
         if one is not None:
-            yield [point.pipeline, f"{point.rate:g}/s", one.url, *_cells(one, "" if point.timing_valid else DOUBTFUL)]
+            yield [point.pipeline, f"{point.rate:g}/s", one.url, *_cells(one, valid=point.timing_valid)]
 
 
-def _cells(one: StackFigures, mark: str) -> Iterator[str]:
+def _cells(one: StackFigures, *, valid: bool) -> Iterator[str]:
     for value in (one.latency_ms.p50, one.latency_ms.p95, one.latency_ms.p99):
-        yield "–" if value is None else f"{value:.1f}{mark}"
+        yield Timed(value, valid).cell()
     yield f"{one.ndcg_at_10:.4f}"
     for count in (one.counts.requests, one.counts.late, one.counts.failed, one.counts.dropped):
         yield str(count)

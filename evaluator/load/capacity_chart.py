@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
+from evaluator.latency import DOUBTFUL
 from evaluator.load.capacity_figures import CapacityMultiple, CapacityReport
 from evaluator.load.charts import LEFT, PANEL, RIGHT, WIDTH, latency_scale
 from evaluator.svg_chart import Drawing, Scale, chart_number, colour
@@ -108,10 +109,11 @@ def _notes(report: CapacityReport) -> list[str]:
 
 
 def _described(points: Sequence[CapacityMultiple]) -> str:
-    def ms(value: float | None) -> str:
-        return "none" if value is None else f"{chart_number(value)} ms"
+    def ms(value: float | None, one: CapacityMultiple) -> str:
+        mark = "" if one.timing_valid else f" {DOUBTFUL}"
+        return "none" if value is None else f"{chart_number(value)} ms{mark}"
 
     return "; ".join(
-        f"at {one.rate:g}/s {one.goodput:.1f} in time a second, p95 {ms(one.p95_ms)}, p99 {ms(one.p99_ms)}"
+        f"at {one.rate:g}/s {one.goodput:.1f} in time a second, p95 {ms(one.p95_ms, one)}, p99 {ms(one.p99_ms, one)}"
         for one in points
     )

@@ -8,6 +8,7 @@ knee     := "the knee is at " rate "/s" | "the knee cannot be told, because time
 
 from collections.abc import Iterator, Sequence
 
+from evaluator.latency import Timed
 from evaluator.load.capacity import VERIFICATIONS, FoundCapacity
 from evaluator.load.capacity_figures import CapacityMultiple, CapacityReport
 from evaluator.load.report import LoadPointReport
@@ -89,7 +90,8 @@ def multiple_rows(report: CapacityReport) -> list[tuple[str, ...]]:
     figures: list[tuple[str, ...]] = [("load", "rate", "in time/s", "nDCG@10 a second", "p95 ms", "p99 ms", "timing")]
     figures += [
         (f"{one.multiple:g}x", f"{one.rate:g}/s", f"{one.goodput:.1f}", f"{one.ndcg_a_second:.1f}",
-         _figure(one.p95_ms), _figure(one.p99_ms), "valid" if one.timing_valid else "NOT VALID")
+         *(Timed(ms, one.timing_valid).cell() for ms in (one.p95_ms, one.p99_ms)),
+         "valid" if one.timing_valid else "NOT VALID")
         for one in report.multiples
     ]  # fmt: skip
     return figures

@@ -192,7 +192,7 @@ def _slowest(report: LoadReport) -> list[list[str]]:
     for point in report.points:
         for one in point.slowest[:SLOWEST_SHOWN]:
             rows.append([point.pipeline, point.traffic_in_words, one.query, time_cell(one.latency_ms, point),
-                         _stage_words(one), one.request_id or "–"])  # fmt: skip
+                         _stage_words(one, point), one.request_id or "–"])  # fmt: skip
     return rows
 
 
@@ -206,8 +206,8 @@ def _failed(report: LoadReport) -> list[list[str]]:
     return rows
 
 
-def _stage_words(answer: SlowAnswer) -> str:
-    return ", ".join(f"{stage} {ms:.1f}" for stage, ms in answer.timings_ms.items())
+def _stage_words(answer: SlowAnswer, point: LoadPointReport) -> str:
+    return ", ".join(f"{stage} {time_cell(ms, point)}" for stage, ms in answer.timings_ms.items())
 
 
 def _measured(report: LoadReport) -> list[list[str]]:

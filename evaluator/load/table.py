@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from evaluator.latency import DOUBTFUL, Timed
 from evaluator.load.best_under import render_best
 from evaluator.load.point_cost import missing_cpu
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.markdown_table import aligned
-from evaluator.svg_chart import DOUBTFUL
 
 HEADER = (
     "pipeline", "rate", "in time/s", "p50 ms", "p95 ms", "p99 ms", "max ms",
@@ -57,7 +57,9 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
             yield f"{name}: {point.counts.failed} requests failed ({kinds})"
         if point.refusal_ms is not None:
             times = ", ".join(
-                f"{share} {value:.1f} ms" for share in TIMES if (value := getattr(point.refusal_ms, share)) is not None
+                f"{share} {time_cell(value, point)} ms"
+                for share in TIMES
+                if (value := getattr(point.refusal_ms, share)) is not None
             )
             yield f"{name}: {point.refusal_ms.n} requests were refused, after {times}"
         if point.counts.degraded:
@@ -182,7 +184,7 @@ def _row(point: LoadPointReport) -> list[str]:
 
 def time_cell(ms: float | None, point: LoadPointReport, digits: int = 1) -> str:
     """Renders milliseconds of a point, marked where its times are not valid."""
-    return "–" if ms is None else f"{ms:z.{digits}f}{_mark(point.timing_valid)}"
+    return Timed(ms, point.timing_valid).cell(digits)
 
 
 def _share(value: float | None) -> str:

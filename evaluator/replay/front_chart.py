@@ -1,5 +1,6 @@
 """Draws what was replayed: quality against estimated cost, with the front. Pure."""
 
+from evaluator.latency import DOUBTFUL, Timed
 from evaluator.replay.report import ReplayReport
 from evaluator.svg_chart import Drawing, Scale, chart_number
 
@@ -10,7 +11,9 @@ def front_chart(report: ReplayReport) -> str:
     """Draws every point, the front as a line, and the pipelines of the run by name."""
     points = [(one.cost_ms, one.mean) for one in report.points if one.cost_ms]
     arms = [(name, one.cost_ms, one.mean) for name, one in report.arms.items() if one.cost_ms]
-    described = "; ".join(f"{cost:.1f} ms {mean:.4f}" for cost, mean in _front_line(report))
+    described = "; ".join(
+        f"{Timed(cost, report.times_valid).cell()} ms {mean:.4f}" for cost, mean in _front_line(report)
+    )
     drawing = Drawing(WIDTH, HEIGHT, f"{report.metric} against estimated cost", f"The front: {described}")
     costs = [cost for cost, _ in points] + [cost for _, cost, _ in arms]
     means = [mean for _, mean in points] + [mean for _, _, mean in arms]
@@ -21,7 +24,9 @@ def front_chart(report: ReplayReport) -> str:
     margin = max(0.005, (max(means) - min(means)) * 0.05)
     y = Scale(min(means) - margin, max(means) + margin, HEIGHT - 64, 50)
     drawing.vertical_axis(y, 70, WIDTH - 30, [(tick, f"{tick:.2f}") for tick in y.ticks()])
-    drawing.horizontal_axis(x, HEIGHT - 64, [(tick, chart_number(tick)) for tick in x.ticks()], "estimated cost, ms")
+    doubt = f" ({DOUBTFUL}: the times are not valid)" if report.times_valid is False else ""
+    ticks = [(tick, chart_number(tick)) for tick in x.ticks()]
+    drawing.horizontal_axis(x, HEIGHT - 64, ticks, f"estimated cost, ms{doubt}")
     for cost, mean in points:
         drawing.dot(5, x.at(cost), y.at(mean))
     drawing.line([(x.at(cost), y.at(mean)) for cost, mean in _front_line(report)], "line c0")

@@ -6,6 +6,7 @@ from typing import assert_never
 import yaml
 
 from evaluator.attribution.collect import leg_name
+from evaluator.latency import DOUBTFUL, Timed
 from evaluator.page_blocks import Block, Caution, ChartImage, Heading, Listing, Prose, Sentence, Table, Verdict
 from evaluator.replay.front_chart import front_chart
 from evaluator.replay.report import ReplayReport
@@ -54,7 +55,7 @@ def replay_page(report: ReplayReport) -> StepPage:
 
 def _doubts(report: ReplayReport) -> Iterator[str]:
     if report.times_valid is False:
-        yield "The times of the run are not valid, so costs are doubtful."
+        yield f"The times of the run are not valid, so costs are doubtful (marked {DOUBTFUL})."
     if report.times_valid is None:
         yield "Whether the times of the run are valid is not known: run `report`, then `replay` again."
     if report.caches:
@@ -84,10 +85,13 @@ def _choice(report: ReplayReport) -> Iterator[Block]:
 def front_rows(report: ReplayReport) -> list[list[str]]:
     """Returns the pipelines of the run, then those of the front."""
     rows = [["pipeline", report.metric, "cost ms"]]
-    rows += [[f"{name} (run)", f"{arm.mean:.4f}", _ms(arm.cost_ms)] for name, arm in report.arms.items()]
+    rows += [
+        [f"{name} (run)", f"{arm.mean:.4f}", Timed(arm.cost_ms, report.times_valid).cell()]
+        for name, arm in report.arms.items()
+    ]
     for at in report.front:
         point = report.points[at]
-        rows.append([in_words(point.pipeline), f"{point.mean:.4f}", _ms(point.cost_ms)])
+        rows.append([in_words(point.pipeline), f"{point.mean:.4f}", Timed(point.cost_ms, report.times_valid).cell()])
     return rows
 
 
@@ -147,7 +151,3 @@ def _input_in_words(stage: SourceStage) -> str:
 
 def _figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
-
-
-def _ms(ms: float | None) -> str:
-    return "–" if ms is None else f"{ms:.1f}"

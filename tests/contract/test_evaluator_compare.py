@@ -15,6 +15,8 @@ from evaluator.comparison.compared_rankings import resolve_compared
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.manifest import MeasuringEnvironment
 from evaluator.run_folder import RunFolder
+from evaluator.timing_validity import ConditionsLog
+from tests.support.machine_counters import CountedMachine
 from tests.support.simulated_runs import FAIR, GOOD, ranked_by, write_collection, write_rankings, write_three_rankings
 
 Compare = Callable[..., Result]
@@ -195,7 +197,7 @@ def test_rankings_of_other_depths_are_cut_and_it_is_said_first(
 def test_a_metric_deeper_than_the_rankings_is_refused(evaluator: Compare, files: dict[str, Path], shop: Path) -> None:
     done = evaluator("compare", files["fair"], files["good"], "--dataset", shop, "--metric", "Recall@100")
     assert done.exit_code == 1
-    assert "Recall@100 looks at 100 hits, but good is compared 20 deep" in done.stderr
+    assert "Recall@100 looks at 100 hits, but fair and good are compared 20 deep: give --metric" in done.stderr
 
 
 def test_a_metric_as_deep_as_the_ranking_is_named_with_its_depth(
@@ -294,6 +296,24 @@ def test_latency_is_compared_within_one_run_only(
     assert within["ratio"] == pytest.approx(1.46, abs=0.01)
     assert within["pairs"] == 60
     assert across is None
+
+
+def test_times_of_a_busy_machine_are_not_compared_and_the_reason_is_told(
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path], tmp_path: Path
+) -> None:
+    run = imported(files["fair"], files["good"])
+    for arm, ms in (("fair", 10.0), ("good", 20.0)):
+        path = RunFolder.open(run).answers(arm)
+        path.write_text("".join(one.model_copy(update={"latency_ms": ms}).line for one in read_answers(path)))
+    rank_again(run)
+    assert "good takes 2.00 times as long as fair" in evaluator("compare", run).stdout
+    machine = CountedMachine(tmp_path / "machine")
+    log = ConditionsLog(run, 0, (), machine.counters)
+    machine.pass_time(100, other=0.4)
+    log.write()
+    (pair,) = json.loads(evaluator("compare", run, "--json").stdout)["pairs"]
+    assert (pair["latency"], "40%" in pair["latency_doubts"][0]) == (None, True)
+    assert f"are not valid: {pair['latency_doubts'][0]}" in evaluator("compare", run).stdout
 
 
 def test_latency_of_an_interrupted_run_is_of_the_segment_that_its_report_takes(

@@ -170,3 +170,14 @@ async def test_texts_of_a_dataset_are_shown_and_not_run(tmp_path: Path) -> None:
         for text in (served[step], (folder.path / f"{step}.html").read_text(encoding="utf-8")):
             assert SHOWN in text
             assert "<script" not in text.lower()
+
+
+def test_costs_of_times_that_do_not_hold_are_marked_in_the_table_and_in_the_chart(folder: RunFolder) -> None:
+    report = folder.read("replay.json", ReplayReport)
+    for valid in (True, False):
+        page = replay_page(report.model_copy(update={"times_valid": valid}))
+        front = next(table for table in tables_of(page.blocks) if table.name == "front")
+        costs = [row[-1] for row in front.rows[1:] if row[-1] != "–"]
+        assert costs
+        assert {cost.endswith("?") for cost in costs} == {not valid}
+        assert ("?" in page.svgs["replay/front.svg"]) == (not valid)

@@ -9,8 +9,10 @@ import pytest
 
 from evaluator.evaluation import ingest_step, quality_step, rank_step, report_step
 from evaluator.experiment import Experiment
+from evaluator.gates import Gates, judge_gates
 from evaluator.machine_conditions import MachineCounters
 from evaluator.measured_processes import measured_processes, record_stack
+from evaluator.pipeline_report import gated_figures
 from evaluator.render import render_page, render_table
 from evaluator.report import Report
 from evaluator.run_folder import RunFolder
@@ -61,6 +63,17 @@ async def test_foreign_load_makes_the_times_invalid_and_leaves_the_quality(
     times = [cell for line in render_table(report).splitlines()[2:] for cell in line.split("|")[7:9]]
     assert [cell.strip()[-1] for cell in times] == ["?"] * 4
     assert f"**{FOREIGN}**" in render_page(report)
+    assert {outcome.latency_ms.valid for outcome in report.pipelines.values()} == {False}
+    (gate,) = judge_gates(Gates(p99_ms=1_000), [gated_figures("bm25", report.pipelines["bm25"])])
+    assert (gate.held, gate.value, gate.reason) == (False, None, "the times are not valid")
+
+
+async def test_a_gate_of_doubtful_times_names_them_where_there_are_few_answers_too(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    report = await timed(experiment, tmp_path, other=0.4)
+    (gate,) = judge_gates(Gates(p99_ms=1_000), [gated_figures("bm25", report.pipelines["bm25"])])
+    assert gate.reason == "the times are not valid"
 
 
 async def test_on_a_quiet_machine_no_counter_is_a_reason(
@@ -71,6 +84,7 @@ async def test_on_a_quiet_machine_no_counter_is_a_reason(
     assert (report.timing_valid, report.timing_reasons) == (True, ())
     assert all(outcome.latency_ms.p99 is not None for outcome in report.pipelines.values())
     assert "?" not in render_table(report)
+    assert {outcome.latency_ms.valid for outcome in report.pipelines.values()} == {True}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

@@ -180,3 +180,15 @@ def test_a_metric_as_deep_as_the_ranking_is_told_with_its_depth(tmp_path: Path) 
     assert "| MAP@100 |" in page
     assert f"{last} is worse than " in page
     assert ": MAP@100 -0.2500 (95 % interval " in page
+
+
+@pytest.mark.parametrize("valid", [True, False])
+def test_times_are_marked_where_those_of_their_run_do_not_hold(tmp_path: Path, valid: bool) -> None:
+    add_run(tmp_path, 0)
+    report = nightly(tmp_path)
+    (entry,) = only(report).entries
+    timed = entry.model_copy(update={"p50_ms": 12.0, "p95_ms": 34.0, "timing_valid": valid})
+    found = only(report).model_copy(update={"entries": (timed,)})
+    shown = render_history(report.model_copy(update={"pipelines": (found,)}))
+    assert [f"{ms}?" in shown for ms in ("12.0", "34.0")] == [not valid] * 2
+    assert ("not valid" in shown) == (not valid)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.latency import percentile, summarise
+from evaluator.latency import Latency, Timed, percentile, summarise
 
 
 def test_percentiles_of_one_to_a_hundred_are_their_ranks() -> None:
@@ -18,7 +18,9 @@ def test_a_p99_needs_662_samples() -> None:
 
 
 def test_no_samples_give_no_figures() -> None:
-    assert summarise([]).model_dump() == {"p50": None, "p95": None, "p99": None, "max": None, "n": 0, "drift": None}
+    found = summarise([]).model_dump()
+    assert found.pop("n") == 0
+    assert set(found.values()) == {None}
 
 
 def test_drift_is_the_later_half_over_the_earlier() -> None:
@@ -39,3 +41,18 @@ def test_percentiles_are_samples_in_order_whatever_came_first(samples: list[floa
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_the_median_of_few_is_the_lower_middle_one(n: int) -> None:
     assert summarise([float(value) for value in range(n)]).p50 == (n - 1) // 2
+
+
+@pytest.mark.parametrize(
+    ("ms", "valid", "shown", "held"),
+    [(1.25, True, "1.2", 1.25), (1.25, None, "1.2", 1.25), (1.25, False, "1.2?", None), (None, False, "–", None)],
+)
+def test_a_time_that_does_not_hold_is_marked_and_is_neither_judged_nor_drawn(
+    ms: float | None, valid: bool | None, shown: str, held: float | None
+) -> None:
+    assert (Timed(ms, valid).cell(), Timed(ms, valid).held_ms) == (shown, held)
+
+
+def test_figures_of_a_release_that_did_not_tell_their_validity_are_read() -> None:
+    old = summarise([1.0, 2.0]).model_dump(exclude={"valid"})
+    assert Latency.model_validate(old).timed("p50") == Timed(1.0, None)

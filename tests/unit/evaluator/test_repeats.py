@@ -7,7 +7,7 @@ import pytest
 
 from evaluator.datasets.text_files import sha256
 from evaluator.evaluation import quality_step, report_step
-from evaluator.repeats import RepeatReport, render_repeats, render_repeats_page, repeats_step
+from evaluator.repeats import RepeatReport, Spread, render_repeats, render_repeats_page, repeats_step
 from evaluator.run_import import import_runs
 from tests.support.gateway_stub import write_shop
 
@@ -66,3 +66,13 @@ def test_the_summary_names_the_reports_that_it_was_made_from(tmp_path: Path) -> 
     found = summary(tmp_path, WHOLE, WHOLE)
     last = tmp_path / "runs" / found.runs[-1]
     assert found.made_from == {f"../{run}/report.json": sha256(last.parent / run / "report.json") for run in found.runs}
+
+
+def test_every_time_over_runs_of_which_one_does_not_hold_is_marked(tmp_path: Path) -> None:
+    found = summary(tmp_path, WHOLE, WHOLE)
+    spread = Spread(mean=21.5, std=1.5, min=20.5, max=22.5, runs=2)
+    timed = found.pipelines["arm"].model_copy(update={"latency_ms": {"p50": spread}})
+    for valid in (True, False):
+        report = found.model_copy(update={"pipelines": {"arm": timed}, "timing_valid": valid})
+        page = render_repeats_page(report)
+        assert [f"{ms}?" in page for ms in (21.5, 1.5, 20.5, 22.5)] == [not valid] * 4

@@ -7,6 +7,7 @@ from evaluator.cost_rows import number_cell
 from evaluator.load.loading_figures import LoadingFigures
 from evaluator.load.page import render_load_page
 from evaluator.load.ratios import PercentileRatio, repeated_figure
+from evaluator.load.stages_chart import stages_chart
 from evaluator.load.table import (
     load_warnings,
     render_load,
@@ -68,6 +69,19 @@ def test_every_time_of_a_point_whose_times_are_not_valid_is_marked(foreign: floa
     rows = render_load_repeats(load_report(point.model_copy(update={"repeats": repeated}))).splitlines()[-2:]
     assert "?" not in rows[0]
     assert cells(rows[1])[3:6] == [f"20.5{mark}", f"20{mark}", f"21{mark}"]
+
+
+@pytest.mark.parametrize("foreign", [0.0, 0.5])
+def test_the_stages_of_the_slowest_answers_and_of_the_chart_are_marked_as_the_answers_are(foreign: float) -> None:
+    report = load_report(load_point(foreign=foreign))
+    section = render_load_page("scifact", report, []).split("## The slowest answers")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if "hybrid" in line]
+    times = [time for row in rows for time in (row[3], *(stage.split()[1] for stage in row[4].split(", ")))]
+    assert times
+    assert {time.endswith("?") for time in times} == {foreign > 0}
+    chart = stages_chart(report)
+    assert chart is not None
+    assert ("? ms" in chart) == (foreign > 0)
 
 
 def test_a_ratio_with_a_point_whose_times_are_not_valid_is_marked() -> None:
