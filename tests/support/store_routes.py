@@ -104,8 +104,10 @@ async def finish(request: Request, generation: str, build: str | None = None) ->
 
 @STORE_ROUTES.post(f"{GENERATION}/publish")
 @handled(scope="internal")
-async def publish(request: Request, generation: str, build: str | None = None) -> CollectionState:
-    store = store_of(request)
+async def publish(
+    request: Request, generation: str, build: str | None = None, publication: int | None = None
+) -> CollectionState:
+    store = store_of(request)  # keeps no number, as a service of the release before
     if not store.require_build(generation, build).published:
         store.held(generation).published_at = time.time()
     for name, held in store.generations.items():
