@@ -14,6 +14,7 @@ CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
 UNSENDABLE = re.compile(f"[{re.escape(CONTROLS.decode())}\ud800-\udfff]")
 
 SURROGATES = re.compile("[\ud800-\udfff]")
+MOST_QUERY_CHARACTERS = 16_384
 
 
 class Wire(BaseModel):
@@ -55,6 +56,8 @@ def _checked_query(text: str) -> str:
     if has_overlong_run(text):
         raise ValueError(f"must not stack more than {MOST_MARKS} combining marks on one letter")
     normal = unicodedata.normalize("NFC", text)
+    if len(normal) > MOST_QUERY_CHARACTERS:  # U+0958 becomes two; the next process would refuse what this one took
+        raise ValueError(f"must be at most {MOST_QUERY_CHARACTERS} characters in Unicode's NFC, not {len(normal)}")
     if not normal.strip():
         raise ValueError("must not be empty or only white space")
     return normal
@@ -66,11 +69,15 @@ def _checked_id(text: str) -> str:
     return text
 
 
+# `Field` comes first: behind a validator, pydantic counts "items" where a string has characters.
 QueryText = Annotated[
-    str, BeforeValidator(_sendable), Field(min_length=1, max_length=16_384), AfterValidator(_checked_query)
+    str,
+    Field(min_length=1, max_length=MOST_QUERY_CHARACTERS),
+    BeforeValidator(_sendable),
+    AfterValidator(_checked_query),
 ]
 DocumentId = Annotated[
-    str, BeforeValidator(_sendable), Field(min_length=1, max_length=512), AfterValidator(_checked_id)
+    str, Field(min_length=1, max_length=512), BeforeValidator(_sendable), AfterValidator(_checked_id)
 ]
 # Text that UTF-8 can encode. A JSON escape can hold a lone surrogate, which it cannot.
 Text = Annotated[str, BeforeValidator(_encodable)]

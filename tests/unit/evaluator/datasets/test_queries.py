@@ -3,7 +3,6 @@
 import gzip
 import json
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -11,7 +10,7 @@ from evaluator.datasets.queries import read_queries
 from evaluator.datasets.reader import read_dataset
 from evaluator.datasets.record import read_or_recall
 from evaluator.errors import DatasetError
-from services.contracts.base import QueryText
+from services.contracts.base import MOST_QUERY_CHARACTERS
 from services.contracts.query import SearchRequest
 from tests.support.gateway_stub import write_shop
 
@@ -70,8 +69,15 @@ def test_a_topic_that_cannot_be_read_is_said_with_its_place(shop: Path, topics: 
         read_dataset(shop)
 
 
-LONGEST = get_args(QueryText)[2].metadata[1].max_length
-UNSENDABLE_TEXTS = ["", " \t\n\u3000", "\x00\x1b", "x" * (LONGEST + 1), "a" + "\u0301" * 40]
+GROWS = "\u0958"  # one character that NFC makes two of
+UNSENDABLE_TEXTS = [
+    "",
+    " \t\n\u3000",
+    "\x00\x1b",
+    "x" * (MOST_QUERY_CHARACTERS + 1),
+    "a" + "\u0301" * 40,
+    GROWS * (MOST_QUERY_CHARACTERS // 2 + 1),
+]
 
 
 @pytest.mark.parametrize("text", UNSENDABLE_TEXTS)
@@ -86,10 +92,12 @@ def test_a_query_that_no_request_can_carry_is_refused_by_its_id(tmp_path: Path, 
     assert (dict(left.texts), sorted(left.unsendable)) == ({"q1": "x"}, ["q2"])
 
 
-def test_the_longest_query_that_a_request_can_carry_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("longest", ["x" * MOST_QUERY_CHARACTERS, GROWS * (MOST_QUERY_CHARACTERS // 2)])
+def test_the_longest_query_that_a_request_can_carry_is_read_and_can_be_passed_on(tmp_path: Path, longest: str) -> None:
     path = tmp_path / "queries.jsonl"
-    path.write_text(json.dumps({"_id": "q1", "text": "x" * LONGEST}) + "\n")
-    assert read_queries(path).texts["q1"] == SearchRequest(query="x" * LONGEST).query
+    path.write_text(json.dumps({"_id": "q1", "text": longest}) + "\n")
+    sent = SearchRequest(query=read_queries(path).texts["q1"])
+    assert SearchRequest.model_validate_json(sent.model_dump_json()) == sent
 
 
 def test_where_every_query_would_be_left_out_none_is(tmp_path: Path) -> None:
