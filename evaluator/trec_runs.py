@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evaluator.datasets.ids import ENCODED, decoded_id, encoded_id, plain_id
 from evaluator.datasets.judgments import DOCUMENT_COLUMN, QUERY_COLUMN
-from evaluator.datasets.text_files import HashedLines, known_columns, named_columns
+from evaluator.datasets.text_files import HashedLines, known_columns, named_columns, separators_hint
 from evaluator.errors import EvaluationError
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -79,11 +79,11 @@ def _places(first: str) -> _Places:
 def _add_hit(scored: dict[str, dict[str, float]], text: str, places: _Places, path: Path, number: int) -> None:
     columns = text.split("\t") if text.count("\t") == places.width - 1 else text.split()
     if len(columns) != places.width:
-        raise _no_hit(path, number, f"columns: {len(columns)}; expected {places.width}")
+        raise _no_hit(path, number, f"columns: {len(columns)}; expected {places.width}", columns)
     query, document, score = plain_id(columns[places.query]), plain_id(columns[places.document]), columns[places.score]
     # float() alone would also take 1_0, inf, nan and digits of other scripts.
     if not _NUMBER.fullmatch(score.strip()) or not math.isfinite(value := float(score)):
-        raise _no_hit(path, number, f"{score!r} is no score")
+        raise _no_hit(path, number, f"{score!r} is no score", columns)
     if not query or not document:
         raise _no_hit(path, number, "an empty id")
     if places.iteration is not None and columns[places.iteration] == ENCODED:
@@ -95,6 +95,6 @@ def _add_hit(scored: dict[str, dict[str, float]], text: str, places: _Places, pa
 
 
 # The place is put together for an error alone: for every line it took a fifth of the time that a file takes.
-def _no_hit(path: Path, number: int, why: str) -> EvaluationError:
-    header = f"; a header names {known_columns(_COLUMNS)}" if number == 1 else ""
+def _no_hit(path: Path, number: int, why: str, cells: Sequence[str] = ()) -> EvaluationError:
+    header = f"; a header names {known_columns(_COLUMNS)}{separators_hint(cells)}" if number == 1 else ""
     return EvaluationError(f"{path}:{number}: not a line of a TREC run: {why}{header}")

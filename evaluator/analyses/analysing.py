@@ -18,6 +18,7 @@ from evaluator.datasets.measured_statistics import statistics_of
 from evaluator.datasets.queries import queries_file, read_queries
 from evaluator.datasets.reader import corpus_file
 from evaluator.errors import DatasetError, WrongOption
+from evaluator.manifest import dataset_directory
 from evaluator.metric_formulas import RELEVANCE_LEVEL
 from evaluator.parity.published import figures_on, published_systems
 from evaluator.progress import progress
@@ -72,12 +73,13 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
 def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis, Vocabulary]:
     experiment, queries = one.first.experiment, one.first.ranked.queries
     hashes = one.first.manifest.dataset_sha256
-    asked = queries_file(experiment.directory)
+    directory = dataset_directory(one.first.folder)
+    asked = queries_file(directory)
     texts = read_queries(asked, skip_unsendable=experiment.skip_unsendable)
     if texts.sha256 != hashes.get(asked.name):
         raise DatasetError(f"{asked} changed since the queries ran; rank or import again")
     own = {query: judged for query, judged in judgments_of(one.first.folder).items() if query in texts.texts}
-    corpus = corpus_file(experiment.directory)
+    corpus = corpus_file(directory)
     added = merged_judgments(own, files, corpus) if files else None
     measured = {
         name: measure_ranking(run, name, own, added.grades if added else None) for name, run in one.runs.items()

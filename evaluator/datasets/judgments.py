@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.datasets.ids import ENCODED, decoded_id, plain_id, shown
-from evaluator.datasets.text_files import HashedLines, decoded, find_one, known_columns, named_columns
+from evaluator.datasets.text_files import (
+    HashedLines,
+    decoded,
+    find_one,
+    known_columns,
+    named_columns,
+    separators_hint,
+)
 from evaluator.errors import DatasetError
 from services.contracts.base import UNSENDABLE
 
@@ -121,13 +128,17 @@ def _of_lines(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
                 width = len(cells)
                 continue
             _expect_no_header(cells, place)
-        yield _row(cells, place) if columns is None else _named_row(cells, place, columns, width)
+        yield (
+            _row(cells, place, spaced="\t" not in text) if columns is None else _named_row(cells, place, columns, width)
+        )
 
 
-def _row(cells: list[str], place: str) -> JudgmentRow:
-    if len(cells) not in (3, 4):
+def _row(cells: list[str], place: str, *, spaced: bool) -> JudgmentRow:
+    # At white space, `q1, d1, 1` has three columns too, with ids that nothing else knows.
+    if len(cells) not in (3, 4) or (spaced and all(cell.endswith(",") for cell in cells[:-1])):
         raise DatasetError(
-            f"{place}: columns: {len(cells)}; expected query, document, grade (or the TREC four){_separators(cells)}"
+            f"{place}: columns: {len(cells)}; expected query, document, grade (or the TREC four)"
+            f"{separators_hint(cells)}"
         )
     query, document = cells[0], cells[-2]
     if len(cells) == 4 and cells[1] == ENCODED:
@@ -146,12 +157,8 @@ def _expect_no_header(cells: list[str], place: str) -> None:
     if len(cells) > 1 and cells[-1][:1].isalpha():
         raise DatasetError(
             f"{place}: the grade {cells[-1]!r} is not a whole number; if this line is a header, it has to name three "
-            f"columns ({known_columns(_COLUMNS)}){_separators(cells)}"
+            f"columns ({known_columns(_COLUMNS)}){separators_hint(cells)}"
         )
-
-
-def _separators(cells: list[str]) -> str:
-    return "; columns are separated by tabs or white space, not by commas" if "," in "".join(cells) else ""
 
 
 class _JsonPairs(list[tuple[str, object]]):
@@ -162,7 +169,7 @@ def _of_objects(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             place = f"{path}:{number}"
-            names, values = zip(*(_pairs(_parsed(line, place), place) or [("", None)]), strict=True)
+            names, values = zip(*(_pairs(_parsed(decoded(line, place), place), place) or [("", None)]), strict=True)
             columns = named_columns(names, _COLUMNS)
             if columns is None:
                 raise DatasetError(
@@ -173,7 +180,7 @@ def _of_objects(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
 
 
 def _of_one_object(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
-    for query, judged in _pairs(_parsed(b"".join(lines), str(path)), str(path)):
+    for query, judged in _pairs(_parsed(lines.text(), str(path)), str(path)):
         place = f"{path}: {shown(query)}"
         for document, grade in _pairs(judged, place):
             yield _json_row(place, query, document, grade)
@@ -189,12 +196,10 @@ def _json_row(place: str, *cells: object) -> JudgmentRow:
     return JudgmentRow(place, plain_id(query), plain_id(document), grade.strip())
 
 
-def _parsed(content: bytes, place: str) -> object:
+def _parsed(content: str, place: str) -> object:
     try:
         # Numbers stay as they are written, for the one check of grades.
-        return json.loads(
-            decoded(content, place), object_pairs_hook=_JsonPairs, parse_int=str, parse_float=str, parse_constant=str
-        )
+        return json.loads(content, object_pairs_hook=_JsonPairs, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{place}: not JSON: {error}") from error
 

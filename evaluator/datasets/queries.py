@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evaluator.datasets.ids import plain_id, read_id
 from evaluator.datasets.json_lines import json_objects
-from evaluator.datasets.text_files import HashedLines, decoded, find_one
+from evaluator.datasets.text_files import HashedLines, find_one
 from evaluator.errors import DatasetError
 from services.contracts.base import UNSENDABLE, QueryText
 from services.contracts.validation_messages import validation_message
@@ -89,7 +89,7 @@ def _of_jsonl(path: Path, lines: HashedLines) -> Iterator[tuple[str, str, bool, 
 
 
 def _topics(path: Path, lines: HashedLines) -> Iterator[tuple[str, str, bool, str]]:
-    content = decoded(b"".join(lines), str(path))
+    content = lines.text()
     found = _sgml_topics(path, content) if re.search("<top>", content, re.IGNORECASE) else _xml_topics(path, content)
     for place, number, text in found:
         if not plain_id(number):

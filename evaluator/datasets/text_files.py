@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -12,7 +13,7 @@ from typing import Any
 from evaluator.datasets.ids import plain_id
 from evaluator.errors import DatasetError
 from services.access.regular_file import open_regular
-from services.contracts.text_encoding import GZIP, NotUtf8, without_mark
+from services.contracts.text_encoding import GZIP, NotUtf8, text_of, without_mark
 
 # Far above what one document may have; a file without line breaks would otherwise be read into memory whole.
 MOST_LINE_BYTES = 100_000_000
@@ -78,6 +79,13 @@ class HashedLines:
                 except UnicodeDecodeError as error:
                     raise DatasetError(f"{self._path}:{number}: not UTF-8: {error}") from error
 
+    def text(self) -> str:
+        """Returns the whole file as text."""
+        try:
+            return text_of(b"".join(self))
+        except NotUtf8 as error:
+            raise DatasetError(f"{self._path}: {error}") from error
+
     def _packed(self, start: bytes) -> bool:
         return self._path.suffix == ".gz" or start.startswith(GZIP)
 
@@ -105,7 +113,7 @@ class _HashingReader(io.RawIOBase):
 
 def read_text(path: Path) -> str:
     """Returns the text of a whole file. Raises DatasetError as `HashedLines` does."""
-    return decoded(b"".join(HashedLines(path)), str(path))
+    return HashedLines(path).text()
 
 
 def named_columns(cells: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, int] | None:
@@ -126,6 +134,12 @@ def named_columns(cells: Sequence[str], known: Mapping[str, Sequence[str]]) -> d
 def known_columns(known: Mapping[str, Sequence[str]]) -> str:
     """Returns the names that a header may have, for a message."""
     return "; ".join(f"{column}: {', '.join(names)}" for column, names in known.items())
+
+
+def separators_hint(cells: Sequence[str]) -> str:
+    """Returns the end of a message about a line whose cells hold the separators of other formats."""
+    others = re.search("[,;]", "".join(cells))
+    return "; columns are separated by tabs or white space, not by commas or semicolons" if others else ""
 
 
 def decoded(line: bytes, place: str) -> str:

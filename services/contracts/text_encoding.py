@@ -34,4 +34,5 @@ def text_of(content: bytes) -> str:
         return without_mark(content).decode()
     except UnicodeDecodeError as error:
         # The file may hold secrets: the message quotes nothing of it.
-        raise NotUtf8(f"not UTF-8 (at byte {error.start}): save it as text in UTF-8") from error
+        line = content.count(b"\n", 0, error.start) + 1
+        raise NotUtf8(f"not UTF-8 in line {line} (at byte {error.start}): save it as text in UTF-8") from error

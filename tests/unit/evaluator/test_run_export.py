@@ -7,6 +7,7 @@ from urllib.parse import unquote
 import pytest
 import pytrec_eval
 
+from evaluator.analyses.analysing import analyse
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import quality_step
 from evaluator.run_export import Exported, export_run
@@ -105,6 +106,8 @@ def test_a_relative_dataset_that_is_not_here_is_told_with_the_folder_where_its_p
     monkeypatch.chdir(tmp_path / "elsewhere")
     with pytest.raises(EvaluationError, match=f"^odd: not in {tmp_path}/elsewhere; .* relative to {tmp_path}: run"):
         quality_step(folder)
+    with pytest.raises(EvaluationError, match=f"relative to {tmp_path}: run"):
+        analyse([str(folder.path)], folder.runs, "arm")
 
 
 def test_judgments_that_changed_since_are_refused(tmp_path: Path) -> None:

@@ -57,6 +57,15 @@ def test_a_header_of_other_names_is_refused_with_the_known_ones(tmp_path: Path) 
         read_run(tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    "lines", ["qid,docid,score\n", "q1,Q0,d1,1,3.5,x\n", "q1, Q0, d1, 1, 3.5, x\n", "q1;Q0;d1;1;3.5;x\n"]
+)
+def test_a_file_with_commas_is_told_that_tabs_separate(tmp_path: Path, lines: str) -> None:
+    (tmp_path / "run").write_text(lines)
+    with pytest.raises(EvaluationError, match=r"run:1: .*by tabs or white space, not by commas"):
+        read_run(tmp_path / "run")
+
+
 def test_ids_of_other_tools_are_read_as_they_are_unless_the_line_names_them_encoded(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("q%201 Q0 d%201 1 2 x\nq%201 percent-encoded d%201 1 2 x\n")
     assert read_run(tmp_path / "run") == {"q%201": ("d%201",), "q 1": ("d 1",)}

@@ -54,7 +54,10 @@ def test_a_header_of_other_names_is_refused_with_the_known_ones(shop: Path, line
         judged(shop, lines)
 
 
-@pytest.mark.parametrize("lines", ["query-id,corpus-id,score\nq1,d1,1\n", "q1,d1,1\n", "query-id, corpus-id, score\n"])
+@pytest.mark.parametrize(
+    "lines", ["query-id,corpus-id,score\nq1,d1,1\n", "q1,d1,1\n", "query-id, corpus-id, score\n", "q1, d1, 1\n",
+              "q1, 0, d1, 1\n", "q1;d1;1\n"]
+)  # fmt: skip
 def test_a_file_with_commas_is_told_that_tabs_separate(shop: Path, lines: str) -> None:
     with pytest.raises(DatasetError, match=r"test\.tsv:1: .*by tabs or white space, not by commas"):
         judged(shop, lines)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from evaluator.datasets.judgments import read_judgments
 from evaluator.datasets.reader import read_dataset
 from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import EvaluationError
@@ -32,12 +33,17 @@ def dataset(path: Path) -> object:
     return read.queries, read.judgments, list(read.documents())
 
 
+def judgments(path: Path) -> object:
+    return read_judgments(path).grades
+
+
 # Name of the file, content, reader.
 READERS: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "corpus": ("shop/corpus.jsonl", CORPUS, dataset),
     "queries": ("shop/queries.jsonl", QUERIES, dataset),
     "topics": ("shop/topics.txt", TOPICS, dataset),
     "judgments": ("shop/qrels/test.tsv", QRELS, dataset),
+    "judgments in one object": ("shop/qrels/test.json", '{"q1": {\n"d1": 1}}\n', judgments),
     "run": ("arm.run", "q1 Q0 d1 1 2 x\nq1 Q0 d2 2 1 x\n", read_run),
     "trace": ("trace.csv", "time,query,pipeline\n1,q1,bm25\n", lambda path: read_trace(path, {"q1"}, ["bm25"])),
     "experiment": ("my.yaml", "name: my\ndataset: shop\npipelines: [bm25]\n", read_experiment),
@@ -69,6 +75,15 @@ def test_utf16_is_refused_by_name(tmp_path: Path, reader: str, encoding: str) ->
     name, text, read = READERS[reader]
     path = written(tmp_path, name, text.encode(encoding))
     with pytest.raises(EvaluationError, match=rf"{path.name}: not UTF-8 but UTF-{encoding[4:6]}"):
+        read(path)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_character_of_latin_1_is_refused_with_file_and_line(tmp_path: Path, reader: str) -> None:
+    name, text, read = READERS[reader]
+    path = written(tmp_path, name, text.encode() + b"\xe9\n")
+    line = text.count("\n") + 1
+    with pytest.raises(EvaluationError, match=rf"{path.name}(:{line}: not UTF-8|: not UTF-8 in line {line}\b)"):
         read(path)
 
 
