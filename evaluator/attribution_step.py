@@ -42,7 +42,7 @@ def attribution(folder: RunFolder) -> AttributionReport:
     report = AttributionReport(
         made_from=folder.hashes("rank.json", "quality.json", CANDIDATES, LINES),
         experiment=folder.experiment.name,
-        dataset=folder.experiment.directory.resolve().name,
+        dataset=folder.experiment.dataset_name,
         judgments=measured.origin,
         metric=metric,
         top=found.top,

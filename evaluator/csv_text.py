@@ -5,8 +5,8 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from evaluator.datasets.ids import shown
 from evaluator.page_blocks import FIGURE
+from evaluator.printable import shown
 
 # What a spreadsheet evaluates (OWASP, CSV injection); full-width signs count as the plain ones. Quotes in front of it
 # are ours, or must be told from ours.

@@ -14,6 +14,7 @@ from evaluator.errors import EvaluationError
 from evaluator.gates import Gates
 from evaluator.load_plan import LoadPlan
 from evaluator.metric_table import DEFAULT_METRICS, MetricName, parse_metric
+from evaluator.printable import shown
 from services.chassis.strict_yaml import InvalidYaml, parse_yaml
 from services.contracts.base import Count, Depth, Name, Text, Wire
 from services.contracts.collections import FieldKind, Preset
@@ -82,6 +83,11 @@ class Experiment(Wire):
     def directory(self) -> Path:
         """The dataset's directory."""
         return Path(self.dataset)
+
+    @property
+    def dataset_name(self) -> str:
+        """The name of the dataset's directory, as pages and charts can print it."""
+        return shown(self.directory.resolve().name)
 
     @property
     def target(self) -> str:

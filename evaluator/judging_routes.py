@@ -235,7 +235,7 @@ def _chosen(jobs: Jobs, runs: Sequence[str]) -> list[ChosenRun]:
         if not folder.has("rank.json"):
             raise Conflict(f"Run {run} has not ranked its queries; choose runs that have.")
         experiment = folder.experiment
-        found.append(ChosenRun(run, experiment.directory.name, experiment.arms))
+        found.append(ChosenRun(run, experiment.dataset_name, experiment.arms))
     return found
 
 

@@ -1,6 +1,6 @@
 """Escapes text for LaTeX, in all tables alike. Pure."""
 
-from evaluator.datasets.ids import shown
+from evaluator.printable import shown
 
 _LATEX = str.maketrans(
     {

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from evaluator.datasets.ids import shown
 from evaluator.markdown_table import aligned
 from evaluator.page_blocks import (
     Block,
@@ -18,6 +17,7 @@ from evaluator.page_blocks import (
     Table,
     Verdict,
 )
+from evaluator.printable import shown
 
 
 def markdown_parts(blocks: Iterable[Block]) -> Iterator[str]:

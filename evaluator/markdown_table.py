@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evaluator.datasets.ids import shown
+from evaluator.printable import shown
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -15,6 +15,7 @@ from pydantic import FiniteFloat
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from evaluator.printable import shown
 from services.contracts.base import Count, Wire
 
 
@@ -48,7 +49,7 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 def say(message: str) -> None:
     """Prints one line to standard error: standard output is for results."""
-    console.print(message, markup=False)
+    console.print(shown(message), markup=False)
 
 
 def show(result: str) -> None:
@@ -57,7 +58,7 @@ def show(result: str) -> None:
     The exit status is then the command's own, so that `compare … | head` stays a gate.
     """
     try:
-        sys.stdout.write(f"{result}\n")
+        sys.stdout.write(f"{shown(result)}\n")
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there

@@ -118,7 +118,7 @@ def build_report(
     return Report(
         made_from=dict(made_from),
         experiment=experiment.name,
-        dataset=experiment.directory.resolve().name,
+        dataset=experiment.dataset_name,
         split=experiment.split,
         collection=experiment.target,
         generation=manifest.generation,

@@ -39,7 +39,7 @@ def listed_runs(jobs: Jobs, names: Sequence[str]) -> list[ListedRun]:
                 state=state,
                 name=_name(state.id),
                 started=_started(state.id),
-                dataset=experiment.directory.name if experiment else "",
+                dataset=experiment.dataset_name if experiment else "",
                 pipelines=experiment.arms if experiment else (),
             )
         )

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from evaluator.printable import shown
+
 # Of colour-blind-safe hues (Okabe and Ito 2008), darkened on white and lightened on black. `b`: areas beneath text.
 LIGHT = {
     "paper": "#ffffff", "ink": "#1f2328", "soft": "#59636e", "grid": "#d8dee4",
@@ -150,15 +152,15 @@ class Drawing:
                 "role": "img",
             },
         )
-        SubElement(self._root, "title").text = title
-        SubElement(self._root, "desc").text = description
+        SubElement(self._root, "title").text = shown(title)
+        SubElement(self._root, "desc").text = shown(description)
         SubElement(self._root, "style").text = style()
         self._add("rect", "paper", width="100%", height="100%")
         self.text(16, 24, title, "title")
 
     def text(self, x: float, y: float, content: str, look: str = "", anchor: str = "start") -> None:
         """Writes a line of text. `anchor`: which of its ends stands at x (start, middle, end)."""
-        self._add("text", look, x=_px(x), y=_px(y), **{"text-anchor": anchor}).text = content
+        self._add("text", look, x=_px(x), y=_px(y), **{"text-anchor": anchor}).text = shown(content)
 
     def line(self, points: Sequence[tuple[float, float]], look: str) -> None:
         """Draws a line through points."""

@@ -144,7 +144,7 @@ def compare(
         ]
         fields, every = _fields(measured)
         return ComparisonReport(
-            dataset=first.experiment.directory.resolve().name,
+            dataset=first.experiment.dataset_name,
             split=first.experiment.split,
             metric=label,
             seed=settings.seed,

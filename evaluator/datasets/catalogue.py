@@ -15,6 +15,7 @@ from evaluator.command_line import command_line
 from evaluator.datasets.queries import queries_file
 from evaluator.datasets.reader import corpus_file
 from evaluator.errors import DatasetError, EvaluationError
+from evaluator.printable import shown
 from services.chassis.strict_yaml import parse_yaml
 from services.contracts.base import Count, Wire
 
@@ -100,10 +101,10 @@ class Catalogue:
 
     def name_of(self, directory: Path) -> str:
         """Returns the name that a set in this directory has in the catalogue (`cqadupstack/android`), else the last
-        part of the path.
+        part of the path, as pages and charts can print it.
         """
         *_, parent, name = ("", *directory.resolve().parts)
-        return f"{parent}/{name}" if f"{parent}/{name}" in self.sets else name
+        return f"{parent}/{name}" if f"{parent}/{name}" in self.sets else shown(name)
 
     def located(self, given: str) -> tuple[LocatedSet, ...]:
         """Returns the collections that a directory or a name of the catalogue means. A directory goes first.

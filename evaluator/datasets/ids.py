@@ -13,11 +13,6 @@ if TYPE_CHECKING:  # numpy is imported where it is used: the command line starts
     import numpy as np
     from numpy.typing import NDArray
 
-# Controls (C0, C1), directions (Bidi_Control, UAX 9, and the deprecated U+206A to U+206F), the line and paragraph
-# separators, interlinear annotations, surrogates.
-_EFFECTS = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ud800-\udfff]"
-)
 # The second column of a line of TREC, which tools ignore, says with this word that the ids of the line are encoded.
 ENCODED = "percent-encoded"
 
@@ -41,15 +36,6 @@ def plain_id(text: str) -> str:
         if len(text) < 2 or not text[0] == text[-1] == '"':
             return text
         text = text[1:-1].replace('""', '"')
-
-
-def shown(text: str) -> str:
-    """Returns text as messages, pages and tables can print it: what has no glyph, but an effect, as its escape.
-
-    That is lone surrogates, control characters but for tab and line breaks, and those that change the direction of what
-    stands behind them (U+202E): without it, an id could reorder the row of a table.
-    """
-    return _EFFECTS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def encoded_id(identity: str) -> str:

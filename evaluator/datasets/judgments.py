@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluator.datasets.ids import ENCODED, decoded_id, plain_id, shown
+from evaluator.datasets.ids import ENCODED, decoded_id, plain_id
 from evaluator.datasets.text_files import (
     HashedLines,
     decoded,
@@ -16,6 +16,7 @@ from evaluator.datasets.text_files import (
     separators_hint,
 )
 from evaluator.errors import DatasetError
+from evaluator.printable import shown
 from services.contracts.base import UNSENDABLE
 
 SUFFIXES = (".tsv", ".txt", ".trec", ".qrels", ".json", ".jsonl")

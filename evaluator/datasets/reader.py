@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluator.datasets.corpus import CORPUS, CORPUS_FIELDS, OTHER_TEXTS, CorpusDocument, corpus_documents
-from evaluator.datasets.ids import IdHashes, shown
+from evaluator.datasets.ids import IdHashes
 from evaluator.datasets.judgments import Judgments, qrels_file, read_judgments
 from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.queries import QUERIES, Queries, queries_file, read_queries
 from evaluator.datasets.text_files import HashedLines, find_one
 from evaluator.errors import DatasetError
+from evaluator.printable import shown
 from services.contracts.base import Count, Wire
 from services.contracts.collections import FieldKind
 from services.contracts.documents import Document

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
 
-from evaluator.datasets.ids import shown
 from evaluator.errors import EvaluationError
+from evaluator.printable import shown
 
 # `code` and [label](file of the run's folder): no scheme, no host, no path upwards.
 MARKS = re.compile(r"`(?P<code>[^`]+)`|\[(?P<label>[^\]]+)\]\((?P<target>[\w-][\w./-]*)\)")

@@ -58,7 +58,7 @@ def replay_step(
     report = replay_report(
         made_from=folder.hashes(CANDIDATES, LINES, "rank.json", "quality.json"),
         experiment=experiment.name,
-        dataset=experiment.directory.resolve().name,
+        dataset=experiment.dataset_name,
         judgments=done.judgments.origin,
         metric=metric,
         seed=experiment.seed,

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -115,3 +116,28 @@ def test_the_records_of_a_later_release_are_read() -> None:
     dataset_of(folder)
     assert "of_a_later_release" in (folder.path / "dataset.json").read_text()
     assert export_run(folder, Path("out"))
+
+
+@pytest.mark.parametrize("odd", ["\x01", "\u202e", "\ufffe"])
+def test_a_dataset_directory_of_any_name_gives_pages_and_charts_that_can_be_read(shop: Path, odd: str) -> None:
+    shop.rename(f"sh{odd}op")
+    folder = import_runs(
+        Path(".runs"), {"arm": Path("arm.trec")}, Path(f"sh{odd}op"), split="test", name=None, depth=10
+    )
+    quality_step(folder)
+    for words in (["report", "--run", str(folder.path)], ["analyse", str(folder.path), "--baseline", "arm"]):
+        printed = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert printed.exit_code == 0
+        assert odd not in printed.output
+    written = [path for path in Path(".runs").rglob("*") if path.suffix in {".svg", ".md", ".html", ".tex", ".csv"}]
+    assert written
+    for path in written:
+        assert odd not in path.read_text(encoding="utf-8"), path
+        if path.suffix == ".svg":
+            ElementTree.fromstring(path.read_text(encoding="utf-8"))
+
+
+def test_a_dataset_directory_whose_name_is_not_utf8_is_printed(shop: Path) -> None:
+    shop.rename("sh\udce9op")
+    printed = CliRunner().invoke(app, ["datasets", "check", "sh\udce9op"], catch_exceptions=False)
+    assert (printed.exit_code, "sh\\udce9op, split test" in printed.output) == (0, True)

@@ -8,11 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evaluator.csv_text import csv_rows, csv_text
-from evaluator.datasets.ids import shown
 from evaluator.markdown_page import markdown_parts
 from evaluator.markdown_table import aligned
 from evaluator.page_blocks import Bullets, FoldedBlocks, Heading, Sentence, Table, tables_of
 from evaluator.pages.inline_markup import cell_html
+from evaluator.printable import shown
 from evaluator.table_files import render_csv, render_latex
 
 TABLE = Table(
