@@ -98,7 +98,7 @@ def _faults(one: ComparedRanking) -> tuple[str, ...]:
     """Returns what the report of a ranking's run calls not valid, apart from losses."""
     arm = next(found for found in one.ranked.arms if found.name == one.arm)
     of_arm = arm_faults(one.label, arm, one.manifest, one.answers.values(), one.imported)
-    return *one.manifest.counts.warnings, *of_arm
+    return *one.manifest.counts.remarks, *of_arm
 
 
 def _losses(one: ComparedRanking, queries: Sequence[str]) -> str:

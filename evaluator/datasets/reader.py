@@ -69,6 +69,11 @@ class DatasetCounts(Wire):
         return tuple(found)
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """`warnings`, and `left_out`, which keeps no figure from being quoted: what stands beside every figure."""
+        return (*self.warnings, *([self.left_out] if self.left_out else []))
+
+    @property
     def left_out(self) -> str | None:
         """The sentence on judged queries that were left out; None without any."""
         if not self.judged_queries_unsendable:

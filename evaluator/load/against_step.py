@@ -107,7 +107,7 @@ async def _run_against(
         judged=urls[1],
         margin=margin,
         points=tuple(points),
-        remarks=tuple(against_remarks(folder.experiment, urls, points)),
+        remarks=(*judged.manifest.counts.remarks, *against_remarks(folder.experiment, urls, points)),
     )
     folder.write(AGAINST, report)
     return report

@@ -107,7 +107,11 @@ async def run_load(
         memory=memory_trends(readings),
         calibration=calibration,
         timing_valid=timing_valid,
-        remarks=(*_remarks(ready.target, points), *unjudged_gates(folder.experiment.gates, ready.plan)),
+        remarks=(
+            *ready.manifest.counts.remarks,
+            *_remarks(ready.target, points),
+            *unjudged_gates(folder.experiment.gates, ready.plan),
+        ),
     )
     folder.write(LOAD, report)
     if capacities:

@@ -8,8 +8,11 @@ import yaml
 
 from tests.contract.test_evaluator_cli import Evaluator, evaluator, stub, url
 from tests.support.gateway_stub import GatewayStub
+from tests.support.served import served
 
 __all__ = ["evaluator", "stub", "url"]  # fixtures
+
+LEFT_OUT = "1 of 4 judged queries cannot be sent"
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +49,23 @@ def test_a_run_without_it_is_valid_and_says_of_how_many_queries_its_figures_are(
     report = json.loads((tmp_path / "runs" / "latest" / "report.json").read_text())
     lost = [one for one in report["pipelines"].values() if one["errors"]]
     assert not lost, done.output
-    assert any("1 of 4 judged queries cannot be sent" in warning for warning in report["warnings"])
+    assert any(LEFT_OUT in warning for warning in report["warnings"])
     assert report["counts"]["judged_queries"] == 3
     assert all(one.query.strip() for one in stub.searches)
+    for words in (("compare", "latest"), ("analyse", "latest")):
+        assert LEFT_OUT in " ".join(evaluator(*words).output.split())
+
+
+@pytest.mark.parametrize("against", [False, True])
+def test_a_load_without_it_says_of_how_many_queries_its_figures_are(
+    evaluator: Evaluator, stub: GatewayStub, against: bool
+) -> None:
+    evaluator("ingest", "demo", "--skip-unsendable")
+    traffic = ("--rate", "8", "--seconds", "1", "--slice-seconds", "0.125", "--warmup-seconds", "0")
+    with served(stub.app) as other:
+        words = ("load", "demo", "--skip-unsendable", *traffic, *(("--against", other) if against else ()))
+        done = evaluator(*words, PIPELINES="bm25")
+    assert LEFT_OUT in " ".join(done.output.split()), done.output
 
 
 def test_a_query_that_is_too_long_for_a_pipeline_is_refused_by_both_names_before_any_is_sent(
