@@ -117,7 +117,8 @@ def test_a_whole_file_makes_a_valid_run_that_claims_no_latency(shop: Path, tmp_p
     assert content["schema_version"] == 1
     assert (content["generation"], content["engine"], content["ingest"]) == ("", {}, None)
     outcome = content["pipelines"]["whole"]
-    assert outcome["latency_ms"] == {"p50": None, "p95": None, "p99": None, "max": None, "n": 0, "drift": None}
+    assert outcome["latency_ms"].pop("n") == 0
+    assert set(outcome["latency_ms"].values()) == {None}
     assert (outcome["stages_ms"], outcome["models"], outcome["degraded"]) == ({}, {}, 0)
 
 
