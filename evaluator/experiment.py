@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from evaluator.datasets.text_files import read_text
+from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import EvaluationError
 from evaluator.gates import Gates
 from evaluator.load_plan import LoadPlan
@@ -130,7 +130,7 @@ def read_settings(path: Path) -> dict[str, object]:
     if not path.exists():
         known = ", ".join(sorted(found.stem for found in bundled_directory().glob("*.yaml")))
         raise EvaluationError(f"{path}: no such experiment; there are: {known}, or any YAML file")
-    text = read_text(path)
+    text = HashedLines(path).text()
     try:
         content = parse_yaml(text)
     except InvalidYaml as error:

@@ -74,10 +74,7 @@ class HashedLines:
             # Old files end their lines with a carriage return alone.
             for part in line.removesuffix(b"\n").removesuffix(b"\r").split(b"\r"):
                 number += 1
-                try:
-                    yield number, part.decode()
-                except UnicodeDecodeError as error:
-                    raise DatasetError(f"{self._path}:{number}: not UTF-8: {error}") from error
+                yield number, decoded(part, f"{self._path}:{number}")
 
     def text(self) -> str:
         """Returns the whole file as text."""
@@ -109,11 +106,6 @@ class _HashingReader(io.RawIOBase):
         count = self._file.readinto(buffer) or 0
         self._digest.update(memoryview(buffer)[:count])
         return count
-
-
-def read_text(path: Path) -> str:
-    """Returns the text of a whole file. Raises DatasetError as `HashedLines` does."""
-    return HashedLines(path).text()
 
 
 def named_columns(cells: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, int] | None:

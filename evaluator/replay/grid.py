@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from evaluator.attribution.candidates import AskedLeg, CandidatesReport
 from evaluator.attribution.collect import leg_name
-from evaluator.datasets.text_files import read_text
+from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import EvaluationError
 from services.chassis.strict_yaml import parse_yaml
 from services.contracts.base import Depth, Weight, Wire
@@ -50,7 +50,7 @@ def read_grid(path: Path | None) -> Grid:
     """Reads a grid from YAML; the default one without a path. Raises EvaluationError."""
     if path is None:
         return Grid()
-    text = read_text(path)
+    text = HashedLines(path).text()
     try:
         return Grid.model_validate(parse_yaml(text))
     except ValueError as error:
