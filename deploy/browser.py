@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.access.regular_file import open_lock
 from services.disk_writes import end_command
 
 _HERE = Path(__file__).resolve().parent
@@ -100,7 +101,7 @@ def provide(environment: Mapping[str, str], say: Say, cache: Path = CACHE) -> Ch
     if not home.exists():
         npm, node = _tool("npm", environment), _tool("node", environment)
         cache.mkdir(parents=True, exist_ok=True)
-        with (cache / ".lock").open("w") as lock:
+        with open_lock(cache / ".lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not home.exists():
                 _install(home, wanted, npm, node, say)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evaluator.errors import EvaluationError
-from services.access.regular_file import open_regular
+from services.access.regular_file import open_lock, open_regular
 from services.disk_writes import naming
 
 LOCK = ".measurement.lock"
@@ -26,15 +26,15 @@ class MeasurementLock:
 
     def __init__(self, runs: Path) -> None:
         runs.mkdir(parents=True, exist_ok=True)
-        self._file = (runs / LOCK).open("a+", encoding="utf-8")
+        self._path = runs / LOCK
+        self._file = open_lock(self._path)
 
     def take(self) -> None:
         """Takes the lock. Raises MeasurementRunning while another measurement of this folder holds it."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            self._file.seek(0)
-            holder = self._file.read() or "a measurement that has just begun"
+            holder = self._file.read().decode() or "a measurement that has just begun"
             self._file.close()
             raise MeasurementRunning(
                 f"{holder} is running in this folder of runs, and two at once would slow each other; wait for its end"
@@ -43,10 +43,10 @@ class MeasurementLock:
 
     def name(self, run: str) -> None:
         """Writes which run holds the lock, for the message to others."""
-        with naming(Path(self._file.name)):
-            self._file.truncate(0)
-            self._file.write(run)
-            self._file.flush()
+        with naming(self._path):
+            self._file.seek(0)
+            self._file.truncate()
+            self._file.write(run.encode())
 
     def release(self) -> None:
         """Gives the lock back."""

@@ -19,7 +19,7 @@ from evaluator.command_line import command_line
 from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.experiment import Experiment
-from services.access.regular_file import read_regular
+from services.access.regular_file import open_lock, read_regular
 from services.contracts.base import Wire
 from services.disk_writes import write_whole
 
@@ -226,7 +226,7 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps other processes from sending this run's queries. Raises EvaluationError while one does."""
-        with self.kept(), (self.path / ".lock").open("w") as lock:
+        with self.kept(), open_lock(self.path / ".lock") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:

@@ -16,6 +16,7 @@ from string import Template
 from deploy.elasticsearch.account import Account, can_read, server_account, shared_directory
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.elasticsearch.toolchain import Java, find_java, find_maven, require_compiler
+from services.access.regular_file import open_lock
 from services.disk_writes import write_whole
 
 _HERE = Path(__file__).resolve().parent
@@ -89,7 +90,7 @@ def _digest(wanted: Release) -> str:
 @contextmanager
 def _install_lock(place: Path, say: Say) -> Iterator[None]:
     """Holds the cache's lock, waiting for another holder; the kernel frees it when its holder dies."""
-    with (place / ".lock").open("w") as lock:
+    with open_lock(place / ".lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

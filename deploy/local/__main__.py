@@ -26,6 +26,7 @@ from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_sta
 from deploy.local.with_elasticsearch import elasticsearch_variables
 from evaluator.measured_processes import record_stack
 from evaluator.run_folder import RunFolder
+from services.access.regular_file import open_lock
 from services.disk_writes import end_command
 
 
@@ -207,7 +208,7 @@ def report_footprints(choices: Choices, run: Path | None) -> None:
 def exclusive(directory: Path, otherwise: str) -> Iterator[None]:
     """Locks a directory for this process. Raises StackProblem(otherwise) when another process holds it."""
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "lock").open("w") as lock:
+    with open_lock(directory / "lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

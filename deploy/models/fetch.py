@@ -16,6 +16,7 @@ from pathlib import Path
 
 from deploy.models.prepare import prepare
 from deploy.models.sources import HUB, FetchOptions, deliver, describe
+from services.access.regular_file import open_lock
 from services.disk_writes import end_command
 from services.inference.digests import file_mismatch, folder_mismatch
 from services.inference.profiles import (
@@ -115,7 +116,7 @@ def _replace_folder(new: Path, folder: Path, old: Path) -> None:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Holds an exclusive lock; the kernel releases it when the process ends, even by a crash."""
-    with path.open("w") as file:
+    with open_lock(path) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -19,6 +19,7 @@ from evaluator.datasets.queries import QUERIES
 from evaluator.datasets.unpack import unpack
 from evaluator.errors import EvaluationError
 from evaluator.progress import say
+from services.access.regular_file import open_lock
 
 
 def fetch(catalogue: Catalogue, name: str) -> tuple[Path, ...]:
@@ -137,6 +138,6 @@ def md5(path: Path) -> str:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Holds an exclusive lock; the kernel releases it when the process ends, even by a crash."""
-    with path.open("w") as file:
+    with open_lock(path) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,12 +1,14 @@
-"""Opens files for reading, and nothing that is no file: a pipe has no end to wait for, a device no end at all.
+"""Opens files, and nothing that is no file: a pipe has no end to wait for, a device no end at all.
 
-Every file that a process reads after its start, or because a request names it, is opened here.
+Every file that a process reads after its start, or because a request names it, is opened here, and every file for a
+lock.
 """
 
 import errno
 import os
 import stat
-from io import BufferedReader
+from contextlib import suppress
+from io import BufferedReader, FileIO
 from pathlib import Path
 
 # Far above any settings, keys, certificates and reports; what is larger is read piece by piece, by `open_regular`.
@@ -36,6 +38,17 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     """Returns the content of a regular file. Raises OSError as `open_regular`, and for more than `most` bytes."""
     with open_regular(path, most) as file:
         return file.read(most)
+
+
+def open_lock(path: Path) -> FileIO:
+    """Opens a regular file for a lock, and makes it if there is none. Raises OSError as `open_regular`.
+
+    What was written into it stays.
+    """
+    with suppress(FileNotFoundError):
+        expect_regular(path)
+    opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
+    return os.fdopen(opened, "r+b", buffering=0)
 
 
 def expect_regular(path: Path, found: os.stat_result | None = None) -> None:

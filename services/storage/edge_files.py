@@ -4,12 +4,13 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
+from io import FileIO
 from pathlib import Path
-from typing import Annotated, Self, TextIO
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
 
-from services.access.regular_file import read_regular
+from services.access.regular_file import open_lock, read_regular
 from services.chassis.errors import Unavailable
 from services.contracts.base import Name
 from services.contracts.collections import CollectionDeclaration
@@ -120,10 +121,10 @@ def _is_generation_of(name: str, value: object) -> bool:
     return isinstance(value, str) and is_generation(value) and name_of(value) == name
 
 
-def lock_directory(directory: Path) -> TextIO:
+def lock_directory(directory: Path) -> FileIO:
     """Locks the directory until the returned file is closed or the process ends. Raises Unavailable if it is in use."""
     directory.mkdir(parents=True, exist_ok=True)
-    file = (directory / ".lock").open("w", encoding="utf-8")
+    file = open_lock(directory / ".lock")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

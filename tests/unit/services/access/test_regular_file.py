@@ -5,10 +5,12 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from deploy.local.__main__ import exclusive
 from evaluator.answers import read_outcomes
 from evaluator.datasets.text_files import HashedLines, sha256
 from evaluator.elasticsearch_access import ElasticsearchAccess
@@ -17,7 +19,7 @@ from evaluator.experiment import read_settings
 from evaluator.judging.judgment_log import JudgmentLog
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import DocumentTexts
-from evaluator.measurement_lock import is_measured
+from evaluator.measurement_lock import is_measured, measuring
 from evaluator.replay.grid import read_grid
 from evaluator.run_folder import RunFolder, StepFile
 from gateway.catalog import read_pipelines
@@ -25,7 +27,7 @@ from gateway.plan import PipelineError
 from gateway.settings import DEFAULT_BACKENDS
 from services.access.key_file import KeyFileError, read_keys
 from services.access.key_ring import KeyRing
-from services.access.regular_file import open_regular, read_regular
+from services.access.regular_file import open_lock, open_regular, read_regular
 from services.chassis.configuration import ConfigurationError
 from services.chassis.environment import read_settings as read_environment
 from services.chassis.instruments import Instruments
@@ -35,7 +37,7 @@ from services.inference.digests import file_sha256
 from services.inference.profiles import ModelError, load_profiles
 from services.inference.session import pad_id
 from services.lexical.settings import LexicalSettings
-from services.storage.edge_files import read_pointers
+from services.storage.edge_files import lock_directory, read_pointers
 from tests.support.certificates import Certificates
 
 REFUSALS = (OSError, ConfigurationError, EvaluationError, KeyFileError, PipelineError, ModelError)
@@ -136,6 +138,38 @@ def test_everything_that_reads_a_file_refuses_a_pipe_at_once(tmp_path: Path, rea
     name, read = READERS[reader]
     os.mkfifo(tmp_path / name)
     assert isinstance(raised_within(lambda: read(tmp_path / name)), REFUSALS)
+
+
+def enter(context: AbstractContextManager[object]) -> None:
+    with context:
+        pass
+
+
+LOCKS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "any": ("lock", open_lock),
+    "edge": (".lock", lambda path: lock_directory(path.parent)),
+    "run": (".lock", lambda path: enter(RunFolder(path.parent).locked())),
+    "measurement": (".measurement.lock", lambda path: enter(measuring(path.parent))),
+    "stack": ("lock", lambda path: enter(exclusive(path.parent, "in use"))),
+}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_is_a_file_alone_and_anything_else_is_named_at_once(tmp_path: Path, lock: str) -> None:
+    name, take = LOCKS[lock]
+    (tmp_path / "experiment.json").touch()
+    path = tmp_path / name
+    for kind, put, remove in (
+        ("a named pipe", os.mkfifo, Path.unlink),
+        ("a device", lambda path: path.symlink_to("/dev/zero"), Path.unlink),
+        ("Is a directory", Path.mkdir, Path.rmdir),
+    ):
+        put(path)
+        error = raised_within(lambda: take(path))
+        assert isinstance(error, OSError)
+        assert (error.filename, kind in str(error)) == (str(path), True)
+        remove(path)
+    assert raised_within(lambda: take(path)) is None
 
 
 def test_a_secret_is_read_from_a_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
