@@ -80,7 +80,11 @@ def _new(asked: argparse.Namespace) -> None:
         first = error.errors(include_input=False)[0]
         sys.exit(f"keys: {first['loc'][0]}: {first['msg']}.")
     change_keys(asked.file, lambda keys: (*keys, key))
-    print(text, flush=True)
+    try:
+        print(text, flush=True)
+    except OSError:  # nobody has read it
+        change_keys(asked.file, lambda keys: tuple(one for one in keys if one.id != key.id))
+        raise
     print(f"Key {key.id} is in {asked.file}, by its hash alone: keep what is printed above.", file=sys.stderr)
 
 

@@ -100,6 +100,15 @@ def test_a_new_key_that_cannot_be_written_names_the_file(tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
+def test_a_new_key_that_nobody_could_read_is_not_kept(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    command = [sys.executable, "-m", "gateway", "keys", "new", "--name", "me", "--file", str(keys)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.rstrip(".\n")) == (1, "keys: standard output: No space left on device")
+    assert json.loads(keys.read_text())["keys"] == []
+
+
 def test_a_write_that_fails_leaves_the_old_file_and_names_it(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     write_whole(file, "old")
