@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.deployables import DEPLOYABLES, Deployable, Runtime
-from services.disk_writes import end_command
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS: dict[Runtime, Path] = {
@@ -109,4 +108,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    end_command("deploy.image", main)
+    main()
