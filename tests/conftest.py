@@ -47,7 +47,7 @@ def no_full_collection_in_the_middle() -> Iterator[None]:
     """Python's garbage collector works between the tests, not in them.
 
     This one process holds what all tests have loaded: a full collection was measured at up to a second, and tests of
-    deadlines allow a third of that. A service freezes what its start has made (DECISIONS 45).
+    deadlines allow a third of that. A service freezes what its start has made (DECISIONS 42).
     """
     gc.disable()
     yield

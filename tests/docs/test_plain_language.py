@@ -10,7 +10,11 @@ from tests.docs.test_documents import ROOT
 
 MOST_CHARACTERS = 120
 MOST_WORDS = 120
-ENTRIES = [entry.partition("\n") for entry in (ROOT / "DECISIONS.md").read_text(encoding="utf-8").split("\n## ")[1:]]
+# An entry is a heading of the third level; those of the second level are its topics.
+ENTRIES = [
+    entry.partition("\n## ")[0].partition("\n")
+    for entry in (ROOT / "DECISIONS.md").read_text(encoding="utf-8").split("\n### ")[1:]
+]
 # One link or one URL, perhaps as an item of a list: it has no place to break.
 ONE_LINK = re.compile(r"\s*(?:[-*]\s+)?(?:\[[^\]]*\]\([^)]*\)|<?https?://\S+)[.,:;]?")
 DOCUMENTS = sorted(

@@ -1,6 +1,6 @@
 """Fits the distillation target: the teachers' cosines and BM25 as one distribution over a question's candidates.
 
-Their weighted sum orders held-out questions better than either part (DECISIONS 47). Shares are fitted on the labels.
+Their weighted sum orders held-out questions better than either part (DECISIONS 45). Shares are fitted on the labels.
 """
 
 import random
