@@ -30,6 +30,6 @@ app.add_typer(judge, name="judge")
 def serve() -> None:
     """Runs the HTTP service, on port 8009 unless EVALUATOR_PORT says otherwise."""
     # Imported here: only the service may use the chassis (import contract 3).
-    from evaluator.app import main
+    from evaluator.service.app import main
 
     main()

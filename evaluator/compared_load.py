@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from evaluator.client import GatewayClient
+from evaluator.client.client import GatewayClient
 from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.load.comparable import KeptLoad, LoadSetting, expect_comparable, remarked_differences
@@ -14,10 +14,10 @@ from evaluator.load.plan_run import LOAD
 from evaluator.load.report import LoadPointReport, LoadReport
 from evaluator.load.samples import LoadSample, read_samples
 from evaluator.load_step import load_step
-from evaluator.manifest import Manifest
-from evaluator.process_costs import NO_PROCESSES
-from evaluator.report import Report
-from evaluator.run_folder import RunFolder
+from evaluator.machine.process_costs import NO_PROCESSES
+from evaluator.report.report import Report
+from evaluator.runs.manifest import Manifest
+from evaluator.runs.run_folder import RunFolder
 from evaluator.thread_work import in_thread
 
 MANIFEST = "manifest.json"

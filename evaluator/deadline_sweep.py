@@ -11,21 +11,21 @@ from dataclasses import dataclass
 
 from pydantic import FiniteFloat
 
-from evaluator.arms import Arm, search_request
-from evaluator.client import GatewayClient, GatewayError, TimedAnswer
+from evaluator.client.client import GatewayClient, GatewayError, TimedAnswer
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
-from evaluator.experiment import Experiment
-from evaluator.latency import percentile
-from evaluator.machine_conditions import MachineConditions, MachineCounters
-from evaluator.machine_windows import ConditionsMeter, window_faults
+from evaluator.experiments.experiment import Experiment
+from evaluator.experiments.turn_orders import query_turns
+from evaluator.machine.machine_conditions import MachineConditions, MachineCounters
+from evaluator.machine.machine_windows import ConditionsMeter, window_faults
+from evaluator.metrics.quality import means, measure
 from evaluator.progress import progress
-from evaluator.quality import means, measure
-from evaluator.rank import ChosenQueries
 from evaluator.reranked_candidates import candidates_scored, mean_scored, share_scored
-from evaluator.run_folder import StepFile
+from evaluator.runs.latency import percentile
+from evaluator.runs.run_folder import StepFile
+from evaluator.steps.arms import Arm, search_request
+from evaluator.steps.rank import ChosenQueries
 from evaluator.thread_work import in_thread
-from evaluator.turn_orders import query_turns
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Rerank
 

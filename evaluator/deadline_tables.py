@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from evaluator.deadline_sweep import AtDeadline, DeadlineReport, DeadlinesFile
-from evaluator.latency import Timed
-from evaluator.markdown_page import markdown_parts
-from evaluator.page_blocks import Block, Caution, Sentence, Table
+from evaluator.pages.markdown_page import markdown_parts
+from evaluator.pages.page_blocks import Block, Caution, Sentence, Table
+from evaluator.runs.latency import Timed
 
 
 def render_deadlines(found: DeadlinesFile) -> Iterator[str]:

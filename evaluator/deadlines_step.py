@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from evaluator.client import GatewayClient
+from evaluator.client.client import GatewayClient
 from evaluator.deadline_sweep import DEADLINES, DeadlinesFile, sweep
-from evaluator.machine_conditions import MachineCounters
-from evaluator.measured_processes import measured_processes
-from evaluator.prepared_run import keep_manifest, prepare_run
-from evaluator.run_folder import RunFolder
+from evaluator.machine.machine_conditions import MachineCounters
+from evaluator.machine.measured_processes import measured_processes
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.prepared_run import keep_manifest, prepare_run
 
 
 async def deadlines_step(

@@ -5,39 +5,39 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from evaluator.answers import read_answers, read_outcomes
 from evaluator.attribution.report import ATTRIBUTION, AttributionReport
 from evaluator.attribution_step import attribution
-from evaluator.client import GatewayClient, GatewayError
+from evaluator.client.client import GatewayClient, GatewayError
 from evaluator.comparison.arm_statistics import statistics_of_arms
 from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
 from evaluator.errors import EvaluationError
-from evaluator.experiment import Experiment
-from evaluator.ingest import IngestReport, ingest
-from evaluator.interruptions import latency_source
+from evaluator.experiments.experiment import Experiment
 from evaluator.load.plan_run import LOAD
 from evaluator.load.report import LoadReport
 from evaluator.load_step import load_step
-from evaluator.machine_conditions import MachineCounters
-from evaluator.manifest import Manifest
-from evaluator.pipeline_costs import COSTS, costs_of, pipeline_costs
-from evaluator.prepared_run import dataset_of, prepare_run
-from evaluator.process_costs import NO_PROCESSES
+from evaluator.machine.machine_conditions import MachineCounters
+from evaluator.machine.process_costs import NO_PROCESSES
+from evaluator.metrics.quality import PerQuery, means, within_depth
 from evaluator.progress import say
-from evaluator.quality import PerQuery, means, within_depth
-from evaluator.quality_figures import arm_answers, measure_answers, quality_figures
-from evaluator.quality_report import CHANGE_METRICS, JudgmentChange, QualityReport, QueryFigures
-from evaluator.rank import RankedArm, RankReport, rank, write_rank_report
-from evaluator.report import Report, build_report
-from evaluator.report_files import write_pages
-from evaluator.resume import continue_or_begin
-from evaluator.run_folder import RunFolder, writable
-from evaluator.run_import import IMPORTED, ImportReport
-from evaluator.run_judgments import judgments_of, judgments_with_added
+from evaluator.report.report import Report, build_report
+from evaluator.report.report_files import write_pages
+from evaluator.runs.answers import read_answers, read_outcomes
+from evaluator.runs.interruptions import latency_source
+from evaluator.runs.manifest import Manifest
+from evaluator.runs.resume import continue_or_begin
+from evaluator.runs.run_folder import RunFolder, writable
+from evaluator.runs.timing_validity import conditions_of
+from evaluator.runs.trec_runs import read_run
+from evaluator.steps.ingest import IngestReport, ingest
+from evaluator.steps.pipeline_costs import COSTS, costs_of, pipeline_costs
+from evaluator.steps.prepared_run import dataset_of, prepare_run
+from evaluator.steps.quality_figures import arm_answers, measure_answers, quality_figures
+from evaluator.steps.quality_report import CHANGE_METRICS, JudgmentChange, QualityReport, QueryFigures
+from evaluator.steps.rank import RankedArm, RankReport, rank, write_rank_report
+from evaluator.steps.run_import import IMPORTED, ImportReport
+from evaluator.steps.run_judgments import judgments_of, judgments_with_added
+from evaluator.steps.vector_recall import RecallReport, vector_recall
 from evaluator.thread_work import in_thread
-from evaluator.timing_validity import conditions_of
-from evaluator.trec_runs import read_run
-from evaluator.vector_recall import RecallReport, vector_recall
 from services.access.regular_file import open_regular
 from services.chassis.trust import scheme_fault
 from services.disk_writes import whole_file
@@ -100,8 +100,8 @@ async def rank_step(
 ) -> RankReport:
     """Sends every query through every arm; writes manifest.json, answers/, runs/, recall.json and, last, rank.json.
 
-    Goes on where an interrupted call stood (`evaluator.resume`). `counters`: of the machine, of tests. `processes`:
-    URLs by name, whose cost is written to costs.json beside the sizes of the indexes.
+    Goes on where an interrupted call stood (`evaluator.runs.resume`). `counters`: of the machine, of tests.
+    `processes`: URLs by name, whose cost is written to costs.json beside the sizes of the indexes.
     """
     with folder.locked():
         experiment = folder.experiment

@@ -6,16 +6,16 @@ One query a pipeline is sent, to see that the gateway can run it.
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluator.arms import resolve_arms
-from evaluator.client import GatewayClient
+from evaluator.client.client import GatewayClient
 from evaluator.errors import EvaluationError
-from evaluator.experiment import Experiment
+from evaluator.experiments.experiment import Experiment
+from evaluator.experiments.load_plan import LoadPlan, TrafficStep
 from evaluator.load.export_scripts import ExportedTraffic, ExportTool, export_command, exported_files
 from evaluator.load.point import generator_task
 from evaluator.load.traffic import LoadTarget, load_target, open_slices
-from evaluator.load_plan import LoadPlan, TrafficStep
-from evaluator.prepared_run import live_collection, load_dataset
-from evaluator.rank import choose_queries, expect_runnable
+from evaluator.steps.arms import resolve_arms
+from evaluator.steps.prepared_run import live_collection, load_dataset
+from evaluator.steps.rank import choose_queries, expect_runnable
 from evaluator.thread_work import in_thread
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from evaluator.client import GatewayClient
+from evaluator.client.client import GatewayClient
 from evaluator.load.calibration import calibrating
 from evaluator.load.corpus_loader import CorpusLoader
 from evaluator.load.driven_traffic import LoadSurroundings
@@ -11,11 +11,11 @@ from evaluator.load.plan_run import run_load
 from evaluator.load.prepared_load import prepare_load
 from evaluator.load.process_watch import watching
 from evaluator.load.report import LoadReport
-from evaluator.measured_processes import measured_processes
-from evaluator.pipeline_costs import costs_of
-from evaluator.prepared_run import keep_manifest
-from evaluator.process_costs import NO_PROCESSES
-from evaluator.run_folder import RunFolder
+from evaluator.machine.measured_processes import measured_processes
+from evaluator.machine.process_costs import NO_PROCESSES
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.pipeline_costs import costs_of
+from evaluator.steps.prepared_run import keep_manifest
 
 
 async def load_step(

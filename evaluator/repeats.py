@@ -9,20 +9,20 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.client import GatewayClient
+from evaluator.client.client import GatewayClient
 from evaluator.datasets.text_files import sha256
 from evaluator.evaluation import evaluate, quality_step, rank_step, report_step
-from evaluator.latency import DOUBTFUL, Timed
-from evaluator.markdown_table import aligned
-from evaluator.metric_table import parse_metric
-from evaluator.pipeline_report import PipelineReport
-from evaluator.process_costs import NO_PROCESSES
+from evaluator.machine.process_costs import NO_PROCESSES
+from evaluator.metrics.metric_table import parse_metric
+from evaluator.pages.markdown_table import aligned
 from evaluator.progress import say
-from evaluator.quality_report import QueryFigures
-from evaluator.report import Report
-from evaluator.run_folder import RunFolder, StepFile
+from evaluator.report.pipeline_report import PipelineReport
+from evaluator.report.report import Report
+from evaluator.runs.latency import DOUBTFUL, Timed
+from evaluator.runs.run_folder import RunFolder, StepFile
+from evaluator.runs.trec_runs import read_run
+from evaluator.steps.quality_report import QueryFigures
 from evaluator.thread_work import in_thread
-from evaluator.trec_runs import read_run
 from services.access.regular_file import read_regular
 from services.contracts.base import Count, Wire
 

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from evaluator.gateway_access import TRUSTED, AccessSettings, GatewayAccess, access_of
+from evaluator.client.gateway_access import TRUSTED, AccessSettings, GatewayAccess, access_of
 from services.chassis.addresses import Address, may_carry_secret, plain_refusal
 from services.chassis.settings import KeyedSettings
 

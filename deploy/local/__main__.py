@@ -24,8 +24,8 @@ from deploy.local.readiness import wait_for_backends, wait_until_ready
 from deploy.local.running_stack import missing_collections, reread_pipelines
 from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_stack
 from deploy.local.with_elasticsearch import elasticsearch_variables
-from evaluator.measured_processes import record_stack
-from evaluator.run_folder import RunFolder
+from evaluator.machine.measured_processes import record_stack
+from evaluator.runs.run_folder import RunFolder
 from services.access.regular_file import open_lock
 from services.disk_writes import end_command
 

@@ -1,6 +1,7 @@
 """Finds processes of this machine that a stack uses and did not start: their CPU time is the stack's, not foreign.
 
-Sources: proc(5), and /proc/net/tcp in the kernel's documents. Recording them is left to evaluator.measured_processes.
+Sources: proc(5), and /proc/net/tcp in the kernel's documents. Recording them is left to
+evaluator.machine.measured_processes.
 """
 
 import os
@@ -9,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from evaluator.measured_processes import is_this_machine
+from evaluator.machine.measured_processes import is_this_machine
 
 PROC = Path("/proc")
 LISTENING = "0A"

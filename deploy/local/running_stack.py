@@ -14,8 +14,8 @@ from deploy.local.choices import ROOT, Choices
 from deploy.local.problem import StackProblem
 from deploy.local.stack_access import access_to, opener
 from evaluator.errors import EvaluationError
-from evaluator.experiment import Experiment
-from evaluator.run_folder import RunFolder
+from evaluator.experiments.experiment import Experiment
+from evaluator.runs.run_folder import RunFolder
 from services.contracts.collections import CollectionList, CollectionView
 from services.contracts.pipelines import PipelineChanges
 from services.contracts.problem import Problem

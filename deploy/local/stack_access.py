@@ -7,8 +7,8 @@ import urllib.request
 from deploy.local.choices import Choices
 from deploy.local.problem import StackProblem
 from deploy.local.replaced_environment import replaced_environment
+from evaluator.client.gateway_access import GatewayAccess, read_access
 from evaluator.errors import EvaluationError
-from evaluator.gateway_access import GatewayAccess, read_access
 
 
 def access_to(choices: Choices) -> GatewayAccess:

@@ -7,12 +7,12 @@ from pathlib import Path
 from evaluator.command_line import command_line
 from evaluator.datasets.catalogue import Catalogue
 from evaluator.errors import EvaluationError
-from evaluator.experiment import Experiment
-from evaluator.manifest import Manifest
-from evaluator.quality_report import QualityReport
-from evaluator.rank import RankReport
-from evaluator.run_folder import RunFolder, named_place
-from evaluator.suite_folder import runs_of
+from evaluator.experiments.experiment import Experiment
+from evaluator.report.suite_folder import runs_of
+from evaluator.runs.manifest import Manifest
+from evaluator.runs.run_folder import RunFolder, named_place
+from evaluator.steps.quality_report import QualityReport
+from evaluator.steps.rank import RankReport
 
 
 @dataclass(frozen=True, slots=True)

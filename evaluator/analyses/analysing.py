@@ -18,12 +18,12 @@ from evaluator.datasets.measured_statistics import statistics_of
 from evaluator.datasets.queries import queries_file, read_queries
 from evaluator.datasets.reader import corpus_file
 from evaluator.errors import DatasetError, WrongOption
-from evaluator.manifest import dataset_directory
-from evaluator.metric_formulas import RELEVANCE_LEVEL
+from evaluator.metrics.metric_formulas import RELEVANCE_LEVEL
+from evaluator.metrics.quality import Grades
 from evaluator.parity.published import figures_on, published_systems
 from evaluator.progress import progress
-from evaluator.quality import Grades
-from evaluator.run_judgments import judgments_of
+from evaluator.runs.manifest import dataset_directory
+from evaluator.steps.run_judgments import judgments_of
 
 BASELINE = "bm25"
 

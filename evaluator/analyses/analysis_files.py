@@ -10,7 +10,7 @@ from evaluator.analyses.page import render_analysis
 from evaluator.analyses.paper_tables import paper_tables
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.errors import WrongOption
-from evaluator.run_folder import utc_stamp
+from evaluator.runs.run_folder import utc_stamp
 from services.disk_writes import write_whole
 
 FOLDER = "analyses"  # below that of all runs

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from evaluator.analyses.averages import SetRow, ndcg_at_10
-from evaluator.svg_chart import Drawing, Scale, colour, text_width
+from evaluator.pages.svg_chart import Drawing, Scale, colour, text_width
 
 WIDTH = 860.0
 ROW_PX, GAP_PX = 18.0, 30.0  # of a bar with the space around it; above each group, for the name of its set

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from evaluator.analyses.analysis_report import LengthDistribution, SetAnalysis
 from evaluator.analyses.plotted_svg import plotted_svg
-from evaluator.svg_chart import COLOURS, LIGHT, Scale
+from evaluator.pages.svg_chart import COLOURS, LIGHT, Scale
 
 if TYPE_CHECKING:  # matplotlib takes a second to import
     from matplotlib.axes import Axes

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from evaluator.analyses.analysed_runs import AnalysedRun
 from evaluator.analyses.analysis_report import RankingFigures, RejudgedFigures
-from evaluator.answers import read_answers
 from evaluator.datasets.text_files import sha256
-from evaluator.quality import Grades, Rankings, means, within_depth
-from evaluator.quality_figures import ArmAnswers, arm_answers, measure_answers
-from evaluator.run_import import IMPORTED, ImportReport
-from evaluator.trec_runs import read_run
-from evaluator.validity import arm_faults
+from evaluator.metrics.quality import Grades, Rankings, means, within_depth
+from evaluator.runs.answers import read_answers
+from evaluator.runs.trec_runs import read_run
+from evaluator.steps.quality_figures import ArmAnswers, arm_answers, measure_answers
+from evaluator.steps.run_import import IMPORTED, ImportReport
+from evaluator.steps.validity import arm_faults
 
 NDCG, RECALL, CAPPED_RECALL, HOLE = METRICS = ("nDCG@10", "Recall@100", "R_cap@100", "hole@10")
 FIRST = 10  # documents whose lengths are looked at

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evaluator.analyses.analysis_report import VocabularyOverlap
 from evaluator.analyses.plotted_svg import plotted_svg
-from evaluator.svg_chart import LIGHT
+from evaluator.pages.svg_chart import LIGHT
 
 CELL_INCHES = 0.62
 # Texts on cells, which have the same colour on light and dark paper; neither is a colour of the palette.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from evaluator.svg_chart import DARK, LIGHT
+from evaluator.pages.svg_chart import DARK, LIGHT
 
 if TYPE_CHECKING:  # matplotlib takes a second to import, and most commands never need it
     from matplotlib.axes import Axes

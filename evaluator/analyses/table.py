@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaluator.csv_text import csv_text
-from evaluator.latex_text import latex_text
-from evaluator.markdown_table import aligned
+from evaluator.pages.csv_text import csv_text
+from evaluator.pages.latex_text import latex_text
+from evaluator.pages.markdown_table import aligned
 
 Cell = str | int | float | None  # None: no figure
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import FiniteFloat, ValidationError
 
 from evaluator.errors import EvaluationError
-from evaluator.run_folder import RunFolder, StepFile
+from evaluator.runs.run_folder import RunFolder, StepFile
 from services.access.regular_file import open_regular
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline, Retrieve

@@ -6,8 +6,6 @@ Legs asked alone are timed, for the costs of a replay, and ask for no-store; the
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evaluator.answers import drop_torn_line
-from evaluator.arms import Arm, search_request
 from evaluator.attribution.candidates import (
     CANDIDATES,
     LINES,
@@ -18,15 +16,17 @@ from evaluator.attribution.candidates import (
     QueryCandidates,
     read_candidates,
 )
-from evaluator.client import GatewayClient, GatewayError
+from evaluator.client.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
-from evaluator.experiment import Experiment
-from evaluator.ingest import live_states
-from evaluator.prepared_run import expect_same_answers, prepare_run
+from evaluator.experiments.experiment import Experiment
 from evaluator.progress import progress
-from evaluator.rank import expect_runnable
-from evaluator.run_folder import RunFolder
+from evaluator.runs.answers import drop_torn_line
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.arms import Arm, search_request
+from evaluator.steps.ingest import live_states
+from evaluator.steps.prepared_run import expect_same_answers, prepare_run
+from evaluator.steps.rank import expect_runnable
 from services.access.regular_file import read_regular
 from services.contracts.base import DEEPEST
 from services.contracts.pipelines import LONGEST_ID, MOST_INPUTS, Fuse, Pipeline, Rerank, Retrieve

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from evaluator.attribution.losses import FATES
 from evaluator.attribution.report import AttributionReport
-from evaluator.page_blocks import Block, Caution, ChartImage, Prose, Sentence, Table
-from evaluator.step_page import StepPage
-from evaluator.svg_chart import COLOURS, Drawing, Scale, text_width
+from evaluator.pages.page_blocks import Block, Caution, ChartImage, Prose, Sentence, Table
+from evaluator.pages.step_page import StepPage
+from evaluator.pages.svg_chart import COLOURS, Drawing, Scale, text_width
 
 WIDTH = 860.0
 FATES_CHART = "attribution/fates.svg"

@@ -8,10 +8,10 @@ from pydantic import FiniteFloat
 
 from evaluator.attribution.candidates import QueryCandidates
 from evaluator.attribution.losses import ANSWER, FATES, DocumentVerdict, QueryFates
-from evaluator.metric_formulas import RELEVANCE_LEVEL
-from evaluator.quality import Grades, means, measure
-from evaluator.run_folder import StepFile
-from evaluator.run_judgments import JudgmentsOrigin
+from evaluator.metrics.metric_formulas import RELEVANCE_LEVEL
+from evaluator.metrics.quality import Grades, means, measure
+from evaluator.runs.run_folder import StepFile
+from evaluator.steps.run_judgments import JudgmentsOrigin
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline, Retrieve
 

@@ -14,16 +14,16 @@ from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
 from evaluator.commands.steps import print_next_step
 from evaluator.errors import EvaluationError
-from evaluator.measurement_lock import measuring
+from evaluator.machine.measurement_lock import measuring
+from evaluator.pages.step_page import render_step_markdown
 from evaluator.progress import show
 from evaluator.replay.grid import read_grid
 from evaluator.replay.page import in_words, replay_page
 from evaluator.replay.report import CheckedPoint
 from evaluator.replay.step import check_step, replay_step
 from evaluator.replay.step import replay as replay_grid
-from evaluator.run_folder import named_place
-from evaluator.step_page import render_step_markdown
-from evaluator.suite_folder import runs_of
+from evaluator.report.suite_folder import runs_of
+from evaluator.runs.run_folder import named_place
 
 AskedRun = Annotated[str, typer.Argument(help="A run or suite folder: its name or path. Without one, the latest.")]
 

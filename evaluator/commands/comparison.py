@@ -11,7 +11,7 @@ from evaluator.comparison.comparing import compare as compared
 from evaluator.comparison.comparison_page import render_comparison
 from evaluator.comparison.verdict import MARGIN
 from evaluator.errors import EvaluationError, WrongOption
-from evaluator.junit import GateCase, write_junit
+from evaluator.pages.junit import GateCase, write_junit
 from evaluator.progress import show
 
 # Exit status of the gate. 1 to 3 are those of the steps.

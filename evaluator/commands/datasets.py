@@ -10,7 +10,7 @@ from evaluator.datasets.catalogue import Catalogue, CataloguedSet, load_catalogu
 from evaluator.datasets.fetch import fetch as fetch_set
 from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
 from evaluator.datasets.reader import Dataset, read_dataset
-from evaluator.markdown_table import aligned
+from evaluator.pages.markdown_table import aligned
 from evaluator.progress import show
 
 datasets = typer.Typer(no_args_is_help=True, help="Lists, fetches and checks test collections.")

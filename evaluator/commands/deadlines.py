@@ -24,8 +24,8 @@ from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
 from evaluator.deadline_tables import render_deadlines
 from evaluator.deadlines_step import deadlines_step
 from evaluator.errors import WrongOption
-from evaluator.measurement_lock import measuring
-from evaluator.run_folder import RunFolder
+from evaluator.machine.measurement_lock import measuring
+from evaluator.runs.run_folder import RunFolder
 
 # Options that are no matter of the run's experiment.
 WITH_RUN = ("run", "at", "gateway", "runs", "wait")

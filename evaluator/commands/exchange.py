@@ -19,11 +19,11 @@ from evaluator.commands.options import (
 )
 from evaluator.commands.steps import print_outcome
 from evaluator.evaluation import quality_step, report_step
-from evaluator.manifest import Manifest
 from evaluator.progress import say, show
-from evaluator.run_export import export_run
-from evaluator.run_folder import LATEST, RunFolder
-from evaluator.run_import import ImportReport, import_runs, named_files
+from evaluator.runs.manifest import Manifest
+from evaluator.runs.run_folder import LATEST, RunFolder
+from evaluator.steps.run_export import export_run
+from evaluator.steps.run_import import ImportReport, import_runs, named_files
 
 
 def import_(

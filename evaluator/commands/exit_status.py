@@ -7,8 +7,8 @@ from typing import NoReturn
 import typer
 
 from evaluator.errors import EvaluationError, WrongOption
-from evaluator.gates import GateOutcome
-from evaluator.junit import GateCase, write_junit
+from evaluator.experiments.gates import GateOutcome
+from evaluator.pages.junit import GateCase, write_junit
 from evaluator.progress import say
 
 # 1: a step failed; 2: wrong command line; 3: all files are written, but something cannot be told from them; 4: a gate

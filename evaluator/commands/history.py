@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from evaluator.commands.options import RUNS, Runs, reporting_errors
-from evaluator.history import history as read_history
-from evaluator.history import reported_experiments
-from evaluator.history_page import render_experiments, render_history
+from evaluator.experiments.suite import read_plan
 from evaluator.progress import show
-from evaluator.suite import read_plan
+from evaluator.report.history import history as read_history
+from evaluator.report.history import reported_experiments
+from evaluator.report.history_page import render_experiments, render_history
 
 
 def history(

@@ -9,7 +9,7 @@ from typing import Annotated, Unpack
 
 import typer
 
-from evaluator.client import GatewayClient, connected
+from evaluator.client.client import GatewayClient, connected
 from evaluator.commands.exit_status import end_status, expect_gates
 from evaluator.commands.load_plan_options import overridden_load, parse_capacity, parse_numbers, parse_steps
 from evaluator.commands.options import (
@@ -44,10 +44,10 @@ from evaluator.load.plan_run import LOAD
 from evaluator.load.report import LoadReport, judges_a_gate
 from evaluator.load_export import planned_export, unexported_fields, write_export
 from evaluator.load_step import load_step
-from evaluator.measurement_lock import measuring
-from evaluator.process_costs import expect_processes, parse_processes
+from evaluator.machine.measurement_lock import measuring
+from evaluator.machine.process_costs import expect_processes, parse_processes
 from evaluator.progress import say
-from evaluator.run_folder import RunFolder
+from evaluator.runs.run_folder import RunFolder
 
 # Options that are no matter of the run's experiment.
 WITH_RUN = ("run", "between", "export", "junit", "gateway", "runs", "wait", "processes")

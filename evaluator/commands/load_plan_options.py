@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from evaluator.commands.options import option_message, split_list
 from evaluator.errors import WrongOption
-from evaluator.load_plan import LoadPlan
+from evaluator.experiments.load_plan import LoadPlan
 
 # What traffic is: one of them on the command line replaces those of the experiment's file.
 TRAFFIC = ("rates", "steps", "trace", "in_flight", "capacity")

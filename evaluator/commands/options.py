@@ -15,16 +15,16 @@ from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 import typer
 from pydantic import ValidationError
 
-from evaluator.client import GatewayClient, connected
+from evaluator.client.client import GatewayClient, connected
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.evaluation import wait_until_ready
-from evaluator.experiment import Experiment, experiment_path, selected_pipelines
+from evaluator.experiments.experiment import Experiment, experiment_path, selected_pipelines
+from evaluator.experiments.suite import Suite, experiments_of, read_plan
 from evaluator.load.live import Listener, listening
-from evaluator.metric_table import parse_metric
+from evaluator.metrics.metric_table import parse_metric
 from evaluator.progress import PLAIN_EVERY_S, console, print_at_intervals, say
-from evaluator.suite import Suite, experiments_of, read_plan
 from services.chassis.addresses import server_address
 from services.contracts.validation_messages import validation_message
 from services.disk_writes import OUTPUT

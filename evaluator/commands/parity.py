@@ -12,7 +12,7 @@ from evaluator.datasets.corpus import CORPUS
 from evaluator.datasets.reader import corpus_file
 from evaluator.datasets.text_files import find_one
 from evaluator.errors import EvaluationError
-from evaluator.measurement_lock import measuring
+from evaluator.machine.measurement_lock import measuring
 from evaluator.parity.comparison import parity as compare_with_published
 from evaluator.parity.comparison import parity_experiment
 from evaluator.parity.published import PublishedFigures, given_figure, published_figures

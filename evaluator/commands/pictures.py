@@ -7,9 +7,9 @@ import typer
 
 from evaluator.commands.options import RUNS, Runs, reporting_errors
 from evaluator.errors import EvaluationError
-from evaluator.pictures import write_pictures
 from evaluator.progress import show
-from evaluator.run_folder import RunFolder, named_place
+from evaluator.report.pictures import write_pictures
+from evaluator.runs.run_folder import RunFolder, named_place
 
 
 def pictures(

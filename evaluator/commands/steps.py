@@ -32,8 +32,9 @@ from evaluator.commands.options import (
     with_options,
 )
 from evaluator.evaluation import evaluate, ingest_step, measure_again, rank_step, report_step
-from evaluator.experiment import Experiment
-from evaluator.gates import GateOutcome
+from evaluator.experiments.experiment import Experiment
+from evaluator.experiments.gates import GateOutcome
+from evaluator.experiments.suite import Suite, experiments_of
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.cost_table import render_costs, render_memory
 from evaluator.load.report import LoadReport
@@ -45,18 +46,17 @@ from evaluator.load.table import (
     render_ratios,
     render_steps,
 )
-from evaluator.measurement_lock import measuring
-from evaluator.prepared_run import expect_own_run
-from evaluator.process_costs import parse_processes
+from evaluator.machine.measurement_lock import measuring
+from evaluator.machine.process_costs import parse_processes
 from evaluator.progress import say
-from evaluator.render import render_table
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
-from evaluator.report import Report
-from evaluator.report_blocks import timing_reasons, verdicts
-from evaluator.run_folder import LATEST, RunFolder
-from evaluator.suite import Suite, experiments_of
-from evaluator.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
-from evaluator.suite_summary import render_summary_table
+from evaluator.report.render import render_table
+from evaluator.report.report import Report
+from evaluator.report.report_blocks import timing_reasons, verdicts
+from evaluator.report.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
+from evaluator.report.suite_summary import render_summary_table
+from evaluator.runs.run_folder import LATEST, RunFolder
+from evaluator.steps.prepared_run import expect_own_run
 
 
 @with_options(AllExperimentOverrides)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from evaluator.comparison.paired_tests import differences, interval, sorted_differences
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
-from evaluator.metric_table import parse_metric
-from evaluator.quality import PerQuery
+from evaluator.metrics.metric_table import parse_metric
+from evaluator.metrics.quality import PerQuery
 
 
 @dataclass(frozen=True, slots=True)

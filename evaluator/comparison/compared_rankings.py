@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from evaluator.answers import AnswerOutcome, read_outcomes
 from evaluator.errors import EvaluationError
-from evaluator.experiment import Experiment
-from evaluator.interruptions import LatencySource, latency_source
-from evaluator.manifest import Manifest
-from evaluator.rank import RankReport
-from evaluator.run_folder import SUITE, RunFolder, named_place
-from evaluator.run_import import IMPORTED, ImportedFile, ImportReport, import_runs, named_files
-from evaluator.timing_validity import conditions_of, timing_doubts
-from evaluator.trec_runs import read_run
+from evaluator.experiments.experiment import Experiment
+from evaluator.runs.answers import AnswerOutcome, read_outcomes
+from evaluator.runs.interruptions import LatencySource, latency_source
+from evaluator.runs.manifest import Manifest
+from evaluator.runs.run_folder import SUITE, RunFolder, named_place
+from evaluator.runs.timing_validity import conditions_of, timing_doubts
+from evaluator.runs.trec_runs import read_run
+from evaluator.steps.rank import RankReport
+from evaluator.steps.run_import import IMPORTED, ImportedFile, ImportReport, import_runs, named_files
 
 
 @dataclass(frozen=True)

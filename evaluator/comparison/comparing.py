@@ -22,9 +22,9 @@ from evaluator.comparison.verdict import MARGIN, NoWorseGate, PairedComparison, 
 from evaluator.datasets.added_judgments import AddedJudgments
 from evaluator.datasets.queries import queries_file
 from evaluator.errors import EvaluationError
-from evaluator.metric_table import MetricName, expect_higher_is_better, parse_metric
-from evaluator.quality import Grades, PerQuery, measure
-from evaluator.run_judgments import JudgmentsOrigin, judgments_of_all, judgments_with_added
+from evaluator.metrics.metric_table import MetricName, expect_higher_is_better, parse_metric
+from evaluator.metrics.quality import Grades, PerQuery, measure
+from evaluator.steps.run_judgments import JudgmentsOrigin, judgments_of_all, judgments_with_added
 from services.contracts.base import Count, Wire
 
 Margin = Annotated[float, Field(gt=0.0, le=1.0)]

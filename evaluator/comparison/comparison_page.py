@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from evaluator.comparison.comparing import ComparisonReport, PairReport, SliceReport
 from evaluator.comparison.examples import QueryExample
 from evaluator.comparison.verdict import PairedComparison
-from evaluator.markdown_page import markdown_parts
-from evaluator.page_blocks import Block, Prose, Sentence, Table, Verdict
+from evaluator.pages.markdown_page import markdown_parts
+from evaluator.pages.page_blocks import Block, Prose, Sentence, Table, Verdict
 
 
 def render_comparison(report: ComparisonReport) -> str:

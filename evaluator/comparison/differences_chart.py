@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluator.comparison.verdict import PairedComparison
-from evaluator.svg_chart import Drawing, Scale, text_width
+from evaluator.pages.svg_chart import Drawing, Scale, text_width
 
 WIDTH = 860.0
 SINGLE, ONE_OF_MANY = 190.0, 96.0  # height of the plotted area of a panel

@@ -9,8 +9,8 @@ from evaluator.datasets.corpus import corpus_documents
 from evaluator.datasets.queries import queries_file, read_queries
 from evaluator.datasets.reader import corpus_file
 from evaluator.datasets.text_files import HashedLines
-from evaluator.experiment import Experiment
-from evaluator.quality import Grades
+from evaluator.experiments.experiment import Experiment
+from evaluator.metrics.quality import Grades
 from services.contracts.base import Count, Wire
 
 MOST_DOCUMENTS = 6

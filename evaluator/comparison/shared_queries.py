@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evaluator.comparison.compared_rankings import ComparedRanking
 from evaluator.errors import EvaluationError
-from evaluator.validity import arm_faults
+from evaluator.steps.validity import arm_faults
 
 Rankings = Mapping[str, Sequence[str]]
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.comparison.paired_tests import ROUNDING
-from evaluator.metric_formulas import RELEVANCE_LEVEL
-from evaluator.quality import Rankings
+from evaluator.metrics.metric_formulas import RELEVANCE_LEVEL
+from evaluator.metrics.quality import Rankings
 
 DEPTH = 10
 DISCOUNTS = tuple(1 / math.log2(rank + 1) for rank in range(1, DEPTH + 1))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from evaluator.judging.compared_pool import ComparedPool, best_gains, ideal_dcg, weighted_gain
 from evaluator.judging.judgment_log import MOST_GRADE
 from evaluator.judging.pool import PooledPair, pairs_by_query
-from evaluator.quality import Grades
+from evaluator.metrics.quality import Grades
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ from evaluator.datasets.queries import queries_file, read_queries
 from evaluator.datasets.reader import corpus_file
 from evaluator.datasets.text_files import HashedLines, sha256
 from evaluator.errors import EvaluationError
-from evaluator.experiment import Experiment
+from evaluator.experiments.experiment import Experiment
 from evaluator.judging.compared_pool import DEPTH
 from evaluator.judging.pool import PooledPair, pooled_pairs
 from evaluator.judging.session_files import (
@@ -35,8 +35,8 @@ from evaluator.judging.session_files import (
     SessionFile,
     write_lines,
 )
-from evaluator.run_folder import RunFolder
-from evaluator.run_judgments import judgments_with_added
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.run_judgments import judgments_with_added
 from services.disk_writes import write_whole
 
 FOLDER = "judging"  # in the folder of all runs

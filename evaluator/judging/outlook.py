@@ -13,7 +13,7 @@ from evaluator.comparison.verdict import MARGIN, Outcome, outcomes_of
 from evaluator.judging.compared_pool import DEPTH, DISCOUNTS, STRATA, ComparedPool, best_gains, weighted_gain
 from evaluator.judging.judgment_log import MOST_GRADE
 from evaluator.judging.pool import PooledPair, pairs_by_query
-from evaluator.quality import Grades
+from evaluator.metrics.quality import Grades
 
 if TYPE_CHECKING:
     import numpy as np

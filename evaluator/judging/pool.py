@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluator.quality import Grades, Rankings
+from evaluator.metrics.quality import Grades, Rankings
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,9 +9,9 @@ from evaluator.judging.judgment_log import MOST_GRADE
 from evaluator.judging.outlook import CONFIDENCE, VerdictOutlook
 from evaluator.judging.session import JudgeProgress
 from evaluator.judging.session_files import SessionFile
-from evaluator.markdown_page import markdown_parts
-from evaluator.markdown_table import aligned
-from evaluator.page_blocks import Block, Prose, Sentence, Table
+from evaluator.pages.markdown_page import markdown_parts
+from evaluator.pages.markdown_table import aligned
+from evaluator.pages.page_blocks import Block, Prose, Sentence, Table
 
 MOST_DISPUTED = 20
 

@@ -37,8 +37,8 @@ from evaluator.judging.session_files import (
     read_content,
     read_lines,
 )
-from evaluator.metric_formulas import QueryJudgments, ndcg
-from evaluator.quality import Grades, Rankings
+from evaluator.metrics.metric_formulas import QueryJudgments, ndcg
+from evaluator.metrics.quality import Grades, Rankings
 from services.access.regular_file import read_regular
 from services.contracts.base import NAME
 

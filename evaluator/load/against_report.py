@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pydantic import FiniteFloat
 
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
-from evaluator.experiment import Experiment
-from evaluator.junit import GateCase
+from evaluator.experiments.experiment import Experiment
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.against import SpeedVerdict, judge_speed
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.machine_remarks import machine_remarks
@@ -16,10 +16,10 @@ from evaluator.load.quality import METRIC, query_means, request_values
 from evaluator.load.samples import LoadSample
 from evaluator.load.slice_pairs import LEAST_PAIRS, SlicePair
 from evaluator.load.validity import GeneratorFigures, cpu_shares, generator_faults, generator_figures
-from evaluator.load_plan import LoadPlan
-from evaluator.machine_conditions import MachineConditions, condition_faults
-from evaluator.quality import Grades
-from evaluator.run_folder import StepFile
+from evaluator.machine.machine_conditions import MachineConditions, condition_faults
+from evaluator.metrics.quality import Grades
+from evaluator.pages.junit import GateCase
+from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire
 
 # Below it the machine was busy for most of the comparison.

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
-from evaluator.client import GatewayClient
+from evaluator.client.client import GatewayClient
 from evaluator.errors import WrongOption
+from evaluator.experiments.load_plan import LoadPlan, TrafficStep
+from evaluator.experiments.turn_orders import balanced_turns
 from evaluator.load.against_report import (
     AgainstPoint,
     AgainstReport,
@@ -20,13 +22,11 @@ from evaluator.load.sample_files import SampleFiles
 from evaluator.load.slice_pairs import LEAST_PAIRS
 from evaluator.load.time_slices import Pids, TimeSlice
 from evaluator.load.traffic import LoadTarget, open_slices
-from evaluator.load_plan import LoadPlan, TrafficStep
-from evaluator.measured_processes import is_same_server, measured_processes
-from evaluator.prepared_run import keep_manifest
+from evaluator.machine.measured_processes import is_same_server, measured_processes
 from evaluator.progress import progress, say
-from evaluator.run_folder import RunFolder
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.prepared_run import keep_manifest
 from evaluator.thread_work import in_thread
-from evaluator.turn_orders import balanced_turns
 
 AGAINST = "against.json"
 # Of the turns of two stacks: short, so that what happens on the machine meets both.

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from evaluator.latency import Timed
 from evaluator.load.against_report import AgainstPoint, AgainstReport, StackFigures
-from evaluator.markdown_table import aligned
+from evaluator.pages.markdown_table import aligned
+from evaluator.runs.latency import Timed
 
 HEADER = (
     "pipeline",

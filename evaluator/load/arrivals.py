@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 
-from evaluator.load_plan import ArrivalProcess, QueryDraw, TrafficStep
+from evaluator.experiments.load_plan import ArrivalProcess, QueryDraw, TrafficStep
 
 
 def arrival_times(steps: Sequence[TrafficStep], process: ArrivalProcess, seed: str) -> list[float]:

@@ -23,10 +23,10 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.latency import MIN_SAMPLES_FOR_P99
 from evaluator.load.figures import LoadPercentiles
 from evaluator.load.intervals import Interval
-from evaluator.markdown_table import aligned
+from evaluator.pages.markdown_table import aligned
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from services.contracts.base import Wire
 
 # As --find-capacity bounds the share of requests lost or degraded (capacity.py).

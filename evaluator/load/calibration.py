@@ -15,7 +15,7 @@ from evaluator.load.figures import LoadPercentiles, load_percentiles
 from evaluator.load.generator_task import GeneratorTask
 from evaluator.load.generators import run_generators
 from evaluator.load.load_loop import SendRecord
-from evaluator.machine_conditions import MachineConditions, conditions_between, read_conditions
+from evaluator.machine.machine_conditions import MachineConditions, conditions_between, read_conditions
 from services.contracts.base import Wire
 
 WARMUP_S = 0.5  # of the same requests, not counted: the first ones open the connection

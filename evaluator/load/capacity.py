@@ -13,9 +13,9 @@ from typing import Literal, Protocol
 
 from pydantic import FiniteFloat
 
-from evaluator.latency import MIN_SAMPLES_FOR_P99, percentile
+from evaluator.experiments.load_plan import CapacityPlan
 from evaluator.load.share_test import FEWEST_REQUESTS, share_outcome
-from evaluator.load_plan import CapacityPlan
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, percentile
 from services.contracts.base import Count, Wire
 
 FIRST_RATE = 10.0

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from evaluator.latency import DOUBTFUL
 from evaluator.load.capacity_figures import CapacityMultiple, CapacityReport
 from evaluator.load.charts import LEFT, PANEL, RIGHT, WIDTH, latency_scale
-from evaluator.svg_chart import Drawing, Scale, chart_number, colour
+from evaluator.pages.svg_chart import Drawing, Scale, chart_number, colour
+from evaluator.runs.latency import DOUBTFUL
 
 GOODPUT, QUALITY = 0, 1  # numbers of the series, of colour and mark
 P99, P95, SEARCHED = 0, 1, 3

@@ -6,7 +6,7 @@ from evaluator.load.capacity import VERIFICATIONS
 from evaluator.load.capacity_chart import capacity_chart
 from evaluator.load.capacity_figures import CapacityReport
 from evaluator.load.capacity_report import BEYOND, measured_table, multiples_table
-from evaluator.markdown_table import aligned
+from evaluator.pages.markdown_table import aligned
 
 CAPACITY_WORDS = (
     "The capacity is the highest rate found at which at most 1 % of the requests took longer than the bound, and at "

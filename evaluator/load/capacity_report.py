@@ -8,12 +8,12 @@ knee     := "the knee is at " rate "/s" | "the knee cannot be told, because time
 
 from collections.abc import Iterator, Sequence
 
-from evaluator.latency import Timed
 from evaluator.load.capacity import VERIFICATIONS, FoundCapacity
 from evaluator.load.capacity_figures import CapacityMultiple, CapacityReport
 from evaluator.load.report import LoadPointReport
-from evaluator.markdown_table import aligned
-from evaluator.run_folder import StepFile
+from evaluator.pages.markdown_table import aligned
+from evaluator.runs.latency import Timed
+from evaluator.runs.run_folder import StepFile
 
 CAPACITY = "capacity.json"
 

@@ -4,15 +4,15 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import count
 
-from evaluator.latency import percentile
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.capacity import FoundCapacity, MeasuredRate, RateSample, find_capacity
 from evaluator.load.kinds import Traffic
 from evaluator.load.point import LoadedPoint, run_point
 from evaluator.load.time_slices import TimeSlice
 from evaluator.load.traffic import LoadTarget
 from evaluator.load.validity import cpu_shares, generator_figures, load_faults
-from evaluator.load_plan import LoadPlan
 from evaluator.progress import say
+from evaluator.runs.latency import percentile
 from evaluator.thread_work import in_thread
 
 SEARCH = "search"  # in the name of the file of a search's requests

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from evaluator.page_blocks import Block, ChartImage, FoldedBlocks
+from evaluator.pages.page_blocks import Block, ChartImage, FoldedBlocks
 
 CHARTS_SHOWN = 4
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from evaluator.latency import DOUBTFUL
 from evaluator.load.report import LoadPointReport, LoadReport
-from evaluator.svg_chart import LEGEND_PX, Drawing, Scale, chart_number, colour, round_step
+from evaluator.pages.svg_chart import LEGEND_PX, Drawing, Scale, chart_number, colour, round_step
+from evaluator.runs.latency import DOUBTFUL
 
 WIDTH = 860.0
 LEFT, RIGHT = 70.0, 690.0  # of the plotted area; names of pipelines stand right of it

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from evaluator.errors import EvaluationError
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.calibration_stub import WORK
 from evaluator.load.report import LoadReport
-from evaluator.load_plan import LoadPlan
-from evaluator.manifest import LoadedMachine, Manifest
-from evaluator.measured_processes import is_this_machine
+from evaluator.machine.measured_processes import is_this_machine
+from evaluator.runs.manifest import LoadedMachine, Manifest
 
 # Fields of a plan that change no request: how a result is read, and the length of the calibration. The seed is compared
 # as it was used.

@@ -21,7 +21,7 @@ from evaluator.load.intervals import Interval
 from evaluator.load.ratios import SHARES, PercentileName, Slices, percentile_ratios, request_blocks
 from evaluator.load.samples import LoadSample, counted_slices
 from evaluator.load.slice_pairs import LEAST_PAIRS
-from evaluator.machine_conditions import condition_faults
+from evaluator.machine.machine_conditions import condition_faults
 from services.contracts.base import Wire
 
 ComparedOutcome = Literal["slower", "not slower", "cannot tell"]

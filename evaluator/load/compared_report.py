@@ -5,7 +5,6 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.junit import GateCase
 from evaluator.load.calibration import Calibration
 from evaluator.load.compared import (
     CalibratedRatio,
@@ -21,7 +20,8 @@ from evaluator.load.compared import (
 from evaluator.load.figures import LoadPercentiles
 from evaluator.load.report import LoadPointReport
 from evaluator.load.samples import LoadSample
-from evaluator.run_folder import StepFile
+from evaluator.pages.junit import GateCase
+from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Wire
 
 COMPARED = "compared.json"

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from evaluator.latency import DOUBTFUL
 from evaluator.load.calibration import Calibration
 from evaluator.load.compared import calibration_remarks
 from evaluator.load.compared_report import ComparedPoint, ComparedReport, RunFigures
-from evaluator.markdown_table import aligned
+from evaluator.pages.markdown_table import aligned
+from evaluator.runs.latency import DOUBTFUL
 
 HEADER = ("pipeline", "rate", "run", "p50 ms", "p95 ms", "stub p50 ms", "in time/s", "nDCG@10")
 

@@ -1,7 +1,7 @@
 """Loads the corpus again and again as a collection of its own, while searches of the measured one are timed.
 
-Loading is evaluator/ingest.py, in this process: it does not delay the generators, which are processes of their own, and
-its CPU time counts as measured, as all of this process does (evaluator/machine_conditions.py).
+Loading is evaluator/steps/ingest.py, in this process: it does not delay the generators, which are processes of their
+own, and its CPU time counts as measured, as all of this process does (evaluator/machine/machine_conditions.py).
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 
-from evaluator.client import GatewayClient, GatewayError
+from evaluator.client.client import GatewayClient, GatewayError
+from evaluator.client.retries import with_retries
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
-from evaluator.experiment import Experiment
-from evaluator.ingest import ingest
+from evaluator.experiments.experiment import Experiment
 from evaluator.load.loading_figures import SliceLoading
 from evaluator.load.point import LoadedPoint
 from evaluator.progress import Advance
-from evaluator.retries import with_retries
+from evaluator.steps.ingest import ingest
 from services.contracts.base import NAME
 
 SUFFIX = "-loading"

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from evaluator.cost_rows import cpu_cells, number_cell, process_names, process_rows
 from evaluator.load.memory_trend import BLOCKS
 from evaluator.load.report import LoadReport
-from evaluator.markdown_table import aligned
-from evaluator.process_costs import MIB
+from evaluator.machine.cost_rows import cpu_cells, number_cell, process_names, process_rows
+from evaluator.machine.process_costs import MIB
+from evaluator.pages.markdown_table import aligned
 
 COSTS = (
     "CPU milliseconds a request: a mean over all that were sent, warm-up among them, with what the processes do in the "

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from evaluator.arms import Arm
+from evaluator.experiments.turn_orders import balanced_turns
 from evaluator.load.corpus_loader import CorpusLoader
 from evaluator.load.kinds import Traffic, slice_count
 from evaluator.load.prepared_load import PreparedLoad
@@ -15,8 +15,8 @@ from evaluator.load.process_watch import ProcessWatch
 from evaluator.load.sample_files import SampleFiles
 from evaluator.load.time_slices import Pids, TimeSlice, driven_slices
 from evaluator.progress import progress
+from evaluator.steps.arms import Arm
 from evaluator.thread_work import in_thread
-from evaluator.turn_orders import balanced_turns
 
 
 @dataclass(frozen=True, slots=True)

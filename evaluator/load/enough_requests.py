@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from evaluator.latency import MIN_SAMPLES_FOR_P99
-from evaluator.load_plan import LoadPlan
+from evaluator.experiments.load_plan import LoadPlan
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 
 ROUND_S = 5
 

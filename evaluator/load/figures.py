@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.latency import MIN_SAMPLES_FOR_P99, percentile
 from evaluator.load.intervals import Interval, percentile_interval
 from evaluator.load.samples import LoadSample
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, percentile
 from services.contracts.base import Count, Wire
 
 # The same rule a nine further (about 7,000 samples).
@@ -15,7 +15,7 @@ MIN_SAMPLES_FOR_P99_9 = 7_000
 
 
 class LoadPercentiles(Wire):
-    """Percentiles in milliseconds, by nearest rank: observed values (evaluator/latency.py)."""
+    """Percentiles in milliseconds, by nearest rank: observed values (evaluator/runs/latency.py)."""
 
     p50: FiniteFloat | None
     p90: FiniteFloat | None

@@ -18,8 +18,8 @@ from pathlib import Path
 import aiohttp
 import uvloop
 
-from evaluator.cached_results import CACHED_HEADER
-from evaluator.gateway_access import GatewayAccess, read_access
+from evaluator.client.cached_results import CACHED_HEADER
+from evaluator.client.gateway_access import GatewayAccess, read_access
 from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
 from evaluator.load.live import write_counts
 from evaluator.load.load_loop import Reply, SendRecord, closed_loop, open_loop

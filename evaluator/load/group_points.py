@@ -5,7 +5,6 @@ Sends nothing. What load.json says of a point is report.py's.
 
 from collections.abc import Mapping, Sequence
 
-from evaluator.arms import Arm
 from evaluator.load.histograms import write_hlog
 from evaluator.load.kinds import Traffic
 from evaluator.load.prepared_load import PreparedLoad
@@ -14,7 +13,8 @@ from evaluator.load.report import LoadPointReport, point_report
 from evaluator.load.sample_files import SampleFiles
 from evaluator.load.samples import counted_slices
 from evaluator.load.time_slices import TimeSlice
-from evaluator.run_folder import RunFolder
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.arms import Arm
 
 
 def group_points(

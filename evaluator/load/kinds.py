@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evaluator.experiments.load_plan import LoadPlan, TrafficStep
 from evaluator.load.load_loop import LoopKind
 from evaluator.load.trace import read_trace
 from evaluator.load.traffic import LoadTarget, PlannedRequest
-from evaluator.load_plan import LoadPlan, TrafficStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from itertools import groupby, takewhile
 
 from evaluator.load.charts import latency_scale
 from evaluator.load.live import EVERY_S, WINDOW_S, LiveFigures
-from evaluator.svg_chart import Drawing, Scale, chart_number, colour
+from evaluator.pages.svg_chart import Drawing, Scale, chart_number, colour
 
 # Narrow, so that a window of 390 pixels shows it whole and its letters can be read there.
 WIDTH, HEIGHT = 480.0, 236.0

@@ -20,8 +20,8 @@ from evaluator.load.table import (
     repeat_rows,
     step_rows,
 )
-from evaluator.page_blocks import Block, Caution, FoldedBlocks, Heading, Prose, Sentence, Table, filled
-from evaluator.stacked_times_chart import PATH
+from evaluator.pages.page_blocks import Block, Caution, FoldedBlocks, Heading, Prose, Sentence, Table, filled
+from evaluator.pages.stacked_times_chart import PATH
 
 SPECTRUM_SHOWS = "Latency by percentile"
 LOAD = (

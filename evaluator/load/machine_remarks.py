@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
-from evaluator.machine_conditions import MachineConditions, unchecked_foreign
-from evaluator.measured_processes import is_this_machine
+from evaluator.machine.machine_conditions import MachineConditions, unchecked_foreign
+from evaluator.machine.measured_processes import is_this_machine
 
 
 def machine_remarks(

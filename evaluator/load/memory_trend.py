@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pydantic import FiniteFloat
 
 from evaluator.load.intervals import CONFIDENCE, Interval
-from evaluator.process_costs import MIB, STARTED_ANEW
+from evaluator.machine.process_costs import MIB, STARTED_ANEW
 from services.contracts.base import Count, Wire
 
 # Memory moves in steps, so readings near one another are alike: means of blocks are compared, not readings.

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 
-from evaluator.breakdown import FAILED_OF_A_KIND, SlowAnswer
 from evaluator.load.best_by_bound import best_rows
 from evaluator.load.capacity_page import capacity_charts, capacity_section
 from evaluator.load.chart_images import folded
@@ -26,9 +25,10 @@ from evaluator.load.table import (
     render_steps,
     time_cell,
 )
-from evaluator.machine_windows import joined_conditions
-from evaluator.markdown_table import aligned
-from evaluator.run_folder import LOAD_PAGE, RunFolder, writable
+from evaluator.machine.machine_windows import joined_conditions
+from evaluator.pages.markdown_table import aligned
+from evaluator.runs.breakdown import FAILED_OF_A_KIND, SlowAnswer
+from evaluator.runs.run_folder import LOAD_PAGE, RunFolder, writable
 from services.disk_writes import write_whole
 
 SPECTRUM_POINTS = 160

@@ -6,9 +6,9 @@ Where the plan asks for the capacity, capacity.json comes after it.
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from evaluator.arms import Arm
-from evaluator.cached_results import cache_remarks
-from evaluator.gates import judge_gates
+from evaluator.client.cached_results import cache_remarks
+from evaluator.experiments.gates import judge_gates
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.best_by_bound import best_at
 from evaluator.load.calibration import Calibrate, calibration_of
 from evaluator.load.capacity import FoundCapacity
@@ -31,10 +31,10 @@ from evaluator.load.report import LoadPointReport, LoadReport, gated_point, unju
 from evaluator.load.sample_files import SampleFiles
 from evaluator.load.samples import read_samples
 from evaluator.load.traffic import LoadTarget
-from evaluator.load_plan import LoadPlan
+from evaluator.metrics.quality import Grades
 from evaluator.progress import say
-from evaluator.quality import Grades
-from evaluator.run_folder import RunFolder
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.arms import Arm
 from evaluator.thread_work import in_thread
 
 LOAD = "load.json"

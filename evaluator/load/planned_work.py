@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.kinds import Traffic, slice_count
-from evaluator.load_plan import LoadPlan
 
 # Of a drive: its generators start before it and its answers are read after it.
 DRIVE_OVERHEAD_S = 1.0

@@ -5,16 +5,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from evaluator.experiments.load_plan import LoadPlan, TrafficStep
 from evaluator.load.generator_task import GeneratorResult, GeneratorTask
 from evaluator.load.generators import generators_for, run_generators
 from evaluator.load.loading_figures import SliceLoading
 from evaluator.load.samples import LoadSample, read_sample
 from evaluator.load.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
 from evaluator.load.validity import GeneratorUse
-from evaluator.load_plan import LoadPlan, TrafficStep
-from evaluator.machine_conditions import MachineConditions
-from evaluator.machine_windows import metered
-from evaluator.process_costs import ProcessCost
+from evaluator.machine.machine_conditions import MachineConditions
+from evaluator.machine.machine_windows import metered
+from evaluator.machine.process_costs import ProcessCost
 from evaluator.thread_work import in_thread
 
 # A late answer is still read for so long, so that it is known how late it was.
@@ -54,8 +54,8 @@ async def run_point(
 
     The first `warmup_seconds` come before the `seconds`, at the same rate, and their samples are labelled. `plan` gives
     arrival process, draw, cap and generators. `part`: of all that is drawn from the seed. `measured`: processes of the
-    system under test on this machine (evaluator/machine_conditions.py). Raises EvaluationError where a generator ends
-    without a result.
+    system under test on this machine (evaluator/machine/machine_conditions.py). Raises EvaluationError where a
+    generator ends without a result.
     """
     steps = [TrafficStep(rate=rate, seconds=warmup_seconds + seconds)]
     requests = open_requests(target, pipeline, steps, plan, seed, part)

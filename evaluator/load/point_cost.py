@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evaluator.load.point import LoadedPoint
 from evaluator.load.samples import DROPPED
-from evaluator.process_costs import PipelineCost, mean_cost, summed_costs
+from evaluator.machine.process_costs import PipelineCost, mean_cost, summed_costs
 
 SEVERAL = "several pipelines were asked at once, whose CPU time cannot be told apart"
 LOADING = "the corpus was loaded meanwhile, and its CPU time cannot be told from that of the requests"

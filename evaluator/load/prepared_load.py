@@ -2,16 +2,16 @@
 
 from typing import NamedTuple
 
-from evaluator.arms import Arm
-from evaluator.client import GatewayClient
+from evaluator.client.client import GatewayClient
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.traffic import LoadTarget, load_target
-from evaluator.load_plan import LoadPlan
-from evaluator.manifest import Manifest
-from evaluator.prepared_run import prepare_run
-from evaluator.quality import Grades
-from evaluator.run_folder import RunFolder
+from evaluator.metrics.quality import Grades
+from evaluator.runs.manifest import Manifest
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.arms import Arm
+from evaluator.steps.prepared_run import prepare_run
 
 
 class PreparedLoad(NamedTuple):

@@ -12,8 +12,15 @@ from pathlib import Path
 
 from evaluator.load.memory_trend import MemoryReading
 from evaluator.load.point import LoadedPoint
-from evaluator.process_costs import ProcessReading, Reader, Readings, costs_between, process_reader, started_anew
-from evaluator.run_folder import writable
+from evaluator.machine.process_costs import (
+    ProcessReading,
+    Reader,
+    Readings,
+    costs_between,
+    process_reader,
+    started_anew,
+)
+from evaluator.runs.run_folder import writable
 from services.disk_writes import naming
 
 MEMORY = Path("load", "memory.jsonl")

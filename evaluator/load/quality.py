@@ -1,4 +1,4 @@
-"""Measures nDCG@10 of the answers that were timed, over requests, by `evaluator.quality`."""
+"""Measures nDCG@10 of the answers that were timed, over requests, by `evaluator.metrics.quality`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import FiniteFloat
 
 from evaluator.load.samples import LoadSample
-from evaluator.quality import Grades, measure
+from evaluator.metrics.quality import Grades, measure
 from evaluator.reranked_candidates import candidates_scored, mean_scored, share_scored
 from services.contracts.base import Wire
 

@@ -9,7 +9,7 @@ from evaluator.comparison.paired_tests import bca_interval, differences, mean
 from evaluator.load.intervals import Interval
 from evaluator.load.quality import query_means
 from evaluator.load.samples import LoadSample
-from evaluator.quality import Grades
+from evaluator.metrics.quality import Grades
 from services.contracts.base import Count, Wire
 
 RESAMPLES = 1_999

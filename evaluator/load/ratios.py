@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.latency import percentile
 from evaluator.load.intervals import CONFIDENCE, Interval, median_interval
 from evaluator.load.slice_pairs import LEAST_PAIRS, SlicePair, log_ratios
+from evaluator.runs.latency import percentile
 from services.contracts.base import Count, Wire
 
 PercentileName = Literal["p50", "p95"]

@@ -4,20 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.arms import Arm
-from evaluator.breakdown import (
-    FailedRequest,
-    SlowAnswer,
-    StageTime,
-    failed_requests,
-    gap_time,
-    slowest_answers,
-    stage_times,
-)
-from evaluator.cached_results import CacheUse, cache_faults, sum_cached_results
-from evaluator.critical_path import mean_path
-from evaluator.gates import GatedFigures, GateOutcome, Gates
-from evaluator.latency import MIN_SAMPLES_FOR_P99
+from evaluator.client.cached_results import CacheUse, cache_faults, sum_cached_results
+from evaluator.experiments.gates import GatedFigures, GateOutcome, Gates
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.best_under import BestUnder
 from evaluator.load.calibration import Calibration
 from evaluator.load.capacity_figures import CapacityReport
@@ -38,11 +27,22 @@ from evaluator.load.step_figures import StepFigures, step_figures
 from evaluator.load.time_slices import TimeSlice
 from evaluator.load.traffic import LoadTarget
 from evaluator.load.validity import GeneratorFigures, cpu_shares, generator_figures, load_faults
-from evaluator.load_plan import LoadPlan
-from evaluator.machine_conditions import MachineConditions
-from evaluator.process_costs import PipelineCost
-from evaluator.quality import Grades
-from evaluator.run_folder import StepFile
+from evaluator.machine.machine_conditions import MachineConditions
+from evaluator.machine.process_costs import PipelineCost
+from evaluator.metrics.quality import Grades
+from evaluator.runs.breakdown import (
+    FailedRequest,
+    SlowAnswer,
+    StageTime,
+    failed_requests,
+    gap_time,
+    slowest_answers,
+    stage_times,
+)
+from evaluator.runs.critical_path import mean_path
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
+from evaluator.runs.run_folder import StepFile
+from evaluator.steps.arms import Arm
 from services.contracts.base import Count, Wire
 
 

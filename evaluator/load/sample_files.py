@@ -10,7 +10,7 @@ from pathlib import Path
 from evaluator.load.samples import write_samples
 from evaluator.load.time_slices import TimeSlice
 from evaluator.progress import say
-from evaluator.run_folder import RunFolder, writable
+from evaluator.runs.run_folder import RunFolder, writable
 
 
 class SampleFiles:

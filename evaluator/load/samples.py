@@ -9,13 +9,13 @@ from typing import Literal
 
 from pydantic import FiniteFloat, ValidationError
 
-from evaluator.answers import AnswerRecord
-from evaluator.cached_results import read_cached_results
-from evaluator.client import GatewayError, search_answer
+from evaluator.client.cached_results import read_cached_results
+from evaluator.client.client import GatewayError, search_answer
 from evaluator.errors import EvaluationError
 from evaluator.load.load_loop import SendRecord
 from evaluator.load.traffic import LoadTarget, PlannedRequest
-from evaluator.rank import checked_ranking
+from evaluator.runs.answers import AnswerRecord
+from evaluator.steps.rank import checked_ranking
 from services.access.regular_file import open_regular
 from services.contracts.base import Count
 from services.disk_writes import naming

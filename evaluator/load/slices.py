@@ -7,7 +7,7 @@ from pydantic import FiniteFloat
 from evaluator.load.figures import load_percentiles
 from evaluator.load.quality import mean_ndcg
 from evaluator.load.samples import LoadSample
-from evaluator.quality import Grades
+from evaluator.metrics.quality import Grades
 from services.contracts.base import Count, Wire
 
 # The least number of words of each slice.

@@ -1,7 +1,7 @@
 """Draws and tells where the mean latency of every point of a load went. Pure."""
 
 from evaluator.load.report import LoadReport
-from evaluator.stacked_times_chart import PIECES, StackedTimes, piece_rows, stacked_times_chart
+from evaluator.pages.stacked_times_chart import PIECES, StackedTimes, piece_rows, stacked_times_chart
 
 
 def stages_chart(report: LoadReport) -> str | None:

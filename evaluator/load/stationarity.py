@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import FiniteFloat
 
-from evaluator.latency import percentile
+from evaluator.runs.latency import percentile
 from services.contracts.base import Wire
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from evaluator.latency import DOUBTFUL, Timed
 from evaluator.load.best_under import render_best
 from evaluator.load.point_cost import missing_cpu
 from evaluator.load.report import LoadPointReport, LoadReport
-from evaluator.markdown_table import aligned
+from evaluator.pages.markdown_table import aligned
+from evaluator.runs.latency import DOUBTFUL, Timed
 
 HEADER = (
     "pipeline", "rate", "in time/s", "p50 ms", "p95 ms", "p99 ms", "max ms",

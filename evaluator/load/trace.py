@@ -5,12 +5,12 @@ import math
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from evaluator.csv_text import csv_rows
 from evaluator.datasets.ids import plain_id
 from evaluator.datasets.judgments import QUERY_COLUMN
 from evaluator.datasets.text_files import HashedLines, known_columns, named_columns
 from evaluator.errors import EvaluationError
 from evaluator.load.traffic import PlannedRequest
+from evaluator.pages.csv_text import csv_rows
 
 _COLUMNS = {"time": ("time",), "query": QUERY_COLUMN, "pipeline": ("pipeline",)}
 

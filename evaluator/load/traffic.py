@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from evaluator.arms import Arm, search_request
 from evaluator.datasets.reader import Dataset
-from evaluator.experiment import Experiment
+from evaluator.experiments.experiment import Experiment
+from evaluator.experiments.load_plan import LoadPlan, TrafficStep
 from evaluator.load.arrivals import arrival_times, drawn_queries
-from evaluator.load_plan import LoadPlan, TrafficStep
+from evaluator.steps.arms import Arm, search_request
 from services.contracts.pipelines import Rerank
 
 # A closed loop sends as often as it gets answers, so the number of queries is not known before.

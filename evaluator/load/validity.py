@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from pydantic import FiniteFloat
 
-from evaluator.latency import DRIFT_LIMIT, drift_in_words, percentile
 from evaluator.load.stationarity import HalfMedians
-from evaluator.machine_conditions import MachineConditions
-from evaluator.machine_windows import joined_conditions, window_faults
+from evaluator.machine.machine_conditions import MachineConditions
+from evaluator.machine.machine_windows import joined_conditions, window_faults
+from evaluator.runs.latency import DRIFT_LIMIT, drift_in_words, percentile
 from services.contracts.base import Count, Wire
 
 # Requests that leave later than this are another load than the planned one.

@@ -7,7 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from evaluator.pages.inline_markup import cell_html, chart_html, code_html, prose_html
-from evaluator.svg_chart import style
+from evaluator.pages.svg_chart import style
 from services.chassis.page_headers import LOGIN
 
 # What stands in the bar above every page: where it leads, and its name.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from evaluator.page_blocks import (
+from evaluator.pages.page_blocks import (
     Block,
     Bullets,
     Caution,

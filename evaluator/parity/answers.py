@@ -7,14 +7,14 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from evaluator.client import GatewayClient
+from evaluator.client.client import GatewayClient
+from evaluator.client.retries import Sleep, with_retries
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
-from evaluator.experiment import Experiment
-from evaluator.ingest import ingest, live_states
+from evaluator.experiments.experiment import Experiment
 from evaluator.parity.figure_settings import FigureSettings
 from evaluator.progress import progress
-from evaluator.retries import Sleep, with_retries
+from evaluator.steps.ingest import ingest, live_states
 from services.contracts.base import Wire
 from services.contracts.collections import CollectionState, LexicalPreset
 from services.contracts.pipelines import Pipeline, Retrieve

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from pydantic import FiniteFloat
 
-from evaluator.client import GatewayClient
+from evaluator.client.client import GatewayClient
+from evaluator.client.retries import with_retries
 from evaluator.datasets.reader import Dataset, read_dataset
-from evaluator.experiment import Experiment
+from evaluator.experiments.experiment import Experiment
 from evaluator.parity.answers import (
     MOST_PRESETS,
     Answers,
@@ -24,7 +25,6 @@ from evaluator.parity.figure_settings import FigureSettings, Value, changed, cha
 from evaluator.parity.figures import figures, undecided_ties
 from evaluator.parity.published import PublishedFigures, equals_published
 from evaluator.progress import say
-from evaluator.retries import with_retries
 from evaluator.thread_work import in_thread
 from services.contracts.base import Count, Wire
 from services.contracts.collections import LexicalPreset

@@ -4,10 +4,10 @@ import ctypes
 from collections.abc import Sequence
 
 from evaluator.datasets.reader import Dataset
+from evaluator.metrics.quality import means, measure
 from evaluator.parity.answers import DEPTH, Answers, ScoredHits
 from evaluator.parity.figure_settings import FigureSettings
 from evaluator.parity.published import METRICS
-from evaluator.quality import means, measure
 
 
 def figures(dataset: Dataset, answers: Answers, settings: FigureSettings) -> dict[str, float]:

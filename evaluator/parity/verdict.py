@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from evaluator.markdown_table import aligned
+from evaluator.pages.markdown_table import aligned
 from evaluator.parity.comparison import ParityReport, TriedChange
 from evaluator.parity.figure_settings import LABELS, Change, FigureSettings
 from evaluator.parity.published import decimals

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.attribution.candidates import CandidatesReport, QueryCandidates, read_candidates
-from evaluator.quality import Grades, measure
+from evaluator.metrics.quality import Grades, measure
 from evaluator.replay.choice import Values
 from evaluator.replay.replayed import ReplayedQuery, replay_plan
 from services.contracts.pipelines import Pipeline

@@ -1,8 +1,8 @@
 """Draws what was replayed: quality against estimated cost, with the front. Pure."""
 
-from evaluator.latency import DOUBTFUL, Timed
+from evaluator.pages.svg_chart import Drawing, Scale, chart_number
 from evaluator.replay.report import ReplayReport
-from evaluator.svg_chart import Drawing, Scale, chart_number
+from evaluator.runs.latency import DOUBTFUL, Timed
 
 WIDTH, HEIGHT = 860.0, 460.0
 

@@ -6,11 +6,11 @@ from typing import assert_never
 import yaml
 
 from evaluator.attribution.collect import leg_name
-from evaluator.latency import DOUBTFUL, Timed
-from evaluator.page_blocks import Block, Caution, ChartImage, Heading, Listing, Prose, Sentence, Table, Verdict
+from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Listing, Prose, Sentence, Table, Verdict
+from evaluator.pages.step_page import StepPage
 from evaluator.replay.front_chart import front_chart
 from evaluator.replay.report import ReplayReport
-from evaluator.step_page import StepPage
+from evaluator.runs.latency import DOUBTFUL, Timed
 from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
 
 FRONT_CHART = "replay/front.svg"

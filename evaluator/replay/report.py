@@ -9,8 +9,8 @@ from pydantic import FiniteFloat
 from evaluator.replay.choice import FOLDS, Values, best, front, honest_mean
 from evaluator.replay.cost_model import CostModel
 from evaluator.replay.grid import Grid
-from evaluator.run_folder import StepFile
-from evaluator.run_judgments import JudgmentsOrigin
+from evaluator.runs.run_folder import StepFile
+from evaluator.steps.run_judgments import JudgmentsOrigin
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
 

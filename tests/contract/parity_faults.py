@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from evaluator.client import GatewayClient, GatewayError, connected
+from evaluator.client.client import GatewayClient, GatewayError, connected
 from evaluator.parity.comparison import ParityReport, parity, parity_experiment
 from evaluator.parity.published import given_figure
 from evaluator.parity.verdict import verdict

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.answers import read_answers
-from evaluator.client import GatewayError, connected
+from evaluator.client.client import GatewayError, connected
 from evaluator.datasets.record import DatasetRecord
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import (
@@ -17,11 +16,12 @@ from evaluator.evaluation import (
     report_step,
     wait_until_ready,
 )
-from evaluator.experiment import Experiment
-from evaluator.ingest import ingest
-from evaluator.manifest import Manifest
-from evaluator.prepared_run import dataset_of, load_dataset
-from evaluator.run_folder import RunFolder
+from evaluator.experiments.experiment import Experiment
+from evaluator.runs.answers import read_answers
+from evaluator.runs.manifest import Manifest
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.ingest import ingest
+from evaluator.steps.prepared_run import dataset_of, load_dataset
 from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.retrieval import DEFAULT_BEAM

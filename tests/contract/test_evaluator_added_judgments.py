@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from evaluator.cli import app
 from evaluator.evaluation import quality_step
-from evaluator.run_folder import RunFolder
-from evaluator.run_judgments import judgments_as_measured
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.run_judgments import judgments_as_measured
 from tests.support import evaluator_service
 from tests.support.gateway_stub import GatewayStub
 from tests.support.simulated_runs import write_collection, write_three_rankings

@@ -20,15 +20,15 @@ from evaluator.attribution.losses import FATES
 from evaluator.attribution.report import AttributionReport
 from evaluator.attribution_step import attribute_step, attribution
 from evaluator.cli import app
-from evaluator.client import connected
+from evaluator.client.client import connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, quality_step, report_step
-from evaluator.experiment import Experiment, bundled_directory
+from evaluator.experiments.experiment import Experiment, bundled_directory
 from evaluator.replay.grid import Grid, read_grid
 from evaluator.replay.step import Replayed, check_step, replay, replay_step
-from evaluator.report import Report
-from evaluator.run_folder import RunFolder
-from evaluator.trec_runs import read_run
+from evaluator.report.report import Report
+from evaluator.runs.run_folder import RunFolder
+from evaluator.runs.trec_runs import read_run
 from gateway.app import build_app as build_gateway
 from gateway.settings import BackendAddress, GatewaySettings
 from services.contracts.pipelines import Pipeline, Retrieve

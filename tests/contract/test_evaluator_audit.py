@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evaluator.app import build_app
+from evaluator.service.app import build_app
 from evaluator.settings import EvaluatorSettings
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.keys import TOKEN, bearing, made_keys

@@ -9,13 +9,13 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from evaluator.answers import read_answers
 from evaluator.cli import app
 from evaluator.comparison.compared_rankings import resolve_compared
 from evaluator.datasets.catalogue import load_catalogue
-from evaluator.manifest import MeasuringEnvironment
-from evaluator.run_folder import RunFolder
-from evaluator.timing_validity import ConditionsLog
+from evaluator.runs.answers import read_answers
+from evaluator.runs.manifest import MeasuringEnvironment
+from evaluator.runs.run_folder import RunFolder
+from evaluator.runs.timing_validity import ConditionsLog
 from tests.support.machine_counters import CountedMachine
 from tests.support.simulated_runs import FAIR, GOOD, ranked_by, write_collection, write_rankings, write_three_rankings
 

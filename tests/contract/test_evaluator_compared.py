@@ -11,13 +11,13 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from evaluator.cli import app
-from evaluator.client import connected
+from evaluator.client.client import connected
 from evaluator.compared_load import read_kept_load, write_compared
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate
 from evaluator.load.compared_report import ComparedReport
 from evaluator.load.report import LoadReport
-from evaluator.run_folder import RunFolder
+from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 from tests.support.small_runs import evaluated, planned

@@ -13,13 +13,13 @@ import typer
 from fastapi import Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 
-from evaluator.client import connected
+from evaluator.client.client import connected
 from evaluator.commands.deadlines import print_deadlines
 from evaluator.deadline_sweep import DeadlinesFile
 from evaluator.deadlines_step import deadlines_step
 from evaluator.evaluation import ingest_step
-from evaluator.measured_processes import record_stack
-from evaluator.run_folder import RunFolder
+from evaluator.machine.measured_processes import record_stack
+from evaluator.runs.run_folder import RunFolder
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub
 from tests.support.machine_counters import CountedMachine

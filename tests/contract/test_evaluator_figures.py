@@ -9,13 +9,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evaluator.client import GatewayClient, connected
+from evaluator.client.client import GatewayClient, connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, quality_step, report_step
-from evaluator.experiment import Experiment
-from evaluator.quality_report import QueryFigures
-from evaluator.report import Report
-from evaluator.run_folder import RunFolder
+from evaluator.experiments.experiment import Experiment
+from evaluator.report.report import Report
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.quality_report import QueryFigures
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
 

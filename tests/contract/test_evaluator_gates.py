@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 from typer.testing import CliRunner
 
 from evaluator.cli import app
-from evaluator.jobs import Jobs
-from evaluator.message_paths import MessagePaths
-from evaluator.report import Report
-from evaluator.run_folder import RunFolder
-from evaluator.served_datasets import ServedDatasets
+from evaluator.report.report import Report
+from evaluator.runs.run_folder import RunFolder
+from evaluator.service.jobs import Jobs
+from evaluator.service.message_paths import MessagePaths
+from evaluator.service.served_datasets import ServedDatasets
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served

@@ -11,11 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from evaluator.cli import app
-from evaluator.client import connected
+from evaluator.client.client import connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, ingest_step
-from evaluator.experiment import Experiment
-from evaluator.jobs import Jobs
+from evaluator.experiments.experiment import Experiment
 from evaluator.load.against_report import AgainstReport
 from evaluator.load.against_step import against_step
 from evaluator.load.capacity_report import CAPACITY, CapacityFile
@@ -24,9 +23,10 @@ from evaluator.load.live import LiveFigures, listening
 from evaluator.load.report import LoadReport
 from evaluator.load.samples import read_samples
 from evaluator.load_step import load_step
-from evaluator.message_paths import MessagePaths
-from evaluator.run_folder import RunFolder
-from evaluator.served_datasets import ServedDatasets
+from evaluator.runs.run_folder import RunFolder
+from evaluator.service.jobs import Jobs
+from evaluator.service.message_paths import MessagePaths
+from evaluator.service.served_datasets import ServedDatasets
 from services.chassis.errors import Unavailable
 from services.contracts.query import SearchRequest
 from tests.support.gateway_stub import GatewayStub

@@ -9,14 +9,14 @@ import pytrec_eval
 from fastapi import Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 
-from evaluator.client import connected
+from evaluator.client.client import connected
 from evaluator.evaluation import ingest_step
 from evaluator.load.samples import LoadSample, read_samples
 from evaluator.load.table import load_warnings
 from evaluator.load_step import load_step
-from evaluator.prepared_run import load_dataset
-from evaluator.quality import Grades
-from evaluator.run_folder import RunFolder
+from evaluator.metrics.quality import Grades
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.prepared_run import load_dataset
 from services.chassis.errors import Overloaded, Unavailable
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served

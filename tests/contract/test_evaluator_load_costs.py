@@ -10,16 +10,16 @@ from starlette.middleware.base import RequestResponseEndpoint
 from typer.testing import CliRunner
 
 from evaluator.cli import app
-from evaluator.client import connected
+from evaluator.client.client import connected
 from evaluator.evaluation import ingest_step
 from evaluator.load.memory_trend import MemoryReading, memory_trends
 from evaluator.load.point_cost import SEVERAL
 from evaluator.load.process_watch import MEMORY, watching
 from evaluator.load_step import load_step
-from evaluator.pipeline_costs import pipeline_costs
-from evaluator.prepared_run import prepare_run
-from evaluator.process_costs import STARTED_ANEW
-from evaluator.run_folder import RunFolder, writable
+from evaluator.machine.process_costs import STARTED_ANEW
+from evaluator.runs.run_folder import RunFolder, writable
+from evaluator.steps.pipeline_costs import pipeline_costs
+from evaluator.steps.prepared_run import prepare_run
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 from tests.support.small_runs import planned

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from evaluator.cli import app
-from evaluator.client import connected
+from evaluator.client.client import connected
 from evaluator.evaluation import ingest_step
-from evaluator.run_folder import RunFolder
+from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.processes import ROOT
 from tests.support.served import served

@@ -8,17 +8,17 @@ import pytest
 from typer.testing import CliRunner
 
 from evaluator.cli import app
-from evaluator.jobs import ExperimentRunning, Jobs
-from evaluator.measurement_lock import MeasurementRunning, measuring
-from evaluator.message_paths import MessagePaths
-from evaluator.run_folder import RunFolder
-from evaluator.served_datasets import ServedDatasets
+from evaluator.machine.measurement_lock import MeasurementRunning, measuring
+from evaluator.runs.run_folder import RunFolder
+from evaluator.service.jobs import ExperimentRunning, Jobs
+from evaluator.service.message_paths import MessagePaths
+from evaluator.service.served_datasets import ServedDatasets
 from tests.support.small_runs import planned
 
 HOLDER = """
 import sys
 from pathlib import Path
-from evaluator.measurement_lock import measuring
+from evaluator.machine.measurement_lock import measuring
 with measuring(Path(sys.argv[1])) as lock:
     lock.name("20260101T000000000Z-first")
     print("held", flush=True)

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.client import GatewayClient
+from evaluator.client.client import GatewayClient
 from evaluator.deadlines_step import deadlines_step
-from evaluator.environment_record import Gpu
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step
 from evaluator.load_step import load_step
-from evaluator.manifest import Manifest
-from evaluator.run_folder import RunFolder
+from evaluator.machine.environment_record import Gpu
+from evaluator.runs.manifest import Manifest
+from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import planned, reached
 

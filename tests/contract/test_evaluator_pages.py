@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evaluator.experiment import Experiment
-from evaluator.run_folder import RunFolder
+from evaluator.experiments.experiment import Experiment
+from evaluator.runs.run_folder import RunFolder
 from services.chassis.page_headers import PAGE_HEADERS
 from tests.support.evaluator_service import ended, evaluator, hanging
 from tests.support.gateway_stub import GatewayStub, write_shop

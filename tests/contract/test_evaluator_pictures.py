@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from evaluator.cli import app
 from evaluator.errors import EvaluationError
-from evaluator.pictures import DIFFERENCES, PAGE, QUALITY_LATENCY, pictures
-from evaluator.report import Report
-from evaluator.run_folder import RunFolder
-from evaluator.svg_chart import COLOURS, DARK, LIGHT
+from evaluator.pages.svg_chart import COLOURS, DARK, LIGHT
+from evaluator.report.pictures import DIFFERENCES, PAGE, QUALITY_LATENCY, pictures
+from evaluator.report.report import Report
+from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import evaluated, planned
 from tests.support.svg_reading import texts

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from evaluator.comparison.verdict import PairedComparison
-from evaluator.page_blocks import ChartImage, tables_of
-from evaluator.pages.report_page import render_report_html
-from evaluator.quality_latency_chart import quality_latency_chart
-from evaluator.render import render_page
-from evaluator.report import Report
-from evaluator.report_blocks import report_blocks
-from evaluator.report_charts import report_charts
-from evaluator.run_folder import RunFolder
+from evaluator.pages.page_blocks import ChartImage, tables_of
+from evaluator.report.quality_latency_chart import quality_latency_chart
+from evaluator.report.render import render_page
+from evaluator.report.report import Report
+from evaluator.report.report_blocks import report_blocks
+from evaluator.report.report_charts import report_charts
+from evaluator.report.report_page import render_report_html
+from evaluator.runs.run_folder import RunFolder
 from tests.support.charted_blocks import charts_without_table, flat
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.small_runs import evaluated, planned

@@ -8,12 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evaluator.app import build_app
-from evaluator.experiment import Experiment
-from evaluator.measurement_lock import measuring
-from evaluator.run_folder import RunFolder
-from evaluator.run_import import import_runs
+from evaluator.experiments.experiment import Experiment
+from evaluator.machine.measurement_lock import measuring
+from evaluator.runs.run_folder import RunFolder
+from evaluator.service.app import build_app
 from evaluator.settings import EvaluatorSettings
+from evaluator.steps.run_import import import_runs
 from services.chassis.errors import Overloaded, Unavailable
 from tests.support.evaluator_service import ended, evaluator, hanging
 from tests.support.gateway_stub import GatewayStub, write_shop

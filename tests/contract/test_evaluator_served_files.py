@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from evaluator.evaluation import quality_step, report_step
-from evaluator.job_state import JobState
-from evaluator.run_import import import_runs
+from evaluator.service.job_state import JobState
+from evaluator.steps.run_import import import_runs
 from tests.support.evaluator_service import ended, evaluator
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.simulated_runs import write_collection, write_three_rankings

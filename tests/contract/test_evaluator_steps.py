@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.answers import read_answers
-from evaluator.corpus_check import expect_same_corpus, sampled_documents
 from evaluator.deadlines_step import deadlines_step
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step, quality_step, rank_step, report_step
-from evaluator.experiment import Experiment
-from evaluator.prepared_run import load_dataset
-from evaluator.report import Report
-from evaluator.run_folder import RunFolder, new_folder
+from evaluator.experiments.experiment import Experiment
+from evaluator.report.report import Report
+from evaluator.runs.answers import read_answers
+from evaluator.runs.run_folder import RunFolder, new_folder
+from evaluator.steps.corpus_check import expect_same_corpus, sampled_documents
+from evaluator.steps.prepared_run import load_dataset
 from services.chassis.errors import DeadlineExceeded, Unavailable
 from services.contracts.documents import Document
 from tests.support.gateway_stub import GatewayStub

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from evaluator.cli import app
 from evaluator.datasets.catalogue import load_catalogue
-from evaluator.report import Report
-from evaluator.suite_summary import SuiteSummary
+from evaluator.report.report import Report
+from evaluator.report.suite_summary import SuiteSummary
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.served import served

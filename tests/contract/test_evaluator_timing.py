@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from evaluator.evaluation import ingest_step, quality_step, rank_step, report_step
-from evaluator.experiment import Experiment
-from evaluator.gates import Gates, judge_gates
-from evaluator.machine_conditions import MachineCounters
-from evaluator.measured_processes import measured_processes, record_stack
-from evaluator.pipeline_report import gated_figures
-from evaluator.render import render_page, render_table
-from evaluator.report import Report
-from evaluator.run_folder import RunFolder
+from evaluator.experiments.experiment import Experiment
+from evaluator.experiments.gates import Gates, judge_gates
+from evaluator.machine.machine_conditions import MachineCounters
+from evaluator.machine.measured_processes import measured_processes, record_stack
+from evaluator.report.pipeline_report import gated_figures
+from evaluator.report.render import render_page, render_table
+from evaluator.report.report import Report
+from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.machine_counters import CountedMachine
 from tests.support.small_runs import planned, reached
@@ -51,7 +51,7 @@ async def timed(experiment: Experiment, tmp_path: Path, **shares: float) -> Repo
 async def test_foreign_load_makes_the_times_invalid_and_leaves_the_quality(
     experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluator.latency.MIN_SAMPLES_FOR_P99", 2)
+    monkeypatch.setattr("evaluator.runs.latency.MIN_SAMPLES_FOR_P99", 2)
     report = await timed(experiment, tmp_path, other=0.4)
     assert report.timing_reasons == (FOREIGN,)
     assert report.timing_valid is False
@@ -79,7 +79,7 @@ async def test_a_gate_of_doubtful_times_names_them_where_there_are_few_answers_t
 async def test_on_a_quiet_machine_no_counter_is_a_reason(
     experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluator.latency.MIN_SAMPLES_FOR_P99", 2)
+    monkeypatch.setattr("evaluator.runs.latency.MIN_SAMPLES_FOR_P99", 2)
     report = await timed(experiment, tmp_path, own=0.9, other=0.05)
     assert (report.timing_valid, report.timing_reasons) == (True, ())
     assert all(outcome.latency_ms.p99 is not None for outcome in report.pipelines.values())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.client import connected
+from evaluator.client.client import connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step
 from evaluator.load.corpus_loader import CorpusLoader
@@ -16,9 +16,9 @@ from evaluator.load.point import LoadedPoint
 from evaluator.load.report import LoadReport
 from evaluator.load.samples import read_samples
 from evaluator.load_step import load_step
-from evaluator.machine_conditions import MachineConditions
-from evaluator.prepared_run import load_dataset
-from evaluator.run_folder import RunFolder
+from evaluator.machine.machine_conditions import MachineConditions
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.prepared_run import load_dataset
 from services.contracts.collections import CollectionDeclaration
 from tests.support.gateway_stub import GatewayStub
 from tests.support.load_points import CLEAN

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from evaluator.app import build_app as evaluator
+from evaluator.service.app import build_app as evaluator
 from evaluator.settings import EvaluatorSettings
 from gateway.app import build_app as gateway
 from gateway.settings import GatewaySettings

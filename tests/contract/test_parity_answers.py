@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.client import GatewayClient, connected
+from evaluator.client.client import GatewayClient, connected
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.errors import EvaluationError
 from evaluator.parity.answers import ServedCollection, ask_every_query, load, served_settings

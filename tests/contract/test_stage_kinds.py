@@ -98,7 +98,7 @@ def test_a_new_kind_is_one_model_and_one_case(copy: Path) -> None:
     ("union", "files"),
     [
         ("LaterStage", {"gateway/plan.py", "evaluator/attribution/losses.py", *REPLAYED}),
-        ("SourceStage", {"gateway/plan.py", "services/contracts/pipelines.py", "evaluator/arms.py", *REPLAYED}),
+        ("SourceStage", {"gateway/plan.py", "services/contracts/pipelines.py", "evaluator/steps/arms.py", *REPLAYED}),
     ],
 )
 def test_every_file_that_lacks_the_case_is_named_by_the_type_checker(copy: Path, union: str, files: set[str]) -> None:

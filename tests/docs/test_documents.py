@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from fastapi import FastAPI
 
-from evaluator.app import build_app as build_evaluator
+from evaluator.service.app import build_app as build_evaluator
 from evaluator.settings import EvaluatorSettings
 from gateway.app import build_app as build_gateway
 from gateway.settings import GatewaySettings

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from evaluator.load_plan import LoadPlan
+from evaluator.experiments.load_plan import LoadPlan
 
 README = Path(__file__).resolve().parents[2] / "evaluator" / "load" / "README.md"
 

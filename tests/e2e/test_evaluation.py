@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.client import GatewayClient, connected
+from evaluator.client.client import GatewayClient, connected
 from evaluator.comparison.comparing import ComparisonSettings, compare
 from evaluator.evaluation import evaluate, ingest_step
-from evaluator.experiment import Experiment, experiment_path, read_experiment
-from evaluator.render import render_page
-from evaluator.report import Report
-from evaluator.run_folder import RunFolder
+from evaluator.experiments.experiment import Experiment, experiment_path, read_experiment
+from evaluator.report.render import render_page
+from evaluator.report.report import Report
+from evaluator.runs.run_folder import RunFolder
 from gateway.app import build_app as build_gateway
 from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
 from services.dense.app import build_app as build_dense

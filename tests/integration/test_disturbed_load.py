@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.environment_record import describe_machine
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.live import listening
 from evaluator.load.point import run_point
 from evaluator.load.report import LoadPointReport
-from evaluator.load_plan import LoadPlan
+from evaluator.machine.environment_record import describe_machine
 from tests.soak.agreement import fixed_time_stub, stub_target
 from tests.support.load_points import reported_point
 

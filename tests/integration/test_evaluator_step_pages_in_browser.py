@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from evaluator.experiment import Experiment
-from evaluator.run_folder import RunFolder
+from evaluator.experiments.experiment import Experiment
+from evaluator.runs.run_folder import RunFolder
 from tests.support.attributed_runs import replayed_run
 from tests.support.browser_pages import opened_browser, opened_page, overflow_px
 from tests.support.evaluator_pages import evaluator_on_a_port, expect_sound, hostile_copy, write_part

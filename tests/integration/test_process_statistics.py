@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from evaluator.process_costs import costs_between, process_reader
+from evaluator.machine.process_costs import costs_between, process_reader
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

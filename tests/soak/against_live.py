@@ -6,11 +6,11 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.against import MARGIN, SpeedVerdict
 from evaluator.load.against_report import AgainstPoint, ComparedStacks, against_point
 from evaluator.load.against_step import driven_pairs
 from evaluator.load.traffic import LoadTarget
-from evaluator.load_plan import LoadPlan
 from services.contracts.query import SearchRequest
 from tests.soak.against import COLUMNS, COMPARISONS, PERCENT, SLOWDOWN, bars, row
 from tests.soak.outcome import Outcome

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.export_scripts import ExportedTraffic, ExportTool
 from evaluator.load.figures import load_percentiles
 from evaluator.load.point import run_point
 from evaluator.load.traffic import LoadTarget
 from evaluator.load.validity import MOST_LAG_MS
 from evaluator.load_export import exported_traffic, write_export
-from evaluator.load_plan import LoadPlan
 from tests.soak.outcome import Bar, Outcome
 from tests.support.go_programs import go_program
 from tests.support.processes import ROOT

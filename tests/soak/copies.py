@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evaluator.client import connected
+from evaluator.client.client import connected
 from evaluator.datasets.reader import read_dataset
+from evaluator.experiments.turn_orders import query_turns
 from evaluator.load.ratios import PercentileName, PercentileRatio, percentile_ratios, request_blocks
-from evaluator.turn_orders import query_turns
 from services.contracts.query import SearchRequest
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import COLLECTION, loaded_stack

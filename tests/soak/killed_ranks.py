@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from evaluator.client import connected
+from evaluator.client.client import connected
 from evaluator.evaluation import ingest_step, quality_step, report_step
-from evaluator.run_folder import RunFolder
+from evaluator.runs.run_folder import RunFolder
 from tests.soak.outcome import Bar, Outcome
 from tests.support.gateway_stub import GatewayStub
 from tests.support.processes import ROOT

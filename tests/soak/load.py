@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
-from evaluator.latency import percentile
+from evaluator.experiments.load_plan import TrafficStep
 from evaluator.load.arrivals import arrival_times
 from evaluator.load.generator_task import GeneratorTask
 from evaluator.load.generators import generators_for, run_generators
 from evaluator.load.load_loop import LoopKind, SendRecord
-from evaluator.load_plan import TrafficStep
+from evaluator.runs.latency import percentile
 from tests.soak.outcome import Bar, Outcome
 from tests.support.processes import ROOT
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluator.environment_record import describe_machine, git_state
+from evaluator.machine.environment_record import describe_machine, git_state
 
 
 @dataclass(frozen=True, slots=True)

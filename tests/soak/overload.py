@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.figures import load_percentiles
 from evaluator.load.point import run_closed, run_point
 from evaluator.load.samples import LoadSample
 from evaluator.load.traffic import LoadTarget
-from evaluator.load_plan import LoadPlan
 from services.contracts.query import SearchRequest
 from tests.soak import wire
 from tests.soak.outcome import Bar, Outcome

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from evaluator.evaluation import quality_step, report_step
-from evaluator.run_folder import RunFolder
+from evaluator.runs.run_folder import RunFolder
 from tests.soak.outcome import Bar, Outcome
 from tests.support.large_run import RunSize, write_large_run
 from tests.support.processes import ROOT, Process, free_port

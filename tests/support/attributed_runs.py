@@ -5,12 +5,12 @@ from pathlib import Path
 import httpx
 
 from evaluator.attribution_step import attribute_step
-from evaluator.client import connected
+from evaluator.client.client import connected
 from evaluator.evaluation import evaluate
-from evaluator.experiment import Experiment
+from evaluator.experiments.experiment import Experiment
 from evaluator.replay.grid import Grid
 from evaluator.replay.step import replay, replay_step
-from evaluator.run_folder import RunFolder
+from evaluator.runs.run_folder import RunFolder
 from tests.support.backends import opened_stack
 
 GRID = Grid(leg_depths=(5, 10), rerank_depths=(5,), weights=(0.3, 0.6))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from evaluator.page_blocks import Block, ChartImage, FoldedBlocks, Heading, Table
+from evaluator.pages.page_blocks import Block, ChartImage, FoldedBlocks, Heading, Table
 
 
 def flat(blocks: Iterable[Block]) -> Iterator[Block]:

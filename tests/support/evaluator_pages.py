@@ -8,8 +8,8 @@ from pathlib import Path
 
 from playwright.async_api import Page
 
-from evaluator.app import build_app
-from evaluator.experiment import bundled_directory
+from evaluator.experiments.experiment import bundled_directory
+from evaluator.service.app import build_app
 from evaluator.settings import EvaluatorSettings
 from tests.support.backends import opened_stack
 from tests.support.browser_pages import accessibility_violations, overflow_px

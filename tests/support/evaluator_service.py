@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from evaluator.app import build_app
+from evaluator.service.app import build_app
 from evaluator.settings import EvaluatorSettings
 from tests.support.gateway_stub import GatewayStub
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 
 from evaluator.evaluation import quality_step, report_step
-from evaluator.run_import import import_runs
+from evaluator.steps.run_import import import_runs
 from tests.support.simulated_runs import write_collection, write_three_rankings
 
 HOSTILE = "<script>alert(1)</script>"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluator.answers import AnswerRecord
 from evaluator.datasets.reader import read_dataset
-from evaluator.experiment import Experiment
-from evaluator.manifest import build_manifest
-from evaluator.rank import ChosenQueries, RankedArm, write_rank_report, write_run_file
-from evaluator.run_folder import RunFolder, writable
-from evaluator.vector_recall import RecallReport
+from evaluator.experiments.experiment import Experiment
+from evaluator.runs.answers import AnswerRecord
+from evaluator.runs.manifest import build_manifest
+from evaluator.runs.run_folder import RunFolder, writable
+from evaluator.steps.rank import ChosenQueries, RankedArm, write_rank_report, write_run_file
+from evaluator.steps.vector_recall import RecallReport
 from services.contracts.pipelines import Pipeline
 
 WORDS = [f"{first}{second}" for first in "bcdfglmnprst" for second in ("ado", "iren", "olu", "ume", "ari", "etos")]

@@ -4,15 +4,15 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
-from evaluator.arms import Arm
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.kinds import Traffic
 from evaluator.load.point import LoadedPoint
 from evaluator.load.report import LoadPointReport, LoadReport, point_report
 from evaluator.load.time_slices import TimeSlice
 from evaluator.load.traffic import LoadTarget
 from evaluator.load.validity import GeneratorUse
-from evaluator.load_plan import LoadPlan
-from evaluator.machine_conditions import MachineConditions
+from evaluator.machine.machine_conditions import MachineConditions
+from evaluator.steps.arms import Arm
 from services.contracts.pipelines import Pipeline
 from tests.support.load_samples import load_sample
 

@@ -1,10 +1,10 @@
-"""Writes the files of /proc and /sys that `evaluator.machine_conditions` reads, so that tests decide what they say."""
+"""Writes the files of /proc and /sys that `evaluator.machine.machine_conditions` reads, for tests."""
 
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluator.machine_conditions import MachineCounters
+from evaluator.machine.machine_conditions import MachineCounters
 
 CORES = 2
 SERVICE, SERVICE_CHILD = 4711, 4712

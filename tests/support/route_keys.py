@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import Route
 
-from evaluator.app import build_app as evaluator
+from evaluator.service.app import build_app as evaluator
 from evaluator.settings import EvaluatorSettings
 from gateway.app import build_app as gateway
 from gateway.settings import GatewaySettings

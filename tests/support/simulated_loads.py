@@ -8,7 +8,7 @@ from evaluator.load.calibration import Calibration, CalibrationReading
 from evaluator.load.calibration_stub import WORK
 from evaluator.load.figures import load_percentiles
 from evaluator.load.samples import LoadSample
-from evaluator.machine_conditions import MachineConditions
+from evaluator.machine.machine_conditions import MachineConditions
 from tests.support.load_samples import load_sample
 
 REQUESTS = 600

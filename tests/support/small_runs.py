@@ -6,11 +6,11 @@ from pathlib import Path
 
 import httpx
 
-from evaluator.client import GatewayClient, connected
+from evaluator.client.client import GatewayClient, connected
 from evaluator.evaluation import evaluate
-from evaluator.experiment import Experiment
-from evaluator.report import Report
-from evaluator.run_folder import RunFolder
+from evaluator.experiments.experiment import Experiment
+from evaluator.report.report import Report
+from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub, write_shop
 
 

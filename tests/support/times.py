@@ -8,8 +8,8 @@ from typing import ParamSpec
 
 import pytest
 
-from evaluator.machine_conditions import condition_faults
-from evaluator.machine_windows import ConditionsMeter
+from evaluator.machine.machine_conditions import condition_faults
+from evaluator.machine.machine_windows import ConditionsMeter
 
 TRIES = 3
 
@@ -37,7 +37,7 @@ def repeated_when_late(test: Callable[P, Awaitable[None]]) -> Callable[P, Awaita
     """Runs a test again that missed a time, TRIES times in all; the last miss fails it, earlier ones are warnings.
 
     The last miss skips it where the machine cannot tell: after an UndecidedError, or when other processes, a hypervisor
-    or a CPU limit took more of it meanwhile than a load report allows (evaluator/machine_conditions.py).
+    or a CPU limit took more of it meanwhile than a load report allows (evaluator/machine/machine_conditions.py).
     The test must begin anew with what its fixtures hold after a miss.
     """
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from evaluator.environment_record import Environment, collect_environment
+from evaluator.machine.environment_record import Environment, collect_environment
 from services.chassis.cores import available_cores
 from services.contracts.base import Count, Wire
 from services.inference.profiles import ROOT
@@ -52,7 +52,7 @@ class BenchTurn(Wire):
     wall_s: tuple[float, ...]
     foreign: float | None  # share of all cores that other processes used meanwhile; null: the machine does not tell
     steal: float | None = None  # share of all cores that a hypervisor took
-    quiet: bool  # nothing of evaluator.machine_conditions.condition_faults
+    quiet: bool  # nothing of evaluator.machine.machine_conditions.condition_faults
 
 
 class CostRatio(Wire):

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from evaluator.machine_conditions import condition_faults, conditions_between, read_conditions
-from evaluator.turn_orders import balanced_turns
+from evaluator.experiments.turn_orders import balanced_turns
+from evaluator.machine.machine_conditions import condition_faults, conditions_between, read_conditions
 from workshop.bench.analysis import score_difference
 from workshop.bench.candidate_lists import CandidateList
 from workshop.bench.contender import Contender

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evaluator.client import GatewayClient, connected
+from evaluator.client.client import GatewayClient, connected
 from evaluator.errors import EvaluationError
 from evaluator.progress import progress
 from services.contracts.base import DEEPEST

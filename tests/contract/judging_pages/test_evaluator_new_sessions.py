@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evaluator.background_work import MOST_WAITING
+from evaluator.service.background_work import MOST_WAITING
 from tests.support.held_files import held_back, settings_that_wait
 from tests.support.judging_pages import followed, hidden, session_of
 from tests.support.processes import ROOT, Process, free_port

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evaluator.app import build_app
+from evaluator.service.app import build_app
 from evaluator.settings import EvaluatorSettings
 from tests.support.evaluator_service import evaluator
 from tests.support.gateway_stub import GatewayStub

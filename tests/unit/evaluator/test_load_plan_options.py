@@ -4,8 +4,8 @@ import pytest
 
 from evaluator.commands.load_plan_options import overridden_load
 from evaluator.errors import WrongOption
+from evaluator.experiments.load_plan import CapacityPlan, LoadPlan
 from evaluator.load_export import unexported_fields
-from evaluator.load_plan import CapacityPlan, LoadPlan
 
 DEFAULTS = {"slice_seconds": 3.0}
 

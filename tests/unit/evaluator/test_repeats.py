@@ -8,7 +8,7 @@ import pytest
 from evaluator.datasets.text_files import sha256
 from evaluator.evaluation import quality_step, report_step
 from evaluator.repeats import RepeatReport, Spread, render_repeats, render_repeats_page, repeats_step
-from evaluator.run_import import import_runs
+from evaluator.steps.run_import import import_runs
 from tests.support.gateway_stub import write_shop
 
 WHOLE = "q1 Q0 d1 1 9 x\nq1 Q0 d5 2 8 x\nq2 Q0 d4 1 9 x\nq3 Q0 d1 1 9 x\nq4 Q0 d3 1 9 x\n"

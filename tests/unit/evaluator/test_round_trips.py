@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evaluator.answers import AnswerRecord, read_answers
 from evaluator.attribution.candidates import ArmCandidates, QueryCandidates, read_candidates
 from evaluator.datasets.ids import plain_id
 from evaluator.datasets.judgments import read_judgments
@@ -23,11 +22,12 @@ from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import JUDGES
 from evaluator.load.samples import LoadSample, read_samples, write_samples
 from evaluator.load.trace import read_trace
-from evaluator.run_export import export_run
-from evaluator.run_folder import RunFolder
-from evaluator.run_import import import_runs
-from evaluator.run_judgments import judgments_of
-from evaluator.trec_runs import read_run, run_lines
+from evaluator.runs.answers import AnswerRecord, read_answers
+from evaluator.runs.run_folder import RunFolder
+from evaluator.runs.trec_runs import read_run, run_lines
+from evaluator.steps.run_export import export_run
+from evaluator.steps.run_import import import_runs
+from evaluator.steps.run_judgments import judgments_of
 
 ODD = [
     "a b",

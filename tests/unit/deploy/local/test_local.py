@@ -20,9 +20,9 @@ from deploy.local.readiness import readable_reasons, wait_for_backends
 from deploy.local.running_stack import load_command
 from deploy.local.stacks import Stack, requested_stack
 from deploy.local.supervision import configuration, failed_start, pid, processes
-from evaluator.experiment import read_experiment
-from evaluator.process_costs import parse_processes
-from evaluator.run_folder import RunFolder
+from evaluator.experiments.experiment import read_experiment
+from evaluator.machine.process_costs import parse_processes
+from evaluator.runs.run_folder import RunFolder
 from tests.support.planted_secrets import PlantedSecrets
 
 BESIDE = {"family": "reranker", "url": "http://127.0.0.1:8013"}

@@ -22,7 +22,7 @@ from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends
 from deploy.local.secure import SecureFiles
 from deploy.local.supervision import configuration, processes
-from evaluator.process_costs import parse_processes
+from evaluator.machine.process_costs import parse_processes
 from services.chassis.settings import ServiceSettings
 from tests.support.certificates import Certificates
 from tests.support.chassis_app import small_app

@@ -11,10 +11,10 @@ from evaluator.datasets.judgments import read_judgments
 from evaluator.datasets.reader import read_dataset
 from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import EvaluationError
-from evaluator.experiment import read_experiment
+from evaluator.experiments.experiment import read_experiment
 from evaluator.load.trace import read_trace
 from evaluator.replay.grid import read_grid
-from evaluator.trec_runs import read_run
+from evaluator.runs.trec_runs import read_run
 
 CORPUS = "".join(json.dumps({"_id": name, "text": f"a bell {name}"}) + "\n" for name in ("d1", "d2"))
 QUERIES = '{"_id": "q1", "text": "bell"}\n'

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from evaluator.judging.compared_pool import STRATA, compared_pool
-from evaluator.metric_formulas import QueryJudgments, ndcg
+from evaluator.metrics.metric_formulas import QueryJudgments, ndcg
 from tests.support.rankings import random_cases
 
 

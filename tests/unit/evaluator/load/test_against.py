@@ -5,16 +5,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evaluator.experiment import Experiment
-from evaluator.gates import Gates
+from evaluator.experiments.experiment import Experiment
+from evaluator.experiments.gates import Gates
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.against import judge_speed
 from evaluator.load.against_report import AgainstReport, ComparedStacks, DrivenPair, against_point, against_remarks
 from evaluator.load.against_table import render_against
 from evaluator.load.point import LoadedPoint
 from evaluator.load.slice_pairs import LEAST_PAIRS, SlicePair
 from evaluator.load.validity import GeneratorUse
-from evaluator.load_plan import LoadPlan
-from evaluator.machine_conditions import MachineConditions
+from evaluator.machine.machine_conditions import MachineConditions
 from tests.soak.against import bars
 from tests.support.load_samples import load_sample
 from tests.support.simulated_stacks import simulated_pairs

@@ -3,8 +3,8 @@ from itertools import islice, pairwise
 
 import pytest
 
+from evaluator.experiments.load_plan import QueryDraw, TrafficStep
 from evaluator.load.arrivals import arrival_times, drawn_queries
-from evaluator.load_plan import QueryDraw, TrafficStep
 
 
 def test_constant_arrivals_are_evenly_spaced_across_steps() -> None:

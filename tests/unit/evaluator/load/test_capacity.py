@@ -4,6 +4,7 @@ import functools
 
 import pytest
 
+from evaluator.experiments.load_plan import CapacityPlan
 from evaluator.load.capacity import (
     MOST_POINTS,
     VERIFICATIONS,
@@ -16,7 +17,6 @@ from evaluator.load.capacity import (
     next_rate,
     next_seconds,
 )
-from evaluator.load_plan import CapacityPlan
 from tests.support.simulated_queue import SimulatedQueue, true_capacity
 
 PLAN = CapacityPlan(p99_ms=500)

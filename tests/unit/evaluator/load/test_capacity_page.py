@@ -7,7 +7,7 @@ from evaluator.load.capacity_page import capacity_charts, capacity_section
 from evaluator.load.capacity_report import capacity_report
 from evaluator.load.load_blocks import load_blocks
 from evaluator.load.page import render_load_page
-from evaluator.markdown_page import markdown_parts
+from evaluator.pages.markdown_page import markdown_parts
 from tests.support.load_points import load_point, load_report
 from tests.support.svg_reading import elements, texts
 

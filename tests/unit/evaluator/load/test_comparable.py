@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.environment_record import Gpu
 from evaluator.errors import EvaluationError
+from evaluator.experiments.load_plan import CapacityPlan, LoadPlan, TrafficStep
 from evaluator.load.calibration import Calibration
 from evaluator.load.comparable import KeptLoad, LoadSetting, expect_comparable, remarked_differences
-from evaluator.load_plan import CapacityPlan, LoadPlan, TrafficStep
-from evaluator.manifest import Manifest, build_manifest
-from evaluator.prepared_run import load_dataset
+from evaluator.machine.environment_record import Gpu
+from evaluator.runs.manifest import Manifest, build_manifest
+from evaluator.steps.prepared_run import load_dataset
 from tests.support.load_points import load_point, load_report
 from tests.support.simulated_loads import simulated_calibration
 from tests.support.small_runs import planned

@@ -2,8 +2,8 @@
 
 import pytest
 
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.enough_requests import too_few_requests
-from evaluator.load_plan import LoadPlan
 
 
 def test_a_rate_with_too_few_requests_is_told_with_the_seconds_that_it_needs() -> None:

@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.export_scripts import ExportedTraffic, ExportTool, export_command, exported_files
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_export import exported_traffic
-from evaluator.load_plan import LoadPlan
 
 # Quotes of all kinds, a line separator that JavaScript minds, and text beyond ASCII.
 TEXTS = {"q1": 'oil the "chain"', "q2": "it's \u2028 grün ${x} {y}", "q3": "plain"}

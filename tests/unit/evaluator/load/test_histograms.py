@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.latency import percentile
 from evaluator.load.figures import load_percentiles
 from evaluator.load.group_points import on_one_clock
 from evaluator.load.histograms import histogram_of, percentiles_ms, read_hlog, write_hlog
 from evaluator.load.intervals import percentile_interval
 from evaluator.load.point import LoadedPoint
 from evaluator.load.time_slices import TimeSlice
-from evaluator.machine_conditions import MachineConditions
+from evaluator.machine.machine_conditions import MachineConditions
+from evaluator.runs.latency import percentile
 from tests.support.load_points import CLEAN
 from tests.support.load_samples import load_sample
 

@@ -15,8 +15,8 @@ from evaluator.load.report import LoadPointReport
 from evaluator.load.slices import length_slices
 from evaluator.load.stages_chart import stages_chart
 from evaluator.load.time_slices import TimeSlice
-from evaluator.machine_conditions import MachineConditions
-from evaluator.svg_chart import Scale, spread
+from evaluator.machine.machine_conditions import MachineConditions
+from evaluator.pages.svg_chart import Scale, spread
 from tests.support.load_points import CLEAN, load_point, load_report
 from tests.support.load_samples import load_sample
 from tests.support.svg_reading import elements, texts

@@ -1,8 +1,8 @@
 import pytest
 
+from evaluator.experiments.load_plan import LoadPlan, TrafficStep
 from evaluator.load.kinds import Traffic, slice_count
 from evaluator.load.slice_pairs import LEAST_PAIRS
-from evaluator.load_plan import LoadPlan, TrafficStep
 
 
 @pytest.mark.parametrize(("arms", "slices"), [(1, 1), (2, 4), (5, 4)])

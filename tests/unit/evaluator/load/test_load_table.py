@@ -2,8 +2,7 @@
 
 import pytest
 
-from evaluator.cached_results import CacheUse
-from evaluator.cost_rows import number_cell
+from evaluator.client.cached_results import CacheUse
 from evaluator.load.loading_figures import LoadingFigures
 from evaluator.load.page import render_load_page
 from evaluator.load.ratios import PercentileRatio, repeated_figure
@@ -16,6 +15,7 @@ from evaluator.load.table import (
     render_ratios,
     time_cell,
 )
+from evaluator.machine.cost_rows import number_cell
 from tests.support.load_points import load_point, load_report
 
 

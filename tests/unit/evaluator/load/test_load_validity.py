@@ -7,8 +7,8 @@ import pytest
 
 from evaluator.load.stationarity import HalfMedians, half_medians
 from evaluator.load.validity import GeneratorFigures, generator_figures, load_faults
-from evaluator.machine_conditions import MachineConditions
-from evaluator.machine_windows import ConditionsMeter
+from evaluator.machine.machine_conditions import MachineConditions
+from evaluator.machine.machine_windows import ConditionsMeter
 from tests.support.load_points import load_point
 from tests.support.machine_counters import SERVICE, CountedMachine
 

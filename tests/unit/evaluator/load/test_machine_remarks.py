@@ -5,7 +5,7 @@ import os
 import pytest
 
 from evaluator.load.machine_remarks import machine_remarks
-from evaluator.machine_conditions import MachineConditions
+from evaluator.machine.machine_conditions import MachineConditions
 from tests.support.load_points import CLEAN
 
 CONDITIONS = MachineConditions.model_validate(CLEAN | {"cores": 6})

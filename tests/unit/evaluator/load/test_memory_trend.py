@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evaluator.load.memory_trend import BLOCKS, MemoryReading, memory_slope, memory_trends
-from evaluator.process_costs import MIB, STARTED_ANEW
+from evaluator.machine.process_costs import MIB, STARTED_ANEW
 
 
 def readings(memory: list[float | None], every_s: float = 10.0, anew: int | None = None) -> list[MemoryReading]:

@@ -1,9 +1,9 @@
 """What a load says before it is sent."""
 
+from evaluator.experiments.load_plan import CapacityPlan, LoadPlan, TrafficStep
 from evaluator.load.kinds import Traffic
 from evaluator.load.planned_work import against_work, duration, planned_work
 from evaluator.load.traffic import PlannedRequest
-from evaluator.load_plan import CapacityPlan, LoadPlan, TrafficStep
 
 PLAN = LoadPlan(rates=(10,), calibration_seconds=0, warmup_seconds=5)
 RATE = Traffic("10", rate=10.0)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evaluator.gates import GateOutcome, Gates, judge_gates
+from evaluator.experiments.gates import GateOutcome, Gates, judge_gates
 from evaluator.load.cost_table import cost_parts
 from evaluator.load.loading_figures import SliceLoading
 from evaluator.load.memory_trend import MemoryTrend
@@ -16,8 +16,8 @@ from evaluator.load.report import LoadPointReport, gated_point
 from evaluator.load.samples import DROPPED
 from evaluator.load.table import load_warnings
 from evaluator.load.validity import GeneratorUse
-from evaluator.machine_conditions import MachineConditions
-from evaluator.process_costs import MIB, STARTED_ANEW, ProcessCost
+from evaluator.machine.machine_conditions import MachineConditions
+from evaluator.machine.process_costs import MIB, STARTED_ANEW, ProcessCost
 from tests.support.load_points import CLEAN, load_point, load_report
 from tests.support.load_samples import load_sample
 

@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.errors import EvaluationError
 from evaluator.pages.inline_markup import cell_html, chart_html, code_html, prose_html
-from evaluator.svg_chart import Drawing
+from evaluator.pages.svg_chart import Drawing
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -1,11 +1,11 @@
 """The part of a run's page that changes while it runs."""
 
-from evaluator.job_state import JobState
-from evaluator.page_blocks import Table
 from evaluator.pages.environment import page_environment
-from evaluator.pages.service_pages import ServicePages, ShownRun
+from evaluator.pages.page_blocks import Table
 from evaluator.progress import step_progress
-from evaluator.shown_runs import LIVE
+from evaluator.service.job_state import JobState
+from evaluator.service.service_pages import ServicePages, ShownRun
+from evaluator.service.shown_runs import LIVE
 
 
 def progress_of(state: JobState) -> str:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import yaml
 
-from evaluator.markdown_page import markdown_parts
-from evaluator.page_blocks import ChartImage, Listing, tables_of
+from evaluator.pages.markdown_page import markdown_parts
+from evaluator.pages.page_blocks import ChartImage, Listing, tables_of
+from evaluator.pages.step_page import render_step_markdown
 from evaluator.replay.cost_model import LegBounds, StageSample, cost_model
 from evaluator.replay.grid import Grid
 from evaluator.replay.page import replay_page, winner_yaml
 from evaluator.replay.report import RecordedArm, ReplayReport, replay_report
-from evaluator.run_judgments import JudgmentsOrigin
-from evaluator.step_page import render_step_markdown
+from evaluator.steps.run_judgments import JudgmentsOrigin
 from services.contracts.pipelines import Pipeline
 from tests.support.charted_blocks import charts_without_table
 

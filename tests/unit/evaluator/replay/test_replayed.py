@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evaluator.attribution.candidates import ArmCandidates, CandidatesReport, ModelScores, QueryCandidates
-from evaluator.quality import measure
+from evaluator.metrics.quality import measure
 from evaluator.replay.all_queries import QueryAnswers, measured, replay_all
 from evaluator.replay.replayed import ReplayedQuery, replay_plan
 from services.contracts.pipelines import Cut, Fuse, Pipeline, Retrieve, SourceStage

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from deploy.local.__main__ import exclusive
-from evaluator.answers import read_outcomes
+from evaluator.client.elasticsearch_access import ElasticsearchAccess
 from evaluator.datasets.text_files import HashedLines, sha256
-from evaluator.elasticsearch_access import ElasticsearchAccess
 from evaluator.errors import EvaluationError
-from evaluator.experiment import read_settings
+from evaluator.experiments.experiment import read_settings
 from evaluator.judging.judgment_log import JudgmentLog
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import DocumentTexts
-from evaluator.measurement_lock import is_measured, measuring
+from evaluator.machine.measurement_lock import is_measured, measuring
 from evaluator.replay.grid import read_grid
-from evaluator.run_folder import RunFolder, StepFile
+from evaluator.runs.answers import read_outcomes
+from evaluator.runs.run_folder import RunFolder, StepFile
 from gateway.catalog import read_pipelines
 from gateway.plan import PipelineError
 from gateway.settings import DEFAULT_BACKENDS

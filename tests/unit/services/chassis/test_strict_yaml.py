@@ -7,8 +7,8 @@ import yaml
 
 from deploy.audit import AuditProblem, read_accepted
 from evaluator.errors import EvaluationError
+from evaluator.experiments.suite import read_plan
 from evaluator.replay.grid import read_grid
-from evaluator.suite import read_plan
 from gateway.catalog import read_pipelines
 from gateway.plan import PipelineError
 from gateway.settings import BackendAddress

@@ -34,9 +34,9 @@ MARKS = "\u0301\u0316"  # of two classes: canonical ordering has to sort them
 
 
 def seconds(text: str) -> float:
-    started = time.perf_counter()
+    started = time.thread_time()
     words_of(text)
-    return time.perf_counter() - started
+    return time.thread_time() - started
 
 
 @pytest.mark.parametrize("unit", [MARKS, "e" + MARKS, "a.", "1,", "a'", "'", ".", "a", "7", "ing", "\u4e2d", "b "])

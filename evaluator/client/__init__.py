@@ -1,0 +1,1 @@
+"""Calls of the gateway and of Elasticsearch, and when they are repeated."""

@@ -1,0 +1,232 @@
+"""Calls the gateway over HTTP, with a deadline on every call. The evaluator's only network access; retries nothing."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+import httpx
+from httpx_aiohttp import AiohttpTransport
+from pydantic import ValidationError
+
+from evaluator.client.cached_results import CACHED_HEADER, CachedResults, read_cached_results
+from evaluator.client.gateway_access import GatewayAccess, read_access
+from evaluator.errors import EvaluationError
+from services.chassis.trust import certificate_fault
+from services.contracts.base import Wire
+from services.contracts.collections import (
+    BeginCollection,
+    CollectionBegun,
+    CollectionView,
+    Published,
+    PublishRequest,
+)
+from services.contracts.documents import DocumentsAnswer, FanOutReport, IdsRequest
+from services.contracts.health import Health
+from services.contracts.pipelines import PipelineView
+from services.contracts.problem import Problem
+from services.contracts.query import SearchAnswer, SearchRequest
+
+QUERY_DEADLINE_MS = 60_000  # long enough that nothing degrades while quality is measured
+LOAD_DEADLINE_MS = 120_000  # the most that the wire allows
+PROBE_DEADLINE_MS = 5_000
+# Time for the answer to travel after the gateway's deadline; a later answer is a timeout.
+GRACE_S = 5.0
+CONNECT_S = 5.0
+
+Answer = TypeVar("Answer", bound=Wire)
+
+
+class GatewayError(EvaluationError):
+    """A call without a usable answer.
+
+    `kind`: timeout, unreachable, untrusted (its certificate), bad_answer, or the problem's own (`unavailable`,
+    `not-found`, `http_502`, …).
+    `status` is 0 when there was no HTTP answer.
+    """
+
+    def __init__(self, kind: str, detail: str, *, status: int = 0, retry_after_s: float | None = None) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class TimedAnswer:
+    """An answer, the milliseconds from sending the request to the last byte read, and what backends had cached."""
+
+    answer: SearchAnswer
+    latency_ms: float
+    cached: CachedResults
+
+
+class GatewayClient:
+    """Calls one gateway. Owns its connections; retries nothing (callers know which calls are idempotent)."""
+
+    def __init__(self, url: str, http: httpx.AsyncClient) -> None:
+        self.url = url
+        self._http = http
+
+    async def health(self) -> Health:
+        """Returns the gateway's readiness, also when it is not ready."""
+        response = await self._send("GET", "/readyz", PROBE_DEADLINE_MS)
+        if response.status_code == 503:
+            with suppress(ValidationError):  # from a proxy without its gateway
+                return Health.from_answer(response.content)
+        return _parse(Health, response.content) if response.status_code == 200 else _raise_problem(response)
+
+    async def begin(self, collection: str, declaration: BeginCollection) -> CollectionBegun:
+        """Begins a generation, or continues the present one."""
+        body = declaration.model_dump_json(exclude_unset=True).encode()
+        return await self._call(CollectionBegun, "PUT", f"/v1/collections/{collection}", LOAD_DEADLINE_MS, body)
+
+    async def index(self, collection: str, body: bytes) -> FanOutReport:
+        """Sends a batch; `body` is a DocumentsRequest in JSON."""
+        return await self._call(FanOutReport, "POST", f"/v1/collections/{collection}/documents", LOAD_DEADLINE_MS, body)
+
+    async def publish(self, collection: str, asked: PublishRequest) -> Published:
+        """Publishes the loaded generation."""
+        body = asked.model_dump_json(exclude_unset=True).encode()
+        return await self._call(Published, "POST", f"/v1/collections/{collection}/publish", LOAD_DEADLINE_MS, body)
+
+    async def collection(self, collection: str) -> CollectionView:
+        """Returns counts, stamps and state per service."""
+        return await self._call(CollectionView, "GET", f"/v1/collections/{collection}", QUERY_DEADLINE_MS)
+
+    async def remove(self, collection: str) -> None:
+        """Removes every generation of a collection."""
+        response = await self._send("DELETE", f"/v1/collections/{collection}", LOAD_DEADLINE_MS)
+        if not response.is_success:
+            _raise_problem(response)
+
+    async def documents(self, collection: str, ids: Sequence[str]) -> DocumentsAnswer:
+        """Returns documents of the live generation by id, from the document store."""
+        body = IdsRequest(ids=tuple(ids)).model_dump_json().encode()
+        path = f"/v1/collections/{collection}/documents/get"
+        return await self._call(DocumentsAnswer, "POST", path, QUERY_DEADLINE_MS, body)
+
+    async def pipeline(self, name: str) -> PipelineView:
+        """Returns a pipeline that the gateway serves by name."""
+        return await self._call(PipelineView, "GET", f"/v1/pipelines/{name}", QUERY_DEADLINE_MS)
+
+    async def search(
+        self, collection: str, request: SearchRequest, deadline_ms: int = QUERY_DEADLINE_MS, *, caches: bool = False
+    ) -> TimedAnswer:
+        """Sends one query. The time covers network and gateway, not encoding the request or parsing the answer.
+
+        Without `caches` it asks for no-store: a cached answer would be timed instead of the search.
+        """
+        body = request.model_dump_json(exclude_unset=True).encode()
+        started = time.perf_counter()
+        path = f"/v1/collections/{collection}/search"
+        response = await self._send("POST", path, deadline_ms, body, caches=caches)
+        latency_ms = (time.perf_counter() - started) * 1000
+        answer = search_answer(response.status_code, response.content, response.headers.get("retry-after", ""))
+        cached = read_cached_results(response.headers.get(CACHED_HEADER, ""))
+        return TimedAnswer(answer, latency_ms, cached)
+
+    async def _call(
+        self, model: type[Answer], method: str, path: str, deadline_ms: int, body: bytes | None = None
+    ) -> Answer:
+        response = await self._send(method, path, deadline_ms, body)
+        return _parse(model, response.content) if response.is_success else _raise_problem(response)
+
+    async def _send(
+        self, method: str, path: str, deadline_ms: int, body: bytes | None = None, *, caches: bool = False
+    ) -> httpx.Response:
+        headers = {"x-deadline-ms": str(deadline_ms)}
+        if not caches:
+            headers["cache-control"] = "no-store"
+        if body is not None:
+            headers["content-type"] = "application/json"
+        try:
+            async with asyncio.timeout(deadline_ms / 1000 + GRACE_S):
+                return await self._http.request(method, path, content=body, headers=headers)
+        except (TimeoutError, httpx.ReadTimeout) as error:
+            raise GatewayError("timeout", f"{method} {self.url}{path}: no answer in {deadline_ms} ms") from error
+        except httpx.TransportError as error:
+            if (fault := certificate_fault(error)) is not None:
+                raise GatewayError("untrusted", f"{method} {self.url}{path}: {untrusted(fault)}") from error
+            # The aiohttp transport reports a lost connection as a connect timeout: no time limit of ours has passed.
+            reason = str(error) or type(error).__name__
+            detail = f"{method} {self.url}{path}: {reason}; is the gateway up (`make up` starts one)?"
+            if self.url.startswith("http:"):
+                detail += " One that speaks TLS needs https:// in its URL."
+            raise GatewayError("unreachable", detail) from error
+
+
+@asynccontextmanager
+async def connected(
+    url: str, transport: httpx.AsyncBaseTransport | None = None, access: GatewayAccess | None = None
+) -> AsyncIterator[GatewayClient]:
+    """Yields a client for the gateway at `url`, over `transport` if given (tests: the app in this process).
+
+    `access`: the key and the authority; None: those of the environment. Raises EvaluationError before anything is sent
+    where a key would travel unencrypted.
+    """
+    access = access or read_access()
+    headers = access.headers(url)
+    timeout = httpx.Timeout(LOAD_DEADLINE_MS / 1000 + GRACE_S, connect=CONNECT_S)
+    async with httpx.AsyncClient(
+        base_url=url,
+        headers=headers,
+        transport=transport or AiohttpTransport(verify=access.context(url)),
+        timeout=timeout,
+        follow_redirects=False,
+    ) as http:
+        yield GatewayClient(url.rstrip("/"), http)
+
+
+def search_answer(status: int, content: bytes, retry_after: str = "") -> SearchAnswer:
+    """Parses the response to a search. Raises GatewayError for every other than an answer."""
+    if status != 200:
+        raise _problem(status, content, retry_after, "search")
+    return _parse(SearchAnswer, content)
+
+
+def _parse(model: type[Answer], content: bytes) -> Answer:
+    try:
+        return model.from_answer(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise GatewayError(
+            "bad_answer", f"the gateway's answer is no {model.__name__}: {where}: {first['msg']}"
+        ) from error
+
+
+def _raise_problem(response: httpx.Response) -> NoReturn:
+    request = response.request
+    reads = request.method == "GET" or request.url.path.endswith("/documents/get")
+    scope = "search" if reads else "index"
+    raise _problem(response.status_code, response.content, response.headers.get("retry-after", ""), scope)
+
+
+def untrusted(fault: str) -> str:
+    """Returns what to do about a certificate that was refused."""
+    return (
+        f"the gateway's certificate is refused ({fault}): STACK_CA_FILE has to name the authority that issued it, and "
+        "the URL a host that it is for"
+    )
+
+
+def _problem(status: int, content: bytes, retry_after: str, scope: str) -> GatewayError:
+    """`scope`: what the key of the request has to allow."""
+    try:
+        problem = Problem.from_answer(content)
+    except ValidationError:
+        kind, detail = f"http_{status}", f"HTTP {status} without a problem's details"
+    else:
+        kind, detail = problem.type.removeprefix("urn:problem:"), f"HTTP {problem.status}: {problem.detail}"
+    if status == 403:
+        detail = f"the gateway forbids this to the key that was sent ({detail})"
+    if status == 401:
+        detail = f"the gateway refuses the key: set GATEWAY_API_KEY to one with scope {scope} ({detail})"
+    if status == 504:
+        kind = "timeout"
+    return GatewayError(
+        kind, detail, status=status, retry_after_s=float(retry_after) if retry_after.isdigit() else None
+    )

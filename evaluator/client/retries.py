@@ -1,0 +1,46 @@
+"""Repeats idempotent calls of the gateway that found it busy or away. What is idempotent is the caller's to know."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from evaluator.client.client import GatewayError
+from evaluator.errors import EvaluationError
+from evaluator.progress import say
+
+ATTEMPTS = 8
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
+
+
+async def with_retries(
+    call: Callable[[], Awaitable[T]],
+    command: str,
+    sleep: Sleep = asyncio.sleep,
+    *,
+    attempts: int = ATTEMPTS,
+    on_retry: Callable[[], None] = lambda: None,
+) -> T:
+    """Retries with exponential backoff on 429, 502, 503, 504 and missing answers; other errors pass.
+
+    Raises EvaluationError after `attempts`, naming the `command` to run again.
+    """
+    pause = FIRST_PAUSE_S
+    for attempt in range(1, attempts + 1):
+        try:
+            return await call()
+        except GatewayError as error:
+            if error.status not in (0, 429, 502, 503, 504) or error.kind in ("bad_answer", "untrusted"):
+                raise
+            if attempt == attempts:
+                raise EvaluationError(
+                    f"given up after {attempts} attempts: {error} (run {command} again to go on)"
+                ) from error
+            wait = max(pause, min(error.retry_after_s or 0.0, LONGEST_PAUSE_S))
+            say(f"{error} - attempt {attempt} of {attempts}, next in {wait:.1f} s")
+            on_retry()
+            await sleep(wait)
+            pause = min(pause * 2, LONGEST_PAUSE_S)
+    raise AssertionError("unreachable: the last attempt returns or raises")

@@ -1,0 +1,176 @@
+"""Defines an experiment (collection, pipelines, depth, seed) and reads it from YAML. Runs nothing."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from operator import not_
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from evaluator.datasets.text_files import HashedLines
+from evaluator.errors import EvaluationError
+from evaluator.experiments.gates import Gates
+from evaluator.experiments.load_plan import LoadPlan
+from evaluator.metrics.metric_table import DEFAULT_METRICS, MetricName, parse_metric
+from evaluator.printable import shown
+from services.chassis.strict_yaml import InvalidYaml, parse_yaml
+from services.contracts.base import Count, Depth, Name, Text, Wire
+from services.contracts.collections import FieldKind, Preset
+from services.contracts.documents import FieldName
+from services.contracts.lists import Items
+from services.contracts.query import AskedPipeline
+from services.contracts.validation_messages import validation_message
+
+Positive = Annotated[int, Field(strict=True, ge=1)]
+Presets = Annotated[tuple[Preset, ...], Items(1, 8)]
+ALL_PRESETS: Presets = ("beir", "anserini-flat", "anserini-multifield")
+
+
+class Experiment(Wire):
+    """Everything that decides the figures of a run except machine and services. Unknown keys are refused."""
+
+    name: Name
+    dataset: Text  # a directory in BEIR layout, relative to where the command runs
+    collection: Name | None = None  # its name at the gateway; without one, derived from the directory's
+    split: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = "test"
+    strict: bool = False  # refuse what reading the dataset would otherwise count
+    # Leave out, and count, queries that no request can carry. Written only if set: older runs keep their fingerprint.
+    skip_unsendable: Annotated[bool, Field(exclude_if=not_)] = False
+    presets: Presets = ALL_PRESETS  # declared by the collection; the first is what pipelines use that name none
+    metadata: dict[FieldName, FieldKind] | None = None  # fields to filter by; without it, inferred from the values
+    rebuild: bool = False  # load into a new generation even if the live one was declared the same
+    pipelines: Annotated[tuple[AskedPipeline, ...], Items(1, 32)]
+    preset: Name | None = None  # lexical preset of every pipeline's lexical retrieves
+    depth: Depth = 100
+    top: Depth = 10  # hits that a timed request asks for, as an app does; at most `depth` of them
+    metrics: Annotated[tuple[MetricName, ...], Items(1, 32)] = DEFAULT_METRICS  # names of metrics.metric_table
+    queries: Positive | None = None  # a seeded sample of the judged queries; all of them without it
+    seed: Count = 20_250_601
+    warmup: Count = 5  # queries through each pipeline before any figure is taken
+    caches: bool = False  # `on`: services may answer from their caches; `off` asks for no-store
+    recall_queries: Count = 50  # for the recall of approximate vector search; 0 leaves it out
+    gates: Gates | None = None  # bounds of figures; where one does not hold, the exit status is 4
+    load: LoadPlan | None = None  # traffic that is measured after the queries one at a time
+
+    @model_validator(mode="after")
+    def _arms_differ(self) -> Self:
+        names = self.arms
+        if len(set(names)) < len(names):
+            raise ValueError(f"pipelines: the same name twice: {', '.join(names)}")
+        return self
+
+    @model_validator(mode="after")
+    def _metrics_differ(self) -> Self:
+        if len(set(self.metrics)) < len(self.metrics):
+            raise ValueError(f"metrics: the same name twice: {', '.join(self.metrics)}")
+        return self
+
+    @model_validator(mode="after")
+    def _preset_is_served(self) -> Self:
+        declared = [item if isinstance(item, str) else item.name for item in self.presets]
+        if self.preset is not None and self.preset not in declared:
+            raise ValueError(f"preset: {self.preset!r} is none of those that are declared: {', '.join(declared)}")
+        return self
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The names of the pipelines, in order."""
+        return tuple(arm if isinstance(arm, str) else arm.name for arm in self.pipelines)
+
+    @property
+    def directory(self) -> Path:
+        """The dataset's directory."""
+        return Path(self.dataset)
+
+    @property
+    def dataset_name(self) -> str:
+        """The name of the dataset's directory, as pages and charts can print it."""
+        return shown(self.directory.resolve().name)
+
+    @property
+    def target(self) -> str:
+        """The collection's name at the gateway."""
+        return self.collection or collection_name(self.directory)
+
+    @property
+    def timed_top(self) -> int:
+        """Hits that a timed request asks for."""
+        return min(self.top, self.depth)
+
+    @property
+    def ranking_depth(self) -> int:
+        """Hits of the rankings: `depth` if a metric looks deeper than the timed answers, else no more than those."""
+        deepest = max(parse_metric(name).cutoff or self.depth for name in self.metrics)
+        return self.depth if deepest > self.timed_top else self.timed_top
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of all fields, 8 hexadecimal digits."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
+
+
+def collection_name(directory: Path) -> str:
+    """Derives a collection's name from a directory's: lower case, other characters become dashes."""
+    name = re.sub(r"[^a-z0-9_-]+", "-", directory.resolve().name.lower()).strip("-_")[:64]
+    if not name:
+        raise EvaluationError(f"{directory}: no collection name can be derived from it; give one with --collection")
+    return name
+
+
+def read_experiment(path: Path, **overrides: object) -> Experiment:
+    """Reads a YAML file and applies the `overrides` that are not None. Raises EvaluationError."""
+    given = {key: value for key, value in overrides.items() if value is not None}
+    return parse_experiment(read_settings(path) | given, str(path))
+
+
+def read_settings(path: Path) -> dict[str, object]:
+    """Reads a YAML file without checking its fields. Raises EvaluationError."""
+    if not path.exists():
+        known = ", ".join(sorted(found.stem for found in bundled_directory().glob("*.yaml")))
+        raise EvaluationError(f"{path}: no such experiment; there are: {known}, or any YAML file")
+    text = HashedLines(path).text()
+    try:
+        content = parse_yaml(text)
+    except InvalidYaml as error:
+        raise EvaluationError(f"{path}: not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise EvaluationError(f"{path}: an experiment is a mapping with at least name, dataset and pipelines")
+    return content
+
+
+def parse_experiment(content: Mapping[str, object], source: str) -> Experiment:
+    """Checks an experiment's fields. Raises EvaluationError that begins with `source` and names every wrong one."""
+    try:
+        return Experiment.model_validate(content)
+    except ValidationError as error:
+        lines = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or 'experiment'}: {validation_message(item, Experiment)}"
+            for item in error.errors()
+        )
+        raise EvaluationError(f"{source}: {lines}") from error
+
+
+def selected_pipelines(experiment: Experiment, names: Sequence[str]) -> list[AskedPipeline]:
+    """Returns the pipelines of these names, in their order: those that the experiment defines and those it names.
+
+    Raises EvaluationError for a name that is none of the experiment's.
+    """
+    arms = dict(zip(experiment.arms, experiment.pipelines, strict=True))
+    unknown = [name for name in names if name not in arms]
+    if unknown:
+        raise EvaluationError(
+            f"--pipelines: the experiment {experiment.name} has no {', '.join(unknown)}; there are {', '.join(arms)}"
+        )
+    return [arms[name] for name in names]
+
+
+def bundled_directory() -> Path:
+    """Returns the folder of this repository's experiments."""
+    return Path(__file__).resolve().parent
+
+
+def experiment_path(name: str) -> Path:
+    """Returns the file of an experiment: a name is a bundled file, anything with a suffix a path."""
+    return Path(name) if Path(name).suffix else bundled_directory() / f"{name}.yaml"

@@ -1,0 +1,46 @@
+"""Renders the blocks of a page as Markdown. Pure; writes no file."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from evaluator.pages.markdown_table import aligned
+from evaluator.pages.page_blocks import (
+    Block,
+    Bullets,
+    Caution,
+    ChartImage,
+    FoldedBlocks,
+    Heading,
+    Listing,
+    Prose,
+    Sentence,
+    Table,
+    Verdict,
+)
+from evaluator.printable import shown
+
+
+def markdown_parts(blocks: Iterable[Block]) -> Iterator[str]:
+    """Yields the parts of a page; an empty line belongs between two."""
+    for block in blocks:
+        match block:
+            case Heading(text=text):
+                yield f"## {text}"
+            case Prose(text=text) | Sentence(text=text) | Verdict(text=text):
+                yield shown(text)
+            case Caution(text=text):
+                yield f"**{shown(text)}**"
+            case Bullets(items=items):
+                yield "\n".join(f"- {shown(item)}" for item in items)
+            case Table(rows=rows):
+                yield aligned(rows)
+            case ChartImage(path=path, shows=shows):
+                yield f"![{shows}]({path})"
+            case Listing(language=language, text=text):
+                # Longer than any backticks within, so that no line of data ends the block.
+                fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+                yield f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
+            case FoldedBlocks(summary=summary, blocks=inner):
+                yield f"<details><summary>{summary}</summary>"
+                yield from markdown_parts(inner)
+                yield "</details>"

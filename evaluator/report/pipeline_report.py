@@ -1,0 +1,152 @@
+"""Defines the figures of one pipeline in report.json and builds them from its answers. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pydantic import FiniteFloat
+
+from evaluator.client.cached_results import CacheUse, sum_cached_results
+from evaluator.comparison.arm_statistics import ArmStatistics
+from evaluator.comparison.verdict import PairedComparison
+from evaluator.experiments.gates import GatedFigures
+from evaluator.machine.process_costs import PipelineCost
+from evaluator.runs.answers import AnswerOutcome
+from evaluator.runs.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers, stage_times
+from evaluator.runs.critical_path import mean_path
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Latency, summarise
+from evaluator.runs.timing_validity import is_timed, samples_ms
+from evaluator.steps.quality_figures import QualityFigure
+from evaluator.steps.quality_report import QualityReport
+from evaluator.steps.rank import RankedArm, RankReport
+from evaluator.steps.run_import import ImportedFile
+from services.contracts.base import Count, Wire
+
+
+class PipelineReport(Wire):
+    """Figures of one arm. Lost queries (`errors`) count as 0 in every mean of `quality`, and not in `latency_ms`."""
+
+    fingerprint: str
+    preset: str | None  # the lexical preset that the experiment has set, if it has
+    models: dict[str, tuple[str, ...]]  # by rerank stage: every model that answered, `name@weights`
+    quality: dict[str, FiniteFloat | None]  # by name (nDCG@10, …): the means of `figures`
+    figures: dict[str, QualityFigure] = {}  # by name: the mean, its denominator, its bounds over tied documents
+    # By name: of the mean, 95 %, BCa bootstrap; null where a single query has a value.
+    intervals: dict[str, tuple[FiniteFloat, FiniteFloat] | None] = {}
+    against_first: PairedComparison | None = None  # in the first metric; null: the first pipeline, or no metric
+    # Of its queries against the first pipeline, ascending; of more than 201 queries the quantiles at even steps.
+    differences: tuple[FiniteFloat, ...] = ()
+    latency_ms: Latency
+    path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
+    stages_ms: dict[str, StageTime]  # by stage, `<stage>.<part>`, `include`, `gateway.wait`, `total`
+    gap_ms: StageTime | None = None  # latency beyond `gateway.wait` and `total`; null: none was reported
+    slowest: tuple[SlowAnswer, ...] = ()  # 1 % of the answers of `latency_ms`
+    cached: dict[str, CacheUse] = {}  # by backend that looked results up in a cache
+    warmup_ms: tuple[FiniteFloat, ...] = ()  # latency of the warm-up answers, in the order of sending
+    cost: PipelineCost | None = None  # null: `rank` knew no process
+    index_bytes: Count | None = None  # of the indexes that it reads; null: one of the engines does not say
+    queries: Count  # sent and measured
+    judged: Count  # the denominator of every metric that has a value for each of them (`figures`)
+    errors: Count
+    errors_by_kind: dict[str, Count]
+    no_hits: Count  # answered, with an empty ranking
+    degraded: Count  # answers with a degradation
+    degraded_by_stage: dict[str, Count]  # `stage: reason`
+    excluded_self: Count
+    warmup: Count  # labelled warm-up answers, in no figure
+    deep: Count = 0  # second requests for more hits, of which metrics deeper than `timed_top` are
+    deep_differs: Count = 0  # of them, those that did not begin as the timed answer
+    run_queries_not_judged: Count
+    run_file: str  # relative to the folder of the report
+    imported: ImportedFile | None = None  # the file that `import` has read; it holds no latency, stages or models
+
+
+def pipeline_report(
+    arm: RankedArm,
+    ranked: RankReport,
+    records: Sequence[AnswerOutcome],
+    quality: QualityReport,
+    statistics: ArmStatistics,
+    run_file: str,
+    imported: ImportedFile | None,
+    timed_segment: int | None,
+) -> PipelineReport:
+    """Builds the figures of an arm from its answers. `timed_segment`: whose times count; None: all."""
+    measured = [record for record in records if record.phase == "measured"]
+    answered = [record for record in measured if record.error is None]
+    timed = [record for record in records if is_timed(record, timed_segment)]
+    deep = [record for record in records if record.phase == "deep"]
+    deep_answered = [record for record in deep if record.error is None]
+    kinds = Counter(record.error for record in measured if record.error is not None)
+    kinds += Counter(f"{record.error} (deep)" for record in deep if record.error is not None)
+    if missing := len(ranked.queries) - len(measured):
+        kinds["no_record"] += missing
+    models: dict[str, set[str]] = {}
+    for record in (*answered, *deep_answered):
+        for stage, model in record.models.items():
+            models.setdefault(stage, set()).add(model)
+    degraded = {
+        (record.query, f"{item.stage}: {item.reason}")
+        for record in (*answered, *deep_answered)
+        for item in record.degraded
+    }
+    return PipelineReport(
+        fingerprint=arm.fingerprint,
+        preset=arm.preset,
+        models={stage: tuple(sorted(names)) for stage, names in models.items()},
+        quality={metric: figure.mean for metric, figure in quality.figures[arm.name].items()},
+        figures=quality.figures[arm.name],
+        intervals=dict(statistics.intervals),
+        against_first=statistics.against_first,
+        differences=statistics.differences,
+        latency_ms=summarise(samples_ms(records, timed_segment)),
+        path_ms=mean_path(timed, arm.pipeline.identified) if arm.pipeline else {},
+        stages_ms=stage_times(timed, [one.id for one in arm.pipeline.identified] if arm.pipeline else []),
+        gap_ms=gap_time(timed),
+        slowest=slowest_answers(timed),
+        cached=sum_cached_results(record.cached for record in timed),
+        warmup_ms=tuple(one.latency_ms for one in records if one.phase == "warmup" and one.latency_ms is not None),
+        queries=len(ranked.queries),
+        judged=quality.judged,
+        errors=sum(kinds.values()),
+        errors_by_kind=dict(kinds),
+        no_hits=sum(record.hits == 0 for record in answered),
+        degraded=len({query for query, _ in degraded}),
+        degraded_by_stage=dict(Counter(what for _, what in sorted(degraded))),
+        excluded_self=sum(record.excluded_self for record in measured),
+        warmup=sum(record.phase == "warmup" for record in records),
+        deep=len(deep),
+        deep_differs=quality.deep_differs.get(arm.name, 0),
+        run_queries_not_judged=quality.run_queries_not_judged[arm.name],
+        run_file=run_file,
+        imported=imported,
+    )
+
+
+def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
+    """Returns the figures of a pipeline that gates bound."""
+    return GatedFigures(
+        pipeline=name,
+        traffic=None,
+        p99_ms=outcome.latency_ms.timed("p99").held_ms,
+        ndcg_at_10=outcome.quality.get("nDCG@10"),
+        errors=outcome.errors / outcome.queries if outcome.queries else None,
+        degraded=outcome.degraded / outcome.queries if outcome.queries else None,
+        cpu_ms=None if outcome.cost is None else outcome.cost.cpu_ms,
+        missing={
+            "p99_ms": "the times are not valid"
+            if outcome.latency_ms.valid is False
+            else f"{outcome.latency_ms.n} of the {MIN_SAMPLES_FOR_P99} answers that a p99 needs",
+            "ndcg_at_10": "nDCG@10 is none of the metrics of this run",
+            "errors": "no query was sent",
+            "degraded": "no query was sent",
+            "cpu_ms": "the CPU time of the processes was not measured",
+        },
+    )
+
+
+def with_validity(outcome: PipelineReport, *, valid: bool) -> PipelineReport:
+    """Returns the figures with whether their times hold: without p99 where they do not."""
+    if outcome.latency_ms.n == 0:
+        return outcome
+    found = {"valid": valid} if valid else {"valid": valid, "p99": None}
+    return outcome.model_copy(update={"latency_ms": outcome.latency_ms.model_copy(update=found)})

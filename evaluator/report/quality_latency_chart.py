@@ -1,0 +1,73 @@
+"""Draws the quality of each pipeline against its latency, a mark each, with the interval of the quality. Pure."""
+
+import math
+
+from evaluator.metrics.metric_table import parse_metric
+from evaluator.pages.svg_chart import Drawing, Scale, chart_number, colour, round_step
+from evaluator.report.report import Report
+from evaluator.runs.latency import Timed
+
+WIDTH, HEIGHT = 860.0, 374.0
+LEFT, RIGHT = 70.0, 640.0  # of the plotted area; names of pipelines stand right of it
+TOP, BOTTOM = 72.0, 320.0
+METRIC = "nDCG@10"
+
+
+def quality_latency_chart(report: Report) -> str | None:
+    """Draws nDCG@10 (or the first metric measured) against p50. None where times are not valid or not measured."""
+    metric = METRIC if METRIC in next(iter(report.pipelines.values())).quality else None
+    if metric is None:
+        metric = next(iter(next(iter(report.pipelines.values())).quality), None)
+    if not report.timing_valid or metric is None:
+        return None
+    found = [
+        (name, p50, value, outcome.intervals.get(metric) or (value, value))
+        for name, outcome in report.pipelines.items()
+        if (p50 := Timed(outcome.latency_ms.p50, report.timing_valid).held_ms) is not None
+        and (value := outcome.quality.get(metric)) is not None
+    ]
+    if not found:
+        return None
+    label = parse_metric(metric).label(report.depth)
+    drawing = Drawing(
+        WIDTH,
+        HEIGHT,
+        f"{label} against latency",
+        "; ".join(
+            f"{name}: {label} {value:.4f} (95 % interval {low:.4f} to {high:.4f}), p50 {chart_number(p50)} ms"
+            for name, p50, value, (low, high) in found
+        ),
+    )
+    x = _latency_scale([p50 for _, p50, _, _ in found])
+    y = _quality_scale([bound for *_, interval in found for bound in interval])
+    digits = max(0, -math.floor(math.log10(round_step((y.high - y.low) / 5)) + 1e-9))
+    drawing.text(LEFT, TOP - 18, f"{label}, with its 95 % interval: higher is better", "soft")
+    drawing.vertical_axis(y, LEFT, RIGHT, [(value, f"{value:.{digits}f}") for value in y.ticks()])
+    ticks = [(value, chart_number(value)) for value in x.ticks()]
+    drawing.horizontal_axis(x, BOTTOM, ticks, "p50 in ms, one query at a time: further left is faster")
+    labels = []
+    for number, (name, p50, value, (low, high)) in enumerate(found):
+        place = x.at(p50)
+        drawing.line([(place, y.at(low)), (place, y.at(high))], f"line thin {colour(number)}")
+        for bound in (low, high):
+            drawing.line([(place - 4, y.at(bound)), (place + 4, y.at(bound))], f"line thin {colour(number)}")
+        drawing.mark(number, place, y.at(value))
+        labels.append((number, f"{name} ({chart_number(p50)} ms)", y.at(value)))
+    drawing.series_labels(RIGHT + 20, labels, TOP, BOTTOM)
+    return drawing.svg()
+
+
+def _latency_scale(times_ms: list[float]) -> Scale:
+    """Returns an even scale from 0, or a logarithmic one where the times span more than a factor of five."""
+    low, high = min(times_ms), max(times_ms)
+    if high > 5 * low > 0:
+        return Scale(low / 1.4, high * 1.25, LEFT, RIGHT, logarithmic=True)
+    return Scale(0.0, (high or 1.0) * 1.15, LEFT, RIGHT)
+
+
+def _quality_scale(values: list[float]) -> Scale:
+    """Returns a scale around the values, with round ends."""
+    low, high = min(values), max(values)
+    step = round_step(max(high - low, 0.02) / 5)
+    low, high = math.floor(low / step - 0.25) * step, math.ceil(high / step + 0.25) * step
+    return Scale(max(0.0, low), high, BOTTOM, TOP)

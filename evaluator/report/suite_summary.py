@@ -1,0 +1,126 @@
+"""Sums up an experiment over several datasets: figures of each set, and their mean, which never stands alone.
+
+A set of several parts counts once, with the mean of its parts (CQADupStack: Thakur et al. 2021, arXiv 2104.08663).
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Literal
+
+from pydantic import FiniteFloat
+
+from evaluator.experiments.suite import Suite
+from evaluator.metrics.metric_table import parse_metric
+from evaluator.pages.markdown_table import aligned
+from evaluator.report.report import Report
+from evaluator.runs.run_folder import StepFile
+from services.contracts.base import Count, Wire
+
+Figures = dict[str, dict[str, FiniteFloat | None]]  # by pipeline and metric
+
+
+class SetSummary(Wire):
+    """Figures of one set. `parts` names the sets that it is the mean of; none: `run` is the folder it was read from."""
+
+    name: str
+    run: str | None
+    parts: tuple[str, ...] = ()
+    part_of: str | None = None
+    queries: Count  # the denominator, summed over the parts
+    quality: Figures
+
+
+class SuiteSummary(StepFile):
+    """summary.json. `mean` is over `mean_of`, each set with the same weight; null where a set has no figure."""
+
+    schema_version: Literal[1] = 1
+    experiment: str
+    depth: Count  # of the rankings, and so of MAP
+    valid: bool
+    warnings: tuple[str, ...]
+    sets: tuple[SetSummary, ...]
+    mean_of: tuple[str, ...]
+    mean: Figures
+
+
+def summarise_suite(suite: Suite, reports: Mapping[str, Report], made_from: dict[str, str]) -> SuiteSummary:
+    """Builds the summary from the report of each member, by its name; `made_from` is the sha256 of their files."""
+    sets: list[SetSummary] = []
+    for member in suite.members:
+        sets.append(_of_run(member.name, member.part_of, reports[member.name]))
+        parts = [found for found in sets if member.part_of and found.part_of == member.part_of]
+        if parts and len(parts) == sum(other.part_of == member.part_of for other in suite.members):
+            sets.append(_of_parts(str(member.part_of), parts))
+    counted = [found for found in sets if found.part_of is None]
+    return SuiteSummary(
+        made_from=made_from,
+        experiment=suite.name,
+        depth=suite.members[0].experiment.depth,
+        valid=all(report.valid for report in reports.values()),
+        warnings=tuple(f"{name}: {warning}" for name, report in reports.items() for warning in report.warnings),
+        sets=tuple(sets),
+        mean_of=tuple(found.name for found in counted),
+        mean=_mean(counted),
+    )
+
+
+def render_summary_table(summary: SuiteSummary, metric: str) -> str:
+    """Renders one metric: a row for each set, the mean in the last one, a column for each pipeline."""
+    pipelines = list(summary.mean)
+    rows = [[parse_metric(metric).label(summary.depth), *pipelines, "queries"]]
+    for found in summary.sets:
+        label = f"{found.name} (mean of {len(found.parts)})" if found.parts else found.name
+        rows.append([label, *_cells(found.quality, pipelines, metric), str(found.queries)])
+    if len(summary.mean_of) > 1:
+        rows.append([f"mean of {len(summary.mean_of)} sets", *_cells(summary.mean, pipelines, metric), "–"])
+    return aligned(rows)
+
+
+def render_summary_page(summary: SuiteSummary) -> str:
+    """Renders summary.md: a table for each metric."""
+    metrics = dict.fromkeys(metric for quality in summary.mean.values() for metric in quality)
+    parts = [
+        f"# {summary.experiment}: {len(summary.mean_of)} datasets",
+        *(f"**{warning}**" for warning in summary.warnings),
+        *(render_summary_table(summary, metric) for metric in metrics),
+        "Each set has the same weight in the mean, whatever its number of queries. A set of several parts counts once.",
+        "The runs: " + ", ".join(f"[{found.name}]({found.run}/report.md)" for found in summary.sets if found.run),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _of_run(name: str, part_of: str | None, report: Report) -> SetSummary:
+    return SetSummary(
+        name=name,
+        run=name,
+        part_of=part_of,
+        queries=max(outcome.judged for outcome in report.pipelines.values()),
+        quality={pipeline: dict(outcome.quality) for pipeline, outcome in report.pipelines.items()},
+    )
+
+
+def _of_parts(name: str, parts: Sequence[SetSummary]) -> SetSummary:
+    return SetSummary(
+        name=name,
+        run=None,
+        parts=tuple(part.name for part in parts),
+        queries=sum(part.queries for part in parts),
+        quality=_mean(parts),
+    )
+
+
+def _mean(sets: Sequence[SetSummary]) -> Figures:
+    return {
+        pipeline: {metric: _mean_or_none([found.quality[pipeline][metric] for found in sets]) for metric in figures}
+        for pipeline, figures in sets[0].quality.items()
+    }
+
+
+def _mean_or_none(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
+
+
+def _cells(quality: Figures, pipelines: Sequence[str], metric: str) -> list[str]:
+    values = [quality[pipeline].get(metric) for pipeline in pipelines]
+    return ["–" if value is None else f"{value:.4f}" for value in values]

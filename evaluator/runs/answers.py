@@ -1,0 +1,105 @@
+"""Owns `answers/<arm>.jsonl`: the outcome of every query of an arm, a line each, in sending order. Sends nothing.
+
+Phases: `warmup`; `measured`, the timed requests; `deep`, the same queries again for more hits, outside the timing.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import FiniteFloat, ValidationError, model_validator
+
+from evaluator.client.cached_results import CachedResults
+from evaluator.errors import EvaluationError
+from services.access.regular_file import open_regular
+from services.contracts.base import Count, Wire
+from services.contracts.query import Degradation
+
+Phase = Literal["warmup", "measured", "deep"]
+
+
+class AnswerOutcome(Wire):
+    """Outcome of one query in one arm, without its hits."""
+
+    query: str
+    phase: Phase
+    segment: Count = 0  # interruptions of `rank` before this query was sent
+    latency_ms: FiniteFloat | None = None  # None: no answer
+    hits: Count = 0
+    excluded_self: bool = False
+    timings_ms: dict[str, FiniteFloat] = {}  # as the gateway reports them, by stage
+    degraded: tuple[Degradation, ...] = ()
+    models: dict[str, str] = {}  # by rerank stage
+    cached: CachedResults = {}
+    error: str | None = None  # the kind (client.GatewayError)
+    detail: str | None = None
+    request_id: str | None = None
+    generation: str | None = None
+    fingerprint: str | None = None
+
+
+class AnswerRecord(AnswerOutcome):
+    """A line of `answers/<arm>.jsonl`."""
+
+    ranking: tuple[tuple[str, FiniteFloat], ...] = ()  # id and score of every hit, best first
+
+    @model_validator(mode="after")
+    def _counted(self) -> Self:
+        if self.hits != len(self.ranking):
+            raise ValueError("hits: not the length of ranking")
+        return self
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the hits, best first."""
+        return tuple(identity for identity, _ in self.ranking)
+
+    @property
+    def line(self) -> str:
+        """The record as a line of its file."""
+        return self.model_dump_json(exclude_defaults=True) + "\n"
+
+
+def read_answers(path: Path) -> Iterator[AnswerRecord]:
+    """Yields the records in file order. Raises EvaluationError with `file:line` for a line that is none."""
+    for number, line in _lines(path):
+        try:
+            yield AnswerRecord.from_record(line)
+        except ValidationError as error:
+            raise _no_answer(path, number) from error
+
+
+def read_outcomes(path: Path) -> Iterator[AnswerOutcome]:
+    """Yields the records in file order without their hits, a few hundred bytes each. Raises as `read_answers` does."""
+    for number, line in _lines(path):
+        try:
+            yield AnswerOutcome.from_record(line)
+        except ValidationError as error:
+            raise _no_answer(path, number) from error
+
+
+def records_of(records: Iterable[AnswerRecord], phase: Phase) -> dict[str, AnswerRecord]:
+    """Returns the records of a phase by query."""
+    return {record.query: record for record in records if record.phase == phase}
+
+
+def drop_torn_line(path: Path) -> bool:
+    """Cuts the last line off when a killed process wrote only a part of it. Returns whether it did."""
+    end = kept = 0
+    for _, line in _lines(path):
+        end += len(line)
+        if line.endswith(b"\n"):
+            kept = end
+    if kept < end:
+        os.truncate(path, kept)
+    return kept < end
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    with open_regular(path) as file:
+        yield from enumerate(file, start=1)
+
+
+def _no_answer(path: Path, number: int) -> EvaluationError:
+    return EvaluationError(f"{path}:{number}: no answer of this version; delete {path.parent} and rank or import again")

@@ -1,0 +1,103 @@
+"""Breaks latency down: stages, their services' parts, the gap around them, slowest answers; lists failures. Pure."""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from pydantic import FiniteFloat
+
+from evaluator.runs.answers import AnswerOutcome
+from evaluator.runs.latency import percentile
+from services.contracts.base import Count, Wire
+from services.contracts.pipelines import GATEWAY_WAIT
+
+TOTAL = "total"
+SLOWEST_SHARE = 0.01
+FAILED_OF_A_KIND = 5
+
+
+class StageTime(Wire):
+    """Milliseconds of a stage, or of a part of one, over the `n` answers that report it."""
+
+    p50: FiniteFloat
+    p95: FiniteFloat
+    n: Count
+    share: FiniteFloat | None = None  # its sum over the sum of all latencies; stages that run at once overlap
+    part_of: str | None = None  # the stage that a part belongs to
+
+
+class SlowAnswer(Wire):
+    """One of the slowest answers. The log of every service names its `request_id`."""
+
+    query: str
+    latency_ms: FiniteFloat
+    timings_ms: dict[str, FiniteFloat]
+    request_id: str | None
+
+
+class FailedRequest(Wire):
+    """One request without a usable answer. The log of every service names its `request_id`."""
+
+    query: str
+    error: str  # the kind
+    detail: str | None
+    request_id: str | None  # null: it was not sent with one
+
+
+def stage_times(answers: Sequence[AnswerOutcome], stage_ids: Collection[str]) -> dict[str, StageTime]:
+    """Summarises the reported times by key. `stage_ids`: of the pipeline, by which a part is told from a stage."""
+    latency_ms = math.fsum(one.latency_ms or 0.0 for one in answers)
+    found: dict[str, list[float]] = {}
+    for one in answers:
+        for key, ms in one.timings_ms.items():
+            found.setdefault(key, []).append(ms)
+    return {key: _summed_up(ms, latency_ms, _part_of(key, stage_ids, found)) for key, ms in found.items()}
+
+
+def gap_time(answers: Sequence[AnswerOutcome]) -> StageTime | None:
+    """Summarises what the client waited beyond the gateway's queue and `total`: network, HTTP handling, event loops.
+
+    None where no answer reports a total.
+    """
+    told = [(one.latency_ms, one.timings_ms) for one in answers if one.latency_ms is not None]
+    gaps = [
+        latency_ms - timings_ms[TOTAL] - timings_ms.get(GATEWAY_WAIT, 0.0)
+        for latency_ms, timings_ms in told
+        if TOTAL in timings_ms
+    ]
+    return _summed_up(gaps, math.fsum(latency_ms for latency_ms, _ in told), None) if gaps else None
+
+
+def slowest_answers(answers: Sequence[AnswerOutcome]) -> tuple[SlowAnswer, ...]:
+    """Returns the slowest 1 % of the answers (at least one), the slowest first."""
+    ordered = sorted(answers, key=lambda one: one.latency_ms or 0.0, reverse=True)
+    return tuple(
+        SlowAnswer(query=one.query, latency_ms=one.latency_ms, timings_ms=one.timings_ms, request_id=one.request_id)
+        for one in ordered[: math.ceil(len(ordered) * SLOWEST_SHARE)]
+        if one.latency_ms is not None
+    )
+
+
+def failed_requests(requests: Sequence[AnswerOutcome]) -> tuple[FailedRequest, ...]:
+    """Returns the first requests of each kind of error, in order; they have no latency, so no slowest answer is one."""
+    listed: Counter[str] = Counter()
+    found = []
+    for one in requests:
+        if one.error is not None and listed[one.error] < FAILED_OF_A_KIND:
+            listed[one.error] += 1
+            found.append(FailedRequest(query=one.query, error=one.error, detail=one.detail, request_id=one.request_id))
+    return tuple(found)
+
+
+def _summed_up(ms: Sequence[float], latency_ms: float, part_of: str | None) -> StageTime:
+    ordered = sorted(ms)
+    share = math.fsum(ms) / latency_ms if latency_ms else None
+    return StageTime(
+        p50=percentile(ordered, 0.5), p95=percentile(ordered, 0.95), n=len(ms), share=share, part_of=part_of
+    )
+
+
+def _part_of(key: str, stage_ids: Collection[str], found: Mapping[str, object]) -> str | None:
+    stage, dot, _ = key.rpartition(".")
+    # Stage ids may have dots: `a.b` is a part only if no stage has this id.
+    return stage if dot and key not in stage_ids and key != GATEWAY_WAIT and stage in found else None

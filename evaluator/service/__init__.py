@@ -1,0 +1,1 @@
+"""The evaluator over HTTP: jobs, their pages, and the forms of judging."""

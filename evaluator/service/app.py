@@ -1,0 +1,78 @@
+"""Composes the evaluator's HTTP service: the only module that knows its parts."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+from fastapi import APIRouter, FastAPI, Response
+
+from evaluator.pages.environment import page_environment
+from evaluator.service.comparison_cache import ComparisonCache
+from evaluator.service.computing_lock import ComputingLock
+from evaluator.service.jobs import Jobs
+from evaluator.service.judging_pages import JudgingPages
+from evaluator.service.judging_routes import judging_routes
+from evaluator.service.judging_work import slow_work
+from evaluator.service.message_paths import MessagePaths
+from evaluator.service.page_answers import PageAnswers, html_answer
+from evaluator.service.page_routes import page_routes
+from evaluator.service.routes import comparison_routes, experiment_routes
+from evaluator.service.served_datasets import ServedDatasets
+from evaluator.service.served_sessions import ServedSessions
+from evaluator.service.service_pages import ServicePages
+from evaluator.settings import EvaluatorSettings
+from services.chassis.app import create_app
+from services.chassis.instruments import Instruments
+from services.chassis.probes import Readiness
+from services.chassis.start import start
+from services.chassis.trust import caller_context
+from services.contracts.health import Check
+from services.contracts.problem import Problem
+
+
+def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport | None = None) -> FastAPI:
+    """Builds the service; `transport` leads to a gateway in the same process (tests).
+
+    Raises ConfigurationError for STACK_CA_FILE.
+    """
+    if settings.ca_file is not None:
+        caller_context(settings.ca_file)  # an authority that cannot be read ends the start, not the first run
+
+    environment = page_environment(settings.authenticates)
+    pages = ServicePages(environment)
+
+    def as_page(problem: Problem) -> Response:
+        return html_answer(pages.problem(problem.status, problem.title, problem.detail), problem.status)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[tuple[list[APIRouter], Readiness]]:
+        paths, datasets = MessagePaths([settings.runs, *settings.datasets]), ServedDatasets(settings.datasets)
+        jobs = Jobs(settings.runs, settings.gateway_url, datasets, paths, transport, settings.access)
+        lock = ComputingLock(settings.runs)
+        comparisons, sessions = ComparisonCache(settings.runs, lock), ServedSessions(settings.runs)
+        slow = slow_work(sessions, lock)
+        answers = PageAnswers(pages, paths)
+
+        async def readiness() -> tuple[Check, ...]:
+            # Ready without a gateway: a missing one is reported in the experiment's state.
+            return (Check(name="runs", ok=True),)
+
+        try:
+            routers = [
+                experiment_routes(jobs),
+                comparison_routes(jobs, comparisons, paths),
+                page_routes(jobs, comparisons, datasets, pages, answers, slow.measures),
+                judging_routes(jobs, sessions, JudgingPages(environment), answers, slow),
+            ]
+            yield routers, readiness
+        finally:
+            await slow.close()
+            await comparisons.close()
+            await jobs.close()
+
+    return create_app("evaluator", settings, Instruments(), opened, page_style="/pages/style.css", page_wording=as_page)
+
+
+def main() -> None:
+    """Serves until a signal ends the process."""
+    start("evaluator", EvaluatorSettings, build_app)

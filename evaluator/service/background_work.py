@@ -1,0 +1,85 @@
+"""Computes what a page must not wait for: one task after the other in a thread, each under a key."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from evaluator.service.computing_lock import ComputingLock
+from evaluator.thread_work import in_thread
+from services.chassis.errors import Unavailable
+
+# Of a request for a result that is being computed. The thread that computes may delay the answer by as much again.
+WAIT_S = 0.3
+KEPT = 16
+MOST_WAITING = 4
+AGAIN_S = 5  # until one of those that wait has ended
+
+Key = TypeVar("Key")
+Result = TypeVar("Result")
+
+
+class BackgroundWork(Generic[Key, Result]):
+    """Owns the tasks and keeps the last results. Owned by one event loop."""
+
+    def __init__(self, lock: ComputingLock | None = None, what: str = "") -> None:
+        """`lock`: held while any of this work goes on, under the name `what`; None: it may disturb a measurement."""
+        self._lock, self._what = lock, what
+        self._tasks: dict[Key, asyncio.Task[Result]] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    def holds(self, key: Key) -> bool:
+        """Returns whether work was started under this key, be it at work or done."""
+        return key in self._tasks
+
+    def at_work(self) -> list[Key]:
+        """Returns the keys of the work that has not ended."""
+        return [key for key, task in self._tasks.items() if not task.done()]
+
+    def start(self, key: Key, compute: Callable[[], Result]) -> None:
+        """Starts work, anew where that of this key has ended; where it has not, it goes on alone.
+
+        Raises Unavailable while as much work waits as may, and as `ComputingLock.take`.
+        """
+        if key in self._tasks and not self._tasks[key].done():
+            return
+        if len(self.at_work()) >= MOST_WAITING:
+            raise Unavailable("Other results are being computed; try again in a moment.", retry_after_s=AGAIN_S)
+        if self._lock is not None:
+            self._lock.take(self._what)
+        self._tasks.pop(key, None)  # the newest is the last
+        task = self._tasks[key] = asyncio.create_task(self._computed(compute))
+        task.add_done_callback(self._release)
+        done = [known for known, task in self._tasks.items() if task.done()]
+        for known in done[: max(0, len(self._tasks) - KEPT)]:
+            del self._tasks[known]
+
+    async def result(self, key: Key) -> Result | None:
+        """Returns what was computed, None while it is not there. Raises what the work raised, once."""
+        task = self._tasks[key]
+        await asyncio.wait({task}, timeout=WAIT_S)
+        return self._outcome(key, task) if task.done() else None
+
+    async def whole(self, key: Key) -> Result:
+        """Waits until the work has ended. Returns and raises as `result`."""
+        task = self._tasks[key]
+        await asyncio.wait({task})
+        return self._outcome(key, task)
+
+    async def close(self) -> None:
+        """Drops the work that waits, and waits for the one that is being computed."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _outcome(self, key: Key, task: asyncio.Task[Result]) -> Result:
+        if task.exception() is not None and self._tasks.get(key) is task:
+            del self._tasks[key]
+        return task.result()
+
+    def _release(self, _: object) -> None:
+        if self._lock is not None:
+            self._lock.release(self._what)
+
+    async def _computed(self, compute: Callable[[], Result]) -> Result:
+        async with self._one_at_a_time:
+            return await in_thread(compute)

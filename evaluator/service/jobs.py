@@ -1,0 +1,292 @@
+"""Runs experiments in the background: one at a time, because concurrent ones would disturb each other's figures."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import httpx
+from pydantic import ValidationError
+
+from evaluator.client.client import connected
+from evaluator.client.gateway_access import GatewayAccess
+from evaluator.command_line import command_line
+from evaluator.datasets.reader import expect_files
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import evaluate, expect_pipelines
+from evaluator.experiments.experiment import Experiment
+from evaluator.load.live import LiveFigures, listening
+from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunning, is_measured
+from evaluator.progress import StepProgress, following
+from evaluator.report.report import Report
+from evaluator.runs.run_folder import RunFolder, removed_on_error
+from evaluator.service.job_state import RUN_NAME, Ended, JobList, JobState
+from evaluator.service.message_paths import MessagePaths
+from evaluator.service.served_datasets import ServedDatasets
+from services.access.regular_file import read_regular
+
+logger = logging.getLogger(__name__)
+
+STATE = "state.json"
+# Last files of commands that need no ranking, and their names.
+MEASURED_ALONE = {"load.json": "load", "against.json": "load", "deadlines.json": "deadlines"}
+# Steps that only compute, in a thread, whose end a cancelled one would wait for (thread_work.py).
+COMPUTED = ("quality", "report")
+LIVE_KEPT = 120  # seconds of a load that are shown while it runs
+
+
+class ExperimentRunning(Exception):
+    """Another experiment or measurement runs; the message names it."""
+
+
+class NotCancellable(Exception):
+    """A run that has ended, or whose step cannot be left; the message says which."""
+
+
+MOST_STATE_BYTES = 1_000_000
+
+
+class Jobs:
+    """Runs experiments against one gateway. Their states lie in their folders, for processes to come."""
+
+    def __init__(
+        self,
+        runs: Path,
+        gateway: str,
+        datasets: ServedDatasets,
+        paths: MessagePaths,
+        transport: httpx.AsyncBaseTransport | None = None,
+        access: GatewayAccess | None = None,
+    ) -> None:
+        """`transport` and `access`: as of `connected`."""
+        self._runs = runs
+        self._datasets = datasets
+        self._paths = paths
+        self._gateway = gateway
+        self._transport = transport
+        self._access = access
+        self._states: dict[str, JobState] = {}
+        self._progress: StepProgress | None = None
+        self._live: deque[LiveFigures] = deque(maxlen=LIVE_KEPT)
+        self._cancelled = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def startable(self, experiment: Experiment) -> Experiment:
+        """Returns an experiment that a caller sent with its files placed beneath the served folders (ServedDatasets).
+
+        Checks what would fail later. Raises ExperimentRunning, EvaluationError for files that are not served or not
+        there, and GatewayError for a pipeline that the gateway does not serve, or for no gateway.
+        """
+        self._expect_idle()
+        placed = await asyncio.to_thread(self._datasets.placed, experiment)
+        try:
+            await asyncio.to_thread(expect_files, placed.directory, placed.split)
+        except EvaluationError as error:
+            raise EvaluationError(f"dataset: {self._paths.shortened(error)}") from error
+        async with connected(self._gateway, self._transport, self._access) as client:
+            await expect_pipelines(client, placed)
+        return placed
+
+    def start(self, experiment: Experiment) -> JobState:
+        """Opens a run folder and starts an experiment that `startable` has returned.
+
+        Raises ExperimentRunning while another measurement runs.
+        """
+        self._expect_idle()
+        lock = self._taken_lock()
+        try:
+            folder = RunFolder.create(self._runs, experiment)
+            with removed_on_error(folder.path):
+                lock.name(folder.path.name)
+                state = self._set(JobState(id=folder.path.name, state="running", step="ingest"))
+        except BaseException:
+            lock.release()
+            raise
+        self._cancelled = False
+        self._task = asyncio.create_task(self._run(folder))
+        # Also of a task that is cancelled before it begins.
+        self._task.add_done_callback(lambda _: lock.release())
+        return state
+
+    def _taken_lock(self) -> MeasurementLock:
+        lock = MeasurementLock(self._runs)
+        try:
+            lock.take()
+        except MeasurementRunning as error:
+            raise ExperimentRunning(f"{error}.") from error
+        return lock
+
+    def _expect_idle(self) -> None:
+        if (run := self.running) is not None:
+            raise ExperimentRunning(f"{run} is running; wait until GET /v1/experiments/{run} says that it has ended.")
+
+    def write_error_message(self, error: OSError) -> str:
+        """Returns the message for a directory of runs that cannot be written."""
+        return f"The folder of runs cannot be written: {error.strerror}; see EVALUATOR_RUNS."
+
+    def state(self, run: str) -> JobState | None:
+        """Returns the state of a run of this process, of an earlier one or of the command line; None: no such run."""
+        found = self._state(run) if run in self._states or self.holds(run) else None
+        return None if found is None else found.model_copy(update={"detail": self._paths.shortened(found.detail)})
+
+    def holds(self, run: str) -> bool:
+        """Returns whether a folder of this name is there, and is no link that leads out of the folder of runs."""
+        folder = self.folder(run).path
+        return folder.is_dir() and folder.is_relative_to(self._runs.resolve())
+
+    def _state(self, run: str) -> JobState | None:
+        if run in self._states:
+            state = self._states[run]
+            if state.state == "running":
+                live = self._live[-1] if self._live else None
+                return state.model_copy(update={"live": live, "progress": self._progress})
+            if state.state != "interrupted":  # the command line may have gone on with it
+                return state
+        folder = RunFolder(self._runs / run)
+        if not folder.has("experiment.json"):
+            return None
+        last = _last_state(folder)
+        if last is not None and last.state == "done":
+            return last
+        if folder.has("report.json"):  # made, or gone on with, on the command line
+            return JobState(id=run, state="done", step="report")
+        if is_measured(self._runs, run):
+            return JobState(id=run, state="running", step="unknown", detail="a command measures it, and says how far")
+        if last is None:
+            ended = None if folder.has("rank.json") else next(filter(folder.has, MEASURED_ALONE), None)
+            if ended is not None:
+                return JobState(id=run, state="done", step=MEASURED_ALONE[ended])
+            return JobState(id=run, state="interrupted", step="unknown")
+        if last.state == "running":
+            detail = f"the service ended while it ran{_way_on(folder, last.step)}"
+            return last.model_copy(update={"state": "interrupted", "detail": detail})
+        return last
+
+    @property
+    def running(self) -> str | None:
+        """The id of the run that this process measures now."""
+        return next((state.id for state in self._states.values() if state.state == "running"), None)
+
+    def live_figures(self, run: str) -> Sequence[LiveFigures]:
+        """Returns the last seconds of the load that runs now; none for any other run."""
+        state = self._states.get(run)
+        return tuple(self._live) if state is not None and state.state == "running" else ()
+
+    def names(self) -> list[str]:
+        """Returns the ids of all runs in the folder, the newest first."""
+        every = (RunFolder(path).name for path in reversed(RunFolder.every(self._runs)))
+        return [name for name in every if RUN_NAME.fullmatch(name) and self.holds(name)]
+
+    def states(self, names: Sequence[str]) -> list[JobState]:
+        """Returns the states of runs, without those that are gone."""
+        return [state for name in names if (state := self.state(name)) is not None]
+
+    def every(self) -> JobList:
+        """Returns the state of every run in the folder, the newest first."""
+        return JobList(experiments=tuple(self.states(self.names())))
+
+    def folder(self, run: str) -> RunFolder:
+        """Returns the folder of a run."""
+        return RunFolder(self._runs / run)
+
+    def report(self, run: str) -> Report | None:
+        """Returns the report of a run; None when it has none. Raises EvaluationError."""
+        folder = self.folder(run)
+        try:
+            return folder.read("report.json", Report) if folder.has("report.json") else None
+        except EvaluationError as error:
+            raise EvaluationError(self._paths.shortened(error)) from error
+
+    async def cancel(self, run: str) -> JobState:
+        """Ends a running experiment, and returns when nothing of it works any more. Raises NotCancellable.
+
+        Its folder keeps the files of completed steps.
+        """
+        state = self._states.get(run)
+        if self._task is None or state is None or state.state != "running":
+            raise NotCancellable(f"{run} does not run in this service, so there is nothing to cancel.")
+        if state.step in COMPUTED:
+            raise NotCancellable(f"{run} is in its step {state.step}, which sends nothing and ends by itself.")
+        self._cancelled = True
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._states[run].state == "running":  # cancelled before its first line
+            self._end(run, "interrupted", "cancelled on request")
+        return self.state(run) or self._states[run]
+
+    async def close(self) -> None:
+        """Cancels the running experiment; its folder keeps the files of completed steps."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self, folder: RunFolder) -> None:
+        run = folder.path.name
+
+        def on_step(step: str) -> None:
+            self._live.clear()
+            self._progress = None
+            self._set(JobState(id=run, state="running", step=step))
+
+        def on_progress(progress: StepProgress) -> None:
+            self._progress = progress
+
+        try:
+            async with connected(self._gateway, self._transport, self._access) as client:
+                with listening(self._live.append), following(on_progress):
+                    outcome = await evaluate(client, folder, on_step)
+        except EvaluationError as error:
+            self._end(run, "failed", str(error))
+        except OSError as error:  # a full disk, no permission
+            self._end(run, "failed", f"{error.filename}: {error.strerror}; mend that and start the experiment anew")
+        except asyncio.CancelledError:
+            why = "cancelled on request" if self._cancelled else "the service was stopped"
+            self._end(run, "interrupted", f"{why}{_way_on(folder, self._states[run].step)}")
+            raise
+        except Exception:
+            # No route renders this error: without this the job would stay `running`.
+            logger.exception("unforeseen error in an experiment")
+            self._end(run, "failed", "an error that we did not foresee; the logs have it")
+        else:
+            self._end(run, "done", "; ".join(_remarks(outcome)))
+
+    def _end(self, run: str, state: Ended, detail: str) -> None:
+        ended = JobState(id=run, state=state, step=self._states[run].step, detail=detail)
+        self._states[run] = ended  # also where it cannot be written
+        try:
+            self._set(ended)
+        except OSError as error:
+            logger.warning("%s: the end of a run is not written: %s", error.filename, error.strerror)
+
+    def _set(self, state: JobState) -> JobState:
+        RunFolder(self._runs / state.id).write(STATE, state)
+        self._states[state.id] = state
+        return state
+
+
+def _remarks(outcome: Report) -> Iterator[str]:
+    """Yields warnings, gates that do not hold, and whether times of the load are not valid."""
+    yield from outcome.warnings
+    yield from (one.sentence for one in outcome.gates if not one.held)
+    if outcome.load is not None:
+        yield from (one.sentence for one in outcome.load.gates if not one.held)
+        if not outcome.load.timing_valid:
+            yield "times of the load are not valid"
+
+
+def _way_on(folder: RunFolder, step: str) -> str:
+    """Returns which command goes on with an interrupted experiment; a load goes on in an experiment of its own."""
+    return "" if step == "ingest" else f"; `{command_line(step, '--run', str(folder.path))}` goes on"
+
+
+def _last_state(folder: RunFolder) -> JobState | None:
+    """Returns the state that a service has left; None for a run of the command line or of another release.
+
+    Its id is the folder's present name: a folder may have been copied or moved into a suite.
+    """
+    try:
+        left = JobState.from_record(read_regular(folder.path / STATE, MOST_STATE_BYTES))
+        return left.model_copy(update={"id": folder.name})
+    except (OSError, ValidationError):
+        return None

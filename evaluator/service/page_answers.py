@@ -1,0 +1,153 @@
+"""Owns what the answers of all pages have in common: headers, errors as pages, and forms with tokens."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import wraps
+from typing import ParamSpec
+from urllib.parse import parse_qsl
+
+from fastapi import Request, Response
+from starlette.datastructures import ImmutableMultiDict
+
+from evaluator.errors import EvaluationError, WrongOption
+from evaluator.pages.page_blocks import Block, tables_of
+from evaluator.pages.table_files import render_csv, render_latex
+from evaluator.service.job_state import RUN_NAME
+from evaluator.service.jobs import Jobs
+from evaluator.service.message_paths import MessagePaths
+from evaluator.service.service_pages import ServicePages
+from services.chassis.errors import BadInput, NotFound, ProblemError, Unavailable
+from services.chassis.form_tokens import FIELD, FormReader, FormTokens, set_form_cookie
+from services.chassis.page_headers import PAGE_HEADERS
+from services.chassis.rendering import render
+
+AGAIN_S = 2  # seconds after which a page that waits for a result loads itself again
+WAITING = {"refresh": str(AGAIN_S)}
+MOST_FIELDS = 256  # of a form: 16 runs of nine pipelines, and what is asked of them
+FormFields = ImmutableMultiDict[str, str]
+P = ParamSpec("P")
+
+
+class RefusedForm(ProblemError):
+    """A form that no page of this process has made for this reader."""
+
+    status, kind, title = 403, "refused-form", "Refused form"
+
+
+class NotComputedYet(Unavailable):
+    """A file whose content is being computed. Rendered as a problem: a page in its place would be saved as the file."""
+
+    kind, title = "being-computed", "Being computed"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; ask for this file again in a moment.", retry_after_s=AGAIN_S)
+
+
+class PageAnswers:
+    """Owns the tokens of one process, and turns errors into pages. `paths` shortens those in messages."""
+
+    def __init__(self, pages: ServicePages, paths: MessagePaths) -> None:
+        self._pages = pages
+        self.paths = paths
+        self._tokens = FormTokens()
+
+    def as_page(self, route: Callable[P, Awaitable[Response]]) -> Callable[P, Awaitable[Response]]:
+        """Wraps a route: its errors are pages."""
+
+        @wraps(route)
+        async def answered(*given: P.args, **named: P.kwargs) -> Response:
+            try:
+                return await route(*given, **named)
+            except NotComputedYet as error:
+                answer = render(error)
+                answer.headers.update(PAGE_HEADERS)
+                return answer
+            except ProblemError as error:
+                page = self._pages.problem(error.status, error.title, error.detail)
+                # The page of a form is not loaded again: what was filled in would be lost.
+                return html_answer(page, error.status, _again(error, by_itself="request" not in named))
+            except WrongOption as error:
+                return html_answer(self._pages.problem(422, "This is not possible", self.sentence(error)), 422)
+            except EvaluationError as error:
+                return html_answer(self._pages.problem(409, "This cannot be shown", self.sentence(error)), 409)
+            except OSError as error:
+                page = self._pages.problem(503, "A file cannot be read or written", self.sentence(error))
+                return html_answer(page, 503)
+
+        return answered
+
+    def sentence(self, error: EvaluationError | OSError) -> str:
+        """Returns what a page says of an error."""
+        if isinstance(error, OSError):
+            said = f"{error.filename}: {error.strerror}. Free the disk or mend the folder, then try again."
+            return self.paths.shortened(said)
+        return f"{self.paths.shortened(error)}."
+
+    def form_page(
+        self,
+        html: Callable[[str], str],
+        reader: FormReader,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Returns a page with a form, and the cookie that its token belongs to. `html`: the page, by its token."""
+        nonce = self._tokens.nonce(reader)
+        answer = html_answer(html(self._tokens.token(nonce, reader.session)), status, headers)
+        set_form_cookie(answer, nonce, reader)
+        return answer
+
+    async def form_fields(self, request: Request, reader: FormReader) -> FormFields:
+        """Reads a form. Raises RefusedForm unless one of our pages has made it for this reader."""
+        try:
+            text = (await request.body()).decode()
+            fields = FormFields(parse_qsl(text, max_num_fields=MOST_FIELDS, keep_blank_values=True))
+        except ValueError as error:
+            raise BadInput("The form cannot be read; load its page again and fill it in.") from error
+        if not self._tokens.holds(reader, fields.get(FIELD, "")):
+            raise RefusedForm(
+                "This form is of no page of this service, or of one before its restart or your login: load it again."
+            )
+        return fields
+
+
+def known_run(jobs: Jobs, run: str) -> str:
+    """Returns the id of a run that is here. Raises NotFound: no file is read by a name that a caller chose."""
+    if not RUN_NAME.fullmatch(run) or jobs.state(run) is None:
+        raise NotFound(f"No run {run} here; the list of runs has all.")
+    return run
+
+
+def page_number(text: str, most_digits: int = 6) -> int:
+    """Reads a number of a query string. Raises BadInput."""
+    if not text.isascii() or not text.isdecimal() or len(text) > most_digits:
+        raise BadInput(f"{text[:20]} is no page or number.")
+    return int(text)
+
+
+def table_answer(blocks: Iterable[Block], file: str) -> Response:
+    """Returns a table of a page as a file, by its name with `.csv` or `.tex`. Raises NotFound."""
+    name, _, suffix = file.rpartition(".")
+    table = next((one for one in tables_of(blocks) if one.name == name), None)
+    if table is None or suffix not in ("csv", "tex"):
+        raise NotFound(f"No table {file} here; the page that shows it links its files.")
+    text, media = (render_csv(table), "text/csv") if suffix == "csv" else (render_latex(table), "text/plain")
+    return Response(text, media_type=f"{media}; charset=utf-8", headers=PAGE_HEADERS)
+
+
+def html_answer(html: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns a page with the headers of all pages. What UTF-8 cannot encode, as of names of files, becomes `?`."""
+    return Response(
+        html.encode(errors="replace"), status, PAGE_HEADERS | dict(headers or {}), media_type="text/html; charset=utf-8"
+    )
+
+
+def _again(error: ProblemError, by_itself: bool) -> Mapping[str, str]:
+    """Returns the headers that say when a page that is refused for now may be loaded again, or load it."""
+    if error.retry_after_s is None:
+        return {}
+    seconds = str(error.retry_after_s)
+    return {"retry-after": seconds} | ({"refresh": seconds} if by_itself else {})
+
+
+def see_other(path: str) -> Response:
+    """Sends the reader on to a page, so that loading it again does not send the form again."""
+    return Response(status_code=303, headers=PAGE_HEADERS | {"location": path})

@@ -1,0 +1,211 @@
+"""HTTP routes of the pages: list of runs, a run, its progress, comparisons, the form that starts an experiment."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import ValidationError
+
+from evaluator.client.client import GatewayError
+from evaluator.comparison.comparing import ComparisonSettings
+from evaluator.comparison.comparison_page import comparison_blocks, example_blocks
+from evaluator.errors import EvaluationError
+from evaluator.pages.environment import PAGE_FILES, page_file, style_sheet
+from evaluator.service.comparison_cache import ComparisonCache
+from evaluator.service.form_experiment import bundled_experiments, form_experiment
+from evaluator.service.job_state import COMPARED_RUN
+from evaluator.service.jobs import ExperimentRunning, Jobs, NotCancellable
+from evaluator.service.page_answers import (
+    WAITING,
+    NotComputedYet,
+    PageAnswers,
+    html_answer,
+    known_run,
+    page_number,
+    see_other,
+    table_answer,
+)
+from evaluator.service.served_datasets import ServedDatasets
+from evaluator.service.service_pages import ServicePages, StepWithPage
+from evaluator.service.shown_runs import blocks_of, listed_runs, shown_run, step_page
+from services.chassis.app import router
+from services.chassis.audit import note_run
+from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable
+from services.chassis.form_tokens import FromReader
+from services.chassis.handling import handled
+from services.chassis.page_headers import PAGE_HEADERS
+
+A_PAGE = 50  # runs
+MOST_COMPARED = 16
+
+
+def page_routes(
+    jobs: Jobs,
+    comparisons: ComparisonCache,
+    datasets: ServedDatasets,
+    pages: ServicePages,
+    answers: PageAnswers,
+    measures: Callable[[str], bool],
+) -> APIRouter:
+    """Builds the routes of runs, comparisons and the form that starts an experiment.
+
+    `measures`: whether a run is being measured again by judgments. Its files do not fit together meanwhile.
+    """
+    routes = router()
+
+    @routes.get("/", include_in_schema=False)
+    @handled(scope="search", page=True)
+    @answers.as_page
+    async def runs(page: str = "1") -> Response:
+        return await asyncio.to_thread(_runs, jobs, pages, page_number(page))
+
+    @routes.get("/runs/{run:path}", include_in_schema=False)
+    @handled(scope="search", page=True)
+    @answers.as_page
+    async def run(run: str, reader: FromReader) -> Response:
+        before = measures(known_run(jobs, run))
+        found = await asyncio.to_thread(shown_run, jobs, run)
+        if before or measures(run):  # while it was read
+            waiting = WAITING if found.stale else None
+            found = replace(found, measuring=True)
+            return answers.form_page(lambda token: pages.run(found, token), reader, 200, waiting)
+        status = 409 if found.stale else 200
+        return answers.form_page(lambda token: pages.run(found, token), reader, status)
+
+    @routes.get("/progress/{run:path}", include_in_schema=False)
+    @handled(scope="search", logged=False, page=True)
+    @answers.as_page
+    async def progress(run: str) -> Response:
+        found = await asyncio.to_thread(shown_run, jobs, known_run(jobs, run), False)
+        return html_answer(pages.progress(found), 200, {"x-run-state": found.state.state})
+
+    @routes.get("/tables/{run:path}/{file}", include_in_schema=False)
+    @handled(scope="search", page=True)
+    @answers.as_page
+    async def table(run: str, file: str) -> Response:
+        before = measures(known_run(jobs, run))
+        try:
+            return table_answer(await asyncio.to_thread(blocks_of, jobs, run), file)
+        except EvaluationError as error:
+            if before or measures(run):  # while it was read
+                raise NotComputedYet(f"{run} is being measured by judgments") from error
+            raise
+
+    @routes.get("/attribution/{run:path}", include_in_schema=False)
+    @handled(scope="search", page=True)
+    @answers.as_page
+    async def attribution(run: str, table: str = "") -> Response:
+        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), "attribution", table)
+
+    @routes.get("/replay/{run:path}", include_in_schema=False)
+    @handled(scope="search", page=True)
+    @answers.as_page
+    async def replay(run: str, table: str = "") -> Response:
+        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), "replay", table)
+
+    @routes.get("/compare", include_in_schema=False)
+    @handled(scope="search", slow=True, page=True)
+    @answers.as_page
+    async def compare(
+        runs: Annotated[Sequence[str], Query()] = (), metric: str = "nDCG@10", examples: str = "3", table: str = ""
+    ) -> Response:
+        words = list(dict.fromkeys(runs))
+        if not 1 <= len(words) <= MOST_COMPARED:
+            raise BadInput(f"Choose 1 to {MOST_COMPARED} runs to compare; the list of runs has a box for each.")
+        for word in words:
+            if not COMPARED_RUN.fullmatch(word):
+                raise NotFound(f"{word} is no run here; the list of runs has all.")
+            known_run(jobs, word.partition(":")[0])
+        try:
+            settings = ComparisonSettings(metric=metric.strip(), examples=page_number(examples))
+        except ValidationError as error:
+            raise BadInput("; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())) from error
+        report = await comparisons.report_soon(words, settings)
+        if report is None and table:
+            raise NotComputedYet("The comparison is being computed")
+        if report is None:
+            return html_answer(pages.comparing(words), 200, WAITING)
+        if table:
+            return table_answer([*comparison_blocks(report), *example_blocks(report)], table)
+        again = [("metric", settings.metric), ("examples", settings.examples), ("table", "")]
+        files = "/compare?" + urlencode([*(("runs", word) for word in words), *again])
+        return html_answer(await asyncio.to_thread(pages.comparison, report, words, files))
+
+    @routes.get("/new", include_in_schema=False)
+    @handled(scope="search", page=True)
+    @answers.as_page
+    async def new(reader: FromReader) -> Response:
+        return await asyncio.to_thread(answers.form_page, _new(pages, datasets, _EMPTY, ""), reader)
+
+    @routes.post("/new", include_in_schema=False)
+    @handled(scope="admin", form=True, page=True)
+    @answers.as_page
+    async def start(request: Request, reader: FromReader) -> Response:
+        fields = await answers.form_fields(request, reader)
+        try:
+            experiment = await asyncio.to_thread(form_experiment, fields, datasets)
+            state = jobs.start(await jobs.startable(experiment))
+        except ExperimentRunning as error:
+            said, status = str(error), 409
+        except GatewayError as error:
+            said, status = f"{error}.", 404 if error.status == 404 else 503
+        except EvaluationError as error:
+            said, status = f"{error}.", 422
+        except OSError as error:
+            raise Unavailable(jobs.write_error_message(error)) from error
+        else:
+            note_run(request.scope, state.id)
+            return see_other(f"/runs/{state.id}")
+        page = _new(pages, datasets, {**_EMPTY, **fields}, said)
+        return await asyncio.to_thread(answers.form_page, page, reader, status)
+
+    @routes.post("/cancel/{run:path}", include_in_schema=False)
+    @handled(scope="admin", slow=True, form=True, page=True)
+    @answers.as_page
+    async def cancel(request: Request, run: str, reader: FromReader) -> Response:
+        await answers.form_fields(request, reader)
+        try:
+            await jobs.cancel(known_run(jobs, run))
+        except NotCancellable as error:
+            raise Conflict(str(error)) from error
+        return see_other(f"/runs/{run}")
+
+    @routes.get("/pages/{name}", include_in_schema=False)
+    @handled(scope="open")
+    @answers.as_page
+    async def file(name: str) -> Response:
+        if name == "style.css":
+            return Response(style_sheet(), media_type="text/css", headers=PAGE_HEADERS)
+        if name not in PAGE_FILES:
+            raise NotFound(f"No file {name} of a page here.")
+        return Response(page_file(name), media_type=PAGE_FILES[name], headers=PAGE_HEADERS)
+
+    return routes
+
+
+_EMPTY: Mapping[str, str] = {"experiment": "", "dataset": "", "pipelines": "", "queries": ""}
+
+
+def _runs(jobs: Jobs, pages: ServicePages, page: int) -> Response:
+    names = jobs.names()
+    last = max(1, -(-len(names) // A_PAGE))
+    if not 1 <= page <= last:
+        raise NotFound(f"The list of runs has the pages 1 to {last}.")
+    listed = listed_runs(jobs, names[(page - 1) * A_PAGE : page * A_PAGE])
+    return html_answer(pages.runs(listed, page, last, len(names)))
+
+
+def _step(jobs: Jobs, pages: ServicePages, run: str, step: StepWithPage, table: str) -> Response:
+    """Returns the page of a step, or with `table` one of its tables as a file."""
+    found = step_page(jobs, run, step)
+    if found is None:
+        command = "attribute" if step == "attribution" else "replay"
+        raise NotFound(f"Run {run} has no {step} here; the command `{command} {run}` makes it.")
+    return table_answer(found.blocks, table) if table else html_answer(pages.step(run, found))
+
+
+def _new(pages: ServicePages, datasets: ServedDatasets, fields: Mapping[str, str], error: str) -> Callable[[str], str]:
+    return lambda token: pages.new(bundled_experiments(datasets), datasets.names(), fields, token, error)

@@ -1,0 +1,121 @@
+"""Owns which files the service reads for a caller: datasets and traces beneath the folders of EVALUATOR_DATASETS.
+
+A path elsewhere is refused by its text alone and with the words for one that does not exist, so no answer tells whether
+it does. The command line takes any path. Leaves the files' content to `datasets.reader`.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from evaluator.datasets.catalogue import LocatedSet, holds_set, load_catalogue
+from evaluator.errors import EvaluationError
+from evaluator.experiments.experiment import Experiment
+from services.contracts.base import SURROGATES
+
+MOST_SHOWN = 80  # characters of what was sent, in a refusal
+
+
+class ServedDatasets:
+    """The folders beneath which callers may name files. Relative ones are below the working directory."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = tuple(folders)
+
+    def located(self, given: str) -> tuple[LocatedSet, ...]:
+        """Returns the collections that a path, or a name in one of the folders, means; several for a set of parts.
+
+        Raises EvaluationError, the same for everything that is no folder there.
+        """
+        catalogue = load_catalogue()
+        if given not in catalogue.sets:
+            return (LocatedSet(self._dataset(given, given), None),)
+        return tuple(LocatedSet(self._dataset(part.name, given), part) for part in catalogue.parts(given))
+
+    def placed(self, experiment: Experiment) -> Experiment:
+        """Returns the experiment with the paths of its dataset and its trace, both beneath the folders.
+
+        A set of the catalogue has its own split unless the experiment names one. Raises EvaluationError as `located`,
+        and for a set of several parts.
+        """
+        found, *others = self.located(experiment.dataset)
+        if others:
+            raise EvaluationError(
+                f"dataset: {experiment.dataset} has several datasets, which the service does not run; name one of "
+                f"them: {', '.join(one.known.name for one in (found, *others) if one.known)}"
+            )
+        changes: dict[str, object] = {"dataset": str(found.directory)}
+        if found.known is not None and "split" not in experiment.model_fields_set:
+            changes["split"] = found.known.split
+        if experiment.load is not None and experiment.load.trace is not None:
+            trace = next(self._named(experiment.load.trace, Path.is_file), None)
+            if trace is None:
+                raise _refusal("load.trace", "file", experiment.load.trace)
+            changes["load"] = experiment.load.model_copy(update={"trace": str(trace)})
+        return experiment.model_copy(update=changes)
+
+    def names(self) -> list[str]:
+        """Returns the names of the datasets that are there: sets of the catalogue first, then the folders' own."""
+        catalogued = [name for name in load_catalogue().sets if any(map(_is_set, self._named(name, self._is_closed)))]
+        inside = [path for folder in self._folders if folder.is_dir() for path in sorted(folder.iterdir())]
+        own = [path.name for path in (*self._folders, *inside) if self._is_closed(path) and _is_set(path)]
+        return list(dict.fromkeys(catalogued + own))
+
+    def _dataset(self, name: str, given: str) -> Path:
+        found = list(self._named(name, self._is_closed))
+        if not found:
+            raise _refusal("dataset", "folder", given)
+        return next(filter(_is_set, found), found[0])
+
+    def _named(self, given: str, fits: Callable[[Path], bool]) -> Iterator[Path]:
+        """Yields the paths beneath the folders that a path, or a name, means and that fit."""
+        if not given.strip() or "\0" in given or SURROGATES.search(given):
+            return
+        path, ups = Path(os.path.normpath(given)), Path(given).parts.count("..")
+        # Behind a name, `..` would be another folder for the system than for the text where the name is a link's.
+        if Path(given).parts[:ups].count("..") < ups:
+            return
+        named = [folder if folder.name == given else folder / path for folder in self._folders] if not ups else []
+        for place in (path, *named):
+            try:
+                if self._is_beneath(place) and fits(place):
+                    yield place
+            except OSError:  # a name that is too long, no permission
+                continue
+
+    def _is_beneath(self, place: Path) -> bool:
+        """Returns whether a path lies in one of the folders, as it is written and with its links followed.
+
+        First as it is written: of a path elsewhere, no part is looked up.
+        """
+        written = Path(os.path.abspath(place))
+        spelled = [one for folder in self._folders for one in (Path(os.path.abspath(folder)), folder.resolve())]
+        if not any(written.is_relative_to(folder) for folder in spelled):
+            return False
+        try:
+            real = written.resolve()
+        except RuntimeError:  # links in a circle
+            return False
+        return any(real.is_relative_to(folder.resolve()) for folder in self._folders)
+
+    def _is_closed(self, directory: Path) -> bool:
+        """Returns whether a path is a folder beneath ours without links that lead out, itself and its `qrels`."""
+        if not self._is_beneath(directory) or not directory.is_dir():
+            return False
+        files = chain(directory.iterdir(), (directory / "qrels").glob("*"))
+        return all(self._is_beneath(file) for file in files if file.is_symlink())
+
+
+def _is_set(directory: Path) -> bool:
+    try:
+        return holds_set(directory)
+    except OSError:  # no permission
+        return False
+
+
+def _refusal(field: str, kind: str, given: str) -> EvaluationError:
+    return EvaluationError(
+        f"{field}: {given[:MOST_SHOWN]!r} is not served: name a {kind} beneath one of those in EVALUATOR_DATASETS, by "
+        "its path or by its name there; links that lead out of them are not followed"
+    )

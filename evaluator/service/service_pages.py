@@ -1,0 +1,145 @@
+"""Renders the pages of the evaluator's service. Knows no HTTP: routes decide what is asked and what it answers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from jinja2 import Environment
+
+from evaluator.comparison.comparing import ComparisonReport
+from evaluator.comparison.comparison_page import comparison_blocks, example_scores, example_table, examples_shown
+from evaluator.comparison.differences_chart import PairDifferences, differences_chart
+from evaluator.pages.page_blocks import Block, ChartImage, Table
+from evaluator.pages.sections import page_sections
+from evaluator.pages.step_page import StepPage
+from evaluator.report.report import Report
+from evaluator.report.report_page import report_page
+from evaluator.service.form_experiment import BundledExperiment
+from evaluator.service.job_state import JobState
+
+StepWithPage = Literal["attribution", "replay"]
+# The names of the links to them.
+STEP_LINKS: Mapping[StepWithPage, str] = {
+    "attribution": "Where relevant documents were lost",
+    "replay": "Replay of other settings",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run in the list. `dataset` and `pipelines` are empty where its experiment cannot be read."""
+
+    state: JobState
+    name: str
+    started: str
+    dataset: str
+    pipelines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRun:
+    """What the page of a run shows, as far as it is there. `svgs`: charts by path within the run's folder.
+
+    `blocks`: of a run without a report, what it has measured. `live`: the chart of the load that runs,
+    `live_table`: its figures. `cancellable`: the service runs it, and no command.
+    `stale`: why the report that is there cannot be shown. `measuring`: figures and report are being written anew.
+    `steps`: those that a page of their own shows.
+    """
+
+    state: JobState
+    name: str
+    report: Report | None
+    svgs: Mapping[str, str]
+    blocks: Sequence[Block]
+    live: str | None
+    live_table: Table
+    cancellable: bool = False
+    stale: str = ""
+    measuring: bool = False
+    steps: Sequence[StepWithPage] = ()
+
+
+class ServicePages:
+    """Renders from the templates of one process."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def runs(self, listed: Sequence[ListedRun], page: int, pages: int, runs: int) -> str:
+        """Renders a page of the list of runs. `page`: from 1; `runs`: how many there are in all."""
+        return self._rendered("runs.html", here="/", listed=listed, page=page, pages=pages, count=runs)
+
+    def run(self, run: ShownRun, token: str) -> str:
+        """Renders the page of a run: its report, or what there is of it. `token`: of the form that cancels it."""
+        return self._rendered(
+            "run.html",
+            here="",
+            run=run,
+            steps=[(step, STEP_LINKS[step]) for step in run.steps],
+            token=token,
+            page=report_page(run.report, run.svgs) if run.report is not None else None,
+            sections=page_sections(run.blocks, run.svgs),
+        )
+
+    def progress(self, run: ShownRun) -> str:
+        """Renders the part of a run's page that changes while it runs."""
+        return self._rendered("progress.html", here="", run=run)
+
+    def step(self, run: str, page: StepPage) -> str:
+        """Renders the page of a step of a run."""
+        return self._rendered("step.html", here="", run=run, page=page, sections=page_sections(page.blocks, page.svgs))
+
+    def comparison(self, report: ComparisonReport, runs: Sequence[str], files: str) -> str:
+        """Renders a comparison. `files`: the address of its tables, to which the name of a file is added."""
+        chart = differences_chart([PairDifferences(pair.verdict, pair.differences) for pair in report.pairs])
+        blocks: list[Block] = comparison_blocks(report)
+        if chart is not None:
+            after = next(at for at, block in enumerate(blocks) if isinstance(block, Table))
+            blocks.insert(after - 1, ChartImage("differences", "Differences, query by query"))
+        examples, number = [], 0
+        for title, pair, found in examples_shown(report):
+            shown = []
+            for example in found:
+                number += 1
+                shown.append((example, example_scores(example), example_table(pair, example, number)))
+            examples.append((title, shown))
+        return self._rendered(
+            "compare.html",
+            here="",
+            report=report,
+            runs=runs,
+            files=files,
+            sections=page_sections(blocks, {"differences": chart or ""}),
+            examples=examples,
+        )
+
+    def comparing(self, runs: Sequence[str]) -> str:
+        """Renders the page of a comparison that is being computed."""
+        why = "Tests and intervals are drawn ten thousand times, which takes a while with thousands of queries."
+        return self._rendered("waiting.html", here="", title="Comparing", why=why, runs=runs)
+
+    def new(
+        self,
+        experiments: Sequence[BundledExperiment],
+        datasets: Sequence[str],
+        fields: Mapping[str, str],
+        token: str,
+        error: str,
+    ) -> str:
+        """Renders the form that starts an experiment. `fields`: what was filled in before; `error`: what was wrong."""
+        return self._rendered(
+            "new.html",
+            here="/new",
+            experiments=experiments,
+            datasets=datasets,
+            fields=fields,
+            token=token,
+            error=error,
+        )
+
+    def problem(self, status: int, title: str, detail: str) -> str:
+        """Renders an error."""
+        return self._rendered("problem.html", here="", status=status, title=title, detail=detail)
+
+    def _rendered(self, template: str, **values: object) -> str:
+        return self._environment.get_template(template).render(**values)

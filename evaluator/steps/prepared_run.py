@@ -1,0 +1,124 @@
+"""Checks what every step needs that sends queries: dataset, published collection, pipelines; and draws the queries.
+
+Sends none of them, and writes dataset.json alone; the steps keep the manifest.
+"""
+
+from typing import NamedTuple
+
+from evaluator.client.client import GatewayClient
+from evaluator.command_line import command_line
+from evaluator.datasets.reader import Dataset, read_dataset
+from evaluator.datasets.record import DatasetRecord, read_or_recall
+from evaluator.errors import EvaluationError
+from evaluator.experiments.experiment import Experiment
+from evaluator.runs.manifest import Manifest, build_manifest, dataset_directory
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.arms import Arm, resolve_arms, search_request
+from evaluator.steps.corpus_check import expect_same_corpus
+from evaluator.steps.ingest import IngestReport, live_states
+from evaluator.steps.rank import ChosenQueries, choose_queries, expect_runnable
+from evaluator.steps.run_import import IMPORTED
+from evaluator.thread_work import in_thread
+from services.contracts.collections import CollectionView
+
+
+class PreparedRun(NamedTuple):
+    """What a run is of. `compared_documents`: of the collection with the corpus. `manifest`: of this moment."""
+
+    dataset: Dataset
+    view: CollectionView
+    arms: tuple[Arm, ...]
+    queries: ChosenQueries
+    compared_documents: int
+    manifest: Manifest
+
+
+async def prepare_run(client: GatewayClient, folder: RunFolder) -> PreparedRun:
+    """Checks that the gateway serves corpus and pipelines. Raises EvaluationError, also for an imported run."""
+    expect_own_run(folder)
+    experiment = folder.experiment
+    dataset = await in_thread(dataset_of, folder)
+    _expect_loaded_corpus(folder, dataset)
+    view = await live_collection(client, experiment)
+    arms = await resolve_arms(client, experiment, view)
+    compared = await expect_same_corpus(client, experiment, dataset, view)
+    await expect_runnable(client, experiment, arms)
+    pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
+    manifest = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), pipelines)
+    queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment)
+    for arm in arms:
+        for query in (*queries.measured, *queries.warmup):
+            search_request(arm, dataset, query, experiment.depth)  # raises before the first of them is sent
+    return PreparedRun(dataset, view, arms, queries, compared, manifest)
+
+
+def keep_manifest(folder: RunFolder, manifest: Manifest) -> None:
+    """Writes manifest.json unless an earlier step has written one.
+
+    Raises EvaluationError where that one is of something else: it would stand beside figures that are not of it.
+    """
+    if not folder.has("manifest.json"):
+        folder.write("manifest.json", manifest)
+        return
+    before, now = folder.read("manifest.json", Manifest).time_identity, manifest.time_identity
+    if changed := [what for what, value in before.items() if value != now[what]]:
+        raise EvaluationError(
+            f"{folder.path}: since its manifest.json was written there is another {' and another '.join(changed)}; "
+            "measure in a new run (name the experiment instead of --run)"
+        )
+
+
+def expect_same_answers(folder: RunFolder, manifest: Manifest) -> None:
+    """Raises EvaluationError where the gateway no longer answers as it did for the ranking of this run."""
+    before, now = folder.read("manifest.json", Manifest).answer_identity, manifest.answer_identity
+    if changed := [what for what, value in before.items() if value != now[what]]:
+        raise EvaluationError(
+            f"{folder.path}: since its queries ran there is another {' and another '.join(changed)}; rank a new run"
+        )
+
+
+def expect_own_run(folder: RunFolder) -> None:
+    """Raises EvaluationError for a run whose queries no gateway answered."""
+    if folder.has(IMPORTED):
+        raise EvaluationError(f"{folder.path} was imported: no gateway answers its pipelines; name another with --run")
+
+
+def load_dataset(experiment: Experiment) -> Dataset:
+    """Reads and checks the experiment's collection."""
+    return read_dataset(
+        experiment.directory, experiment.split, strict=experiment.strict, skip_unsendable=experiment.skip_unsendable
+    )
+
+
+def dataset_of(folder: RunFolder) -> Dataset:
+    """Returns the dataset of a run: reads and checks it the first time, later only if a file changed (dataset.json)."""
+    experiment = folder.experiment
+    known = folder.read("dataset.json", DatasetRecord) if folder.has("dataset.json") else None
+    dataset, record = read_or_recall(
+        dataset_directory(folder),
+        experiment.split,
+        strict=experiment.strict,
+        skip_unsendable=experiment.skip_unsendable,
+        record=known,
+    )
+    if record is not known:
+        folder.write("dataset.json", record)
+    return dataset
+
+
+async def live_collection(client: GatewayClient, experiment: Experiment) -> CollectionView:
+    """Returns the experiment's collection. Raises EvaluationError unless a generation is published."""
+    view = await client.collection(experiment.target)
+    if view.live is None:
+        raise EvaluationError(f"{experiment.target} has no published generation; ingest it first")
+    return view
+
+
+def _expect_loaded_corpus(folder: RunFolder, dataset: Dataset) -> None:
+    """Raises EvaluationError when the corpus is no longer the one that this run's `ingest` loaded."""
+    if not folder.has("ingest.json"):
+        return
+    loaded = folder.read("ingest.json", IngestReport).corpus_sha256
+    if loaded not in (None, dataset.corpus_sha256):
+        again = command_line("ingest", str(folder.path / "experiment.json"))
+        raise EvaluationError(f"{dataset.directory}: the corpus changed since it was loaded; run `{again}` again")

@@ -1,0 +1,270 @@
+"""Sends every query through every arm, one at a time: quality and latency come from the same answers."""
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from evaluator.client.client import GatewayClient, GatewayError
+from evaluator.datasets.reader import Dataset
+from evaluator.errors import EvaluationError
+from evaluator.experiments.experiment import Experiment
+from evaluator.experiments.turn_orders import query_turns
+from evaluator.machine.machine_conditions import MachineCounters
+from evaluator.machine.measured_processes import measured_processes
+from evaluator.progress import progress, say
+from evaluator.runs.answers import AnswerRecord, Phase, read_answers
+from evaluator.runs.resume import arm_progress, timeouts_in_a_row
+from evaluator.runs.run_folder import CONDITIONS, RunFolder, StepFile, writable
+from evaluator.runs.timing_validity import ConditionsLog
+from evaluator.runs.trec_runs import run_lines
+from evaluator.steps.arms import Arm, search_request
+from services.contracts.base import Count, Wire
+from services.contracts.pipelines import Pipeline
+from services.contracts.query import SearchAnswer, SearchRequest
+from services.disk_writes import naming, whole_file
+
+# A timeout costs a minute: after this many in a row an arm's other queries count as lost.
+MAX_TIMEOUTS_IN_A_ROW = 5
+
+
+class RankedArm(Wire):
+    """One arm of a run."""
+
+    name: str
+    fingerprint: str  # of the pipeline that was sent, preset included; of the file of an imported arm
+    preset: str | None
+    pipeline: Pipeline | None  # None: imported
+
+
+class RankReport(StepFile):
+    """rank.json, the last file of the step: queries and arms of a run. Metrics follow the order of `queries`."""
+
+    made_from: dict[str, str]
+    queries: tuple[str, ...]
+    warmup: tuple[str, ...]
+    arms: tuple[RankedArm, ...]
+    depth: Count  # of the rankings
+    timed_top: Count | None = None  # hits that a timed request asked for; null: all, or nothing was timed (imported)
+    # Of the collection with those of the corpus, before the first query; null where no gateway was asked.
+    compared_documents: Count | None
+
+
+class ChosenQueries(NamedTuple):
+    """Ids of the queries to measure and of those to warm up with."""
+
+    measured: list[str]
+    warmup: list[str]
+
+
+def choose_queries(judged: Sequence[str], every: Sequence[str], experiment: Experiment) -> ChosenQueries:
+    """Returns the queries to measure (all judged ones or a seeded sample, in file order) and the warm-up queries.
+
+    Warm-up queries differ from the measured ones where possible, so that no cache holds the measured ones.
+    """
+    dice = random.Random(experiment.seed)
+    measured = list(judged)
+    if experiment.queries is not None and experiment.queries < len(measured):
+        drawn = frozenset(dice.sample(sorted(measured), experiment.queries))
+        measured = [query for query in measured if query in drawn]
+    taken = frozenset(measured)
+    others = sorted(query for query in every if query not in taken)
+    pool = others if len(others) >= experiment.warmup else others + sorted(measured)
+    return ChosenQueries(measured, dice.sample(pool, min(experiment.warmup, len(pool))))
+
+
+async def expect_runnable(client: GatewayClient, experiment: Experiment, arms: Sequence[Arm]) -> None:
+    """Sends one query through each arm. Raises EvaluationError for an arm that the gateway refuses as such.
+
+    That is an unknown stage or preset, or inline pipelines switched off.
+    """
+    for arm in arms:
+        request = SearchRequest(query="can this pipeline run", pipeline=arm.asked, top=1)
+        try:
+            await client.search(experiment.target, request)
+        except GatewayError as error:
+            if 400 <= error.status < 500 and error.status != 429:
+                raise EvaluationError(f"pipeline {arm.name}: {error}") from error
+            # Other errors may be temporary; if not, every query records them.
+
+
+async def rank(
+    client: GatewayClient,
+    experiment: Experiment,
+    arms: Sequence[Arm],
+    dataset: Dataset,
+    queries: ChosenQueries,
+    folder: RunFolder,
+    segment: int = 0,
+    counters: MachineCounters | None = None,
+) -> None:
+    """Warms every arm up, measures the queries that `answers/` lacks, and writes `runs/<arm>.trec`.
+
+    After the last timed answer, every query that was answered is sent again for `depth` hits, where a metric looks
+    deeper than the timed answers. A failed query is recorded, never retried and never fatal. Each answer is handed to
+    the operating system before the next query is sent, so that a killed run goes on with the query that it was killed
+    at. `segment`: the number of interruptions so far. `counters`: of the machine, of tests.
+    """
+    turns = list(query_turns(queries.measured, len(arms), experiment.seed))
+    paths = [folder.answers(arm.name) for arm in arms]
+    before = [arm_progress(path) for path in paths]
+    left = [(at, query) for at, query in turns if query not in before[at].measured]
+    with QuerySender(client, experiment, arms, dataset, folder, segment) as sender:
+        if left:
+            await sender.send_all(
+                "Warming up", "warmup", [(at, one) for one in queries.warmup for at in range(len(arms))]
+            )
+            conditions = ConditionsLog(folder.path, segment, measured_processes(folder.runs, client.url), counters)
+            await sender.send_all("Ranking", "measured", left, conditions.note)
+            conditions.write()
+        if experiment.depth > experiment.ranking_depth:
+            say(f"No metric looks deeper than {experiment.timed_top} hits: no more are asked for")
+        if experiment.ranking_depth > experiment.timed_top:
+            done = [arm_progress(path) for path in paths]
+            deep = [(at, query) for at, query in turns if query in done[at].answered - done[at].deep]
+            await sender.send_all(f"Asking for {experiment.ranking_depth} hits", "deep", deep)
+    for arm in arms:
+        write_run_file(folder, arm.name, "deep" if experiment.ranking_depth > experiment.timed_top else "measured")
+
+
+class QuerySender:
+    """Owns the files of answers of a run's arms: sends one query at a time and writes what came of it."""
+
+    def __init__(
+        self,
+        client: GatewayClient,
+        experiment: Experiment,
+        arms: Sequence[Arm],
+        dataset: Dataset,
+        folder: RunFolder,
+        segment: int,
+    ) -> None:
+        self._client = client
+        self._experiment = experiment
+        self._arms = arms
+        self._dataset = dataset
+        self._paths = [folder.answers(arm.name) for arm in arms]
+        self._segment = segment
+        before = [arm_progress(path) for path in self._paths]
+        self._timeouts: dict[Phase, list[int]] = {
+            "measured": [one.timeouts for one in before],
+            "deep": [one.deep_timeouts for one in before],
+        }
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as files:
+            self._answers = []
+            for path in self._paths:
+                files.enter_context(naming(path))
+                self._answers.append(files.enter_context(writable(path).open("a", encoding="utf-8")))
+            self._files = files.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.__exit__(kind, error, trace)
+
+    async def send_all(
+        self,
+        what: str,
+        phase: Phase,
+        walk: Sequence[tuple[int, str]],
+        before_each: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Sends queries, each to the arm of its number, in this order, and shows the progress."""
+        with progress(what, len(walk), "queries") as advance:
+            for at, query in walk:
+                before_each()
+                advance(1, await self._send(at, query, phase))
+
+    async def _send(self, at: int, query: str, phase: Phase) -> int:
+        """Sends a query and writes what came of it. Returns how many queries were lost: 0 or 1."""
+        timeouts = self._timeouts.get(phase)  # a warm-up counts none
+        if timeouts is not None and timeouts[at] >= MAX_TIMEOUTS_IN_A_ROW:
+            detail = f"not sent: {MAX_TIMEOUTS_IN_A_ROW} queries in a row had timed out"
+            record = AnswerRecord(query=query, phase=phase, error="abandoned", detail=detail)
+        else:
+            record = await _run_query(self._client, self._experiment, self._arms[at], query, self._dataset, phase)
+        if timeouts is not None:
+            timeouts[at] = timeouts_in_a_row(timeouts[at], record)
+        with naming(self._paths[at]):
+            self._answers[at].write(record.model_copy(update={"segment": self._segment}).line)
+            self._answers[at].flush()
+        return int(record.error is not None)
+
+
+def write_rank_report(
+    folder: RunFolder,
+    queries: ChosenQueries,
+    arms: Sequence[RankedArm],
+    depth: int,
+    compared_documents: int | None,
+    timed_top: int | None = None,
+) -> RankReport:
+    """Writes rank.json, after all other files of the step, with their sha256."""
+    written = ("ingest.json", "imported.json", CONDITIONS, "costs.json")
+    optional = [name for name in written if folder.has(name)]
+    of_arms = [file(arm.name) for arm in arms for file in (folder.answers, folder.run_file)]
+    report = RankReport(
+        made_from=folder.hashes("experiment.json", "manifest.json", "recall.json", *optional, *of_arms),
+        queries=tuple(queries.measured),
+        warmup=tuple(queries.warmup),
+        arms=tuple(arms),
+        depth=depth,
+        timed_top=timed_top,
+        compared_documents=compared_documents,
+    )
+    folder.write("rank.json", report)
+    return report
+
+
+def write_run_file(folder: RunFolder, arm: str, phase: Phase) -> None:
+    """Writes `runs/<arm>.trec` from the answers of a phase, in their order."""
+    with whole_file(writable(folder.run_file(arm)), newline="\n") as file:
+        for record in read_answers(folder.answers(arm)):
+            if record.phase == phase:
+                file.write(run_lines(record.query, record.ids, arm))
+
+
+async def _run_query(
+    client: GatewayClient,
+    experiment: Experiment,
+    arm: Arm,
+    query: str,
+    dataset: Dataset,
+    phase: Phase,
+) -> AnswerRecord:
+    excluded = query in dataset.self_retrieved
+    record = AnswerRecord(query=query, phase=phase, excluded_self=excluded)
+    top = experiment.ranking_depth if phase == "deep" else experiment.timed_top
+    request = search_request(arm, dataset, query, top)
+    try:
+        timed = await client.search(experiment.target, request, caches=experiment.caches)
+        ranking = checked_ranking(timed.answer, top, request.exclude_ids)
+    except GatewayError as error:
+        return record.model_copy(update={"error": error.kind, "detail": str(error)})
+    answer = timed.answer
+    answered = {
+        "latency_ms": timed.latency_ms,
+        "hits": len(ranking),
+        "ranking": ranking,
+        "timings_ms": answer.timings_ms,
+        "degraded": answer.degraded,
+        "models": answer.models,
+        "cached": timed.cached,
+        "request_id": answer.request_id,
+        "generation": answer.collection,
+        "fingerprint": answer.pipeline.fingerprint,
+    }
+    return record.model_copy(update=answered)
+
+
+def checked_ranking(answer: SearchAnswer, top: int, excluded: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """Returns (id, score) pairs, best first. Raises GatewayError for an answer that violates the contract."""
+    ids = {hit.id for hit in answer.hits}
+    if len(ids) < len(answer.hits) or len(answer.hits) > top or ids & set(excluded):
+        raise GatewayError("bad_answer", "the answer repeats a document, is too long, or holds an excluded one")
+    return tuple((hit.id, hit.score) for hit in answer.hits)

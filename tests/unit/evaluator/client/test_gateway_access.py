@@ -1,0 +1,288 @@
+"""Checks what the evaluator sends to a gateway, over real sockets: its key, to whom, and what a refusal says."""
+
+import asyncio
+import ssl
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from evaluator.client.client import GatewayError, connected
+from evaluator.client.gateway_access import read_access
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import wait_until_ready
+from evaluator.experiments.load_plan import LoadPlan
+from evaluator.load.calibration import calibrating
+from evaluator.load.export_scripts import ExportTool, exported_files
+from evaluator.load.generator_task import GeneratorTask
+from evaluator.load.generators import run_generators
+from evaluator.load.traffic import LoadTarget
+from evaluator.load_export import exported_traffic
+from evaluator.settings import EvaluatorSettings
+from services.chassis.environment import BadSettings, read_settings
+from tests.support.certificates import Certificates, Pair
+from tests.support.recorded_requests import Recorder, recording
+
+KEY = "rs_a-key-of-the-gateway"
+TOKEN = "a-token-of-more-than-24-characters"
+READY = {"service": "gateway", "status": "ready", "checks": []}
+REFUSED = {"type": "urn:problem:forbidden", "title": "Forbidden", "status": 403, "detail": "No.", "request_id": "a"}
+
+
+@pytest.fixture(autouse=True)
+def no_access(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GATEWAY_API_KEY", "GATEWAY_API_KEY_FILE", "STACK_TOKEN", "STACK_TOKEN_FILE", "STACK_CA_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def server_context(pair: Pair) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    return context
+
+
+def closed_task(url: str, *, opens_gateway: bool = True) -> GeneratorTask:
+    return GeneratorTask("closed", url, {}, (b"{}",), (0,), (), 1, 0.2, 5.0, opens_gateway=opens_gateway)
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"GATEWAY_API_KEY": KEY, "STACK_TOKEN": TOKEN}, f"Bearer {KEY}"),
+        ({"STACK_TOKEN": f"{TOKEN} {TOKEN}-before"}, f"Bearer {TOKEN}"),
+        ({}, None),
+    ],
+    ids=["the key", "the first token", "neither"],
+)
+async def test_the_key_or_else_the_first_token_is_sent(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], sent: str | None
+) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    async with recording(body=READY) as gateway:
+        async with connected(gateway.url) as client:
+            await wait_until_ready(client, 5.0)
+        await run_generators([closed_task(f"{gateway.url}/search")], "load")
+    assert gateway.authorizations("/readyz") == gateway.authorizations("/search") == {sent}
+
+
+def test_the_service_sends_its_key_and_not_the_token_which_has_every_scope() -> None:
+    both = EvaluatorSettings.model_validate({"GATEWAY_API_KEY": KEY, "STACK_TOKEN": TOKEN})
+    assert both.access.headers("https://gateway") == {"authorization": f"Bearer {KEY}"}
+    assert TOKEN in both.accepted_tokens
+
+
+async def test_the_key_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    monkeypatch.setenv("GATEWAY_API_KEY_FILE", str(tmp_path / "key"))
+    async with recording(body=READY) as gateway, connected(gateway.url) as client:
+        await client.health()
+    assert gateway.authorizations() == {f"Bearer {KEY}"}
+
+
+async def test_a_generator_sends_the_key_to_the_gateway_alone_and_no_file_or_command_line_holds_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GATEWAY_API_KEY", KEY)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    found: list[bytes] = []
+
+    def look() -> None:
+        for file in (*tmp_path.rglob("*.pickle"), *Path("/proc").glob("[0-9]*/cmdline")):
+            with suppress(OSError):  # it has gone
+                found.append(file.read_bytes())
+
+    async def keep_looking() -> None:
+        while True:
+            await asyncio.to_thread(look)
+            await asyncio.sleep(0.05)
+
+    async with recording(body=READY) as gateway, recording() as other:
+        looking = asyncio.create_task(keep_looking())
+        await run_generators([closed_task(f"{gateway.url}/search")], "load")
+        await run_generators([closed_task(f"{other.url}/", opens_gateway=False)], "calibration")
+        async with calibrating(0.2, lambda: ()) as calibrate:
+            assert await calibrate() is not None
+        looking.cancel()
+    assert gateway.authorizations() == {f"Bearer {KEY}"}
+    assert other.authorizations() == {None}
+    assert any(b"evaluator.load.generator" in one for one in found)
+    assert any(b"GeneratorTask" in one for one in found)
+    assert not any(KEY.encode() in one for one in found)
+
+
+async def test_the_gateway_is_checked_by_the_stacks_authority_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made, stranger = Certificates(tmp_path), Certificates(tmp_path, "stranger")
+    monkeypatch.setenv("STACK_CA_FILE", str(made.ca_file))
+    async with recording(body=READY, context=server_context(made.issue())) as gateway:
+        async with connected(gateway.url) as client:
+            assert (await client.health()).status == "ready"
+        (result,) = await run_generators([closed_task(f"{gateway.url}/search")], "load")
+        assert {record.reply.status for record in result.records if record.reply} == {200}
+    for pair, fault in (
+        (made.issue("other.example"), "ip address mismatch"),
+        (made.issue_expired(), "certificate has expired"),
+        (stranger.issue(), "unable to get local issuer certificate"),
+    ):
+        async with recording(body=READY, context=server_context(pair)) as gateway, connected(gateway.url) as client:
+            began = time.monotonic()
+            with pytest.raises(GatewayError, match=rf"certificate is refused \({fault}\): STACK_CA_FILE"):
+                await wait_until_ready(client, 60.0)
+            assert time.monotonic() - began < 10
+            assert gateway.requests == []
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "fault"),
+    [
+        (404, {}, "no gateway"),
+        (301, {}, "no gateway"),
+        (200, {"cluster_name": "elsewhere"}, "no gateway"),
+        (200, {**READY, "service": "lexical"}, "the service lexical"),
+        (401, {}, "GATEWAY_API_KEY"),
+        (403, REFUSED, "forbids"),
+    ],
+)
+async def test_an_answer_that_waiting_does_not_change_is_not_waited_for(
+    status: int, body: dict[str, object], fault: str
+) -> None:
+    async with recording(status=status, body=body) as other, connected(other.url) as client:
+        with pytest.raises(EvaluationError, match=fault):
+            await asyncio.wait_for(wait_until_ready(client, 60.0), 20.0)
+        assert len(other.requests) == 1
+
+
+async def test_a_proxy_whose_gateway_is_absent_is_waited_for() -> None:
+    async with recording(status=503, body={}) as proxy, connected(proxy.url) as client:
+        with pytest.raises(EvaluationError, match=r"was not ready within 1 s: HTTP 503"):
+            await wait_until_ready(client, 1.0)
+
+
+async def test_a_plain_address_of_a_gateway_that_speaks_tls_is_not_waited_for(tmp_path: Path) -> None:
+    encrypted = recording(body=READY, context=server_context(Certificates(tmp_path).issue()))
+    async with encrypted as gateway, connected(gateway.url.replace("https:", "http:")) as client:
+        with pytest.raises(EvaluationError, match="write https://"):
+            await asyncio.wait_for(wait_until_ready(client, 60.0), 20.0)
+
+
+async def test_an_encrypted_address_of_a_gateway_without_tls_is_not_waited_for() -> None:
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")  # as to every first line that is no request
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server, connected(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+        with pytest.raises(EvaluationError, match="write http://"):
+            await asyncio.wait_for(wait_until_ready(client, 60.0), 20.0)
+
+
+async def called(gateway: Recorder) -> dict[str, str]:
+    """What two calls say that a gateway refuses."""
+    told = {}
+    async with connected(gateway.url) as client:
+        for name, call in (("read", client.collection), ("remove", client.remove)):
+            with pytest.raises(GatewayError) as refused:
+                await call("demo")
+            told[name] = str(refused.value)
+    return told
+
+
+async def test_a_refused_key_says_which_one_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_API_KEY", KEY)
+    async with recording(401, REFUSED | {"status": 401}) as gateway:
+        told = await called(gateway)
+    expected = "the gateway refuses the key: set GATEWAY_API_KEY to one with scope"
+    assert told["read"] == f"{expected} search (HTTP 401: No.)"
+    assert told["remove"] == f"{expected} index (HTTP 401: No.)"
+    assert KEY not in str(told)
+
+
+async def test_what_a_key_may_not_is_told_as_the_gateway_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scope is missing, or the collection is another key's."""
+    monkeypatch.setenv("GATEWAY_API_KEY", KEY)
+    async with recording(403, REFUSED | {"status": 403}) as gateway:
+        told = await called(gateway)
+    assert set(told.values()) == {"the gateway forbids this to the key that was sent (HTTP 403: No.)"}
+    assert KEY not in str(told)
+
+
+@pytest.mark.parametrize("name", ["GATEWAY_API_KEY", "STACK_TOKEN"])
+async def test_a_key_is_not_sent_unencrypted_to_another_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    secret = TOKEN
+    monkeypatch.setenv(name, secret)
+    with pytest.raises(EvaluationError, match=f"^{name} would travel unencrypted to gateway: use https") as refused:
+        async with connected("http://gateway:8000"):
+            pass
+    assert secret not in str(refused.value)
+    monkeypatch.setenv("EVALUATOR_TRUSTED_PLAIN", '["gateway"]')
+    async with connected("http://gateway:8000"):
+        pass
+
+
+async def test_a_password_in_the_gateways_url_is_refused_and_not_told() -> None:
+    with pytest.raises(EvaluationError, match="a user name or a password") as refused:
+        async with connected("https://someone:hunter2@gateway"):
+            pass
+    assert "hunter2" not in str(refused.value)
+
+
+def test_the_service_does_not_start_with_a_key_that_would_travel_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_URL", "http://gateway:8000")
+    assert read_settings(EvaluatorSettings).access.key is None
+    monkeypatch.setenv("GATEWAY_API_KEY", KEY)
+    with pytest.raises(BadSettings, match=r"^GATEWAY_URL: GATEWAY_API_KEY would travel .* EVALUATOR_TRUSTED_PLAIN"):
+        read_settings(EvaluatorSettings)
+    monkeypatch.setenv("EVALUATOR_TRUSTED_PLAIN", '["gateway"]')
+    settings = read_settings(EvaluatorSettings)
+    assert settings.access == read_access()
+    assert KEY not in repr((settings, settings.access))
+    monkeypatch.setenv("GATEWAY_URL", "http://a:hunter2@gateway:8000")
+    with pytest.raises(BadSettings, match="a user name or a password") as refused:
+        read_settings(EvaluatorSettings)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["two words", "grün"])
+def test_a_key_that_no_header_carries_is_refused_and_not_told(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("GATEWAY_API_KEY", key)
+    with pytest.raises(EvaluationError, match=r"^GATEWAY_API_KEY: a key is one word") as refused:
+        read_access()
+    assert key not in str(refused.value)
+
+
+def test_the_command_line_says_a_refusal_before_it_waits_for_a_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_API_KEY", KEY)
+    done = subprocess.run(
+        [sys.executable, "-m", "evaluator", "demo", "--gateway", "http://gateway.example"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, KEY in done.stderr + done.stdout) == (1, False)
+    assert "GATEWAY_API_KEY would travel unencrypted to gateway.example" in " ".join(done.stderr.split())
+
+
+def test_exported_scripts_take_the_key_from_their_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GATEWAY_API_KEY", KEY)
+    target = LoadTarget(
+        "http://127.0.0.1/search", 10, 900, ("q",), {"q": 1}, {("bm25", "q"): b"{}"}, frozenset(), {}, caches=False
+    )
+    traffic = exported_traffic(target, "bm25", 2.0, LoadPlan(rates=(2.0,), seconds=1), seed=7)
+    for tool in ExportTool:
+        for name, text in exported_files(tool, traffic).items():
+            assert KEY not in text
+            assert name.endswith((".json", ".jsonl")) or "GATEWAY_API_KEY" in text
+            (tmp_path / name).write_text(text)
+    # A vegeta that shows what it is given.
+    (tmp_path / "vegeta").write_text('#!/bin/sh\n[ "$1" = report ] || { echo "$@" >args; cat >given; }\n')
+    (tmp_path / "vegeta").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for key, header in ((KEY, f'"header": {{"authorization": ["Bearer {KEY}"], "'), ("", '"header": {"content-type"')):
+        monkeypatch.setenv("GATEWAY_API_KEY", key)
+        subprocess.run(["sh", "bm25-2.sh"], cwd=tmp_path, check=True)
+        assert (tmp_path / "given").read_text().count(header) == 2
+        assert KEY not in (tmp_path / "args").read_text()

@@ -1,0 +1,156 @@
+"""What processes and pipelines cost: readings of three dialects, differences, and a whole run over real sockets."""
+
+import time
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI, Response
+
+from evaluator.client.client import connected
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import evaluate, rank_step
+from evaluator.machine.process_costs import (
+    STARTED_ANEW,
+    ProcessCost,
+    ProcessReading,
+    costs_between,
+    mean_cost,
+    parse_exposition,
+    parse_processes,
+    process_reader,
+    summed_costs,
+)
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.pipeline_costs import CostReport, index_bytes
+from services.chassis.instruments import Instruments
+from services.contracts.collections import CollectionDeclaration, CollectionState, VectorState
+from services.contracts.pipelines import Pipeline
+from tests.support.gateway_stub import GatewayStub
+from tests.support.served import served
+from tests.support.small_runs import planned
+
+QDRANT = "# TYPE memory_resident_bytes gauge\nmemory_resident_bytes 183500800\n"
+NODES = (
+    '{"cluster_name": "c", "nodes": {"n1": {"process": {"cpu": {"percent": 3, "total_in_millis": 61250}}, "jvm": {'
+    '"timestamp": 1700000060000, "uptime_in_millis": 60000, '
+    '"mem": {"heap_committed_in_bytes": 1073741824, "non_heap_committed_in_bytes": 150000000}}}}}'
+)
+
+
+def test_processes_are_named_with_their_urls() -> None:
+    assert parse_processes("dense=http://127.0.0.1:8002/, elasticsearch=https://es:9200") == {
+        "dense": "http://127.0.0.1:8002",
+        "elasticsearch": "https://es:9200",
+    }
+    assert parse_processes("") == {}
+
+
+@pytest.mark.parametrize("text", ["dense", "dense=", "=http://a", "dense=8002", "a=http://b,a=http://c", "a=file:///b"])
+def test_what_names_no_process_is_refused(text: str) -> None:
+    with pytest.raises(EvaluationError, match=r"^--processes: .*write .*http://127"):
+        parse_processes(text)
+
+
+def test_our_services_tell_cpu_and_memory() -> None:
+    found = parse_exposition(Instruments().exposition().decode())
+    assert found.cpu_s is not None
+    assert found.cpu_s > 0
+    assert (found.memory_bytes or 0) > 10_000_000
+    assert found.reason is None
+    assert found.started_s is not None
+    assert 0 < time.time() - found.started_s < 3_600 * 24
+
+
+def test_a_qdrant_server_tells_its_memory_and_says_that_cpu_is_missing() -> None:
+    assert parse_exposition(QDRANT) == ProcessReading(None, 183_500_800, "it does not tell its CPU time")
+
+
+def test_cpu_is_the_difference_and_memory_the_second_reading() -> None:
+    cost = costs_between({"a": ProcessReading(10.0, 5)}, {"a": ProcessReading(10.25, 7)})["a"]
+    assert (cost.cpu_ms, cost.memory_bytes, cost.reason) == (250.0, 7, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (ProcessReading(10.0, 5), ProcessReading(0.5, 7)),
+        (ProcessReading(10.0, 5, started_s=100.0), ProcessReading(11.0, 7, started_s=160.0)),
+    ],
+)
+def test_a_process_that_was_started_anew_has_no_cpu_time(before: ProcessReading, after: ProcessReading) -> None:
+    cost = costs_between({"a": before}, {"a": after})["a"]
+    assert (cost.cpu_ms, cost.memory_bytes, cost.reason) == (None, 7, STARTED_ANEW)
+
+
+def test_a_start_that_two_clocks_tell_a_little_apart_is_the_same_one() -> None:
+    cost = costs_between({"a": ProcessReading(1.0, 5, None, 100.0)}, {"a": ProcessReading(1.5, 7, None, 100.002)})["a"]
+    assert (cost.cpu_ms, cost.reason) == (500.0, None)
+
+
+def test_costs_of_several_spans_add_up_and_one_that_misses_leaves_the_process_without() -> None:
+    spans = [
+        {"a": ProcessCost(cpu_ms=10.0, memory_bytes=1), "b": ProcessCost(cpu_ms=None, memory_bytes=1, reason="no")},
+        {"a": ProcessCost(cpu_ms=30.0, memory_bytes=2), "b": ProcessCost(cpu_ms=5.0, memory_bytes=3)},
+    ]
+    summed = summed_costs(spans)
+    assert summed["a"] == ProcessCost(cpu_ms=40.0, memory_bytes=2)
+    assert summed["b"] == ProcessCost(cpu_ms=None, memory_bytes=3, reason="no")
+    cost = mean_cost(summed, queries=8, lost=1, seconds=2.0)
+    assert (cost.processes["a"].cpu_ms, cost.cpu_ms) == (5.0, None)
+
+
+async def test_statistics_of_elasticsearch_and_failures_are_read() -> None:
+    app = FastAPI()
+
+    @app.get("/_nodes/stats/process,jvm")
+    def nodes() -> Response:
+        return Response(NODES, media_type="application/json")
+
+    @app.get("/broken/metrics")
+    def broken() -> Response:
+        return Response('a{b="c', media_type="text/plain")
+
+    with served(app) as url:
+        named = {"elasticsearch": url, "broken": f"{url}/broken", "absent": f"{url}/no", "down": "http://127.0.0.1:9"}
+        async with process_reader(named) as read:
+            found = await read()
+    assert found["elasticsearch"] == ProcessReading(61.25, 1_223_741_824, started_s=1_700_000_000.0)
+    assert found["broken"].reason == "its statistics cannot be read"
+    assert found["absent"].reason == "HTTP 404"
+    assert found["down"].reason
+    assert found["down"].cpu_s is None
+
+
+async def test_a_run_reports_what_each_pipeline_costs_and_a_later_one_without_processes_nothing(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path))
+    with served(GatewayStub().app) as url:
+        async with connected(url) as client:
+            report = await evaluate(client, folder, processes={"gateway": url, "gone": "http://127.0.0.1:9"})
+            page = (folder.path / "report.md").read_text(encoding="utf-8")
+            await rank_step(client, folder)
+    for outcome in report.pipelines.values():
+        assert outcome.cost is not None
+        assert (outcome.cost.queries, outcome.cost.lost) == (100, 0)
+        assert (outcome.cost.processes["gateway"].cpu_ms or 0) > 0.1
+        assert outcome.cost.cpu_ms is None  # one of the processes is not known
+        assert outcome.cost.processes["gone"].reason
+        assert len(outcome.warmup_ms) == outcome.warmup
+    assert "## Cost" in page
+    assert folder.read("costs.json", CostReport).pipelines == {}
+
+
+def test_the_index_of_a_pipeline_is_that_of_its_retrieves_and_the_texts_that_it_re_ranks() -> None:
+    def state(*, vectors: bool) -> CollectionState:
+        return CollectionState(
+            generation="c@1", published=True, documents=2, engine="e", stamp={}, declaration=CollectionDeclaration(),
+            vectors=VectorState(vectors=2, indexed=0) if vectors else None,
+        )  # fmt: skip
+
+    backends = {"lexical": state(vectors=False), "dense": state(vectors=True)}
+    sizes = {"lexical": 1_000, "dense": 20}
+    retrieve, rerank = {"kind": "retrieve", "backend": "dense"}, {"kind": "rerank", "backend": "reranker"}
+    plain = Pipeline.model_validate({"name": "plain", "stages": [retrieve]})
+    reranking = Pipeline.model_validate({"name": "reranking", "stages": [retrieve, rerank]})
+    assert (index_bytes(plain, backends, sizes), index_bytes(reranking, backends, sizes)) == (20, 1_020)
+    assert index_bytes(plain, backends, {"dense": None}) is None
+    assert index_bytes(None, backends, sizes) is None

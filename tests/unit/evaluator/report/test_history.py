@@ -1,0 +1,194 @@
+"""A history names the run after which a pipeline became worse, and a slow decline that no two neighbours show."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from evaluator.command_line import command_line
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import quality_step, report_step
+from evaluator.report.history import HistoryReport, PipelineHistory, history
+from evaluator.report.history_page import render_history
+from evaluator.steps.run_import import import_runs
+
+QUERIES = 60
+
+
+@pytest.fixture(autouse=True)
+def numbers(tmp_path: Path) -> Path:
+    """A collection of 60 queries with one relevant document each."""
+    directory = tmp_path / "numbers"
+    (directory / "qrels").mkdir(parents=True)
+    documents = [json.dumps({"_id": f"d{at}", "text": f"number {at}"}) for at in range(QUERIES)]
+    queries = [json.dumps({"_id": f"q{at}", "text": f"which one is {at}"}) for at in range(QUERIES)]
+    (directory / "corpus.jsonl").write_text("\n".join(documents))
+    (directory / "queries.jsonl").write_text("\n".join(queries))
+    (directory / "qrels" / "test.tsv").write_text("".join(f"q{at}\td{at}\t1\n" for at in range(QUERIES)))
+    return directory
+
+
+def add_run(tmp_path: Path, second: int, missing: int = 0, depth: int = 100, arm: str = "bm25") -> str:
+    """Adds a run that finds the relevant document of `second` queries at rank 2, of the others at rank 1."""
+    lines = []
+    for at in range(missing, QUERIES):
+        hits = [f"d{(at + 1) % QUERIES}", f"d{at}"] if at < second else [f"d{at}", f"d{(at + 1) % QUERIES}"]
+        lines += [f"q{at} Q0 {hit} 0 {-rank} x\n" for rank, hit in enumerate(hits)]
+    path = tmp_path / "file.trec"
+    path.write_text("".join(lines))
+    directory = tmp_path / "numbers"
+    folder = import_runs(tmp_path / "runs", {arm: path}, directory, split="test", name="nightly", depth=depth)
+    quality_step(folder)
+    report_step(folder)
+    return folder.path.name
+
+
+def nightly(tmp_path: Path) -> HistoryReport:
+    return history(tmp_path / "runs", "nightly", "nDCG@10")
+
+
+def only(report: HistoryReport) -> PipelineHistory:
+    (found,) = report.pipelines
+    return found
+
+
+def test_runs_are_listed_by_time_with_the_verdict_against_the_one_before(tmp_path: Path) -> None:
+    names = [add_run(tmp_path, second) for second in (0, 0, 30)]
+    entries = only(nightly(tmp_path)).entries
+    assert [entry.run for entry in entries] == names
+    assert [entry.against_previous and entry.against_previous.outcome for entry in entries] == [None, "same", "worse"]
+    worse = entries[2].against_previous
+    assert worse is not None
+    assert (worse.first, worse.second, worse.losses) == (names[1], names[2], 30)
+    assert entries[2].commit == entries[0].commit
+
+
+def test_a_slow_decline_is_seen_against_the_first_and_the_best(tmp_path: Path) -> None:
+    names = [add_run(tmp_path, second) for second in (4, 1, 4, 7, 10)]
+    last = only(nightly(tmp_path)).entries[-1]
+    assert last.against_previous is not None
+    assert last.against_best is not None
+    assert last.against_first is not None
+    assert last.against_previous.outcome != "worse"
+    assert (last.against_best.first, last.against_best.outcome) == (names[1], "worse")
+    assert last.against_first.first == names[0]
+
+
+def test_a_run_that_is_not_valid_is_listed_but_nothing_is_compared_with_it(tmp_path: Path) -> None:
+    names = [add_run(tmp_path, 0), add_run(tmp_path, 0, missing=20), add_run(tmp_path, 0)]
+    first, lossy, after = only(nightly(tmp_path)).entries
+    assert (lossy.valid, lossy.against_previous) == (False, None)
+    assert "LOST 20 of 60 queries" in lossy.warnings[0]
+    assert after.against_previous is not None
+    assert (after.against_previous.first, after.against_previous.outcome) == (names[0], "same")
+    assert first.against_previous is None
+
+
+def test_runs_of_another_depth_or_other_judgments_are_a_history_of_their_own(tmp_path: Path) -> None:
+    add_run(tmp_path, 0)
+    add_run(tmp_path, 0, depth=10)
+    with (tmp_path / "numbers" / "qrels" / "test.tsv").open("a") as qrels:
+        qrels.write("q0\td5\t1\n")
+    add_run(tmp_path, 0)
+    found = nightly(tmp_path).pipelines
+    assert [(one.depth, len(one.entries), one.entries[0].against_previous) for one in found] == [
+        (100, 1, None),
+        (10, 1, None),
+        (100, 1, None),
+    ]
+
+
+def test_a_run_without_a_report_is_named_with_the_step_that_is_missing(tmp_path: Path) -> None:
+    add_run(tmp_path, 0)
+    unfinished = tmp_path / "runs" / add_run(tmp_path, 0)
+    (unfinished / "report.json").unlink()
+    report = nightly(tmp_path)
+    assert len(only(report).entries) == 1
+    assert "no report.json; run " in report.left_out[unfinished.name]
+    assert f"Not listed: {unfinished.name}: " in render_history(report)
+
+
+def test_the_page_shows_figures_verdicts_and_the_sentences_of_the_last_run(tmp_path: Path) -> None:
+    first, last = add_run(tmp_path, 0), add_run(tmp_path, 30)
+    page = render_history(nightly(tmp_path))
+    assert page.startswith("bm25, imported: numbers, split test, 60 queries, rankings 100 deep")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| 2")]
+    assert [row[3] for row in rows] == ["1.0000", "0.8155"]
+    assert rows[0][4:7] == ["", "", ""]
+    assert rows[1][4:7] == ["worse -0.1845"] * 3
+    assert page.count(f"{last} is worse than {first}: nDCG@10 -0.1845 (95 % interval ") == 1
+
+
+def test_another_experiment_and_another_metric_are_said_not_to_be_there(tmp_path: Path) -> None:
+    add_run(tmp_path, 0)
+    with pytest.raises(EvaluationError, match="no run of weekly has a report"):
+        history(tmp_path / "runs", "weekly", "nDCG@10")
+    with pytest.raises(EvaluationError, match=r"was measured by nDCG@7; there are .*MRR@10"):
+        history(tmp_path / "runs", "nightly", "nDCG@7")
+
+
+def test_an_unknown_experiment_is_answered_with_those_that_there_are(tmp_path: Path) -> None:
+    runs = [add_run(tmp_path, 0), add_run(tmp_path, 0)]
+    with pytest.raises(EvaluationError, match=r"no run of weekly has a report; there are runs of nightly$"):
+        history(tmp_path / "runs", "weekly", "nDCG@10")
+    done = CliRunner().invoke(app, ["history", "--runs", str(tmp_path / "runs")])
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()]
+    assert rows[2:] == [["nightly", "2", runs[1]]]
+
+
+def test_a_folder_that_holds_a_load_alone_is_not_told_to_be_reported(tmp_path: Path) -> None:
+    add_run(tmp_path, 0)
+    loaded, interrupted = (tmp_path / "runs" / add_run(tmp_path, 0) for _ in range(2))
+    shutil.rmtree(loaded / "answers")
+    for run in (loaded, interrupted):
+        (run / "rank.json").unlink()
+        (run / "imported.json").unlink()
+        (run / "report.json").unlink()
+    left_out = nightly(tmp_path).left_out
+    assert list(left_out) == [interrupted.name]
+    assert f"no rank.json; run `{command_line('rank', '--run', str(interrupted))}`" in left_out[interrupted.name]
+
+
+@pytest.mark.parametrize("damage", ["edited", "torn", "missing", "a folder"])
+def test_a_run_whose_figures_are_damaged_is_left_out_with_the_reason(tmp_path: Path, damage: str) -> None:
+    whole, damaged = add_run(tmp_path, 0), add_run(tmp_path, 30)
+    file = tmp_path / "runs" / damaged / "quality" / "bm25.jsonl"
+    text = file.read_text()
+    file.unlink()
+    if damage == "a folder":
+        file.mkdir()
+    elif damage != "missing":
+        file.write_text(text.replace("0.63", "0.93") if damage == "edited" else text[:-9])
+    report = nightly(tmp_path)
+    assert [entry.run for entry in only(report).entries] == [whole]
+    assert "quality/bm25.jsonl" in report.left_out[damaged]
+
+
+def test_a_metric_of_which_less_is_better_has_no_verdict(tmp_path: Path) -> None:
+    for metric in ("hole@10", "hole_beir@5"):
+        with pytest.raises(EvaluationError, match=f"{metric}: lower is better; compare judged@k"):
+            history(tmp_path / "runs", "nightly", metric)
+
+
+def test_a_metric_as_deep_as_the_ranking_is_told_with_its_depth(tmp_path: Path) -> None:
+    add_run(tmp_path, 0)
+    last = add_run(tmp_path, 30)
+    page = render_history(history(tmp_path / "runs", "nightly", "MAP"))
+    assert "| MAP@100 |" in page
+    assert f"{last} is worse than " in page
+    assert ": MAP@100 -0.2500 (95 % interval " in page
+
+
+@pytest.mark.parametrize("valid", [True, False])
+def test_times_are_marked_where_those_of_their_run_do_not_hold(tmp_path: Path, valid: bool) -> None:
+    add_run(tmp_path, 0)
+    report = nightly(tmp_path)
+    (entry,) = only(report).entries
+    timed = entry.model_copy(update={"p50_ms": 12.0, "p95_ms": 34.0, "timing_valid": valid})
+    found = only(report).model_copy(update={"entries": (timed,)})
+    shown = render_history(report.model_copy(update={"pipelines": (found,)}))
+    assert [f"{ms}?" in shown for ms in ("12.0", "34.0")] == [not valid] * 2
+    assert ("not valid" in shown) == (not valid)

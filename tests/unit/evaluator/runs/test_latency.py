@@ -1,0 +1,58 @@
+"""Percentiles are observed values, and a p99 of few samples is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluator.runs.latency import Latency, Timed, percentile, summarise
+
+
+def test_percentiles_of_one_to_a_hundred_are_their_ranks() -> None:
+    values = [float(value) for value in range(1, 101)]
+    assert [percentile(values, share) for share in (0.5, 0.95, 0.99, 1.0)] == [50, 95, 99, 100]
+
+
+def test_a_p99_needs_662_samples() -> None:
+    assert summarise([1.0] * 661).p99 is None
+    assert summarise([1.0] * 662).p99 == 1.0
+
+
+def test_no_samples_give_no_figures() -> None:
+    found = summarise([]).model_dump()
+    assert found.pop("n") == 0
+    assert set(found.values()) == {None}
+
+
+def test_drift_is_the_later_half_over_the_earlier() -> None:
+    assert summarise([10.0, 10.0, 20.0, 20.0]).drift == 2.0
+
+
+@given(st.lists(st.floats(0.001, 1e6), min_size=1), st.randoms())
+def test_percentiles_are_samples_in_order_whatever_came_first(samples: list[float], dice: "object") -> None:
+    figures = summarise(samples)
+    shuffled = list(samples)
+    dice.shuffle(shuffled)  # type: ignore[attr-defined]
+    again = summarise(shuffled)
+    assert (figures.p50, figures.p95, figures.max) == (again.p50, again.p95, again.max)
+    assert figures.p50 in samples
+    assert figures.p50 <= figures.p95 <= figures.max == max(samples)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_the_median_of_few_is_the_lower_middle_one(n: int) -> None:
+    assert summarise([float(value) for value in range(n)]).p50 == (n - 1) // 2
+
+
+@pytest.mark.parametrize(
+    ("ms", "valid", "shown", "held"),
+    [(1.25, True, "1.2", 1.25), (1.25, None, "1.2", 1.25), (1.25, False, "1.2?", None), (None, False, "–", None)],
+)
+def test_a_time_that_does_not_hold_is_marked_and_is_neither_judged_nor_drawn(
+    ms: float | None, valid: bool | None, shown: str, held: float | None
+) -> None:
+    assert (Timed(ms, valid).cell(), Timed(ms, valid).held_ms) == (shown, held)
+
+
+def test_figures_of_a_release_that_did_not_tell_their_validity_are_read() -> None:
+    old = summarise([1.0, 2.0]).model_dump(exclude={"valid"})
+    assert Latency.model_validate(old).timed("p50") == Timed(1.0, None)

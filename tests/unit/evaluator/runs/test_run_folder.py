@@ -1,0 +1,143 @@
+"""A run's folder is read and written wherever it lies, and says in a sentence what is wrong with it."""
+
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from evaluator.datasets.record import DatasetRecord
+from evaluator.errors import EvaluationError
+from evaluator.evaluation import quality_step
+from evaluator.experiments.experiment import Experiment
+from evaluator.runs.answers import read_answers
+from evaluator.runs.manifest import Manifest
+from evaluator.runs.run_folder import RunFolder
+from evaluator.service.jobs import Jobs
+from evaluator.service.message_paths import MessagePaths
+from evaluator.service.served_datasets import ServedDatasets
+from evaluator.steps.prepared_run import dataset_of
+from evaluator.steps.rank import RankReport
+from evaluator.steps.run_export import export_run
+from evaluator.steps.run_import import import_runs
+from services.contracts.base import Wire
+from tests.support.gateway_stub import write_shop
+from tests.support.later_release import add_later_fields
+
+WHOLE = "q1 Q0 d1 1 9 x\nq2 Q0 d4 1 9 x\nq3 Q0 d1 1 9 x\nq4 Q0 d3 1 9 x\n"
+RECORDS: dict[str, type[Wire]] = {
+    "experiment.json": Experiment,
+    "manifest.json": Manifest,
+    "rank.json": RankReport,
+    "dataset.json": DatasetRecord,
+}
+
+
+@pytest.fixture(autouse=True)
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The small shop and a run file of it, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "arm.trec").write_text(WHOLE)
+    return write_shop(tmp_path / "shop")
+
+
+def imported() -> RunFolder:
+    return import_runs(Path(".runs"), {"arm": Path("arm.trec")}, Path("shop"), split="test", name=None, depth=100)
+
+
+def test_a_run_can_lie_in_a_relative_folder() -> None:
+    folder = imported()
+    assert quality_step(folder).arms["arm"]["MRR@10"] is not None
+    assert folder.path.is_absolute()
+
+
+def test_asking_for_the_place_of_a_file_creates_nothing() -> None:
+    folder = RunFolder.create(Path(".runs"), imported().experiment)
+    for place in (folder.answers("arm"), folder.run_file("arm"), folder.per_query("arm")):
+        assert not place.parent.exists()
+
+
+def test_a_file_that_another_process_has_half_written_is_left_alone() -> None:
+    folder = imported()
+    half = folder.path / ".report.md.part"
+    half.write_text("half")
+    folder.write_text("report.md", "whole")
+    assert (half.read_text(), (folder.path / "report.md").read_text()) == ("half", "whole")
+
+
+def test_a_folder_in_the_place_of_a_file_is_said_in_a_sentence() -> None:
+    folder = imported()
+    (folder.path / "rank.json").unlink()
+    (folder.path / "rank.json").mkdir()
+    with pytest.raises(EvaluationError, match=r"rank\.json: Is a directory"):
+        quality_step(folder)
+
+
+def test_a_folder_in_the_place_of_a_state_is_no_state() -> None:
+    folder = imported()
+    (folder.path / "state.json").mkdir()
+    state = Jobs(Path(".runs"), "http://gateway", ServedDatasets([]), MessagePaths([])).state(folder.path.name)
+    assert state is not None
+    assert state.state == "interrupted"
+
+
+def test_damaged_files_of_an_imported_run_are_to_be_imported_again() -> None:
+    folder = imported()
+    shutil.rmtree(folder.path / "answers")
+    with pytest.raises(EvaluationError, match=r"answers/arm\.jsonl .* run `\S+ -m evaluator import shop FILE` again"):
+        quality_step(folder)
+
+
+def test_rank_refuses_an_imported_run_before_it_waits_for_a_gateway() -> None:
+    asked = ("rank", "--run", str(imported().path), "--gateway", "http://127.0.0.1:9", "--wait", "0")
+    assert "was imported" in CliRunner().invoke(app, asked).stderr
+
+
+def test_a_query_that_rank_json_alone_knows_is_named_at_export() -> None:
+    folder = imported()
+    file = folder.path / "rank.json"
+    file.write_text(file.read_text().replace('"q2"', '"q99"'))
+    with pytest.raises(EvaluationError, match=r"rank\.json: query 'q99' has no judgments"):
+        export_run(folder, Path("out"))
+
+
+def test_the_records_of_a_later_release_are_read() -> None:
+    folder = imported()
+    dataset_of(folder)  # writes dataset.json
+    before = {name: folder.read(name, model) for name, model in RECORDS.items()}
+    answers = list(read_answers(folder.answers("arm")))
+    add_later_fields(folder.path)
+    for name, model in RECORDS.items():
+        found = folder.read(name, model)
+        assert found.model_dump(exclude={"made_from"}) == before[name].model_dump(exclude={"made_from"}), name
+    assert list(read_answers(folder.answers("arm"))) == answers
+    dataset_of(folder)
+    assert "of_a_later_release" in (folder.path / "dataset.json").read_text()
+    assert export_run(folder, Path("out"))
+
+
+@pytest.mark.parametrize("odd", ["\x01", "\u202e", "\ufffe"])
+def test_a_dataset_directory_of_any_name_gives_pages_and_charts_that_can_be_read(shop: Path, odd: str) -> None:
+    shop.rename(f"sh{odd}op")
+    folder = import_runs(
+        Path(".runs"), {"arm": Path("arm.trec")}, Path(f"sh{odd}op"), split="test", name=None, depth=10
+    )
+    quality_step(folder)
+    for words in (["report", "--run", str(folder.path)], ["analyse", str(folder.path), "--baseline", "arm"]):
+        printed = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert printed.exit_code == 0
+        assert odd not in printed.output
+    written = [path for path in Path(".runs").rglob("*") if path.suffix in {".svg", ".md", ".html", ".tex", ".csv"}]
+    assert written
+    for path in written:
+        assert odd not in path.read_text(encoding="utf-8"), path
+        if path.suffix == ".svg":
+            ElementTree.fromstring(path.read_text(encoding="utf-8"))
+
+
+def test_a_dataset_directory_whose_name_is_not_utf8_is_printed(shop: Path) -> None:
+    shop.rename("sh\udce9op")
+    printed = CliRunner().invoke(app, ["datasets", "check", "sh\udce9op"], catch_exceptions=False)
+    assert (printed.exit_code, "sh\\udce9op, split test" in printed.output) == (0, True)
