@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import settings
 
 from tests.support import secured
 from tests.support.scratch import roomy_memory
+
+# How long an example takes is the machine's: beside other work the usual 200 ms are missed.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
