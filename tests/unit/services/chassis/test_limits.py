@@ -73,7 +73,7 @@ async def test_what_cannot_end_in_time_is_refused_at_once_and_told_when_to_come_
     started = time.monotonic()
     with pytest.raises(Overloaded) as refused:
         await requests.ask("late", within_s=1.0)
-    assert time.monotonic() - started < 0.05
+    assert time.monotonic() - started < 0.5
     assert refused.value.retry_after_s in (2, 3)  # ten wait, 0.2 s each and a little more
     requests.go.set()
     await asyncio.gather(*tasks)
@@ -154,10 +154,10 @@ async def test_a_lane_that_gives_way_rests_after_work_while_the_other_one_works(
     ordinary = lane()
     resting = Limiter("deep", AdaptiveLimit(1, 1, 1), 100, Instruments(), Rest(lambda: ordinary.begun, 0.25))
     deep = Requests(resting)
-    await deep.ask("alone", lasts_s=0.03)
+    await deep.ask("alone", lasts_s=0.15)
     started = time.monotonic()
     await deep.ask("at once", lasts_s=0.0)
-    assert time.monotonic() - started < 0.02
+    assert time.monotonic() - started < 0.4  # a rest would be three times the work
     await asyncio.gather(deep.ask("beside another", lasts_s=0.03), Requests(ordinary).ask("ordinary", lasts_s=0.0))
     started = time.monotonic()
     await deep.ask("rested", lasts_s=0.0)
@@ -275,7 +275,7 @@ async def test_a_request_that_comes_while_a_lane_rests_expects_to_wait_for_the_r
     assert 0.25 < limiter.expected_wait_s() < 0.35
     started = time.monotonic()
     await refused(requests, 0.5)
-    assert time.monotonic() - started < 0.05
+    assert time.monotonic() - started < 0.25
 
 
 async def test_a_request_that_comes_while_a_lane_works_expects_to_wait_for_the_rest_that_follows() -> None:
