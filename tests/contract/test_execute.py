@@ -115,10 +115,10 @@ async def test_stage_names_of_an_inline_pipeline_do_not_become_metric_labels(sta
 
 async def test_both_retrievers_are_asked_at_once(stack: Stack) -> None:
     for name in ("lexical", "dense"):
-        stack.wires[name].delay_s = 0.2
+        stack.wires[name].delay_s = 0.6
     started = time.monotonic()
     assert (await stack.search("fruit", "hybrid", deadline_ms=5_000)).json()["degraded"] == []
-    assert time.monotonic() - started < 0.38
+    assert time.monotonic() - started < 1.1
 
 
 async def test_hits_carry_what_was_asked_for_and_nothing_else(stack: Stack) -> None:
@@ -273,11 +273,11 @@ async def test_a_rerank_that_must_not_fail_fails_the_search(stack: Stack) -> Non
 
 async def test_a_leg_that_must_not_fail_fails_the_search_at_once(stack: Stack) -> None:
     stack.wires["dense"].fault = "refused"
-    stack.wires["lexical"].delay_s = 0.5
+    stack.wires["lexical"].delay_s = 2.0
     fuse = {"kind": "fuse", "inputs": [RETRIEVES[0], {**RETRIEVES[1], "on_failure": "fail"}]}
     answer = await stack.search("fruit", inline(fuse), deadline_ms=3_000)
     assert answer.status_code == 503
-    assert answer.elapsed.total_seconds() < 0.5
+    assert answer.elapsed.total_seconds() < 1.5
 
 
 async def test_a_deadline_too_short_for_any_call_is_a_504(stack: Stack) -> None:
@@ -310,7 +310,7 @@ async def test_a_hung_backend_costs_later_searches_no_time_and_comes_back(stack:
     await asyncio.sleep(BUSY_S + 0.3)
     answer = await stack.search("fruit", deadline_ms=5_000)
     assert answer.json()["degraded"][0]["stage"] == "rerank"
-    assert answer.elapsed.total_seconds() < 0.5
+    assert answer.elapsed.total_seconds() < 2.0  # of the five that the hung backend would take
     stack.wires["reranker"].fault = None
     returned = time.monotonic()
     while (await stack.search("fruit")).json()["degraded"]:

@@ -72,7 +72,7 @@ async def test_a_server_that_hangs_costs_no_more_than_the_deadline() -> None:
     async with ElasticsearchStub(reply=lambda path: Reply({}, delay_s=3)).listening() as url, service(url) as client:
         started = time.monotonic()
         assert (await search(client, 200)).status_code == 504
-        assert time.monotonic() - started < 0.5
+        assert time.monotonic() - started < 2.0  # of the three that the server would take
 
 
 async def test_cancelled_searches_leave_the_connections_usable() -> None:
