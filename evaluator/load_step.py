@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from evaluator.client.client import GatewayClient
-from evaluator.load.calibration import calibrating
 from evaluator.load.corpus_loader import CorpusLoader
 from evaluator.load.driven_traffic import LoadSurroundings
 from evaluator.load.plan_run import run_load
@@ -23,25 +22,19 @@ async def load_step(
     folder: RunFolder,
     between: Callable[[], Awaitable[None]] | None = None,
     processes: Mapping[str, str] = NO_PROCESSES,
-    check: Callable[[], None] = lambda: None,
 ) -> LoadReport:
     """Drives the traffic of the experiment's `load`; writes `load/`, load.json and, unless there, manifest.json.
 
     `between`: called before every repeat but the first. `processes`: URLs by name, whose CPU time and memory are
-    measured at every point. `check`: called before the first request, when manifest.json is there; it raises
-    EvaluationError where nothing should be sent.
+    measured at every point.
     """
     with folder.locked():
         ready = await prepare_load(client, folder)
         keep_manifest(folder, ready.manifest)
-        check()
         measured = partial(measured_processes, folder.runs, client.url)
         costs = {name: cost.cpu_ms for name, cost in costs_of(folder).pipelines.items()}
         loader = CorpusLoader(client, folder.experiment, ready.dataset) if ready.plan.while_loading else None
         if loader is not None:
             await loader.expect_absent()
-        async with (
-            watching(processes, folder.path) as watch,
-            calibrating(ready.plan.calibration_seconds, measured) as calibrate,
-        ):
-            return await run_load(folder, ready, LoadSurroundings(measured, between, watch, loader), costs, calibrate)
+        async with watching(processes, folder.path) as watch:
+            return await run_load(folder, ready, LoadSurroundings(measured, between, watch, loader), costs)

@@ -30,15 +30,12 @@ from evaluator.commands.options import (
     with_options,
 )
 from evaluator.commands.steps import print_load
-from evaluator.compared_load import compare_step
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.evaluation import wait_until_ready
 from evaluator.load.against import MARGIN
 from evaluator.load.against_report import AgainstReport
 from evaluator.load.against_step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
 from evaluator.load.against_table import render_against
-from evaluator.load.compared_report import COMPARED, ComparedReport
-from evaluator.load.compared_table import render_compared
 from evaluator.load.export_scripts import ExportTool
 from evaluator.load.plan_run import LOAD
 from evaluator.load.report import LoadReport, judges_a_gate
@@ -119,15 +116,10 @@ def load(
         str | None,
         typer.Option(callback=address, help="URL of a gateway to compare with, slice by slice, in the same run."),
     ] = None,
-    compare: Annotated[
-        Path | None,
-        typer.Option(metavar="OLD", help="Folder of an earlier run with this load, or its report.json: is it slower?"),
-    ] = None,
     margin: Annotated[
         float | None,
         typer.Option(
-            min=0.0,
-            help=f"--against, --compare: exit status 4 where a percentile is slower by more than this ({MARGIN}).",
+            min=0.0, help=f"--against: exit status 4 where a percentile is slower by more than this ({MARGIN})."
         ),
     ] = None,
     gateway: Gateway = GATEWAY,
@@ -141,8 +133,8 @@ def load(
     Options replace those of the experiment's `load`; with --run it is sent again as it stands in that run.
 
     Exit status 0: measured; lost, late and degraded answers are a result, which gates judge. 2: a wrong option. 4: a
-    gate does not hold, or --against or --compare finds a slowdown. 3: times are not valid, or the capacity, --against
-    or --compare cannot tell. 4 comes before 3; a gate that has no value beside times that are not valid gives 3.
+    gate does not hold, or --against finds a slowdown. 3: times are not valid, or the capacity or --against cannot tell.
+    4 comes before 3; a gate that has no value beside times that are not valid gives 3.
     """
     with reporting_errors():
         options = {
@@ -166,16 +158,11 @@ def load(
         known = parse_processes(processes)
         if known and (against is not None or export is not None):
             raise WrongOption("--processes: neither --against nor --export measures a process; leave it out")
-        earlier = None if compare is None else compare if compare.exists() else runs / compare
-        if compare is not None and (against is not None or export is not None):
-            raise WrongOption(
-                "--compare sends the load and compares it with an earlier run: leave --against and --export out"
-            )
         if export is not None:
             allowed = context.params.keys() - set(NOT_EXPORTED)
             expect_only(context, allowed, "--export writes the requests of --rate for another tool")
-        if margin is not None and against is None and compare is None:
-            raise WrongOption("--margin is an option of --against and --compare; give one of them")
+        if margin is not None and against is None:
+            raise WrongOption("--margin is an option of --against; give it")
         if against is not None and (between is not None or best_under is not None):
             raise WrongOption(
                 "--against sends every slice once and names no best pipeline: leave out --between and --best-under"
@@ -197,8 +184,7 @@ def load(
             if against is not None:
                 expect_slices(planned.load)
                 expect_another_gateway(gateway, against)
-            compares = against is not None or compare is not None
-            expect_gates(junit, judged=compares or judges_a_gate(planned.gates, planned.load))
+            expect_gates(junit, judged=against is not None or judges_a_gate(planned.gates, planned.load))
         lock_folder = runs if run is None else RunFolder.open(run).runs
         if export is not None:
             tool, directory = export
@@ -211,33 +197,24 @@ def load(
                 say(f"These scripts leave out what the experiment's `load` says beside its rates: {', '.join(fields)}.")
             print("\n".join([f"Run in {directory.resolve()}:", *write_export(directory, tool, exported)]))
             return
-        judged_margin = MARGIN if margin is None else margin
         with (
             measuring(lock_folder) as lock,
             RunFolder.created(runs, planned) if run is None else nullcontext(RunFolder.open(run)) as folder,
         ):
             lock.name(folder.name)
             if against is not None:
-                _take_turns(folder, gateway, against, judged_margin, wait, junit)
+                _take_turns(folder, gateway, against, MARGIN if margin is None else margin, wait, junit)
                 return
 
-            async def work(client: GatewayClient) -> tuple[LoadReport, ComparedReport | None]:
+            async def work(client: GatewayClient) -> LoadReport:
                 await expect_processes(known)
-                restart = _before(between, client, wait)
-                if earlier is not None:
-                    return await compare_step(client, folder, earlier, judged_margin, restart, known)
-                return await load_step(client, folder, restart, known), None
+                return await load_step(client, folder, _before(between, client, wait), known)
 
-            report, compared = with_gateway(gateway, wait, work)
+            report = with_gateway(gateway, wait, work)
         print_load(folder, report)
         print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")
         doubts = [] if report.timing_valid else ["times are not valid"]
-        if compared is None:
-            end_status(planned.name, doubts, report.gates, junit)
-            return
-        print(f"\nAgainst {compare}:\n\n{render_compared(compared)}\n\nFigures: {folder.path / COMPARED}")
-        doubts += [] if compared.told else ["the comparison cannot tell"]
-        end_status(planned.name, doubts, report.gates, junit, compared.cases, slower=compared.slower)
+        end_status(planned.name, doubts, report.gates, junit)
 
 
 def _take_turns(folder: RunFolder, gateway: str, against: str, margin: float, wait: float, junit: Path | None) -> None:

@@ -61,8 +61,6 @@ class LoadPlan(Wire):
     # Processes; without it as many as the rate needs. 64 send 50,000 requests a second (evaluator/load/generators.py).
     generators: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
     repeat: AtLeastOne = 1  # the whole plan, so many times
-    # Of each reading of the machine's speed, before and after the load; 0: none, and no run is compared with this one.
-    calibration_seconds: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 3.0
     seed: Count | None = None  # of arrivals and queries; without it the experiment's
 
     @model_validator(mode="after")

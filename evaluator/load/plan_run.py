@@ -10,7 +10,6 @@ from evaluator.client.cached_results import cache_remarks
 from evaluator.experiments.gates import judge_gates
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.best_by_bound import best_at
-from evaluator.load.calibration import Calibrate, calibration_of
 from evaluator.load.capacity import FoundCapacity
 from evaluator.load.capacity_figures import CapacityReport
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
@@ -45,12 +44,10 @@ async def run_load(
     ready: PreparedLoad,
     beside: LoadSurroundings,
     costs: Mapping[str, float | None],
-    calibrate: Calibrate,
 ) -> LoadReport:
     """Drives every kind of traffic and writes its files. Raises EvaluationError for a trace that does not fit.
 
     `costs`: CPU milliseconds a query, by pipeline, for the gates of points whose processes are not watched.
-    `calibrate` is called before and after the traffic.
     """
     groups = planned_traffic(ready.plan, ready.target, [arm.name for arm in ready.arms])
     say(planned_work(ready.plan, groups, len(ready.arms)))
@@ -70,7 +67,6 @@ async def run_load(
             ratios.extend(compared)
         return points
 
-    before = await calibrate()
     points = await driven(groups, ready.arms) if groups else []
     timing_valid = all(point.timing_valid for point in points)
     gated = [gated_point(point, costs.get(point.pipeline)) for point in points]
@@ -87,7 +83,6 @@ async def run_load(
         timing_valid &= found.outcome != "cannot tell"
         capacities.append(capacity_report(arm.name, found, [(multiple, one) for multiple, (one,) in swept]))
     readings = await beside.watch.ended()
-    calibration = calibration_of(before, await calibrate())
     differences = await in_thread(_quality_differences, folder, ready.plan, points, ready.judgments, ready.seed)
     sources = [Path(name) for point in points for name in point.files.values()] + [MEMORY] * bool(readings)
     sources += [files.path(one.pipeline, SEARCH) for one in capacities]
@@ -105,7 +100,6 @@ async def run_load(
         else tuple(best_at(points, differences, rate, ready.plan.best_under_ms) for rate in ready.plan.rates),
         capacities=tuple(capacities),
         memory=memory_trends(readings),
-        calibration=calibration,
         timing_valid=timing_valid,
         remarks=(
             *ready.manifest.counts.remarks,

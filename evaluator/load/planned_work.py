@@ -18,7 +18,7 @@ def planned_work(plan: LoadPlan, groups: Sequence[Sequence[Traffic]], pipelines:
         each = f" x {_counted(pipelines, 'pipeline')}" if any(not one.trace for one in kinds) else ""
         again = f", {plan.repeat} times" if plan.repeat > 1 else ""
         warmup = f", each after {plan.warmup_seconds:g} s of warm-up" if plan.warmup_seconds and each else ""
-        seconds = plan.repeat * sum(_seconds(one, plan, pipelines) for one in kinds) + 2 * plan.calibration_seconds
+        seconds = plan.repeat * sum(_seconds(one, plan, pipelines) for one in kinds)
         parts.append(f"{', '.join(_named(kinds))}{each}{again}{warmup}, {duration(seconds)}")
     if plan.capacity is not None:
         parts.append(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain, combinations, pairwise
+from itertools import chain, combinations
 from statistics import median
 from typing import Literal
 
@@ -76,17 +76,6 @@ def percentile_ratios(
                 )
             )
     return tuple(found)
-
-
-def request_blocks(times_ms: Sequence[float]) -> list[Sequence[float]]:
-    """Cuts requests that took turns one by one into blocks of n^(1/3) neighbours, which stand for slices.
-
-    Neighbours in time are alike, because they share what the machine did and a queue (Künsch 1989).
-    """
-    n = len(times_ms)
-    size = max(1, min(round(math.cbrt(n)), n // LEAST_PAIRS))
-    cuts = [n * number // (n // size) for number in range(n // size + 1)] if n else []
-    return [times_ms[begin:end] for begin, end in pairwise(cuts)]
 
 
 def loading_ratios(

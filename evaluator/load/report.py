@@ -8,7 +8,6 @@ from evaluator.client.cached_results import CacheUse, cache_faults, sum_cached_r
 from evaluator.experiments.gates import GatedFigures, GateOutcome, Gates
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.best_under import BestUnder
-from evaluator.load.calibration import Calibration
 from evaluator.load.capacity_figures import CapacityReport
 from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.first_answers import FirstAnswers, first_answers
@@ -159,7 +158,6 @@ class LoadReport(StepFile):
     best_under: tuple[BestUnder, ...] = ()  # by rate; none without a bound in the plan
     capacities: tuple[CapacityReport, ...] = ()  # by pipeline, as in capacity.json; none without a search
     memory: dict[str, MemoryTrend] = {}  # by process, over the whole load; empty: no process was named
-    calibration: Calibration | None = None  # null: not measured, and no other run is compared with this one
     timing_valid: bool
     remarks: tuple[str, ...]  # what a reader should know although the times are valid
 

@@ -45,7 +45,6 @@ WRITTEN_BY = {
     "load.json": "load",
     "capacity.json": "load",
     "against.json": "load",
-    "compared.json": "load",
     "deadlines.json": "deadlines",
     "candidates.json": "attribute",
     "attribution.json": "attribute",
@@ -55,7 +54,7 @@ WRITTEN_BY = {
 }
 # A run is whole without them. They were measured beside the ranking, with its manifest.
 BESIDE_RANKING = (
-    "load.json", "capacity.json", "against.json", "compared.json", "deadlines.json", "candidates.json",
+    "load.json", "capacity.json", "against.json", "deadlines.json", "candidates.json",
     "attribution.json", "replay.json",
 )  # fmt: skip
 LOAD_PAGE = "load.md"

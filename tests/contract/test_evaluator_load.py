@@ -126,7 +126,7 @@ async def test_steps_have_figures_of_their_own_and_are_not_called_by_their_highe
     with listening(told.append):
         report, folder = await loaded(gateway, planned(tmp_path, load=traffic, pipelines=["bm25"]), tmp_path / "runs")
     (point,) = report.points
-    assert {one.traffic for one in told if not one.traffic.startswith("calibration")} == {"bm25, steps"}
+    assert {one.traffic for one in told} == {"bm25, steps"}
     assert [(one.step, one.begin_s) for one in point.by_step] == [("20/s", 0), ("60/s", 1)]
     planned_s = [one.planned_s for one in read_samples(folder.path / point.files["samples"])]
     later = sum(at_s >= 1 for at_s in planned_s)

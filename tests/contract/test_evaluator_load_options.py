@@ -69,7 +69,7 @@ NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]
         (["--rate", "10", "--while-loading", "--against", "http://h:1"], "--while-loading cannot be combined with"),
         (["--rate", "10,20,10.0"], "--rate 10,20,10: 10 is there twice; --repeat sends"),
         (["--in-flight", "2,2"], "--in-flight 2,2: 2 is there twice"),
-        (["--rate", "10", "--margin", "0.1"], "--margin is an option of --against and --compare"),
+        (["--rate", "10", "--margin", "0.1"], "--margin is an option of --against"),
         (["--rate", "10", "--between", "true"], "--between runs before each repeat but the first: give --repeat"),
         (["--rate", "10", "--repeat", "2", *AGAINST], "--against sends every slice once: give --repeat 1"),
         (["--rate", "10", "--repeat", "2", "--between", "true", *AGAINST], "leave out --between and --best-under"),

@@ -131,13 +131,13 @@ async def test_what_was_measured_beside_an_earlier_ranking_is_not_shown_with_a_n
     of_this = folder.hashes("experiment.json", "manifest.json")
     folder.write("load.json", load_report(load_point(n=5)).model_copy(update={"made_from": of_this}))
     (folder.path / "load.md").write_text("links manifest.json")
-    (folder.path / "compared.json").write_text("{}")
+    (folder.path / "against.json").write_text("{}")
     report = report_of(folder)
     assert (report.load is None, report.deadlines is None) == (False, False)
 
     stub.stamp = {"schema": "2"}
     await rank_alone(stub, folder)
-    said = "measured beside an earlier ranking, and not read any more: load.json, compared.json, deadlines.json"
+    said = "measured beside an earlier ranking, and not read any more: load.json, against.json, deadlines.json"
     assert said in capsys.readouterr().err.replace("\n", " ")
     assert not (folder.path / "load.md").exists()
     for name in ("load.json", "deadlines.json"):

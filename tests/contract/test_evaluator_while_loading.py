@@ -25,7 +25,7 @@ from tests.support.load_points import CLEAN
 from tests.support.served import served
 from tests.support.small_runs import planned, reached
 
-TRAFFIC = {"rates": [100], "seconds": 0.6, "warmup_seconds": 0, "calibration_seconds": 0, "while_loading": True}
+TRAFFIC = {"rates": [100], "seconds": 0.6, "warmup_seconds": 0, "while_loading": True}
 
 
 @pytest.fixture

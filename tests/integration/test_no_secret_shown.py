@@ -112,7 +112,7 @@ def evaluator(planted: PlantedSecrets, gateway_url: str, *words: str) -> bytes:
 
 
 def experiment(dataset: Path) -> dict[str, object]:
-    traffic = {"rates": [20], "seconds": 1, "warmup_seconds": 0, "slice_seconds": 1, "calibration_seconds": 0}
+    traffic = {"rates": [20], "seconds": 1, "warmup_seconds": 0, "slice_seconds": 1}
     pipelines = ["bm25", "dense", "hybrid-rerank"]
     return {"name": "small", "dataset": str(dataset), "pipelines": pipelines, "warmup": 1, "load": traffic}
 

@@ -4,7 +4,6 @@ import pytest
 
 from tests.soak import (
     against,
-    compared,
     copies,
     corpus,
     cost,
@@ -98,10 +97,6 @@ async def test_equal_pipelines_take_about_equal_times_among_others() -> None:
         low, high = map(float, row[3].split(" to "))
         with timed():
             assert 0.7 < low <= high < 1.4, outcome.rows
-
-
-async def test_a_run_is_slower_for_its_service_and_not_for_its_machine() -> None:
-    (await compared.run(SEED, 5)).demand()
 
 
 async def test_a_slower_stack_is_caught_and_a_stack_with_itself_raises_no_more_than_one_alarm() -> None:

@@ -32,7 +32,6 @@ SOAKS = (
     "agreement",
     "against",
     "against_live",
-    "compared",
     "judging",
 )
 

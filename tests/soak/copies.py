@@ -1,11 +1,14 @@
 """Times seven copies of one pipeline among two that re-rank, in two orders: equal pipelines must take equal times."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from evaluator.client.client import connected
 from evaluator.datasets.reader import read_dataset
 from evaluator.experiments.turn_orders import query_turns
-from evaluator.load.ratios import PercentileName, PercentileRatio, percentile_ratios, request_blocks
+from evaluator.load.ratios import PercentileName, PercentileRatio, percentile_ratios
+from evaluator.load.slice_pairs import LEAST_PAIRS
 from services.contracts.query import SearchRequest
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import COLLECTION, loaded_stack
@@ -75,6 +78,17 @@ def compared(times: Mapping[int, Mapping[int, float]], seed: int) -> tuple[Perce
     """Returns the ratios of every two copies, from blocks of queries: they take turns one by one, not in slices."""
     blocks = {str(at): request_blocks([of[number] for number in sorted(of)]) for at, of in times.items()}
     return percentile_ratios("", blocks, seed)
+
+
+def request_blocks(times_ms: Sequence[float]) -> list[Sequence[float]]:
+    """Cuts requests that took turns one by one into blocks of n^(1/3) neighbours, which stand for slices.
+
+    Neighbours in time are alike, because they share what the machine did and a queue (Künsch 1989).
+    """
+    n = len(times_ms)
+    size = max(1, min(round(math.cbrt(n)), n // LEAST_PAIRS))
+    cuts = [n * number // (n // size) for number in range(n // size + 1)] if n else []
+    return [times_ms[begin:end] for begin, end in pairwise(cuts)]
 
 
 def beyond(ratio: PercentileRatio) -> bool:

@@ -15,10 +15,7 @@ from tests.support.gateway_stub import GatewayStub, write_shop
 
 
 def planned(directory: Path, **given: object) -> Experiment:
-    """Returns an experiment over the small shop below `directory`, which is written unless it is there.
-
-    A `load` is sent without the readings of the machine's speed, which take seconds, unless it says how long.
-    """
+    """Returns an experiment over the small shop below `directory`, which is written unless it is there."""
     if not (directory / "shop").exists():
         write_shop(directory / "shop")
     content = {
@@ -28,8 +25,6 @@ def planned(directory: Path, **given: object) -> Experiment:
         "warmup": 1,
         **given,
     }
-    if isinstance(traffic := content.get("load"), dict):
-        content["load"] = {"calibration_seconds": 0, **traffic}
     return Experiment.model_validate(content)
 
 

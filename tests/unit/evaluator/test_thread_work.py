@@ -11,7 +11,7 @@ import evaluator
 from evaluator.thread_work import in_thread
 
 # No steps of a run: a check before it begins, and a process that is killed. Routes only read.
-NO_STEPS = {"jobs.py", "calibration_stub.py"}
+NO_STEPS = {"jobs.py"}
 
 
 async def test_what_a_thread_returns_or_raises_is_the_callers() -> None:

@@ -5,7 +5,7 @@ from evaluator.load.kinds import Traffic
 from evaluator.load.planned_work import against_work, duration, planned_work
 from evaluator.load.traffic import PlannedRequest
 
-PLAN = LoadPlan(rates=(10,), calibration_seconds=0, warmup_seconds=5)
+PLAN = LoadPlan(rates=(10,), warmup_seconds=5)
 RATE = Traffic("10", rate=10.0)
 
 

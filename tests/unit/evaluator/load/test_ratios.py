@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from evaluator.load.ratios import percentile_ratios, repeated_figure, request_blocks
+from evaluator.load.ratios import percentile_ratios, repeated_figure
 
 
 def requests(seed: int, factor: float = 1.0, count: int = 600) -> list[float]:
@@ -22,13 +22,13 @@ def width(interval: tuple[float, float] | None) -> float:
 
 
 def test_the_interval_of_a_ratio_holds_the_true_one_and_is_narrower_than_without_pairs() -> None:
-    samples = {"bm25": request_blocks(requests(2)), "slower": request_blocks(requests(3, factor=1.15))}
+    samples = {"bm25": slices(requests(2)), "slower": slices(requests(3, factor=1.15))}
     found = {one.percentile: one for one in percentile_ratios("20", samples, seed=1)}
     assert found["p50"].ratio == pytest.approx(1.15, rel=0.05)
     assert found["p50"].interval is not None
     assert found["p50"].interval[0] < 1.15 < found["p50"].interval[1]
     assert found["p50"].interval[0] > 1.05
-    samples["slower"] = request_blocks(random.Random(4).sample(requests(3, factor=1.15), 600))
+    samples["slower"] = slices(random.Random(4).sample(requests(3, factor=1.15), 600))
     apart = {one.percentile: one for one in percentile_ratios("20", samples, seed=1)}
     assert width(found["p50"].interval) < width(apart["p50"].interval)
 
@@ -53,13 +53,6 @@ def test_fewer_than_eight_slices_give_a_ratio_without_an_interval() -> None:
     few = percentile_ratios("20", {"a": slices(requests(2), 7), "b": slices(requests(3), 7)}, seed=1)
     assert [one.interval for one in few] == [None, None]
     assert few[0].ratio == pytest.approx(1.0, rel=0.05)
-
-
-@pytest.mark.parametrize("count", [0, 7, 20, 900])
-def test_blocks_hold_every_request_once(count: int) -> None:
-    blocks = request_blocks(requests(2, count=count))
-    assert [ms for block in blocks for ms in block] == requests(2, count=count)
-    assert len(blocks) >= min(count, 8)
 
 
 def test_ratios_with_a_pipeline_of_doubtful_times_say_so() -> None:
