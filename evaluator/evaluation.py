@@ -39,7 +39,7 @@ from evaluator.steps.run_judgments import judgments_of, judgments_with_added
 from evaluator.steps.vector_recall import RecallReport, vector_recall
 from evaluator.thread_work import in_thread
 from services.access.regular_file import open_regular
-from services.chassis.trust import scheme_fault
+from services.chassis.settings.trust import scheme_fault
 from services.disk_writes import whole_file
 
 OnStep = Callable[[str], None]

@@ -7,8 +7,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from evaluator.client.gateway_access import TRUSTED, AccessSettings, GatewayAccess, access_of
-from services.chassis.addresses import Address, may_carry_secret, plain_refusal
-from services.chassis.settings import KeyedSettings
+from services.chassis.settings.addresses import Address, may_carry_secret, plain_refusal
+from services.chassis.settings.service_settings import KeyedSettings
 
 
 def _named(value: object) -> object:

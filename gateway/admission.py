@@ -5,10 +5,9 @@ from contextlib import AbstractAsyncContextManager
 
 from gateway.search_depths import PlannedRetrieve
 from gateway.sockets import CONNECTIONS
-from services.chassis.adaptive_limit import AdaptiveLimit
+from services.chassis.admission.adaptive_limit import AdaptiveLimit
+from services.chassis.admission.limits import Held, Limiter, Rest
 from services.chassis.instruments import Instruments
-from services.chassis.lane_rest import Rest
-from services.chassis.limits import Held, Limiter
 from services.contracts.query import SearchRequest
 
 # A search of cost 1: two retrieves of 200 hits for a query of at most 500 characters.

@@ -27,7 +27,7 @@ from services.chassis.app import create_app
 from services.chassis.background_tasks import Supervisor
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
-from services.chassis.trust import caller_context
+from services.chassis.settings.trust import caller_context
 from services.contracts.health import Check
 
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from services.chassis.deadlines import Deadline
-from services.chassis.reply_reserve import FOR_A_SEARCH, WRITING_S_PER_HIT
+from services.chassis.deadlines import FOR_A_SEARCH, WRITING_S_PER_HIT, Deadline
 
 # No call gets less than this: the connection alone would use it up.
 LEAST_CALL_S = 0.005

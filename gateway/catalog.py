@@ -11,7 +11,7 @@ from gateway.plan import PipelineError, WalkPlan, plan_pipeline
 from gateway.settings import BackendAddress
 from services.access.regular_file import read_regular
 from services.chassis.errors import BadInput, UnknownPipeline
-from services.chassis.strict_yaml import InvalidYaml, parse_yaml
+from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
 from services.contracts.pipelines import STAGE_MODELS, Pipeline, PipelineChanges, PipelineList, PipelineView
 from services.contracts.text_encoding import NotUtf8, text_of
 from services.contracts.validation_messages import validation_message

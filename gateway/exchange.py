@@ -21,10 +21,10 @@ from gateway.transport import (
     Probe,
     Transport,
 )
-from services.chassis.caching import NO_STORE, no_store_requested, pass_on_lookups
 from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.errors import InsufficientStorage
-from services.chassis.telemetry import REQUEST_ID_HEADER, request_id
+from services.chassis.requests.caching import NO_STORE, no_store_requested, pass_on_lookups
+from services.chassis.requests.telemetry import REQUEST_ID_HEADER, request_id
 from services.contracts.base import Wire
 from services.contracts.problem import Problem
 

@@ -11,11 +11,11 @@ from gateway.plan import WalkPlan
 from gateway.sources import GenerationMovedError
 from gateway.walk import include, walk
 from gateway.walked import WalkContext, Walked
+from services.chassis.admission.limits import WAIT
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Unavailable
 from services.chassis.instruments import Instruments
-from services.chassis.limits import WAIT
-from services.chassis.telemetry import record_ms, recorded_ms, request_id
+from services.chassis.requests.telemetry import record_ms, recorded_ms, request_id
 from services.contracts.pipelines import GATEWAY_WAIT
 from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StageCandidates, StagePlace
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from services.access.key import Key, new_key
+from services.access.key import KEY_SCOPES, Key, new_key
 from services.access.key_file import KeyFileError, change_keys, read_keys
-from services.access.scopes import KEY_SCOPES
 
 DEFAULT_FILE = "GATEWAY_KEYS_FILE"
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}

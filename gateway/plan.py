@@ -14,7 +14,7 @@ from gateway.search_depths import PlannedRetrieve
 from gateway.settings import BackendAddress
 from gateway.sources import PlannedSource, fuse, retrieve
 from gateway.walked import RERANKING, WalkContext, Walked
-from services.chassis.configuration import ConfigurationError
+from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.pipelines import (
     Cut,
     Fuse,

@@ -10,8 +10,8 @@ from gateway.budget import LEAST_CALL_S
 from gateway.failures import BackendFailed, as_problem
 from gateway.texts import fit_to_reranker
 from gateway.walked import RERANKING, Reranked, WalkContext, Walked
+from services.chassis.admission.limits import Held
 from services.chassis.errors import Overloaded, ProblemError, Unavailable
-from services.chassis.limits import Held
 from services.contracts.pipelines import Rerank
 from services.contracts.query import Reason
 from services.contracts.rerank import LEAST_SCORED, ScoreAnswer, ScoreRequest

@@ -10,10 +10,10 @@ from gateway.execute import Executor
 from gateway.indexing import Indexing
 from gateway.publishing import Publishing
 from gateway.reloading import reload
+from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
-from services.chassis.callers import caller_of
-from services.chassis.handling import handled
-from services.chassis.lanes import client_of
+from services.chassis.requests.callers import caller_of
+from services.chassis.requests.handling import handled
 from services.contracts.base import Name
 from services.contracts.collections import (
     BeginCollection,

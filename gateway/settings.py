@@ -15,8 +15,8 @@ from pydantic_core import PydanticKnownError
 from pydantic_settings import SettingsConfigDict
 
 from gateway.families import FAMILIES, family_names
-from services.chassis.addresses import Address, may_carry_secret, plain_refusal
-from services.chassis.settings import CallerSettings, KeyedSettings
+from services.chassis.settings.addresses import Address, may_carry_secret, plain_refusal
+from services.chassis.settings.service_settings import CallerSettings, KeyedSettings
 from services.contracts.base import Name
 
 

@@ -32,7 +32,7 @@ from gateway.transport import (
     Outgoing,
     Probe,
 )
-from services.chassis.trust import certificate_fault
+from services.chassis.settings.trust import certificate_fault
 
 # Less than our servers keep an idle connection (75 s), or a request could go to a connection that was just closed.
 KEEP_ALIVE_S = 30.0

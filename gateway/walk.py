@@ -10,8 +10,8 @@ from gateway.service_timings import collected_parts
 from gateway.sources import no_retriever_left
 from gateway.texts import WalkTexts
 from gateway.walked import INCLUDING, RETRIEVAL, Sourced, WalkContext, Walked
+from services.chassis.admission.limits import WAIT
 from services.chassis.errors import AnswerTooLarge, Overloaded
-from services.chassis.limits import WAIT
 from services.ranking.fusion import continued
 
 # A search met overload if it waited in a service for more than this share of the time it had. So most wait here, where

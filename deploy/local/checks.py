@@ -10,13 +10,17 @@ from evaluator.settings import EvaluatorSettings
 from gateway.catalog import read_pipelines
 from gateway.plan import PipelineError
 from gateway.settings import GatewaySettings
-from services.chassis.configuration import ConfigurationError
-from services.chassis.environment import BadSettings, read_settings
 from services.chassis.instruments import Instruments
-from services.chassis.settings import ServiceSettings
-from services.chassis.tls import certificate_of
-from services.chassis.trust import caller_context
-from services.chassis.variables import secret_variables, variables
+from services.chassis.server.tls import certificate_of
+from services.chassis.settings.configuration import (
+    BadSettings,
+    ConfigurationError,
+    read_settings,
+    secret_variables,
+    variables,
+)
+from services.chassis.settings.service_settings import ServiceSettings
+from services.chassis.settings.trust import caller_context
 from services.dense.settings import DenseSettings
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.lexical.settings import LexicalSettings

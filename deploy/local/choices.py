@@ -14,7 +14,7 @@ from deploy.local.secure import SecureFiles, secure_files
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.settings import EvaluatorSettings
 from gateway.settings import BackendAddress
-from services.chassis.addresses import server_address
+from services.chassis.settings.addresses import server_address
 from services.contracts.base import Name
 
 ROOT = Path(__file__).resolve().parents[2]

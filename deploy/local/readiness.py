@@ -12,7 +12,7 @@ from deploy.local.choices import Choices
 from deploy.local.problem import StackProblem
 from deploy.local.stack_access import access_to, opener
 from evaluator.errors import EvaluationError
-from services.chassis.trust import certificate_fault, scheme_fault
+from services.chassis.settings.trust import certificate_fault, scheme_fault
 
 # Elasticsearch takes 12 s on a quiet machine; a busy one with two cores took ten times as long.
 READY_WITHIN_S = 240.0

@@ -81,7 +81,7 @@ def load_command(choices: Choices, collection: str, environment: Mapping[str, st
 def _asked(choices: Choices, method: str, path: str) -> bytes:
     access, url = access_to(choices), choices.url("gateway")
     try:
-        # A POST without JSON is refused, also one without a body (services/chassis/body.py).
+        # A POST without JSON is refused, also one without a body (services/chassis/requests/body.py).
         headers = access.headers(url) | {"content-type": "application/json"}
         request = urllib.request.Request(url + path, method=method, headers=headers)
         with opener(access.context()).open(request, timeout=ANSWER_WITHIN_S) as answer:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from evaluator.client.cached_results import CACHED_HEADER, CachedResults, read_cached_results
 from evaluator.client.gateway_access import GatewayAccess, read_access
 from evaluator.errors import EvaluationError
-from services.chassis.trust import certificate_fault
+from services.chassis.settings.trust import certificate_fault
 from services.contracts.base import Wire
 from services.contracts.collections import (
     BeginCollection,

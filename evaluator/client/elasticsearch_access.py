@@ -8,11 +8,9 @@ from pydantic_settings import SettingsConfigDict
 
 from evaluator.errors import EvaluationError
 from services.access.regular_file import expect_regular
-from services.chassis.addresses import may_carry_secret
-from services.chassis.configuration import ConfigurationError
-from services.chassis.environment import read_settings
-from services.chassis.secret_files import FileSecretSettings
-from services.chassis.settings import StoreKey
+from services.chassis.settings.addresses import may_carry_secret
+from services.chassis.settings.configuration import ConfigurationError, FileSecretSettings, read_settings
+from services.chassis.settings.service_settings import StoreKey
 
 
 class ElasticsearchAccess(FileSecretSettings):

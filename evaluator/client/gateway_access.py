@@ -12,11 +12,10 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from evaluator.errors import EvaluationError
-from services.chassis.addresses import may_carry_secret, plain_refusal, server_address
-from services.chassis.configuration import ConfigurationError
-from services.chassis.environment import read_settings
-from services.chassis.settings import CallerSettings, Token, fits_a_header
-from services.chassis.trust import context_for
+from services.chassis.settings.addresses import may_carry_secret, plain_refusal, server_address
+from services.chassis.settings.configuration import ConfigurationError, read_settings
+from services.chassis.settings.service_settings import CallerSettings, Token, fits_a_header
+from services.chassis.settings.trust import context_for
 
 TRUSTED = "EVALUATOR_TRUSTED_PLAIN"
 

@@ -25,7 +25,7 @@ from evaluator.experiments.suite import Suite, experiments_of, read_plan
 from evaluator.load.live import Listener, listening
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.progress import PLAIN_EVERY_S, console, print_at_intervals, say
-from services.chassis.addresses import server_address
+from services.chassis.settings.addresses import server_address
 from services.contracts.validation_messages import validation_message
 from services.disk_writes import OUTPUT
 

@@ -16,7 +16,7 @@ from evaluator.datasets.queries import queries_file
 from evaluator.datasets.reader import corpus_file
 from evaluator.errors import DatasetError, EvaluationError
 from evaluator.printable import shown
-from services.chassis.strict_yaml import parse_yaml
+from services.chassis.settings.strict_yaml import parse_yaml
 from services.contracts.base import Count, Wire
 
 CATALOGUE = Path(__file__).with_name("catalogue.yaml")

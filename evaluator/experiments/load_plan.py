@@ -56,7 +56,7 @@ class LoadPlan(Wire):
     warmup_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 5.0
     # Length of a slice; then the next pipeline is driven. 60 s are 8 of them, the fewest that give ratios intervals.
     slice_seconds: Seconds = 7.5
-    # Above it, requests are dropped. The gateway takes 2,048 connections (services/chassis/connections.py).
+    # Above it, requests are dropped. The gateway takes 2,048 connections (services/chassis/server/connections.py).
     most_in_flight: AtLeastOne = 2_000
     # Processes; without it as many as the rate needs. 64 send 50,000 requests a second (evaluator/load/generators.py).
     generators: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None

@@ -15,7 +15,7 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 from evaluator.client.elasticsearch_access import read_elasticsearch_access
 from evaluator.client.gateway_access import read_access
 from evaluator.errors import EvaluationError, WrongOption
-from services.chassis.addresses import server_address
+from services.chassis.settings.addresses import server_address
 from services.contracts.base import Count, Wire
 
 READ_WITHIN_S = 5.0

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from evaluator.pages.inline_markup import cell_html, chart_html, code_html, prose_html
 from evaluator.pages.svg_chart import style
-from services.chassis.page_headers import LOGIN
+from services.chassis.access.page_headers import LOGIN
 
 # What stands in the bar above every page: where it leads, and its name.
 NAVIGATION = (("/", "Runs"), ("/new", "New experiment"), ("/judge", "Judging"))

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from evaluator.errors import EvaluationError
 from evaluator.parity.figure_settings import FigureSettings, changed
-from services.chassis.strict_yaml import parse_yaml
+from services.chassis.settings.strict_yaml import parse_yaml
 from services.contracts.base import Number, Wire
 
 # Two decimals or fewer are met by chance.

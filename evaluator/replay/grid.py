@@ -11,7 +11,7 @@ from evaluator.attribution.candidates import AskedLeg, CandidatesReport
 from evaluator.attribution.collect import leg_name
 from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import EvaluationError
-from services.chassis.strict_yaml import parse_yaml
+from services.chassis.settings.strict_yaml import parse_yaml
 from services.contracts.base import Depth, Weight, Wire
 from services.contracts.lists import Items
 from services.contracts.pipelines import MOST_INPUTS, Fuse, LaterStage, Pipeline, Rerank, Retrieve, SourceStage

@@ -35,10 +35,10 @@ from evaluator.service.page_answers import (
 from evaluator.service.requested_sessions import FailedSession, SentForm
 from evaluator.service.served_sessions import ServedSessions
 from evaluator.service.shown_runs import listed_runs
+from services.chassis.access.form_tokens import FormReader, FromReader
 from services.chassis.app import router
 from services.chassis.errors import Conflict, NotFound, Unavailable
-from services.chassis.form_tokens import FormReader, FromReader
-from services.chassis.handling import handled
+from services.chassis.requests.handling import handled
 
 A_PAGE = 50  # sessions
 MOST_RUNS = 16  # of a session

@@ -31,12 +31,12 @@ from evaluator.service.page_answers import (
 from evaluator.service.served_datasets import ServedDatasets
 from evaluator.service.service_pages import ServicePages, StepWithPage
 from evaluator.service.shown_runs import blocks_of, listed_runs, shown_run, step_page
+from services.chassis.access.form_tokens import FromReader
+from services.chassis.access.page_headers import PAGE_HEADERS
 from services.chassis.app import router
-from services.chassis.audit import note_run
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable
-from services.chassis.form_tokens import FromReader
-from services.chassis.handling import handled
-from services.chassis.page_headers import PAGE_HEADERS
+from services.chassis.requests.audit import note_run
+from services.chassis.requests.handling import handled
 
 A_PAGE = 50  # runs
 MOST_COMPARED = 16

@@ -12,13 +12,13 @@ from gateway.search_page.content import PageContent, answered_page, empty_page
 from gateway.search_page.form import SEEDS, Offered, PageSearch, TypedForm
 from gateway.search_page.rendering import PageFiles
 from gateway.search_page.sides import Outcome
+from services.chassis.access.page_headers import PAGE_HEADERS
+from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline, set_deadline
 from services.chassis.errors import BadInput, ProblemError
-from services.chassis.handling import handled
-from services.chassis.lanes import client_of
-from services.chassis.page_headers import PAGE_HEADERS
-from services.chassis.telemetry import stages_apart
+from services.chassis.requests.handling import handled
+from services.chassis.requests.telemetry import stages_apart
 
 
 def page_routes(executor: Executor, catalog: Catalog, generations: Generations, files: PageFiles) -> APIRouter:

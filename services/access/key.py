@@ -1,4 +1,4 @@
-"""Owns API keys: how one is made, what is kept of it, and whether it is active. A key itself is never kept."""
+"""Owns API keys: how one is made, what is kept of it, what it may do and whether it is active. Keeps no key itself."""
 
 import hashlib
 import hmac
@@ -6,11 +6,18 @@ import re
 import secrets
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
-from services.access.scopes import KeyScope
+# What a key may do. `search`: ask and read. `index`: write and publish collections, judge. `admin`: remove collections,
+# start and end experiments, reload.
+KeyScope = Literal["search", "index", "admin"]
+KEY_SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
+
+# What a route needs. `open`: nothing. `internal`: the token of our own processes, which no key replaces.
+Scope = Literal["open", "search", "index", "admin", "internal"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 _KEY = re.compile(r"rsk_([0-9a-f]{12})_([0-9a-f]{48})")
 # Compared with where no key has the id, so that an unknown id takes as long as a wrong secret.

@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from services.access.file_signature import FileSignature, file_signature
-from services.access.key import NO_DIGEST, Key, digest_of, id_of, same_digest
+from services.access.key import NO_DIGEST, Key, KeyScope, digest_of, id_of, same_digest
 from services.access.key_file import KeyFileError, read_keys
 from services.access.key_share import KeyShare
-from services.access.scopes import KeyScope
+from services.access.regular_file import FileSignature, file_signature
 
 logger = logging.getLogger(__name__)
 

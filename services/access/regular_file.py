@@ -1,4 +1,4 @@
-"""Opens files, and nothing that is no file: a pipe has no end to wait for, a device no end at all.
+"""Opens files, and nothing that is no file: a pipe has no end to wait for, a device no end at all. Sees their changes.
 
 Every file that a process reads after its start, or because a request names it, is opened here, and every file for a
 lock.
@@ -13,6 +13,8 @@ from pathlib import Path
 
 # Far above any settings, keys, certificates and reports; what is larger is read piece by piece, by `open_regular`.
 MOST_BYTES = 1_000_000_000
+# Its device and inode, its time of change in ns, its size in bytes.
+FileSignature = tuple[int, int, int, int]
 _KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 
 
@@ -59,3 +61,12 @@ def expect_regular(path: Path, found: os.stat_result | None = None) -> None:
     if not stat.S_ISREG(found.st_mode):
         kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a device")
         raise OSError(errno.EINVAL, f"{kind}, no file", str(path))
+
+
+def file_signature(file: Path) -> FileSignature | None:
+    """Returns what differs once a file was replaced or changed; None where there is none, or none to be seen."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

@@ -13,23 +13,23 @@ from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
-from services.chassis import rendering
-from services.chassis.access import open_access
-from services.chassis.access_middleware import AccessMiddleware
-from services.chassis.body import BodyMiddleware, JsonRoute
-from services.chassis.caching import CachingMiddleware
-from services.chassis.cross_origin import CrossOrigin
-from services.chassis.deadline_middleware import DeadlineMiddleware
-from services.chassis.early_refusals import EarlyRefusals
-from services.chassis.handling import HandlingTable, Lane, matched_route
+from services.chassis.access.access_check import open_access
+from services.chassis.access.access_middleware import AccessMiddleware
+from services.chassis.access.cross_origin import CrossOrigin
+from services.chassis.access.login import login_router
+from services.chassis.access.sessions import Sessions
+from services.chassis.admission.lanes import LimitMiddleware, lanes_of
+from services.chassis.admission.limits import Limiter
 from services.chassis.instruments import Instruments
-from services.chassis.lanes import LimitMiddleware, lanes_of
-from services.chassis.limits import Limiter
-from services.chassis.login import login_router
 from services.chassis.probes import Lifecycle, Readiness, probe_router
-from services.chassis.sessions import Sessions
-from services.chassis.settings import ServiceSettings
-from services.chassis.telemetry import TelemetryMiddleware
+from services.chassis.requests import rendering
+from services.chassis.requests.body import BodyMiddleware, JsonRoute
+from services.chassis.requests.caching import CachingMiddleware
+from services.chassis.requests.deadline_middleware import DeadlineMiddleware
+from services.chassis.requests.handling import HandlingTable, Lane, matched_route
+from services.chassis.requests.telemetry import TelemetryMiddleware
+from services.chassis.server.early_refusals import EarlyRefusals
+from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.problem import Problem
 
 Opened = AbstractAsyncContextManager[tuple[Sequence[APIRouter], Readiness]]

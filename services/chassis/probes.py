@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
-from services.chassis.handling import handled
 from services.chassis.instruments import Instruments
+from services.chassis.requests.handling import handled
 from services.contracts.health import Check, Health
 
 logger = logging.getLogger(__name__)

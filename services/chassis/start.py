@@ -6,10 +6,9 @@ from typing import TypeVar
 
 from fastapi import FastAPI
 
-from services.chassis.configuration import ConfigurationError, configuration_errors
-from services.chassis.environment import read_settings
-from services.chassis.serve import serve
-from services.chassis.settings import ServiceSettings
+from services.chassis.server.serve import serve
+from services.chassis.settings.configuration import ConfigurationError, configuration_errors, read_settings
+from services.chassis.settings.service_settings import ServiceSettings
 
 Settings = TypeVar("Settings", bound=ServiceSettings)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from fastapi import FastAPI
 
-from services.chassis.rendering import Wordings
+from services.chassis.requests.rendering import Wordings
 from services.dense.dialects.openai import openai_router, openai_wording
 from services.dense.dialects.tei import tei_router
 from services.dense.encoder import DenseEncoder

@@ -6,9 +6,9 @@ query_vector_cache.py owns the cache itself. Passages pass through: the store ke
 import asyncio
 from collections.abc import Sequence
 
-from services.chassis.caching import no_store_requested, record_lookups
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
+from services.chassis.requests.caching import no_store_requested, record_lookups
 from services.dense.encoder import DenseEncoder, Role, Vectors
 from services.dense.query_vector_cache import QueryVectorCache
 from services.vectorstore.representation import DenseVector

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.chassis.cores import available_cores
+from services.chassis.admission.cores import available_cores
 from services.chassis.deadlines import Deadline
 from services.inference.deadline_tiers import batch_cap, count_reachable, split_into_tiers
 from services.inference.glibc_memory import trim_memory

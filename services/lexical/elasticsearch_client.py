@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from services.chassis.deadlines import MOST_MS, current_deadline
 from services.chassis.errors import DeadlineExceeded
-from services.chassis.telemetry import request_id
+from services.chassis.requests.telemetry import request_id
 
 JSON = "application/json"
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path, Query, Response
 
 from services.chassis.app import router
 from services.chassis.errors import BadInput
-from services.chassis.handling import handled
-from services.chassis.telemetry import timed
+from services.chassis.requests.handling import handled
+from services.chassis.requests.telemetry import timed
 from services.contracts.collections import (
     BuildMark,
     CollectionDeclaration,

@@ -6,8 +6,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.addresses import Address, refuse_unencrypted
-from services.chassis.settings import ServiceSettings, StoreKey
+from services.chassis.settings.addresses import Address, refuse_unencrypted
+from services.chassis.settings.service_settings import ServiceSettings, StoreKey
 
 
 class LexicalSettings(ServiceSettings):

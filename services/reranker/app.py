@@ -10,7 +10,7 @@ from services.chassis.app import create_app
 from services.chassis.deadlines import Deadline
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
-from services.chassis.rendering import Wordings
+from services.chassis.requests.rendering import Wordings
 from services.contracts.health import Check
 from services.dialects.tei_errors import tei_wording
 from services.inference.profiles import MODELS_FILE, TOKENIZER, load_cross_encoder

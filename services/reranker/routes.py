@@ -2,13 +2,12 @@
 
 from fastapi import APIRouter, Request
 
+from services.chassis.admission.lanes import client_of
+from services.chassis.admission.limits import Limiter
 from services.chassis.app import router
-from services.chassis.deadlines import current_deadline
-from services.chassis.handling import handled
-from services.chassis.lanes import client_of
-from services.chassis.limits import Limiter
-from services.chassis.reply_reserve import FOR_SCORES
-from services.chassis.telemetry import timed
+from services.chassis.deadlines import FOR_SCORES, current_deadline
+from services.chassis.requests.handling import handled
+from services.chassis.requests.telemetry import timed
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.inference.partial_scores import PartialScores
 from services.reranker.scorer import Scorer

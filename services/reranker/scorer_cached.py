@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from services.chassis.caching import no_store_requested, record_lookups
 from services.chassis.deadlines import Deadline
+from services.chassis.requests.caching import no_store_requested, record_lookups
 from services.contracts.rerank import LEAST_SCORED
 from services.inference.partial_scores import PartialScores
 from services.reranker.score_cache import ScoreCache

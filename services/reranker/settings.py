@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.settings import KeyedSettings
+from services.chassis.settings.service_settings import KeyedSettings
 
 
 class RerankerSettings(KeyedSettings):

@@ -16,7 +16,7 @@ from services.chassis.app import create_app
 from services.chassis.deadlines import Deadline
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
-from services.chassis.rendering import Wordings
+from services.chassis.requests.rendering import Wordings
 from services.contracts.health import Check
 from services.storage.write_order import WriteOrder
 from services.vectorservice.encoder import Encoder

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import BadInput, UnknownCollection
-from services.chassis.telemetry import timed
+from services.chassis.requests.telemetry import timed
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, IndexReport, ItemError
 from services.contracts.generations import name_of, number_of

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline
-from services.chassis.handling import handled
+from services.chassis.requests.handling import handled
 from services.contracts.collections import (
     BuildMark,
     CollectionDeclaration,

@@ -2,7 +2,7 @@
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import BadInput
-from services.chassis.telemetry import timed
+from services.chassis.requests.telemetry import timed
 from services.contracts.retrieval import DEFAULT_BEAM, RetrievalAnswer, RetrievalRequest
 from services.storage.fields import requirements_of
 from services.vectorservice.collections import require_own

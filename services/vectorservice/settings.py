@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.addresses import Address, refuse_unencrypted
-from services.chassis.settings import KeyedSettings, StoreKey
+from services.chassis.settings.addresses import Address, refuse_unencrypted
+from services.chassis.settings.service_settings import KeyedSettings, StoreKey
 
 Directory = Annotated[Path, Field(description="Where `edge` keeps its vectors; one process a directory.")]
 Prefix = Annotated[

@@ -17,7 +17,7 @@ from services.chassis.errors import (
     UnknownCollection,
     UpstreamFailed,
 )
-from services.chassis.trust import certificate_fault
+from services.chassis.settings.trust import certificate_fault
 
 _READING_KEY_REFUSED = (
     "Qdrant refuses the key to read with; set QDRANT_SEARCH_API_KEY to one that may read, or QDRANT_API_KEY where that "

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from services.access.scopes import KEY_SCOPES
+from services.access.key import KEY_SCOPES
 from services.contracts.problem import Problem
 from tests.support.keys import TOKEN, Keys, bearing, made_keys
 from tests.support.real_stack import RealStack, real_stack

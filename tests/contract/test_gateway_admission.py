@@ -9,7 +9,7 @@ import pytest
 
 from gateway.admission import LEAST_COST, search_cost
 from gateway.search_depths import PlannedRetrieve
-from services.chassis.limits import WAIT
+from services.chassis.admission.limits import WAIT
 from services.contracts.pipelines import Retrieve
 from services.contracts.query import SearchRequest
 from tests.support.backends import Stack, opened_stack

@@ -11,7 +11,7 @@ from evaluator.service.app import build_app as evaluator
 from evaluator.settings import EvaluatorSettings
 from gateway.app import build_app as gateway
 from gateway.settings import GatewaySettings
-from services.chassis.form_tokens import COOKIE
+from services.chassis.access.form_tokens import COOKIE
 from tests.support.keyed_app import log_in
 from tests.support.keys import TOKEN, bearing, made_keys
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 
 from gateway.routes import collection_routes, pipeline_routes, search_routes
 from gateway.search_page.routes import page_routes
-from services.chassis.handling import Handling, HandlingTable
+from services.chassis.requests.handling import Handling, HandlingTable
 from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router as tei_embed_router
 from services.lexical.routes import lexical_router

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
-from services.chassis.page_headers import ASSET_HEADERS, PAGE_HEADERS
+from services.chassis.access.page_headers import ASSET_HEADERS, PAGE_HEADERS
 from tests.support.backends import DOCUMENTS, Stack, opened_stack
 
 SCRIPT = "<script>alert('x')</script>"

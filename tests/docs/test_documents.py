@@ -11,8 +11,8 @@ from evaluator.service.app import build_app as build_evaluator
 from evaluator.settings import EvaluatorSettings
 from gateway.app import build_app as build_gateway
 from gateway.settings import GatewaySettings
-from services.chassis.settings import ServiceSettings
-from services.chassis.variables import variables
+from services.chassis.settings.configuration import variables
+from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.base import Wire
 from services.contracts.pipelines import STAGE_MODELS
 from services.dense.settings import DenseSettings

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from deploy.local.checks import SETTINGS
-from services.chassis.settings import KeyedSettings, ServiceSettings
+from services.chassis.settings.service_settings import KeyedSettings, ServiceSettings
 from tests.support import secured
 from tests.support.gateway_stub import write_shop
 from tests.support.keys import bearing, made_keys

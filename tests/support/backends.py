@@ -16,7 +16,7 @@ from services.chassis.app import create_app
 from services.chassis.errors import BadInput, UnknownCollection
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
-from services.chassis.settings import ServiceSettings
+from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.collections import CollectionDeclaration, CollectionState, VectorState
 from services.contracts.documents import (
     DeleteReport,

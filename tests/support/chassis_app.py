@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from fastapi import APIRouter, FastAPI, Request, Response
 
 from services.chassis.app import create_app, router
-from services.chassis.handling import handled
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
-from services.chassis.settings import ServiceSettings
+from services.chassis.requests.handling import handled
+from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.health import Check
 from services.contracts.query import SearchRequest
 

@@ -22,10 +22,10 @@ from services.chassis.errors import (
     UnknownCollection,
     UnknownPipeline,
 )
-from services.chassis.handling import handled
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
-from services.chassis.settings import ServiceSettings
+from services.chassis.requests.handling import handled
+from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.collections import (
     BackendState,
     BeginCollection,

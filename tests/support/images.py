@@ -14,7 +14,7 @@ import pytest
 from pydantic import AliasChoices
 
 from deploy.deployables import Deployable
-from services.chassis.settings import ServiceSettings
+from services.chassis.settings.service_settings import ServiceSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("services", "gateway", "evaluator", "deploy")

@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 import httpx
 from fastapi import APIRouter, FastAPI, Response
 
+from services.chassis.access.sessions import Sessions
 from services.chassis.app import create_app, router
-from services.chassis.handling import handled
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
-from services.chassis.sessions import Sessions
-from services.chassis.settings import KeyedSettings
+from services.chassis.requests.handling import handled
+from services.chassis.settings.service_settings import KeyedSettings
 from services.contracts.health import Check
 from tests.support.callers import Caller
 from tests.support.keys import TOKEN, Keys, bearing

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from services.access.key import Key, new_key
+from services.access.key import KEY_SCOPES, Key, KeyScope, new_key
 from services.access.key_file import change_keys
-from services.access.scopes import KEY_SCOPES, KeyScope
 
 TOKEN = "the-token-of-our-own-processes-in-tests"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import yaml
 
-from services.chassis.strict_yaml import StrictLoader
+from services.chassis.settings.strict_yaml import StrictLoader
 from tests.support.images import Yaml
 
 # The oldest release that the manifests support, and the newest whose schemas are installed.

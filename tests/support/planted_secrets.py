@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from services.chassis.settings import ServiceSettings
-from services.chassis.variables import secret_variables
+from services.chassis.settings.configuration import secret_variables
+from services.chassis.settings.service_settings import ServiceSettings
 from tests.support.keys import Keys
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,8 +15,8 @@ from evaluator.service.app import build_app as evaluator
 from evaluator.settings import EvaluatorSettings
 from gateway.app import build_app as gateway
 from gateway.settings import GatewaySettings
-from services.access.scopes import KeyScope
-from services.chassis.handling import DEFAULT_HANDLING, declared_handling
+from services.access.key import KeyScope
+from services.chassis.requests.handling import DEFAULT_HANDLING, declared_handling
 from services.dense.app import build_app as dense
 from services.dense.settings import DenseSettings
 from services.lexical.app import build_app as lexical

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from fastapi import FastAPI
 
-from services.chassis.connections import ConnectionBounds
-from services.chassis.serve import DrainingServer, build_server
-from services.chassis.settings import ServiceSettings
+from services.chassis.server.connections import ConnectionBounds
+from services.chassis.server.serve import DrainingServer, build_server
+from services.chassis.settings.service_settings import ServiceSettings
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from fastapi import Request
 
 from services.chassis.app import router
 from services.chassis.errors import StampMismatch
-from services.chassis.handling import handled
+from services.chassis.requests.handling import handled
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (
     DeleteReport,

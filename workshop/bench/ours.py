@@ -11,7 +11,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from services.chassis.cores import available_cores
+from services.chassis.admission.cores import available_cores
 from services.chassis.deadlines import MOST_MS, Deadline
 from services.inference.graph import Runtime
 from services.inference.micro_batches import form_batches, in_request_order

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from evaluator.machine.environment_record import Environment, collect_environment
-from services.chassis.cores import available_cores
+from services.chassis.admission.cores import available_cores
 from services.contracts.base import Count, Wire
 from services.inference.profiles import ROOT
 from workshop.bench.ratios import Interval

@@ -16,7 +16,7 @@ import psutil  # type: ignore[import-untyped]  # ships no types
 from pydantic import ValidationError
 
 from services.chassis.deadlines import DEADLINE_HEADER, MOST_MS
-from services.chassis.serve import serve
+from services.chassis.server.serve import serve
 from services.contracts.rerank import ScoreAnswer
 from services.inference.profiles import ROOT
 from services.reranker.app import build_app

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput
-from services.chassis.telemetry import timed
+from services.chassis.requests.telemetry import timed
 from services.contracts.base import Text
 from services.contracts.lists import Items
 from services.dense.encoder import DenseEncoder, Role, Vectors

@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Response
 
 from services.chassis.app import router
-from services.chassis.handling import handled
+from services.chassis.requests.handling import handled
 from services.contracts.base import Count, Wire
 from services.contracts.problem import Problem
 from services.dense.dialects.embedding import Texts, check_dimensions, encode_texts, lengths, served_model

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 
 from services.chassis.app import router
 from services.chassis.errors import BadInput, BodyTooLarge
-from services.chassis.handling import handled
+from services.chassis.requests.handling import handled
 from services.contracts.base import Wire
 from services.dense.dialects.embedding import Texts, check_dimensions, encode_texts, lengths, served_model
 from services.dense.encoder import DenseEncoder, Role, Vectors

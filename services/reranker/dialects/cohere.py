@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, Field, FiniteFloat, JsonValue
 
 from services.chassis.app import router
 from services.chassis.errors import BadInput
-from services.chassis.handling import handled
-from services.chassis.telemetry import request_id
+from services.chassis.requests.handling import handled
+from services.chassis.requests.telemetry import request_id
 from services.contracts.base import Count, QueryText, Text, Wire
 from services.contracts.lists import Items
 from services.contracts.problem import Problem

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.chassis.deadlines import current_deadline
-from services.chassis.telemetry import timed
+from services.chassis.requests.telemetry import timed
 from services.reranker.scorer import Scorer
 
 

@@ -7,7 +7,7 @@ from pydantic import FiniteFloat
 
 from services.chassis.app import router
 from services.chassis.errors import BodyTooLarge
-from services.chassis.handling import handled
+from services.chassis.requests.handling import handled
 from services.contracts.base import Count, QueryText, Text, Wire
 from services.contracts.lists import Items
 from services.dialects.served_model import MODEL_HEADER

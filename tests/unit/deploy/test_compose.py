@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from deploy.compose_secrets import FOLDER, make_secrets
 from deploy.deployables import DEPLOYABLES, Deployable
-from services.chassis.strict_yaml import parse_yaml
+from services.chassis.settings.strict_yaml import parse_yaml
 from tests.support.images import ROOT, Yaml, build_context, container_environment, settings_of, variables, versions
 
 FILE = ROOT / "deploy" / "compose.yaml"

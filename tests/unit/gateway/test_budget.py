@@ -5,8 +5,7 @@ import time
 import pytest
 
 from gateway.budget import LEAST_CALL_S, Budget
-from services.chassis.deadlines import Deadline
-from services.chassis.reply_reserve import FOR_A_SEARCH, WRITING_S_PER_HIT
+from services.chassis.deadlines import FOR_A_SEARCH, WRITING_S_PER_HIT, Deadline
 
 
 def with_left(seconds: float) -> Budget:

@@ -17,10 +17,9 @@ from gateway.failures import BackendFailed
 from gateway.settings import BackendAddress, GatewaySettings
 from gateway.sockets import SocketEndpoints, SocketTransport
 from gateway.transport import Incoming, Outgoing
-from services.chassis.configuration import ConfigurationError
-from services.chassis.environment import BadSettings, read_settings
-from services.chassis.settings import ServiceSettings
-from services.chassis.trust import caller_context
+from services.chassis.settings.configuration import BadSettings, ConfigurationError, read_settings
+from services.chassis.settings.service_settings import ServiceSettings
+from services.chassis.settings.trust import caller_context
 from tests.support.certificates import Certificates, Pair
 from tests.support.chassis_app import small_app
 from tests.support.recorded_requests import recording

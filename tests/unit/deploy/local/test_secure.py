@@ -23,7 +23,7 @@ from deploy.local.readiness import wait_for_backends
 from deploy.local.secure import SecureFiles
 from deploy.local.supervision import configuration, processes
 from evaluator.machine.process_costs import parse_processes
-from services.chassis.settings import ServiceSettings
+from services.chassis.settings.service_settings import ServiceSettings
 from tests.support.certificates import Certificates
 from tests.support.chassis_app import small_app
 from tests.support.recorded_requests import recording

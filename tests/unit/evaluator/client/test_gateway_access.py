@@ -21,7 +21,7 @@ from evaluator.load.generators import run_generators
 from evaluator.load.traffic import LoadTarget
 from evaluator.load_export import exported_traffic
 from evaluator.settings import EvaluatorSettings
-from services.chassis.environment import BadSettings, read_settings
+from services.chassis.settings.configuration import BadSettings, read_settings
 from tests.support.certificates import Certificates, Pair
 from tests.support.recorded_requests import Recorder, recording
 

@@ -17,8 +17,8 @@ from evaluator.datasets.metadata_schema import sendable_metadata
 from evaluator.datasets.reader import read_dataset
 from evaluator.datasets.text_files import MOST_LINE_BYTES
 from evaluator.errors import DatasetError
-from services.chassis import json_shape
-from services.chassis.settings import ServiceSettings
+from services.chassis.requests import json_shape
+from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import Document
 from tests.support.gateway_stub import write_shop

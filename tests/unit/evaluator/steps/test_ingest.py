@@ -10,7 +10,7 @@ from evaluator.experiments.experiment import Experiment, collection_name, experi
 from evaluator.steps.arms import with_preset
 from evaluator.steps.ingest import batches
 from evaluator.steps.rank import choose_queries
-from services.chassis.json_shape import parse_json
+from services.chassis.requests.json_shape import parse_json
 from services.contracts.collections import DocumentsRequest
 from services.contracts.documents import Document, SentDocument
 from services.contracts.pipelines import Pipeline

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from services.chassis.connections import ConnectionBounds
+from services.chassis.server.connections import ConnectionBounds
 from tests.support.keyed_app import connected, keyed_settings, small_app
 from tests.support.keys import Keys, made_keys
 from tests.support.served import bounded, port_of

@@ -16,12 +16,12 @@ from fastapi import FastAPI
 from services.chassis.app import create_app, router
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, NotFound
-from services.chassis.handling import handled
 from services.chassis.instruments import Instruments
-from services.chassis.rendering import render
-from services.chassis.serve import DrainingServer, open_and_serve
-from services.chassis.settings import ServiceSettings
-from services.chassis.telemetry import timed
+from services.chassis.requests.handling import handled
+from services.chassis.requests.rendering import render
+from services.chassis.requests.telemetry import timed
+from services.chassis.server.serve import DrainingServer, open_and_serve
+from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.health import Check
 from services.contracts.query import SearchRequest
 

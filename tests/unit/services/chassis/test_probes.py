@@ -10,8 +10,8 @@ from services.chassis.app import create_app
 from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
-from services.chassis.settings import ServiceSettings
-from services.chassis.telemetry import request_id
+from services.chassis.requests.telemetry import request_id
+from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.health import Check
 from tests.support.keyed_app import connected
 

@@ -1,0 +1,1 @@
+"""Decides who may call a process: keys, sessions of browsers, the login, forms, pages of other origins."""

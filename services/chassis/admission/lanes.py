@@ -1,0 +1,82 @@
+"""Owns the lanes of a process: the limiter of each, and the middleware that gives requests a slot of theirs."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from ipaddress import IPv6Address
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from services.chassis.admission.adaptive_limit import AdaptiveLimit
+from services.chassis.admission.cores import available_cores
+from services.chassis.admission.limits import Limiter
+from services.chassis.deadlines import current_deadline
+from services.chassis.instruments import Instruments
+from services.chassis.requests.callers import caller_of
+from services.chassis.requests.handling import Lane, handling_of
+from services.chassis.requests.telemetry import PROBES
+from services.chassis.settings.service_settings import CONTROL_SLOTS, ServiceSettings
+
+CONTROL_WAITING = 64
+# Work in threads of this process: more at once than cores gains nothing, and takes the interpreter from the event loop.
+PER_CORE = 2
+
+
+def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lane, Limiter]:
+    """Returns the limiter of each lane."""
+
+    cores = available_cores()
+    most = min(settings.max_in_flight, PER_CORE * cores) if settings.works_in_process else settings.max_in_flight
+
+    def adaptive() -> AdaptiveLimit:
+        return AdaptiveLimit(cores, most)
+
+    limits: dict[Lane, tuple[AdaptiveLimit, int]] = {
+        "control": (_fixed(CONTROL_SLOTS), CONTROL_WAITING),
+        "write": (_fixed(settings.write_slots), settings.max_waiting),
+        "bulk": (adaptive(), settings.max_waiting),
+        "work": (adaptive(), settings.max_waiting),
+    }
+    return {lane: Limiter(lane, limit, waiting, instruments) for lane, (limit, waiting) in limits.items()}
+
+
+def _fixed(slots: int) -> AdaptiveLimit:
+    return AdaptiveLimit(slots, slots, slots)
+
+
+class LimitMiddleware:
+    """Gives every request a slot of its lane, except the probes: a full service must still answer them."""
+
+    def __init__(self, app: ASGIApp, *, lanes: Mapping[Lane, Limiter]) -> None:
+        self.app = app
+        self.lanes = lanes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asks = scope["type"] == "http" and scope["path"] not in PROBES
+        limiter = self.lanes.get(handling_of(scope).lane) if asks else None
+        if limiter is None:
+            await self.app(scope, receive, send)
+            return
+        async with limiter.slot(current_deadline().remaining_s, client=client_of(scope)):
+            await self.app(scope, receive, send)
+
+
+def client_of(scope: Scope) -> str:
+    """Returns what tells callers apart: the id of a key, else the address; of IPv6 its network, which one has."""
+    caller = caller_of(scope)
+    if caller is not None and caller.key is not None:
+        return caller.id
+    client = scope.get("client")
+    address: str = client[0] if client else ""
+    return _network(address) if ":" in address else address
+
+
+@lru_cache(maxsize=4_096)
+def _network(address: str) -> str:
+    """Returns the /64 of an IPv6 address, of which a host may use as many as it likes; an IPv4 address in one as is."""
+    try:
+        found = IPv6Address(address)
+    except ValueError:
+        return address  # a proxy may name its client otherwise
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(IPv6Address(int(found) >> 64 << 64))

@@ -1,0 +1,290 @@
+"""Bounds the work in flight: each lane admits requests up to its limit, queues others while they have time, and
+refuses the rest at once with 429."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from services.chassis.admission.adaptive_limit import AdaptiveLimit
+from services.chassis.admission.client_turns import ClientTurns, Ticket
+from services.chassis.deadlines import current_deadline
+from services.chassis.errors import Overloaded
+from services.chassis.instruments import Instruments
+from services.chassis.requests.telemetry import timed
+
+# The stage of Server-Timing that is the time a request waited for its slot.
+WAIT = "wait"
+# Iterations of the event loop from a disconnect to the end of the waiting request: watcher, cancellation, wait.
+LOOP_ITERATIONS = 4
+# For this long after `slot` has refused a request, others of the lane may be refused before they are read.
+EARLY_S = 5.0
+# Of the wait at which `slot` refuses, this share is enough to refuse before reading: a busy event loop takes its time
+# to read a request and begin it.
+EARLY_SHARE = 0.75
+# A request was slow if it took more than this share of the time it had.
+SLOW_SHARE = 0.5
+# Share of the spare time (the time left less what the work takes) that a request may be expected to wait: waits are
+# estimated from means.
+SPARE_SHARE = 0.5
+# A lane rests no longer than this, in seconds: as long as requests may take by default. Work that hung until a long
+# deadline would else close the lane to everybody for several times that deadline.
+MOST_REST_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Bounds a lane to a `share` of the time while another lane works, as far as MOST_REST_S does.
+
+    `begun_beside` returns how many requests the other lane has begun so far.
+    """
+
+    begun_beside: Callable[[], int]
+    share: float
+
+    def seconds_after(self, took_s: float, begun_before: int) -> float:
+        """Returns how long to rest after work of `took_s`; `begun_before`: of the other lane, when it began."""
+        if self.begun_beside() == begun_before:
+            return 0.0
+        return min(MOST_REST_S, took_s * (1.0 / self.share - 1.0))
+
+
+@dataclass(slots=True)
+class Held:
+    """A slot that is held. Its holder may set what the end of its work tells of the load.
+
+    `overloaded`: whether the work met overload; None: it did if it took more than SLOW_SHARE of the time it had.
+    `tells`: whether the limit heeds this end at all. Where the work raises, only an `overloaded` of True tells; where
+    it is cancelled, only a slow end does.
+    """
+
+    tells: bool = True
+    overloaded: bool | None = None
+
+
+class Limiter:
+    """Owns the requests of one lane: those in flight, up to an adaptive limit, and those that wait.
+
+    Clients take turns by cost (client_turns.py). A request is refused if its work cannot be expected to end in time, on
+    arrival and when its turn comes, or if no place is left for it in the queue.
+    """
+
+    def __init__(
+        self, lane: str, limit: AdaptiveLimit, most_waiting: int, instruments: Instruments, rest: Rest | None = None
+    ) -> None:
+        self.begun = 0  # requests so far
+        self._rest = rest
+        self._resting: asyncio.TimerHandle | None = None
+        self._rests_until = 0.0
+        self._begun_beside = 0  # requests that the other lane had begun when the work in flight began
+        self._lane = lane
+        self._limit = limit
+        self._most_waiting = most_waiting
+        self._instruments = instruments
+        self._in_flight = 0.0
+        self._turns = ClientTurns()
+        self._refused_at = float("-inf")
+        # Of the time that a request has left, the largest share that one had for its work here, of those that had to
+        # wait within EARLY_S: a search that is re-ranked later has half.
+        self._work_share = 0.0
+        self._work_share_at = float("-inf")
+        instruments.limit.labels(lane).set(limit.value)
+
+    @asynccontextmanager
+    async def slot(self, within_s: float, *, cost: float = 1.0, client: str = "") -> AsyncIterator[Held]:
+        """Holds a slot for work that must end within `within_s` seconds.
+
+        Waits for it where the limit is reached. Raises Overloaded at once if the work is not expected to end in time,
+        or if too many wait.
+        """
+        ticket = Ticket(client, cost, time.monotonic() + within_s, asyncio.get_running_loop().create_future())
+        with self._instruments.in_flight.track_inprogress():
+            with timed(WAIT):
+                await self._admitted(ticket)
+            async with self._held(ticket) as held:
+                yield held
+
+    @asynccontextmanager
+    async def _held(self, ticket: Ticket) -> AsyncIterator[Held]:
+        began, begun, alone = time.monotonic(), self.begun, self._in_flight <= ticket.cost
+        held = Held()
+        beside = self._rest.begun_beside() if self._rest else 0
+        try:
+            yield held
+        except asyncio.CancelledError:
+            # The time was over, or the caller left: late, because it was kept waiting, or soon, which tells nothing.
+            # Nor does work tell that knows of no overload: it was cut off, and is no success.
+            held.tells = held.overloaded is not False and _slow(began, ticket.ends_at)
+            raise
+        except BaseException:
+            held.tells = bool(held.overloaded)
+            raise
+        finally:
+            if self._rest is not None:
+                self._begin_rest(self._rest.seconds_after(time.monotonic() - began, beside))
+            self._end(ticket, began, held, alone=alone and self.begun == begun)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether `slot` has refused a request of late."""
+        return time.monotonic() - self._refused_at < EARLY_S
+
+    def early_refusal(self, remaining_s: float, client: str = "") -> Overloaded | None:
+        """Returns the refusal of a request that is not read yet and has this time left, if `slot` would refuse it too.
+
+        None unless the lane refuses requests anyway: `slot` looks again where callers have just disconnected. What a
+        request costs, and how much of its time its work has, is not known before it is read.
+        """
+        if not self.refuses or not (self._turns.waiting or self._in_flight >= self._limit.value):
+            return None
+        wait_s = self.expected_wait_s(client)
+        spare_s = self._work_share * remaining_s - self._limit.expected_s
+        if self._has_place(client) and not 0.0 < wait_s >= EARLY_SHARE * SPARE_SHARE * spare_s:
+            return None
+        return self._counted(self._too_many(wait_s))
+
+    def expected_wait_s(self, client: str = "") -> float:
+        """Returns the seconds that a new request of this client is expected to wait."""
+        ahead = self._turns.ahead_of(client) if self._turns.waiting else 0.0
+        return max(self._limit.expected_wait_s(ahead), self._rest_ahead_s())
+
+    def _rest_ahead_s(self) -> float:
+        """Returns the seconds of the present rest that are left, or of the rest after the work in flight."""
+        if self._rest is None:
+            return 0.0
+        left_s = max(0.0, self._rests_until - time.monotonic())
+        if not self._turns.in_flight:
+            return left_s
+        return max(left_s, self._rest.seconds_after(self._limit.expected_s, self._begun_beside))
+
+    def _has_place(self, client: str) -> bool:
+        return self._turns.waiting < self._most_waiting or self._turns.giving_way(client) is not None
+
+    async def _admitted(self, ticket: Ticket) -> None:
+        refusal: Overloaded | None = None
+        for _ in range(LOOP_ITERATIONS):  # requests whose caller has just disconnected still wait
+            if not self._turns.waiting and self._fits(ticket):
+                self._begin(ticket)
+                return
+            refusal = self._refusal(ticket.client, ticket.ends_at - time.monotonic())
+            if refusal is None or self.refuses:
+                break
+            await asyncio.sleep(0)
+        self._note_work_share(ticket)
+        if refusal is not None:
+            self._refused_at = time.monotonic()
+            raise self._counted(refusal)
+        if self._turns.waiting >= self._most_waiting:
+            self._refuse_one_for(ticket.client)
+        self._turns.add(ticket)
+        self._instruments.waiting.labels(self._lane).inc()
+        try:
+            await ticket.admitted
+        except BaseException:
+            if ticket.admitted.done() and not ticket.admitted.cancelled() and ticket.admitted.exception() is None:
+                self._end(ticket, 0.0, Held(tells=False), alone=False)  # admitted, and cancelled before it could begin
+            else:
+                self._leave(ticket)
+                self._admit_next()  # it may have stood before one that needs less
+            raise
+
+    def _note_work_share(self, ticket: Ticket) -> None:
+        now, remaining_s = time.monotonic(), current_deadline().remaining_s
+        share = min(1.0, (ticket.ends_at - now) / remaining_s) if remaining_s else 0.0
+        if share >= self._work_share or now - self._work_share_at > EARLY_S:
+            self._work_share, self._work_share_at = share, now
+
+    def _refusal(self, client: str, within_s: float) -> Overloaded | None:
+        """Returns why a request that has to wait is refused, or None."""
+        wait_s = self.expected_wait_s(client)
+        spare_s = within_s - self._limit.expected_s
+        if wait_s <= SPARE_SHARE * spare_s and self._has_place(client):
+            return None
+        return self._too_many(wait_s)
+
+    def _refuse_one_for(self, client: str) -> None:
+        """Refuses the request that gives its place in the full queue to a new one of this client; there is one."""
+        ticket = self._turns.giving_way(client)
+        assert ticket is not None  # _refusal has looked
+        self._leave(ticket)
+        if not ticket.admitted.done():  # else its caller has just left
+            self._refuse(ticket)
+
+    def _refuse(self, ticket: Ticket) -> None:
+        self._refused_at = time.monotonic()
+        ticket.admitted.set_exception(self._counted(self._too_many(self.expected_wait_s(ticket.client))))
+
+    def _fits(self, ticket: Ticket) -> bool:
+        return self._resting is None and (not self._in_flight or self._in_flight + ticket.cost <= self._limit.value)
+
+    def _begin_rest(self, seconds: float) -> None:
+        now = time.monotonic()
+        if not seconds or self._rests_until >= now + seconds:
+            return
+        if self._resting is not None:
+            self._resting.cancel()
+        self._rests_until = now + seconds
+        self._resting = asyncio.get_running_loop().call_later(seconds, self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._resting = None
+        self._admit_next()
+
+    def _begin(self, ticket: Ticket) -> None:
+        self.begun += 1
+        if self._rest is not None and not self._turns.in_flight:
+            self._begun_beside = self._rest.begun_beside()
+        self._in_flight += ticket.cost
+        self._turns.begin(ticket)
+
+    def _end(self, ticket: Ticket, began: float, held: Held, *, alone: bool) -> None:
+        """Gives the slot back, and records what the end of the work tells. `alone`: it had the lane to itself."""
+        if held.tells:
+            now = time.monotonic()
+            overloaded = _slow(began, ticket.ends_at) if held.overloaded is None else held.overloaded
+            # Where nobody may wait, those that were refused of late would have.
+            others_wait = bool(self._turns.waiting) or (not self._most_waiting and self.refuses)
+            took_s = now - began
+            self._limit.ended(took_s, ticket.cost, now, overloaded=overloaded, others_wait=others_wait, alone=alone)
+            self._instruments.limit.labels(self._lane).set(self._limit.value)
+        self._in_flight -= ticket.cost
+        self._turns.end(ticket)
+        if not self._turns.in_flight:
+            self._in_flight = 0.0  # a sum of fractions leaves a residue, beside which no request above the limit fits
+        self._admit_next()
+
+    def _leave(self, ticket: Ticket) -> None:
+        """Takes a request out of the queue, if it still waits there."""
+        if self._turns.remove(ticket):
+            self._instruments.waiting.labels(self._lane).dec()
+
+    def _admit_next(self) -> None:
+        """Admits those whose turn has come; refuses those of them that no longer have the time."""
+        while self._turns.waiting:
+            ticket = self._turns.next()
+            late = time.monotonic() + self._limit.expected_s > ticket.ends_at
+            if not late and not self._fits(ticket):
+                return
+            self._leave(ticket)
+            if ticket.admitted.done():  # its caller has just left
+                continue
+            if late:
+                self._refuse(ticket)
+                continue
+            self._begin(ticket)
+            ticket.admitted.set_result(None)
+
+    def _too_many(self, wait_s: float) -> Overloaded:
+        detail = "Too many requests are waiting; try again after the seconds in Retry-After."
+        # A lane that rests is for those who may be kept waiting: who sends on regardless is slowed down.
+        return Overloaded(detail, retry_after_s=max(1, math.ceil(wait_s)), pauses=self._rest is not None)
+
+    def _counted(self, refusal: Overloaded) -> Overloaded:
+        self._instruments.rejected.labels(self._lane).inc()
+        return refusal
+
+
+def _slow(began: float, ends_at: float) -> bool:
+    return time.monotonic() - began > SLOW_SHARE * (ends_at - began)

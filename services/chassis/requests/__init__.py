@@ -1,0 +1,1 @@
+"""Handles one request: its route's handling, deadline, body, errors, caching and telemetry."""

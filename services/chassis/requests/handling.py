@@ -1,0 +1,138 @@
+"""Owns what a route declares about its handling: lane, default deadline, log line, kind of body, who may call it.
+
+The declaration is a decorator at the route, in the service that owns the route. This module finds it for a request by
+method and path, before routing.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
+from starlette.types import Scope
+
+from services.access.key import Scope as AccessScope
+
+# The lane whose slots a request takes. `control`: short requests by which the gateway checks a service; no other work
+# may delay them. `write`: writes wait for each other while an index is finished, and would take every slot that
+# searches need. `bulk`: many texts for a client that waits for minutes. `own`: the route takes a slot itself once it
+# knows what a request costs. `work`: everything else.
+Lane = Literal["control", "write", "bulk", "work", "own"]
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+_MARK, _MATCHED = "__handling__", "__matched_route__"
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """The handling of a route.
+
+    `slow`: a request without a deadline header gets the longest deadline, because the route encodes documents, builds
+    indexes, or serves a vendor's clients, which do not send the header and wait for minutes. Without `logged`,
+    successes are only counted, because a gateway calls the route every second. `form`: the body is that of an HTML form
+    (application/x-www-form-urlencoded), and the route checks where it comes from. `scope`: what a caller needs, where
+    callers need a key; every route declares it. `page`: a browser asks for it, which may have logged in by a key.
+    """
+
+    lane: Lane = "work"
+    slow: bool = False
+    logged: bool = True
+    form: bool = False
+    scope: AccessScope | None = None
+    page: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedRoute:
+    """The route that answers a request: its path as declared, and the values of that path's parameters."""
+
+    template: str
+    parameters: Mapping[str, str]
+
+
+# Of what no route of ours answers, too: a stranger does not learn which paths there are.
+DEFAULT_HANDLING = Handling(scope="search")
+
+
+def handled(
+    lane: Lane = "work",
+    *,
+    scope: AccessScope,
+    slow: bool = False,
+    logged: bool = True,
+    form: bool = False,
+    page: bool = False,
+) -> Callable[[Endpoint], Endpoint]:
+    """Declares the handling of an endpoint, below the decorator of its route. Every route has it."""
+
+    def marked(endpoint: Endpoint) -> Endpoint:
+        setattr(endpoint, _MARK, Handling(lane, slow, logged, form, scope, page))
+        return endpoint
+
+    return marked
+
+
+class HandlingTable:
+    """The declared handlings of a service's routes."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, list[tuple[re.Pattern[str], str, Handling]]] = {}
+
+    def add(self, routes: Iterable[BaseRoute]) -> None:
+        """Adds routes. Raises TypeError for one that does not declare who may call it."""
+        for route in routes:
+            if not isinstance(route, APIRoute):
+                continue
+            declared = declared_handling(route)
+            for method in route.methods or ():
+                self._declared.setdefault(method, []).append((route.path_regex, route.path, declared))
+
+    def of(self, method: str, path: str) -> Handling:
+        """Returns the handling of a request: that of its route, DEFAULT_HANDLING where there is none."""
+        return self._found(method, path)[0]
+
+    def _found(self, method: str, path: str) -> tuple[Handling, MatchedRoute | None]:
+        for pattern, template, declared in self._declared.get("GET" if method == "HEAD" else method, ()):
+            if match := pattern.match(path):
+                return declared, MatchedRoute(template, match.groupdict())
+        return DEFAULT_HANDLING, None
+
+    def of_request(self, scope: Scope) -> Handling:
+        """Returns the handling of a request, and keeps it in the scope."""
+        found: Handling | None = scope.get(_MARK)
+        if found is None:
+            found, scope[_MATCHED] = self._found(scope["method"], scope["path"])
+            scope[_MARK] = found
+        return found
+
+
+def drop_trailing_slash(scope: Scope) -> None:
+    """Makes a path with one slash at its end the path without it, before anything reads it: both are one route.
+
+    A path that ends with several is left alone, so a second call changes nothing: what was checked is what is routed.
+    """
+    path: str = scope["path"]
+    if path[-1:] == "/" and path != "/" and path[-2:] != "//":
+        scope["path"] = path[:-1]
+
+
+def declared_handling(route: APIRoute) -> Handling:
+    """Returns what a route declares. Raises TypeError if it declares nothing."""
+    declared: Handling | None = getattr(route.endpoint, _MARK, None)
+    if declared is None:
+        raise TypeError(f"{route.path}: say @handled(scope=...) below its route: who may call it?")
+    return declared
+
+
+def matched_route(scope: Scope) -> MatchedRoute | None:
+    """Returns the route of a request whose handling was asked for, refused before routing too; None where none is."""
+    found: MatchedRoute | None = scope.get(_MATCHED)
+    return found
+
+
+def handling_of(scope: Scope) -> Handling:
+    """Returns the handling of the current request."""
+    table: HandlingTable = scope["app"].state.handling
+    return table.of_request(scope)

@@ -1,0 +1,357 @@
+"""Adds bounds to uvicorn's HTTP/1.1 protocol on httptools, enforced before an app sees the request.
+
+httptools itself bounds nothing: it keeps a header of 200 MB, and copies all of it with each piece that arrives.
+"""
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+from weakref import WeakMethod
+
+import httptools
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from services.chassis.errors import HeadTooLarge, Malformed, Overloaded, ProblemError, UrlTooLong
+from services.chassis.requests.callers import caller_of
+from services.chassis.requests.handling import drop_trailing_slash
+from services.chassis.requests.rendering import render
+from services.chassis.requests.telemetry import (
+    KEY_IN_BODY,
+    PAUSES,
+    PROBES,
+    RECEIVED_AT,
+    REQUEST_ID_HEADER,
+    WRONG_KEY,
+    assign_request_id,
+)
+from services.chassis.server.connections import Connections
+from services.chassis.server.key_pauses import KeyPause
+
+# A client that sends deep searches without pause reads a refusal and sends the next one within a millisecond. A full
+# core would refuse it; so it is refused ten times a second on each connection.
+PAUSE_S = 0.1
+
+
+class TooManyPipelined(Exception):
+    """Too many pipelined requests. Those before are answered, then the connection is closed."""
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """One connection. A request outside its bounds is answered with a problem if possible; then it is closed."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        assert isinstance(server_state, Connections)
+        self._owner = server_state
+        self._bounds = server_state.bounds
+        self._awaits: Literal["head", "body", "nothing"] = "nothing"
+        self._head_bytes = 0
+        # Bytes that the parser has buffered without a callback: half a header, trailers, extensions of chunks.
+        self._unparsed = 0
+        self._ignores_input = False
+        self._has_left = False
+        self._only_probes = False
+        self._key_pause = KeyPause()
+        self._held: asyncio.TimerHandle | None = None  # ends with the answer to a key that may be wrong
+        self._answered: RequestResponseCycle | None = None  # or being answered; later ones may have been read since
+
+    # Called by Connections.
+
+    @property
+    def closing(self) -> bool:
+        """Whether it closes once everything is written."""
+        return self.transport.is_closing()
+
+    def close(self) -> None:
+        """Closes it once everything is written."""
+        self._ignores_input = True
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Closes it now."""
+        self._ignores_input = True
+        self.transport.abort()
+
+    def refuse(self, error: ProblemError) -> None:
+        """Answers the current request with a problem, and closes."""
+        self._owner.count_ended(error.kind)
+        self._ignores_input = True
+        cycle = self.cycle
+        working = cycle is not None and not cycle.response_complete
+        if working and self._awaits != "body":
+            # A later one of several pipelined requests: those before it are answered, none after it.
+            self._answer_last(cycle)
+            return
+        if self._awaits == "nothing" and not self._unparsed:
+            self.transport.close()  # there is no request to answer
+            return
+        if cycle is not None and self._awaits == "body":
+            if cycle.response_started:
+                self.transport.abort()  # an answer has begun: a second one would be read as part of it
+                return
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if self._held is not None:  # what follows is its answer
+            self._held.cancel()
+            self._held = None
+        response = contextvars.copy_context().run(_with_request_id, error)
+        self._write(response, closes=True)
+        self.take_leave()
+
+    def take_leave(self) -> None:
+        """Ends our side, and reads on for a while: closing while the caller sends would discard what we have sent.
+
+        A long answer that waits to be read has bounds of its own: then it closes when that is sent.
+        """
+        if self._has_left or self.transport.is_closing():  # the caller may have left before
+            return
+        self._has_left = True
+        if self.flow.write_paused or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self._owner.linger(self, self.loop.time())
+
+    def _answer_last(self, cycle: RequestResponseCycle) -> None:
+        """Lets the connection end with the answer to this request."""
+        self._ignores_input = True
+        cycle.keep_alive = False
+        last: Any = LastAnswer(self.take_leave, cycle.transport)
+        cycle.transport = last
+
+    def _write(self, response: Response, *, closes: bool, has_body: bool = True) -> None:
+        """Writes an answer at once: between two writes, a full buffer would make the second one wait."""
+        head = [*self.server_state.default_headers, *response.raw_headers]
+        if closes:
+            head.append((b"connection", b"close"))
+        lines = [STATUS_LINE[response.status_code], *(b"%s: %s\r\n" % header for header in head), b"\r\n"]
+        self.transport.write(b"".join([*lines, bytes(response.body) if has_body else b""]))
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        if not self._owner.admit(self, self.loop.time()):
+            self._only_probes = True
+            self.app = probes_only(self.app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.forget(self)
+        super().connection_lost(exc)
+        # Requests that will not be answered know us: a circle would keep them until a full garbage collection.
+        if self.pipeline:
+            self.pipeline.clear()
+            self.cycle = None  # type: ignore[assignment]  # as uvicorn begins
+
+    def data_received(self, data: bytes) -> None:
+        if self._ignores_input:
+            return
+        self._owner.on_data(self, self.loop.time())
+        self._unparsed += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # An upgrade was offered and not taken (HTTP/2 clients do this): serve the request, then close.
+            self._answer_last(self.cycle)
+        except httptools.HttpParserError as error:
+            self._refuse_unparsed(error)
+        else:
+            if self._unparsed > self._bounds.head_bytes:
+                self.refuse(self._head_too_large())
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._owner.add_unread(self, self.transport.get_write_buffer_size(), self.loop.time())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._owner.remove_unread(self)
+
+    # Called by the parser.
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._awaits = "head"
+        self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+        if len(self.url) > self._bounds.url_bytes:
+            raise UrlTooLong(f"A URL may have at most {self._bounds.url_bytes} bytes; send the rest in a body.")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= self._bounds.headers:
+            raise self._head_too_large()
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > self._bounds.head_bytes:
+            raise self._head_too_large()
+        if self._awaits == "head":  # trailers of a body are dropped: no route uses them
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._unparsed = 0
+        if self.parser.should_upgrade():
+            self._check_upgrade()
+        if len(self.pipeline) >= self._bounds.pipelined:
+            raise TooManyPipelined
+        scope: Any = self.scope  # the key is ours
+        scope[RECEIVED_AT] = time.monotonic()
+        super().on_headers_complete()
+        self._awaits = "body"
+        # Not after an early refusal: the rest of the request is still to come.
+        if self._held is None and not self.cycle.response_complete:
+            self._owner.on_head_complete(self)
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unparsed = 0
+        self._awaits = "nothing"
+        super().on_message_complete()
+        if self.cycle.response_complete:  # it was answered, usually refused, before it had fully arrived
+            self._owner.mark_idle(self, self.loop.time())
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # `app`: an ASGI app, as uvicorn has it
+        scope: Any = cycle.scope
+        self._answered = cycle
+        self._owner.forwarded.apply(scope)
+        drop_trailing_slash(scope)
+        refusal = None if self.flow.write_paused or self._only_probes else self._owner.early_refusal(scope)
+        if scope.get(WRONG_KEY, False) or scope.get(KEY_IN_BODY, False):
+            now = self.loop.time()
+            if wait_s := self._key_pause.wait_s(now):
+                self.flow.pause_reading()
+                self._owner.mark_asking(self, now)  # it may be closed to make room
+                self._held = self.loop.call_later(wait_s, self._release, cycle, app, refusal)
+                return
+        self._begin(cycle, app, refusal)
+
+    def _release(self, cycle: RequestResponseCycle, app: Any, refusal: Response | None) -> None:
+        self._held = None
+        if self.transport.is_closing():
+            return
+        self._owner.on_head_complete(self)
+        if not self.pipeline:
+            self.flow.resume_reading()
+        self._begin(cycle, app, refusal)
+
+    def _begin(self, cycle: RequestResponseCycle, app: Any, refusal: Response | None) -> None:
+        if refusal is None:
+            super()._start_asgi_task(cycle, app)
+            return
+        cycle.response_started = cycle.response_complete = True
+        self._write(refusal, closes=not cycle.keep_alive, has_body=cycle.scope["method"] != "HEAD")
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        self.on_response_complete()
+
+    # Called by an answered request.
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing() or self._has_left:
+            return
+        if not self.pipeline:
+            if self._awaits == "nothing":
+                self._owner.mark_idle(self, self.loop.time())
+            else:
+                self._owner.mark_asking(self, self.loop.time())
+        assert self._answered is not None
+        scope: Any = self._answered.scope
+        if scope.get(WRONG_KEY, False):
+            self._key_pause.note_wrong(self.loop.time())
+        elif caller_of(scope) is not None:
+            self._key_pause.note_right(self.loop.time())
+        if scope.get(PAUSES, False):
+            self.flow.pause_reading()
+            self.loop.call_later(PAUSE_S, self._go_on)
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Reads on, and begins the next of the requests that were read already."""
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+
+    def _check_upgrade(self) -> None:
+        names = {name for name, _ in self.headers}
+        if self._get_upgrade() == b"websocket":
+            raise Malformed("There are no websockets here; send plain HTTP/1.1 requests.")
+        # The parser drops the body of such a request, so the app would see an empty one.
+        if names & {b"content-length", b"transfer-encoding"}:
+            raise Malformed("Send this without the header Upgrade: HTTP/1.1 is all that is spoken here.")
+
+    def _refuse_unparsed(self, error: httptools.HttpParserError) -> None:
+        match error.__context__:
+            case ProblemError() as cause:
+                self.refuse(cause)
+            case TooManyPipelined():
+                self._owner.count_ended("pipelined")
+                self._answer_last(self.cycle)
+            case _:
+                self.refuse(Malformed("This is not a request of HTTP/1.1."))
+
+    def _head_too_large(self) -> HeadTooLarge:
+        bounds = self._bounds
+        return HeadTooLarge(f"Send at most {bounds.headers} headers, {bounds.head_bytes} bytes in all.")
+
+
+def _with_request_id(error: ProblemError) -> Response:
+    identity = assign_request_id("")
+    response = render(error)
+    response.headers[REQUEST_ID_HEADER] = identity
+    return response
+
+
+class LastAnswer:
+    """The transport of the last request that a connection answers: closing it takes leave."""
+
+    def __init__(self, take_leave: Callable[[], None], transport: asyncio.Transport) -> None:
+        # The protocol knows its requests: a circle would keep them until a full garbage collection.
+        self._take_leave = WeakMethod(take_leave)
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        take_leave = self._take_leave()
+        if take_leave is not None:
+            take_leave()
+
+
+def probes_only(app: ASGIApp) -> ASGIApp:
+    """Returns an app that serves only probes, for a connection above the bound."""
+    refusal = Overloaded("There are too many connections; keep fewer, and try again.", retry_after_s=1)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in PROBES:
+            await app(scope, receive, send)
+            return
+        response = render(refusal)
+        response.headers["connection"] = "close"
+        await response(scope, receive, send)
+
+    return serve

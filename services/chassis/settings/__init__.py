@@ -1,0 +1,1 @@
+"""Reads what people configure: settings, secrets, addresses, YAML, certificates to trust."""

@@ -1,0 +1,79 @@
+"""Owns whom a caller trusts: the TLS context by which our processes check each other, and why one was refused."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from services.access.regular_file import expect_regular
+from services.chassis.settings.configuration import ConfigurationError
+
+CA_FILE = "STACK_CA_FILE"
+
+
+def caller_context(ca_file: Path | None) -> ssl.SSLContext:
+    """Returns the context of a caller, which checks certificate and host name.
+
+    `ca_file`: the one authority that counts; None: those of the system. Raises ConfigurationError, naming the variable.
+    """
+    try:
+        if ca_file is not None:
+            expect_regular(ca_file)
+        context = ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError as error:
+        raise ConfigurationError(f"{CA_FILE}: {ca_file} holds no certificate in PEM.") from error
+    except OSError as error:
+        raise ConfigurationError(f"{CA_FILE}: {ca_file}: {error.strerror}.") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def context_for(url: str, ca_file: Path | None) -> ssl.SSLContext:
+    """Returns the context of a caller of one URL: `caller_context`, but with a plain URL no authority of the system.
+
+    Nothing uses the context of a plain URL, and reading the system's authorities takes 20 ms. Should anything use it,
+    it refuses every certificate.
+    """
+    if ca_file is None and url.startswith("http:"):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return caller_context(ca_file)
+
+
+def certificate_fault(error: BaseException | None) -> str | None:
+    """Returns why a certificate was refused, if that is what an error or its cause is; without any address."""
+    for one in _causes(error):
+        found = getattr(one, "certificate_error", one)
+        if isinstance(found, ssl.SSLCertVerificationError):
+            # "Hostname mismatch, certificate is not valid for '10.0.0.7'."
+            return (found.verify_message or found.reason or "it is not trusted").partition(",")[0].lower()
+    return None
+
+
+def scheme_fault(url: str, error: BaseException | None, within_s: float = 2.0) -> str | None:
+    """Returns what to write where a call failed because its URL has the wrong one of http:// and https://.
+
+    A server that speaks TLS closes the connection of a plain request, as one that ends does: so it is asked, in
+    `within_s` seconds at most. Call it in a thread where an event loop runs.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        faults = [one for one in _causes(error) if isinstance(one, ssl.SSLError)]
+        final = any(not isinstance(one, (ssl.SSLCertVerificationError, ssl.SSLEOFError)) for one in faults)
+        return "it answers a TLS handshake with something else: write http:// if it speaks no TLS" if final else None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
+    try:
+        with (
+            socket.create_connection((parts.hostname or "", parts.port or 80), within_s) as opened,
+            context.wrap_socket(opened, server_hostname=parts.hostname),
+        ):
+            return "it speaks TLS: write https://"
+    except (OSError, ValueError):
+        return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,96 @@
+"""Checks which texts are addresses of servers, and that every setting that is one refuses the others by its name."""
+
+import subprocess
+import sys
+
+import pytest
+from pydantic_settings import BaseSettings
+
+from evaluator.settings import EvaluatorSettings
+from gateway.settings import GatewaySettings
+from services.chassis.settings.addresses import server_address
+from services.chassis.settings.configuration import BadSettings, read_settings
+from services.dense.settings import DenseSettings
+from services.lexical.settings import LexicalSettings
+from tests.support.processes import ROOT
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("HTTPS://search.example/", "https://search.example"),
+        ("http://my_gateway.svc.:80/behind/a-proxy/", "http://my_gateway.svc.:80/behind/a-proxy"),
+        ("http://[::1]:8000", "http://[::1]:8000"),
+        ("https://bücher.example", "https://bücher.example"),
+    ],
+)
+def test_an_address_is_read_without_the_slash_at_its_end(given: str, read: str) -> None:
+    assert server_address(given) == read
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ("127.0.0.1:8000", "write http://127.0.0.1:8000,"),
+        ("localhost", "write http://localhost,"),
+        ("//gateway:8000", "write http://gateway:8000,"),
+        ("", "no host"),
+        ("http:gateway", "port"),
+        ("http://", "no host"),
+        ("http://:8000", "no host"),
+        ("ftp://gateway", "scheme"),
+        ("http+unix://socket", "scheme"),
+        ("http://gateway:0", "port"),
+        ("http://gateway:65536", "port"),
+        ("http://gateway:", "port"),
+        ("http://gateway:eight", "port"),
+        ("http://http://gateway", "port"),
+        ("http://gateway//v1", "path"),
+        ("http://gateway?key=hunter2", "query"),
+        ("http://gateway/#top", "fragment"),
+        ("http://a:hunter2@gateway", "password"),
+        ("a:hunter2@gateway", "password"),
+        (" http://gateway", "white space"),
+        ("http://gate\tway", "white space"),
+        ("http://gateway\n", "white space"),
+        ("http://[::1", "host"),
+        ("http://999.0.0.1", "no host"),
+        ("http://a..b", "no host"),
+        ("http://*", "no host"),
+    ],
+)
+def test_what_is_no_address_is_refused_with_what_to_write(given: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=r"write |leave them out") as refused:
+        server_address(given)
+    assert fault in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "variable", "template"),
+    [
+        (EvaluatorSettings, "GATEWAY_URL", "{}"),
+        (GatewaySettings, "GATEWAY_BACKENDS", '{{"lexical": {{"family": "lexical", "url": "{}"}}}}'),
+        (LexicalSettings, "ELASTICSEARCH_URL", "{}"),
+        (DenseSettings, "QDRANT_URL", "{}"),
+    ],
+)
+@pytest.mark.parametrize("given", ["127.0.0.1:9", "http://h:99999", "http://h?a=b", "https://"])
+def test_a_setting_that_is_no_address_is_named(
+    monkeypatch: pytest.MonkeyPatch, settings: type[BaseSettings], variable: str, template: str, given: str
+) -> None:
+    monkeypatch.setenv(variable, template.format(given))
+    with pytest.raises(BadSettings, match=rf"^{variable}\S*: .*write "):
+        read_settings(settings)
+
+
+@pytest.mark.parametrize(
+    "words", [["rank"], ["ingest", "demo", "--gateway", "127.0.0.1:8000"], ["rank", "--processes", "dense=h:8002"]]
+)
+def test_a_command_refuses_a_wrong_address_before_it_waits(words: list[str]) -> None:
+    wrong = {} if len(words) > 1 else {"GATEWAY_URL": "127.0.0.1:8000"}
+    command = [sys.executable, "-m", "evaluator", *words]
+    done = subprocess.run(command, cwd=ROOT, env=wrong, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "no scheme" in done.stderr
