@@ -7,22 +7,22 @@ from functools import partial
 
 from fastapi import APIRouter, FastAPI
 
-from gateway.admission import Admission
-from gateway.backends import EndpointsFor, open_backends
-from gateway.catalog import Catalog
-from gateway.collection_locks import CollectionLocks
-from gateway.collections import Collections
-from gateway.execute import Executor
-from gateway.generations import POLL_TIMEOUT_S, Generations
-from gateway.indexing import Indexing
-from gateway.publishing import Publishing
-from gateway.reloading import reloading_on_hangup
+from gateway.backends.sockets import SocketEndpoints
+from gateway.backends.wire import EndpointsFor, open_backends
+from gateway.collections.collection_locks import CollectionLocks
+from gateway.collections.collections import Collections
+from gateway.collections.generations import POLL_TIMEOUT_S, Generations
+from gateway.collections.indexing import Indexing
+from gateway.collections.publishing import Publishing
+from gateway.collections.write_pauses import WritePauses
 from gateway.routes import collection_routes, pipeline_routes, search_routes
+from gateway.search.admission import Admission
+from gateway.search.catalog import Catalog
+from gateway.search.execute import Executor
+from gateway.search.reloading import reloading_on_hangup
 from gateway.search_page.rendering import page_files
 from gateway.search_page.routes import page_routes
 from gateway.settings import BackendAddress, GatewaySettings
-from gateway.sockets import SocketEndpoints
-from gateway.write_pauses import WritePauses
 from services.chassis.app import create_app
 from services.chassis.background_tasks import Supervisor
 from services.chassis.instruments import Instruments

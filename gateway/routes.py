@@ -4,12 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from gateway.catalog import Catalog
-from gateway.collections import Collections
-from gateway.execute import Executor
-from gateway.indexing import Indexing
-from gateway.publishing import Publishing
-from gateway.reloading import reload
+from gateway.collections.collections import Collections
+from gateway.collections.indexing import Indexing
+from gateway.collections.publishing import Publishing
+from gateway.search.catalog import Catalog
+from gateway.search.execute import Executor
+from gateway.search.reloading import reload
 from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
 from services.chassis.requests.callers import caller_of

@@ -7,8 +7,8 @@ from deploy.local.choices import ROOT
 from deploy.local.problem import StackProblem
 from deploy.local.replaced_environment import replaced_environment
 from evaluator.settings import EvaluatorSettings
-from gateway.catalog import read_pipelines
-from gateway.plan import PipelineError
+from gateway.search.catalog import read_pipelines
+from gateway.search.plan import PipelineError
 from gateway.settings import GatewaySettings
 from services.chassis.instruments import Instruments
 from services.chassis.server.tls import certificate_of

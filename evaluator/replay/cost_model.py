@@ -38,7 +38,8 @@ class StageWork:
 class LegBounds:
     """What bounds the hits of a leg. `most`: that it gives, by its name. `answer`: that a timed request asks for.
 
-    The gateway asks a retrieve that no other stage reads for no more than the request wants (gateway/search_depths.py).
+    The gateway asks a retrieve that no other stage reads for no more than the request wants
+    (gateway/search/search_depths.py).
     """
 
     most: Mapping[str, int]

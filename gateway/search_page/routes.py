@@ -5,9 +5,9 @@ import secrets
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from gateway.catalog import Catalog
-from gateway.execute import Executor
-from gateway.generations import Generations
+from gateway.collections.generations import Generations
+from gateway.search.catalog import Catalog
+from gateway.search.execute import Executor
 from gateway.search_page.content import PageContent, answered_page, empty_page
 from gateway.search_page.form import SEEDS, Offered, PageSearch, TypedForm
 from gateway.search_page.rendering import PageFiles

@@ -7,8 +7,8 @@ import time
 import httpx
 import pytest
 
-from gateway.admission import LEAST_COST, search_cost
-from gateway.search_depths import PlannedRetrieve
+from gateway.search.admission import LEAST_COST, search_cost
+from gateway.search.search_depths import PlannedRetrieve
 from services.chassis.admission.limits import WAIT
 from services.contracts.pipelines import Retrieve
 from services.contracts.query import SearchRequest

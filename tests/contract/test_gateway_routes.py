@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.app import build_app
-from gateway.catalog import parse_pipeline
-from gateway.plan import PipelineError
+from gateway.search.catalog import parse_pipeline
+from gateway.search.plan import PipelineError
 from gateway.settings import GatewaySettings
 from tests.support.backends import DECLARATION, DOCUMENTS, Stack, opened_stack
 

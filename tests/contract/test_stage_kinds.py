@@ -79,12 +79,12 @@ def run(copy: Path, *arguments: str) -> str:
 def test_a_new_kind_is_one_model_and_one_case(copy: Path) -> None:
     add_model(copy, "LaterStage")
     edit(
-        copy / "gateway/plan.py",
+        copy / "gateway/search/plan.py",
         ("        case Cut() as stage:\n", CASE),
         ("    SourceStage,\n", "    SourceStage,\n    Toy,\n"),
         ("\n# A pipeline is data", "from services.ranking.fusion import Scored\n\n# A pipeline is data"),
     )
-    with (copy / "gateway/plan.py").open("a", encoding="utf-8") as plan:
+    with (copy / "gateway/search/plan.py").open("a", encoding="utf-8") as plan:
         plan.write(FUNCTION)
     plain, toy = (json.loads(line) for line in run(copy, "-c", SEARCH).splitlines() if line.startswith("[["))
     assert [hit["id"] for hit in toy[0]] == [hit["id"] for hit in reversed(plain[0])]
@@ -97,8 +97,11 @@ def test_a_new_kind_is_one_model_and_one_case(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("union", "files"),
     [
-        ("LaterStage", {"gateway/plan.py", "evaluator/attribution/losses.py", *REPLAYED}),
-        ("SourceStage", {"gateway/plan.py", "services/contracts/pipelines.py", "evaluator/steps/arms.py", *REPLAYED}),
+        ("LaterStage", {"gateway/search/plan.py", "evaluator/attribution/losses.py", *REPLAYED}),
+        (
+            "SourceStage",
+            {"gateway/search/plan.py", "services/contracts/pipelines.py", "evaluator/steps/arms.py", *REPLAYED},
+        ),
     ],
 )
 def test_every_file_that_lacks_the_case_is_named_by_the_type_checker(copy: Path, union: str, files: set[str]) -> None:

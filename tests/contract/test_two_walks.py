@@ -6,14 +6,14 @@ from dataclasses import fields, is_dataclass
 
 import pytest
 
-from gateway.admission import Admission
-from gateway.backends import Backends, open_backends
-from gateway.budget import Budget
-from gateway.generations import Generations
-from gateway.plan import WalkPlan, plan_pipeline
+from gateway.backends.budget import Budget
+from gateway.backends.wire import Backends, open_backends
+from gateway.collections.generations import Generations
+from gateway.search.admission import Admission
+from gateway.search.plan import WalkPlan, plan_pipeline
+from gateway.search.walk import include, walk
+from gateway.search.walked import WalkContext, Walked
 from gateway.settings import DEFAULT_BACKENDS, BackendAddress
-from gateway.walk import include, walk
-from gateway.walked import WalkContext, Walked
 from services.chassis.background_tasks import Supervisor
 from services.chassis.deadlines import Deadline
 from services.chassis.instruments import Instruments

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from gateway.sockets import SocketEndpoints
+from gateway.backends.sockets import SocketEndpoints
 from tests.support.replicas import (
     CALLERS,
     DEADLINE_S,
@@ -113,7 +113,7 @@ async def test_losing_both_replicas_is_flagged_and_ends_within_five_seconds_of_t
 async def test_a_new_replica_is_found_and_a_removed_one_gets_no_calls(
     replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.replicas.RESOLVE_S", 0.1)
+    monkeypatch.setattr("gateway.backends.replicas.RESOLVE_S", 0.1)
     named = [replicas[0]]
     async with two_replicas() as (dense, _), opened_gateway(resolved_to_all(named), dense) as searches:
         assert await searches.count_degraded(20) == 0
@@ -128,7 +128,7 @@ async def test_a_new_replica_is_found_and_a_removed_one_gets_no_calls(
 async def test_an_old_connection_ends_so_that_load_reaches_other_replicas(
     replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.sockets.MAX_AGE_S", (0.2, 0.3))
+    monkeypatch.setattr("gateway.backends.sockets.MAX_AGE_S", (0.2, 0.3))
     async with (
         balanced(replicas) as balancer,
         two_replicas() as (dense, _),

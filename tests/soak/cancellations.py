@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gateway.app import socket_endpoints
-from gateway.downstream import Backend
-from gateway.exchange import Call
+from gateway.backends.downstream import Backend
+from gateway.backends.exchange import Call
+from gateway.backends.sockets import SocketTransport
 from gateway.settings import BackendAddress
-from gateway.sockets import SocketTransport
 from services.chassis.background_tasks import Supervisor
 from services.chassis.instruments import Instruments
 from services.contracts.rerank import ScoreAnswer, ScoreRequest

@@ -14,8 +14,8 @@ from typing import Literal
 import httpx
 
 from gateway.app import build_app
+from gateway.backends.sockets import SocketEndpoints
 from gateway.settings import BackendAddress, GatewaySettings
-from gateway.sockets import SocketEndpoints
 from tests.support.processes import free_port
 
 ReplicaFault = Literal["500", "503", "reset", "hung", "garbage", "unknown field", "latin-1"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from gateway.transport import (
+from gateway.backends.transport import (
     READ_HEADERS,
     AnswerBroken,
     ConnectionLost,

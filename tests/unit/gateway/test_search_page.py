@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.catalog import parse_pipeline
+from gateway.search.catalog import parse_pipeline
 from gateway.search_page.form import Offered, PageSearch, TypedForm
 from gateway.search_page.movement import Movement, movement
 from gateway.search_page.sides import EXCERPT, ShownStage, excerpt, shown_stages, shown_times

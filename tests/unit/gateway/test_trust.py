@@ -12,11 +12,11 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.app import build_app
-from gateway.exchange import Call, Peer, exchange
-from gateway.failures import BackendFailed
+from gateway.backends.exchange import Call, Peer, exchange
+from gateway.backends.failures import BackendFailed
+from gateway.backends.sockets import SocketEndpoints, SocketTransport
+from gateway.backends.transport import Incoming, Outgoing
 from gateway.settings import BackendAddress, GatewaySettings
-from gateway.sockets import SocketEndpoints, SocketTransport
-from gateway.transport import Incoming, Outgoing
 from services.chassis.settings.configuration import BadSettings, ConfigurationError, read_settings
 from services.chassis.settings.service_settings import ServiceSettings
 from services.chassis.settings.trust import caller_context

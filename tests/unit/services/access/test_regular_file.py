@@ -22,8 +22,8 @@ from evaluator.machine.measurement_lock import is_measured, measuring
 from evaluator.replay.grid import read_grid
 from evaluator.runs.answers import read_outcomes
 from evaluator.runs.run_folder import RunFolder, StepFile
-from gateway.catalog import read_pipelines
-from gateway.plan import PipelineError
+from gateway.search.catalog import read_pipelines
+from gateway.search.plan import PipelineError
 from gateway.settings import DEFAULT_BACKENDS
 from services.access.key_file import KeyFileError, read_keys
 from services.access.key_ring import KeyRing

@@ -9,8 +9,8 @@ from deploy.audit import AuditProblem, read_accepted
 from evaluator.errors import EvaluationError
 from evaluator.experiments.suite import read_plan
 from evaluator.replay.grid import read_grid
-from gateway.catalog import read_pipelines
-from gateway.plan import PipelineError
+from gateway.search.catalog import read_pipelines
+from gateway.search.plan import PipelineError
 from gateway.settings import BackendAddress
 from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
 from services.inference.profiles import ModelError, load_profiles

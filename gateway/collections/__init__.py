@@ -1,0 +1,1 @@
+"""Collections over all backends: begun, filled, published, rolled back and removed."""

@@ -1,0 +1,167 @@
+"""Begins, lists and removes collections in every storing backend at once."""
+
+import secrets
+
+from gateway.backends import wire
+from gateway.backends.budget import Budget
+from gateway.backends.downstream import Backend
+from gateway.backends.failures import BackendFailed, as_problem
+from gateway.backends.fan_out import on_all, remaining_s
+from gateway.backends.wire import Backends
+from gateway.collections.collection_locks import CollectionLocks
+from gateway.collections.generations import Generations
+from gateway.collections.history import History
+from gateway.collections.ownership import expect_own_build, owner_of_next
+from services.access.key_ring import Principal
+from services.chassis.deadlines import current_deadline
+from services.chassis.errors import Conflict
+from services.contracts.collections import (
+    BeginCollection,
+    CollectionBegun,
+    CollectionDeclaration,
+    CollectionList,
+    CollectionState,
+    CollectionView,
+    build_mark,
+)
+from services.contracts.generations import generation_of, number_of
+
+# Generation numbers to try when concurrent callers take them.
+ATTEMPTS = 8
+# The mark of a generation's build, and its owner.
+Marks = tuple[str | None, str | None]
+
+
+class Collections:
+    """Creates and removes generations. Keeps no state, so repeating a call recovers from a failure."""
+
+    def __init__(self, backends: Backends, generations: Generations, locks: CollectionLocks) -> None:
+        self._backends = backends
+        self._generations = generations
+        self._locks = locks
+
+    async def begin(self, name: str, wanted: BeginCollection, caller: Principal | None) -> CollectionBegun:
+        """Returns a generation to send documents to. Needs every storing backend.
+
+        It is the one of the caller's build, without a build the live one if its declaration is the same, else a new
+        one. Never continues another caller's unpublished generation. Raises Forbidden for a new generation of a
+        collection, or for a build, that is not the caller's.
+        """
+        async with self._locks.of(name):
+            return await self._begin(name, wanted, caller, Budget.within(current_deadline()))
+
+    async def _begin(
+        self, name: str, wanted: BeginCollection, caller: Principal | None, budget: Budget
+    ) -> CollectionBegun:
+        await self._generations.require_all(remaining_s(budget))
+        declaration = CollectionDeclaration(presets=wanted.presets, metadata=wanted.metadata)
+        number = 0
+        for _ in range(ATTEMPTS):
+            history, token = self._generations.history(name), wanted.build
+            expect_own_build(history, token, caller)
+            generation = _existing_generation(history, wanted, declaration)
+            if created := generation is None:
+                owner = owner_of_next(history, caller, wanted.owner)
+                token = token or secrets.token_hex(16)
+                number = max(number, history.highest) + 1
+                marks: Marks = (build_mark(token), owner)
+                generation = await self._create(generation_of(name, number), declaration, marks, budget)
+            else:
+                if wanted.owner is not None:
+                    raise Conflict(
+                        f"{generation} is there already, and its owner stays: send `owner` with `new_generation`."
+                    )
+                marks = (history.build(generation), history.owner(generation))
+                await self._declare(generation, declaration, marks, budget)
+            await self._generations.refresh(remaining_s(budget))
+            if generation is None:  # a concurrent caller took the number, perhaps for the same build
+                continue
+            if not self._generations.history(name).held_by_all(generation):
+                raise Conflict(f"{generation} was removed while it was being begun; PUT /v1/collections/{name} again.")
+            return CollectionBegun(
+                collection=name, generation=generation, created=created, live=history.live, build=token
+            )
+        raise Conflict(f"Others keep beginning generations of '{name}' at the same moment; try again.")
+
+    async def _declare(self, generation: str, declaration: CollectionDeclaration, marks: Marks, budget: Budget) -> None:
+        await on_all(
+            self._backends.storing,
+            lambda backend: wire.declare(backend, generation, declaration, *marks, remaining_s(budget)),
+        )
+
+    async def _create(
+        self, generation: str, declaration: CollectionDeclaration, marks: Marks, budget: Budget
+    ) -> str | None:
+        """Creates a generation, or returns None if its number is taken: the first backend by name decides a race."""
+        first = min(self._backends.storing, key=lambda backend: backend.name)
+        try:
+            await wire.declare(first, generation, declaration, *marks, remaining_s(budget))
+        except BackendFailed as failure:
+            if failure.other_build or failure.stamp_differs:
+                return None
+            raise as_problem(failure) from failure
+        await self._declare(generation, declaration, marks, budget)
+        return generation
+
+    async def remove(self, name: str) -> None:
+        """Removes every generation of a collection. Needs every backend, or the collection would come back."""
+        # A generation begun again for the same build between two removals would lose its second half.
+        async with self._locks.of(name):
+            await self._remove(name, Budget.within(current_deadline()))
+
+    async def _remove(self, name: str, budget: Budget) -> None:
+        await self._generations.require_all(remaining_s(budget))
+        unusable = self._generations.unusable(name)
+        if not any(unusable.values()):
+            await self._generations.fetch_history(name, remaining_s(budget))
+        history = self._generations.history(name)
+
+        async def remove(backend: Backend) -> None:
+            held = [(state.generation, state.build) for state in history.by_backend[backend.name]]
+            for generation, build in (*held, *((one.generation, None) for one in unusable[backend.name])):
+                try:
+                    await wire.remove(backend, generation, build, remaining_s(budget))
+                except BackendFailed as failure:
+                    # A generation begun under the same number meanwhile must stay.
+                    if not failure.unknown_generation and not failure.other_build:
+                        raise
+
+        await on_all(self._backends.storing, remove)
+        await self._generations.refresh(remaining_s(budget))
+
+    async def all(self) -> CollectionList:
+        """Polls all backends and returns every collection."""
+        await self._generations.refresh(remaining_s(Budget.within(current_deadline())))
+        return CollectionList(collections=tuple(self._generations.view(name) for name in self._generations.names()))
+
+    async def one(self, name: str, caller: Principal | None) -> CollectionView:
+        """Polls all backends and returns one collection. Who else owns a generation is not shown to a bound key."""
+        await self._generations.fetch_history(name, remaining_s(Budget.within(current_deadline())))
+        view = self._generations.view(name)
+        return view if caller is None or not caller.is_bound else _without_others(view, caller.id)
+
+
+def _existing_generation(history: History, wanted: BeginCollection, declaration: CollectionDeclaration) -> str | None:
+    """Returns the existing generation that a request can continue, or None if a new one is needed."""
+    live = history.live
+    if wanted.build is None:
+        candidate = None if wanted.new_generation else live
+    else:
+        candidate = history.generation_of_build(build_mark(wanted.build))
+        if candidate is not None and live is not None and number_of(candidate) < number_of(live):
+            candidate = None
+        if wanted.new_generation and candidate == live:
+            candidate = None
+    if candidate is None or not history.declared_as(candidate, declaration):
+        return None
+    # An incomplete build is completed. A live generation that a backend lacks (its engine was replaced) is not:
+    # searches would see it half-built.
+    return candidate if candidate != live or history.held_by_all(candidate) else None
+
+
+def _without_others(view: CollectionView, key: str) -> CollectionView:
+    def shown(state: CollectionState) -> CollectionState:
+        return state if state.owner == key else state.model_copy(update={"owner": None})
+
+    backends = (one.model_copy(update={"generations": tuple(map(shown, one.generations))}) for one in view.backends)
+    return view.model_copy(update={"backends": tuple(backends)})

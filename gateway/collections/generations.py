@@ -1,0 +1,210 @@
+"""Resolves a collection's name to a generation, from polls of the backends. Stores nothing else."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from gateway.backends import wire
+from gateway.backends.downstream import Backend
+from gateway.backends.failures import BackendFailed
+from gateway.backends.wire import Backends
+from gateway.collections.history import History
+from services.chassis.background_tasks import Supervisor
+from services.chassis.errors import Unavailable, UnknownCollection
+from services.contracts.collections import BackendState, CollectionState, CollectionView, Unusable
+from services.contracts.generations import name_of
+
+logger = logging.getLogger(__name__)
+
+POLL_TIMEOUT_S = 1.0
+# Where every backend is needed, a busy one (encoding, merging) gets more time to answer.
+PATIENT_POLL_TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSnapshot:
+    """A backend's last answer (`states` is None if it never answered), and whether the last poll succeeded."""
+
+    states: tuple[CollectionState, ...] | None
+    reachable: bool
+    reason: str | None
+    asked_at: float = float("-inf")
+    unusable: tuple[Unusable, ...] = ()
+    now: float | None = None  # the backend's clock when it answered
+
+
+class Generations:
+    """Keeps a snapshot of every storing backend, polled about once a second and whenever a name is unknown."""
+
+    def __init__(self, backends: Backends) -> None:
+        self._backends = backends
+        self._snapshots: dict[str, BackendSnapshot] = {
+            backend.name: BackendSnapshot(None, reachable=False, reason="not asked yet") for backend in backends.storing
+        }
+        self._refreshing = asyncio.Lock()
+        self._refreshed_at = float("-inf")
+
+    def start_polling(self, supervisor: Supervisor, every_s: float) -> None:
+        """Starts one polling task for each backend, so that a hung backend does not delay the others."""
+        for backend in self._backends.storing:
+            supervisor.start("look", partial(self._poll_forever, backend, every_s))
+
+    async def _poll_forever(self, backend: Backend, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            await self._poll(backend, POLL_TIMEOUT_S)
+
+    async def refresh(self, wait_s: float, timeout_s: float = POLL_TIMEOUT_S) -> None:
+        """Polls every backend once and waits at most `wait_s`. Concurrent callers share the next poll."""
+        asked_at = time.monotonic()
+        # A caller with little time stops waiting; the time that a backend gets to answer does not depend on callers.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s), self._refreshing:
+                if self._refreshed_at >= asked_at:
+                    return
+                started = time.monotonic()
+                await asyncio.gather(*(self._poll(backend, timeout_s) for backend in self._backends.storing))
+                self._refreshed_at = started
+
+    async def _poll(self, backend: Backend, timeout_s: float) -> None:
+        asked_at = time.monotonic()
+        try:
+            held = await wire.list_generations(backend, timeout_s)
+        except BackendFailed as failure:
+            # Its last answer is kept: a collection must not vanish while a backend restarts.
+            known = self._snapshots[backend.name]
+            reason = f"{failure.reason}: {_told(failure)}"
+            if reason != known.reason:
+                logger.warning("a backend cannot be polled", extra={"because": str(failure)})
+            self._snapshots[backend.name] = replace(known, reachable=False, reason=reason)
+        else:
+            # A slow answer to an older poll must not overwrite a newer one.
+            if asked_at >= self._snapshots[backend.name].asked_at:
+                self._snapshots[backend.name] = BackendSnapshot(
+                    held.collections, True, None, asked_at, held.unusable, held.now
+                )
+
+    @property
+    def snapshots(self) -> Mapping[str, BackendSnapshot]:
+        """The last snapshot of each storing backend, by name."""
+        return self._snapshots
+
+    def names(self) -> list[str]:
+        """Returns all collections of which any backend has a generation."""
+        snapshots = self._snapshots.values()
+        held = {name_of(state.generation) for snapshot in snapshots for state in snapshot.states or ()}
+        return sorted(held | {name_of(one.generation) for snapshot in snapshots for one in snapshot.unusable})
+
+    def live_names(self) -> tuple[str, ...]:
+        """Returns the collections that have a live generation, as of the last poll."""
+        return tuple(name for name in self.names() if self.live(name) is not None)
+
+    def unusable(self, name: str) -> dict[str, tuple[Unusable, ...]]:
+        """Returns, by backend, the generations of a collection that it cannot open."""
+        return {
+            backend: tuple(one for one in snapshot.unusable if name_of(one.generation) == name)
+            for backend, snapshot in self._snapshots.items()
+        }
+
+    def history(self, name: str) -> History:
+        """Returns the generations of a collection in each backend, as of the last poll."""
+        return History(
+            name,
+            {
+                backend: tuple(state for state in snapshot.states or () if name_of(state.generation) == name)
+                for backend, snapshot in self._snapshots.items()
+            },
+            unusable=frozenset(one.generation for ones in self.unusable(name).values() for one in ones),
+            clocks={backend: snapshot.now for backend, snapshot in self._snapshots.items()},
+        )
+
+    def live(self, name: str) -> str | None:
+        """Returns the live generation, as of the last poll."""
+        return self.history(name).live
+
+    async def fetch_history(self, name: str, wait_s: float) -> History:
+        """Polls all backends and returns the generations of a collection. Raises as `searchable` does."""
+        await self.refresh(wait_s)
+        history = self.history(name)
+        if not history.generations:
+            raise self._unknown(name)
+        return history
+
+    async def searchable(self, name: str, wait_s: float) -> str:
+        """Returns the live generation. Polls the backends if none is known.
+
+        Raises UnknownCollection, or Unavailable if a backend that never answered could still have the collection.
+        """
+        if self.live(name) is None:
+            await self.refresh(wait_s)
+        live = self.live(name)
+        if live is not None:
+            return live
+        if self.history(name).generations:
+            raise UnknownCollection(
+                f"Collection '{name}' has no published generation yet; POST /v1/collections/{name}/publish with the "
+                "`build` that it was begun with first."
+            )
+        raise self._unknown(name)
+
+    async def readable(self, name: str, wait_s: float) -> str:
+        """Returns the generation to read documents from: the live one, or the newest while none is published."""
+        if self.live(name) is None:
+            history = await self.fetch_history(name, wait_s)
+            return history.live or history.generations[-1]
+        return await self.searchable(name, wait_s)
+
+    def _unknown(self, name: str) -> UnknownCollection | Unavailable:
+        silent = sorted(backend for backend, snapshot in self._snapshots.items() if snapshot.states is None)
+        if silent:
+            return Unavailable(
+                f"No reachable backend knows collection '{name}', and {', '.join(silent)} has not answered since the "
+                "gateway started; try again when it is back.",
+                retry_after_s=1,
+            )
+        # Others are not named: the caller's key may be bound to some collections.
+        return UnknownCollection(
+            f"There is no collection '{name}'; GET /v1/collections lists all, PUT /v1/collections/{name} begins it."
+        )
+
+    async def require_all(self, wait_s: float) -> None:
+        """Polls all storing backends and raises Unavailable unless all answer: building needs all of them."""
+        await self.refresh(wait_s, PATIENT_POLL_TIMEOUT_S)
+        gone = [
+            f"{backend} ({snapshot.reason})" for backend, snapshot in self._snapshots.items() if not snapshot.reachable
+        ]
+        if gone:
+            raise Unavailable(f"Every storing backend is needed for this; gone: {'; '.join(gone)}", retry_after_s=1)
+
+    def view(self, name: str) -> CollectionView:
+        """Returns the state of a collection in all backends."""
+        families = {backend.name: backend.family for backend in self._backends.storing}
+        history = self.history(name)
+        return CollectionView(
+            collection=name,
+            live=history.live,
+            building=history.building,
+            previous=history.previous,
+            backends=tuple(
+                BackendState(
+                    backend=backend,
+                    family=families[backend],
+                    reachable=self._snapshots[backend].reachable,
+                    generations=states,
+                    unusable=self.unusable(name)[backend],
+                    reason=self._snapshots[backend].reason,
+                )
+                for backend, states in history.by_backend.items()
+            ),
+        )
+
+
+def _told(failure: BackendFailed) -> str:
+    """Returns what callers are shown of a failed poll: an error over all collections may name those of others."""
+    if failure.status is None or failure.status in (401, 403):  # worded by the gateway itself
+        return failure.detail
+    return f"HTTP {failure.status} to GET /v1/collections; the gateway's log has its sentence."

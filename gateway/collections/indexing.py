@@ -1,0 +1,241 @@
+"""Indexes, deletes and reads documents at every storing backend. Reports each, so that a partial success is visible."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gateway.backends import wire
+from gateway.backends.budget import Budget
+from gateway.backends.downstream import Backend
+from gateway.backends.failures import BackendFailed, as_problem
+from gateway.backends.fan_out import on_each, outcomes, remaining_s
+from gateway.backends.wire import Backends
+from gateway.collections.generations import Generations
+from gateway.collections.history import History
+from gateway.collections.ownership import expect_own_build
+from gateway.collections.publishing import build_needed_message, removal_remark
+from gateway.collections.undeclared_metadata import undeclared_fields
+from gateway.collections.write_clock import WriteClock
+from gateway.collections.write_pauses import WritePauses
+from gateway.families import family_names
+from services.access.key_ring import Principal
+from services.chassis.deadlines import current_deadline
+from services.chassis.errors import BuildConflict, BuildNeeded, NotHeld, Superseded, Unavailable
+from services.contracts.collections import DeleteRequest, DocumentsRequest, build_mark
+from services.contracts.documents import (
+    DeleteReport,
+    DocumentsAnswer,
+    FanOutReport,
+    FetchRequest,
+    IdsRequest,
+    IndexReport,
+    IndexRequest,
+    ItemError,
+)
+from services.contracts.generations import name_of, number_of
+
+Report = TypeVar("Report", IndexReport, DeleteReport)
+# How long beginning a build may take from its first backend to its last. After that it counts as abandoned and no write
+# waits for it: the PUT that completes it is answered after all writes that skipped it.
+COMPLETION_S, COMPLETION_POLL_S = 2.0, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """The target of one call of a write: generation, build (None: any), version, and the seconds that it may take."""
+
+    generation: str
+    build: str | None
+    version: int
+    timeout_s: float
+
+
+class Indexing:
+    """Writes to all storing backends at once. Sending a write again recovers from a failure.
+
+    Every write gets a version that all services compare, so that writes which arrive in different orders have the same
+    result everywhere.
+    """
+
+    def __init__(self, backends: Backends, generations: Generations, pauses: WritePauses) -> None:
+        self._backends = backends
+        self._generations = generations
+        self._pauses = pauses
+        self._clock = WriteClock()
+        # By collection: builds that some backends lack, and when this was first seen.
+        self._incomplete_builds: dict[str, dict[str, float]] = {}
+
+    async def index(self, name: str, batch: DocumentsRequest, caller: Principal | None) -> FanOutReport:
+        """Indexes a batch in every storing backend. Raises only if all of them failed."""
+        request = IndexRequest.model_construct(documents=batch.documents)
+
+        async def index(backend: Backend, part: WriteTarget) -> IndexReport:
+            return await wire.index(backend, part.generation, request, part.version, part.build, part.timeout_s)
+
+        # Waits while a publish compares the services.
+        async with self._pauses.write(name):
+            report = await self._write(name, batch.build, caller, len(batch.documents), index)
+        states = self._generations.history(name).states
+        return report.model_copy(
+            update={
+                "stripped_characters": sum(document.stripped for document in batch.documents),
+                "undeclared_metadata": undeclared_fields(batch.documents, report.collection, states),
+            }
+        )
+
+    async def delete_documents(self, name: str, ids: DeleteRequest, caller: Principal | None) -> FanOutReport:
+        """Deletes documents from every storing backend. Raises only if all of them failed."""
+        request = IdsRequest.model_construct(ids=ids.ids)
+
+        async def delete(backend: Backend, part: WriteTarget) -> DeleteReport:
+            return await wire.delete(backend, part.generation, request, part.version, part.build, part.timeout_s)
+
+        async with self._pauses.write(name):
+            return await self._write(name, ids.build, caller, len(ids.ids), delete)
+
+    async def get_documents(self, name: str, ids: IdsRequest) -> DocumentsAnswer:
+        """Reads documents by id from the document store."""
+        budget = Budget.within(current_deadline())
+        store = self._backends.document_store
+        if store is None:
+            families = family_names(lambda family: family.document_store)
+            raise Unavailable(f"There is no document store: GATEWAY_BACKENDS names no backend of family {families}.")
+        generation = await self._generations.readable(name, remaining_s(budget))
+        try:
+            answer = await wire.fetch_documents(store, generation, FetchRequest(ids=ids.ids), remaining_s(budget))
+        except BackendFailed as failure:
+            raise as_problem(failure) from failure
+        return DocumentsAnswer.model_construct(documents=answer.documents, missing=answer.missing)
+
+    async def _write(
+        self,
+        name: str,
+        token: str | None,
+        caller: Principal | None,
+        documents: int,
+        write: Callable[[Backend, WriteTarget], Awaitable[Report]],
+    ) -> FanOutReport:
+        """Writes to the generation of a build, or to the live one and then to every build above it, which would lack
+        the write when published. Runs within a write of `self._pauses`."""
+        budget = Budget.within(current_deadline())
+        history = await self._generations.fetch_history(name, remaining_s(budget))
+        expect_own_build(history, token, caller)
+        target = _target_generation(history, token)
+        version = self._clock.next()
+
+        async def on_one(backend: Backend) -> Report:
+            return await write(backend, WriteTarget(target, history.build(target), version, remaining_s(budget)))
+
+        try:
+            results = await on_each(self._backends.storing, on_one)
+        except NotHeld:
+            # Publishing a newer generation meanwhile has removed this build: the message is of that.
+            _target_generation(await self._generations.fetch_history(name, remaining_s(budget)), token)
+            raise
+        if target == history.live:
+            results = await self._write_to_builds(target, version, results, write, budget)
+        reports = [result for _, result in results if not isinstance(result, BackendFailed)]
+        for report in reports:
+            self._clock.advance(report.latest_version)
+        return FanOutReport(
+            collection=target,
+            complete=len(reports) == len(results) and all(not report.errors for report in reports),
+            documents=documents,
+            services=outcomes(results),
+        )
+
+    async def _write_to_builds(
+        self,
+        target: str,
+        version: int,
+        results: Sequence[tuple[Backend, Report | BackendFailed]],
+        write: Callable[[Backend, WriteTarget], Awaitable[Report]],
+        budget: Budget,
+    ) -> Sequence[tuple[Backend, Report | BackendFailed]]:
+        """Repeats a write to the live generation in every build above it.
+
+        Searches for builds after the write, and again until no new one is found: a build that began during the write
+        needs it too.
+        """
+        done: set[str] = set()
+        while True:
+            await self._generations.refresh(remaining_s(budget))
+            history = self._generations.history(name_of(target))
+            missing = [build for build in history.other_targets(target) if build not in done]
+            # Written to only some of the backends, a document would keep a build from being published.
+            incomplete = [build for build in missing if build != history.live and not history.held_by_all(build)]
+            todo = [build for build in missing if build not in incomplete]
+            if not todo and not self._may_complete_soon(history.name, incomplete):
+                return results
+            if not todo:
+                await asyncio.sleep(COMPLETION_POLL_S)
+            for build in todo:
+                part = WriteTarget(build, history.build(build), version, remaining_s(budget))
+                results = await asyncio.gather(
+                    *(_write_to_build(history, backend, result, part, write) for backend, result in results)
+                )
+            done.update(todo)
+
+    def _may_complete_soon(self, name: str, incomplete: Sequence[str]) -> bool:
+        """Returns whether one of these builds, which some backends lack, may soon be in all of them."""
+        now = time.monotonic()
+        since = self._incomplete_builds.get(name, {})
+        self._incomplete_builds[name] = {build: since.get(build, now) for build in incomplete}
+        if not incomplete:
+            del self._incomplete_builds[name]
+        return any(now - since.get(build, now) < COMPLETION_S for build in incomplete)
+
+
+async def _write_to_build(
+    history: History,
+    backend: Backend,
+    result: Report | BackendFailed,
+    part: WriteTarget,
+    write: Callable[[Backend, WriteTarget], Awaitable[Report]],
+) -> tuple[Backend, Report | BackendFailed]:
+    """Writes to a build. Returns the backend's result for the live generation with the build's errors added."""
+    if isinstance(result, BackendFailed):
+        return backend, result
+    if not history.held_by(backend.name, part.generation):
+        return backend, result
+    try:
+        built = await write(backend, part)
+    except BackendFailed as failure:
+        # Removed, begun again, or built by another model: the backend cannot publish this build, so nothing is lost.
+        passing = failure.unknown_generation or failure.other_build or failure.stamp_differs
+        return backend, result if passing else failure
+    return backend, _merge_reports(result, built, part.generation)
+
+
+def _merge_reports(live: Report, built: Report, build: str) -> Report:
+    """Adds the errors of a build, with its name, to the report of the live generation."""
+    named: list[ItemError] = [
+        error.model_copy(update={"reason": f"In {build}, which is being built: {error.reason}"})
+        for error in built.errors
+    ]
+    latest = max(live.latest_version or 0, built.latest_version or 0) or None
+    return live.model_copy(update={"errors": (*live.errors, *named), "latest_version": latest})
+
+
+def _target_generation(history: History, token: str | None) -> str:
+    """Returns the generation that a write goes to. Raises a Conflict that says what to send instead."""
+    live, name = history.live, history.name
+    if token is None:
+        if live is None:
+            raise BuildNeeded(build_needed_message(history))
+        return live
+    own = history.generation_of_build(build_mark(token))
+    if own is None:
+        raise BuildConflict(
+            f"No generation of collection '{name}' belongs to this build{removal_remark(history)}. PUT "
+            f"/v1/collections/{name} with the same `build` begins one; without a `build` documents go to the live "
+            "generation."
+        )
+    if live is not None and number_of(own) < number_of(live):
+        raise Superseded(
+            f"{own}, which this build began, is older than {live}, which is live now. PUT /v1/collections/{name} again "
+            "to begin a newer one."
+        )
+    return own

@@ -1,0 +1,280 @@
+"""Publishes builds, rolls back to the generation before, and removes generations that nothing makes live again."""
+
+import asyncio
+import logging
+import random
+
+from gateway.backends import wire
+from gateway.backends.budget import Budget
+from gateway.backends.downstream import Backend
+from gateway.backends.failures import BackendFailed
+from gateway.backends.fan_out import on_all, remaining_s
+from gateway.backends.wire import Backends
+from gateway.collections.collection_locks import CollectionLocks
+from gateway.collections.generations import Generations
+from gateway.collections.history import History
+from gateway.collections.ownership import expect_own_build
+from gateway.collections.write_pauses import WritePauses
+from services.access.key_ring import Principal
+from services.chassis.deadlines import Deadline, current_deadline
+from services.chassis.errors import BuildConflict, BuildNeeded, Conflict, NotHeld, ProblemError, Superseded
+from services.contracts.collections import CollectionState, Published, PublishRequest, build_mark
+from services.contracts.generations import name_of, number_of
+
+logger = logging.getLogger(__name__)
+# Seconds between two checks for superseded generations, and the milliseconds that a check and its removals may take.
+RETIRING_S, RETIRING_MS = 10.0, 60_000
+# Most seconds for which a publish waits for one removal: a service first ends the writes to what it removes.
+REMOVING_S = 5.0
+# How often services that differ are compared, and the most seconds that writes are paused for it.
+COMPARISONS, MOST_PAUSE_S = 6, 10.0
+# Most seconds between comparisons: writes through another gateway, which are not paused, need time to end.
+MOST_WAIT_S = 0.5
+
+
+class Publishing:
+    """Switches every storing backend to the same generation. Every step is idempotent, so repeating a call resumes."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        generations: Generations,
+        locks: CollectionLocks,
+        pauses: WritePauses,
+        keep_previous_s: float,
+    ) -> None:
+        """`keep_previous_s`: seconds for which the generation live before is kept for a rollback."""
+        self._backends = backends
+        self._generations = generations
+        self._locks = locks
+        self._pauses = pauses
+        self._keep_previous_s = keep_previous_s
+
+    async def publish(self, name: str, asked: PublishRequest, caller: Principal | None) -> Published:
+        """Finishes the generation everywhere, compares the services' contents, then switches everywhere.
+
+        Raises Forbidden for a build that is not the caller's.
+        """
+        budget = Budget.within(current_deadline())
+        await self._generations.require_all(remaining_s(budget))
+        history = await self._generations.fetch_history(name, remaining_s(budget))
+        expect_own_build(history, asked.build, caller)
+        generation = _generation_to_publish(history, asked)
+        try:
+            return await self._switch(generation, history.live, asked.expected_documents, budget)
+        except NotHeld:
+            # Publishing a newer generation meanwhile has removed this one: the message is of that.
+            await self._generations.refresh(remaining_s(budget))
+            _check_not_overtaken(generation, history.live, self._generations.live(name))
+            raise
+
+    async def roll_back(self, name: str) -> Published:
+        """Publishes the generation that was live before."""
+        budget = Budget.within(current_deadline())
+        await self._generations.require_all(remaining_s(budget))
+        history = await self._generations.fetch_history(name, remaining_s(budget))
+        if history.previous is None:
+            raise Conflict(_nothing_to_go_back_to(history, self._keep_previous_s))
+        return await self._switch(history.previous, history.live, None, budget)
+
+    async def retire_expired_generations(self) -> None:
+        """Removes, every few seconds, generations below the live one that are superseded or were kept long enough."""
+        while True:
+            await asyncio.sleep(min(RETIRING_S, max(1.0, self._keep_previous_s)))
+            for name in self._generations.names():
+                budget = Budget.within(Deadline.after_ms(RETIRING_MS))
+                try:
+                    await self._retire(name, budget)
+                except ProblemError as problem:  # a backend is unreachable: the next check tries again
+                    logger.debug("nothing retired", extra={"because": problem.detail})
+
+    async def _retire(self, name: str, budget: Budget) -> None:
+        if self._superseded(self._generations.history(name)):
+            # Polled again before anything is removed: another gateway may just have rolled back to it.
+            await self._generations.require_all(remaining_s(budget))
+            await self._remove_superseded(name, remaining_s(budget))
+
+    def _superseded(self, history: History) -> frozenset[str]:
+        age_s = history.live_age_s()
+        expired = self._keep_previous_s == 0 or (age_s is not None and age_s >= self._keep_previous_s)
+        return history.superseded(keep_previous=not expired)
+
+    async def _switch(self, generation: str, live: str | None, expected: int | None, budget: Budget) -> Published:
+        """Switches to a generation. `live` is the one that was live when the request came."""
+        history = self._generations.history(name_of(generation))
+        build = history.build(generation)
+        finished = await self._finish(generation, build, budget)
+        documents = _agreed_documents(finished, expected)
+        async with self._locks.of(history.name):
+            # Finishing takes up to minutes: a newer generation published meanwhile has writes that this one lacks.
+            await self._generations.require_all(remaining_s(budget))
+            _check_not_overtaken(generation, live, self._generations.live(history.name))
+            number = self._generations.history(history.name).number_to_publish(generation)
+            await on_all(
+                self._backends.storing,
+                lambda backend: wire.publish(backend, generation, build, number, remaining_s(budget)),
+            )
+            await self._generations.refresh(remaining_s(budget))
+        history = self._generations.history(history.name)
+        if history.live != generation:
+            raise Conflict(
+                f"{generation} was published, and {history.live or 'no generation'} is live: somebody else published, "
+                "went back or removed the collection at the same time. Look at the collection, then publish again."
+            )
+        if self._superseded(history):
+            await self._remove_superseded(history.name, min(REMOVING_S, remaining_s(budget)))
+            await self._generations.refresh(remaining_s(budget))
+        return Published(
+            collection=history.name,
+            generation=generation,
+            documents=documents,
+            vectors={backend: state.vectors for backend, state in finished.items() if state.vectors is not None},
+        )
+
+    async def _finish(self, generation: str, build: str | None, budget: Budget) -> dict[str, CollectionState]:
+        """Finishes a generation everywhere, repeatedly while writes in flight make the services differ.
+
+        The first pass merges and builds indexes; writes continue during it. Later passes are short, and this gateway's
+        writes are paused for them. Stops when the services differ but no longer change.
+        """
+
+        async def finish() -> dict[str, CollectionState]:
+            return await on_all(
+                self._backends.storing, lambda backend: wire.finish(backend, generation, build, remaining_s(budget))
+            )
+
+        states = await finish()
+        for again in range(COMPARISONS - 1):
+            if len(_counts_and_digests(states)) == 1:
+                break
+            await asyncio.sleep(random.uniform(0.0, MOST_WAIT_S) if again else 0.0)
+            async with self._pauses.pause(name_of(generation), min(MOST_PAUSE_S, remaining_s(budget) / 2)):
+                before, states = states, await finish()
+            if _without_bytes(before) == _without_bytes(states):
+                break
+        return states
+
+    async def _remove_superseded(self, name: str, timeout_s: float) -> None:
+        """Removes what is superseded, in at most `timeout_s` for each service. No error where a service fails: the
+        switch has succeeded, and the next check tries again."""
+        history = self._generations.history(name)
+        superseded = self._superseded(history)
+
+        async def remove(backend: Backend) -> None:
+            budget = Budget.within(Deadline.after_ms(round(timeout_s * 1_000)))
+            for state in history.by_backend[backend.name]:
+                if state.generation not in superseded:
+                    continue
+                try:
+                    await wire.remove(backend, state.generation, state.build, remaining_s(budget), keep_published=True)
+                except BackendFailed as failure:
+                    if not failure.unknown_generation:  # another gateway has removed it
+                        logger.warning("old generation left behind", extra={"because": str(failure)})
+
+        await asyncio.gather(*(remove(backend) for backend in self._backends.storing))
+
+
+def _generation_to_publish(history: History, asked: PublishRequest) -> str:
+    """Returns the generation that a request names. Raises a Conflict that says what to send instead."""
+    generation = _requested_generation(history, asked)
+    live = history.live
+    if live is not None and number_of(generation) < number_of(live):
+        raise Superseded(
+            f"{generation} is older than {live}, which is live. PUT the collection again to build a newer one; "
+            f"POST /v1/collections/{history.name}/rollback goes back to what was live before."
+        )
+    return generation
+
+
+def _check_not_overtaken(generation: str, before: str | None, now: str | None) -> None:
+    if now is not None and now != before and number_of(now) > number_of(generation):
+        raise Superseded(
+            f"{now} has become live meanwhile, and is newer than {generation}. PUT the collection again to build a "
+            f"newer one; POST /v1/collections/{name_of(generation)}/rollback goes back to what was live before."
+        )
+
+
+def _requested_generation(history: History, asked: PublishRequest) -> str:
+    if asked.build is not None:
+        own = history.generation_of_build(build_mark(asked.build))
+        if own is None or asked.generation not in (None, own):
+            wrong = "No generation" if asked.generation is None else f"Not {asked.generation}"
+            raise BuildConflict(
+                f"{wrong} of collection '{history.name}' belongs to this build{'' if own else removal_remark(history)}."
+                f" PUT /v1/collections/{history.name} with the same `build` begins one; its documents and its publish "
+                "name it too."
+            )
+        return own
+    if asked.generation is not None:
+        if asked.generation not in history.generations:
+            raise Conflict(f"There is no {asked.generation}; there are: {', '.join(history.generations)}.")
+        if asked.generation not in history.builds:
+            return asked.generation
+    elif history.live is not None:
+        return history.live
+    raise BuildNeeded(build_needed_message(history))
+
+
+def removal_remark(history: History) -> str:
+    """Returns what may have become of a build that is not there, for its message."""
+    return (
+        "" if history.live is None else " (a newer generation that was published since has removed it, if it began one)"
+    )
+
+
+def build_needed_message(history: History) -> str:
+    """Returns the message for a request that must name a build."""
+    return (
+        f"Only unpublished generations are there ({', '.join(history.builds)}), and each belongs to who began it: send "
+        f"the `build` that PUT /v1/collections/{history.name} was given or answered with. Lost it? PUT again with "
+        "another begins a new generation."
+    )
+
+
+def _counts_and_digests(states: dict[str, CollectionState]) -> set[tuple[int, str | None]]:
+    return {(state.documents, state.digest) for state in states.values()}
+
+
+def _without_bytes(states: dict[str, CollectionState]) -> dict[str, CollectionState]:
+    # Merges change the size of an index whose contents stay.
+    return {backend: state.model_copy(update={"bytes": None}) for backend, state in states.items()}
+
+
+def _agreed_documents(finished: dict[str, CollectionState], expected: int | None) -> int:
+    """Returns the number of documents. Raises Conflict if the services' contents differ or are empty."""
+    counts = {backend: state.documents for backend, state in finished.items()}
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{backend} {count}" for backend, count in counts.items())
+        raise Conflict(
+            f"The services hold different numbers of documents: {said}. Send the documents again, and publish when no "
+            "write is under way."
+        )
+    if len({state.digest for state in finished.values()}) > 1:
+        said = ", ".join(f"{backend} {(state.digest or 'none')[:12]}" for backend, state in finished.items())
+        raise Conflict(
+            f"The services hold different contents under the same ids (digests: {said}). Send the documents again, and "
+            "publish when no write is under way."
+        )
+    documents = next(iter(counts.values()))
+    if expected is not None and documents != expected:
+        raise Conflict(
+            f"The services hold {documents} documents, and {expected} were expected. Send what is missing, or begin a "
+            "new generation if there are too many; then publish again."
+        )
+    if documents == 0:
+        raise Conflict("There are no documents in it: send some, then publish. DELETE removes a collection.")
+    return documents
+
+
+def _nothing_to_go_back_to(history: History, keep_s: float) -> str:
+    if history.live is None:
+        return f"No generation of collection '{history.name}' is published, so there is none to go back to."
+    kept = (
+        f"The one that was live before is kept for {keep_s:g} s, or until another is published"
+        if keep_s
+        else "None is kept when the next one is published"
+    )
+    return (
+        f"No generation below {history.live} was published in every service and is still there, so there is none to go "
+        f"back to. {kept} (GATEWAY_KEEP_PREVIOUS_S)."
+    )

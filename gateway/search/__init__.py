@@ -1,0 +1,1 @@
+"""A search: its plan from a pipeline, the walk over its stages, and the hits that they give."""

@@ -1,0 +1,58 @@
+"""Decides what a search costs, and in which lane it waits for its turn: ordinary searches never wait for deep ones."""
+
+from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager
+
+from gateway.backends.sockets import CONNECTIONS
+from gateway.search.search_depths import PlannedRetrieve
+from services.chassis.admission.adaptive_limit import AdaptiveLimit
+from services.chassis.admission.limits import Held, Limiter, Rest
+from services.chassis.instruments import Instruments
+from services.contracts.query import SearchRequest
+
+# A search of cost 1: two retrieves of 200 hits for a query of at most 500 characters.
+ORDINARY_HITS = 400
+ORDINARY_CHARACTERS = 500
+# A retrieve of few hits costs as much as half of that in the services on its way.
+LEAST_COST = 0.5
+# From this cost on a search is deep: as 1,000 hits in place of ten.
+DEEP = 2.5
+# Deep searches have this part of the limit, and of the time while there are ordinary ones, to which most of the cores
+# are left.
+DEEP_SHARE = 0.25
+
+
+def search_cost(retrieves: Collection[PlannedRetrieve], request: SearchRequest) -> float:
+    """Returns the cost of a search: by the hits that each retrieve asks for, times the length of its query."""
+    cost = sum(max(LEAST_COST, sum(one.depths(request)) / ORDINARY_HITS) for one in retrieves)
+    return cost * max(1.0, len(request.query) / ORDINARY_CHARACTERS)
+
+
+class Admission:
+    """Owns the lanes of searches. A slot is held while a search retrieves; re-rankers bound their own work."""
+
+    def __init__(self, most_in_flight: int, most_waiting: int, instruments: Instruments) -> None:
+        # Searches wait for backends, which know what they can carry: the limits begin at their most, and shrink where a
+        # backend refuses a search or lets it wait (walk.py).
+        most_deep = max(1.0, DEEP_SHARE * most_in_flight)
+        ordinary, deep = AdaptiveLimit(most_in_flight, most_in_flight), AdaptiveLimit(most_deep, most_deep)
+        self.ordinary = Limiter("search", ordinary, most_waiting, instruments)
+        rest = Rest(lambda: self.ordinary.begun, DEEP_SHARE)
+        self._deep = Limiter("deep", deep, most_waiting, instruments, rest)
+        self._rerankers: dict[str, Limiter] = {}
+        self._instruments = instruments
+
+    def reranking(self, backend: str, within_s: float) -> AbstractAsyncContextManager[Held]:
+        """Holds a slot for a re-ranking by this backend. Raises Overloaded at once where it has as many as it can do.
+
+        None waits: its search answers without it, and its texts are not read. The limit follows what the backend does.
+        """
+        if backend not in self._rerankers:
+            limit = AdaptiveLimit(CONNECTIONS, CONNECTIONS)
+            self._rerankers[backend] = Limiter(backend, limit, 0, self._instruments)
+        return self._rerankers[backend].slot(within_s)
+
+    def slot(self, cost: float, within_s: float, client: str) -> AbstractAsyncContextManager[Held]:
+        """Holds a slot for a search that must have retrieved within `within_s` seconds. Raises Overloaded."""
+        lane = self._deep if cost >= DEEP else self.ordinary
+        return lane.slot(within_s, cost=cost, client=client)

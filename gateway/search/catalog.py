@@ -1,0 +1,121 @@
+"""Owns the named pipelines, read from files, and plans the inline ones that a search carries."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import get_args
+
+from pydantic import ValidationError
+
+from gateway.search.plan import PipelineError, WalkPlan, plan_pipeline
+from gateway.settings import BackendAddress
+from services.access.regular_file import read_regular
+from services.chassis.errors import BadInput, UnknownPipeline
+from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
+from services.contracts.pipelines import STAGE_MODELS, Pipeline, PipelineChanges, PipelineList, PipelineView
+from services.contracts.text_encoding import NotUtf8, text_of
+from services.contracts.validation_messages import validation_message
+
+STAGE_KINDS = tuple(kind for model in STAGE_MODELS for kind in get_args(model.model_fields["kind"].annotation))
+
+
+MOST_BYTES = 16_000_000
+
+
+class Catalog:
+    """Keeps the plans of the named pipelines, each checked against the configured backends."""
+
+    def __init__(self, directory: Path, backends: Mapping[str, BackendAddress], *, inline: bool) -> None:
+        """Reads all `*.yaml` of a directory. Raises PipelineError naming the file and what is wrong with it."""
+        self._directory = directory
+        self._backends = dict(backends)
+        self._inline = inline
+        self._plans = read_pipelines(directory, backends)
+
+    def reload(self) -> PipelineChanges:
+        """Reads the directory again. Raises PipelineError for the first faulty file, and then changes nothing.
+
+        Running searches keep the pipeline that they began with.
+        """
+        old, new = self._plans, read_pipelines(self._directory, self._backends)
+        self._plans = new
+        both = sorted(old.keys() & new.keys())
+        return PipelineChanges(
+            added=tuple(sorted(new.keys() - old.keys())),
+            changed=tuple(name for name in both if new[name].pipeline != old[name].pipeline),
+            removed=tuple(sorted(old.keys() - new.keys())),
+            unchanged=tuple(name for name in both if new[name].pipeline == old[name].pipeline),
+        )
+
+    def resolve(self, asked: str | Pipeline) -> WalkPlan:
+        """Returns the plan of the named or given pipeline. Raises UnknownPipeline or BadInput."""
+        if isinstance(asked, str):
+            return self._named(asked)
+        if not self._inline:
+            raise BadInput(
+                "Inline pipelines are switched off here (GATEWAY_INLINE_PIPELINES); name one of: "
+                f"{', '.join(sorted(self._plans))}."
+            )
+        try:
+            return plan_pipeline(asked, self._backends)
+        except PipelineError as error:
+            raise BadInput(f"pipeline: {error}") from error
+
+    def view(self, name: str) -> PipelineView:
+        """Returns one pipeline by name. Raises UnknownPipeline."""
+        found = self._named(name)
+        return PipelineView(name=name, fingerprint=found.fingerprint, pipeline=found.pipeline)
+
+    def views(self) -> PipelineList:
+        """Returns all pipelines, by name."""
+        return PipelineList(pipelines=tuple(self.view(name) for name in sorted(self._plans)))
+
+    def _named(self, name: str) -> WalkPlan:
+        if name not in self._plans:
+            raise UnknownPipeline(f"There is no pipeline '{name}'; known: {', '.join(sorted(self._plans))}.")
+        return self._plans[name]
+
+
+def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> dict[str, WalkPlan]:
+    """Plans all `*.yaml` of a directory, by name. Raises PipelineError naming the file and what is wrong with it."""
+    plans: dict[str, WalkPlan] = {}
+    for path in sorted(directory.glob("*.yaml")):
+        try:
+            pipeline = parse_pipeline(_read_text(path))
+            planned = plan_pipeline(pipeline, backends)
+            if pipeline.name != path.stem:
+                raise PipelineError(
+                    f"name '{pipeline.name}' differs from the file's: write `name: {path.stem}`, or rename the file"
+                )
+        except PipelineError as error:
+            raise PipelineError(f"{path}: {error}") from error
+        plans[pipeline.name] = planned
+    if not plans:
+        raise PipelineError(f"{directory}: no pipeline (*.yaml) there; see GATEWAY_PIPELINES")
+    return plans
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return text_of(read_regular(path, MOST_BYTES))
+    except OSError as error:
+        raise PipelineError(f"it cannot be read: {error.strerror}") from error
+    except NotUtf8 as error:
+        raise PipelineError(f"it is {error}") from error
+
+
+@lru_cache(maxsize=256)  # a catalog reads all files again when one has changed
+def parse_pipeline(text: str) -> Pipeline:
+    """Parses a pipeline from YAML. Raises PipelineError with the location of every fault and the kinds of stages."""
+    try:
+        content = parse_yaml(text)
+    except InvalidYaml as error:
+        raise PipelineError(f"not valid YAML: {error}") from error
+    try:
+        return Pipeline.model_validate(content)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(str(part) for part in fault['loc']) or 'pipeline'}: {validation_message(fault, Pipeline)}"
+            for fault in error.errors(include_url=False, include_input=False)
+        )
+        raise PipelineError(f"{faults} (kinds of stages: {', '.join(STAGE_KINDS)})") from error

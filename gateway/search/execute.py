@@ -1,0 +1,132 @@
+"""Answers searches: resolves the generation, walks the pipeline, and renders the result."""
+
+import time
+
+from gateway.backends.budget import Budget
+from gateway.backends.wire import Backends
+from gateway.collections.generations import Generations
+from gateway.search.admission import Admission
+from gateway.search.catalog import Catalog
+from gateway.search.plan import WalkPlan
+from gateway.search.sources import GenerationMovedError
+from gateway.search.walk import include, walk
+from gateway.search.walked import WalkContext, Walked
+from services.chassis.admission.limits import WAIT
+from services.chassis.deadlines import current_deadline
+from services.chassis.errors import Unavailable
+from services.chassis.instruments import Instruments
+from services.chassis.requests.telemetry import record_ms, recorded_ms, request_id
+from services.contracts.pipelines import GATEWAY_WAIT
+from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StageCandidates, StagePlace
+
+
+class Executor:
+    """Answers searches over all collections."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        generations: Generations,
+        catalog: Catalog,
+        admission: Admission,
+        instruments: Instruments,
+    ) -> None:
+        self._backends = backends
+        self._generations = generations
+        self._catalog = catalog
+        self._admission = admission
+        self._instruments = instruments
+
+    async def search(self, collection: str, request: SearchRequest, client: str = "") -> SearchAnswer:
+        """Returns the answer within the deadline of the current request. Clients take turns where searches wait."""
+        started = time.perf_counter()
+        identity = request_id()
+        plan = self._catalog.resolve(request.pipeline)
+        walked = await self._walk(collection, plan, request, client, Budget.within(current_deadline()))
+        self._record(walked, plan, named=isinstance(request.pipeline, str))
+        waited_ms = recorded_ms(WAIT)
+        total_ms = (time.perf_counter() - started) * 1000 - waited_ms
+        timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": total_ms}
+        return SearchAnswer(
+            collection=walked.generation,
+            pipeline=PipelineRef(name=plan.pipeline.name, fingerprint=plan.fingerprint),
+            request_id=identity,
+            hits=_hits(request, walked),
+            candidates=_candidates(plan, walked) if request.explain == "candidates" else None,
+            degraded=tuple(one.degradation for one in walked.degraded),
+            models=dict(walked.models),
+            timings_ms={stage: round(ms, 3) for stage, ms in timings_ms.items()},
+        )
+
+    async def _walk(
+        self, collection: str, plan: WalkPlan, request: SearchRequest, client: str, budget: Budget
+    ) -> Walked:
+        for may_move in (True, False):
+            generation = await self._generations.searchable(collection, budget.share_s(1.0, 1.0))
+            context = WalkContext(
+                self._backends, self._generations, self._admission, client, request, generation, budget, may_move
+            )
+            try:
+                return await include(context, await walk(context, plan))
+            except GenerationMovedError:
+                continue
+        raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)
+
+    def _record(self, walked: Walked, plan: WalkPlan, *, named: bool) -> None:
+        kinds = {} if named else {one.id: one.stage.kind for one in plan.pipeline.identified}
+        for stage, ms in walked.timings_ms.items():
+            # These become labels of metrics: ids that callers choose would give them unbounded values.
+            record_ms(kinds.get(stage, stage), ms)
+        for one in walked.degraded:
+            self._instruments.degraded.labels(one.kind, one.degradation.reason).inc()
+
+
+def _stages_and_parts(walked: Walked) -> dict[str, float]:
+    """Returns the times of stages, each before its parts. A stage `a.b` leaves out the part `b` of a stage `a`."""
+    shown: dict[str, float] = {}
+    for stage, ms in walked.timings_ms.items():
+        shown[stage] = ms
+        for part, part_ms in walked.parts_ms.get(stage, {}).items():
+            if f"{stage}.{part}" not in walked.timings_ms:
+                shown[f"{stage}.{part}"] = part_ms
+    return shown
+
+
+def _candidates(plan: WalkPlan, walked: Walked) -> dict[str, StageCandidates]:
+    return {
+        stage: StageCandidates(
+            ranking=output,
+            least_score=plan.least_scores.get(stage),
+            model_scores=walked.reranked[stage].scores if stage in walked.reranked else None,
+            weight=walked.reranked[stage].weight if stage in walked.reranked else None,
+        )
+        for stage, output in walked.outputs.items()
+    }
+
+
+def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:
+    places: dict[str, dict[str, StagePlace]] = {one.id: {} for one in walked.ranking}
+    if request.explain:
+        # A candidate's places are those among candidates, whatever the deeper searches say of it.
+        below = {one.id for one in walked.beneath.ranking}
+        for outputs, shown in (
+            (walked.outputs, places.keys() - below),
+            (walked.beneath.outputs, places.keys() & below),
+        ):
+            for stage, output in outputs.items():
+                for rank, one in enumerate(output, start=1):
+                    if one.id in shown:
+                        places[one.id][stage] = StagePlace(rank=rank, score=one.score)
+    return tuple(
+        SearchHit(
+            id=one.id,
+            rank=rank,
+            score=one.score,
+            title=document.title if document and "title" in request.include else None,
+            text=document.text if document and "text" in request.include else None,
+            metadata=document.metadata if document and "metadata" in request.include else None,
+            stages=places[one.id] if request.explain else None,
+        )
+        for rank, one in enumerate(walked.ranking, start=1)
+        for document in [walked.documents.get(one.id)]
+    )

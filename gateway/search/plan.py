@@ -1,0 +1,166 @@
+"""Plans a pipeline: checks every stage against the backends, and binds it to the function that runs it.
+
+Owns every decision that depends on the kind of a stage, made once, when a pipeline is read. Runs nothing.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, assert_never
+
+from gateway.families import FAMILIES, Family, family_names
+from gateway.search.reranking import rerank
+from gateway.search.search_depths import PlannedRetrieve
+from gateway.search.sources import PlannedSource, fuse, retrieve
+from gateway.search.walked import RERANKING, WalkContext, Walked
+from gateway.settings import BackendAddress
+from services.chassis.settings.configuration import ConfigurationError
+from services.contracts.pipelines import (
+    Cut,
+    Fuse,
+    IdentifiedStage,
+    LaterStage,
+    Pipeline,
+    Rerank,
+    Retrieve,
+    SourceStage,
+)
+from services.contracts.retrieval import DEFAULT_BEAM
+from services.ranking.stages import fused_least_score
+
+# A pipeline is data from outside: its cost is bounded before any backend is called.
+MOST_RETRIEVES = 16
+MOST_RERANKS = 4
+LARGEST_WEIGHT = 1_000.0
+
+Addresses = Mapping[str, BackendAddress]
+
+
+class PipelineError(ConfigurationError):
+    """A pipeline does not fit the configured backends; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage:
+    """A stage after the source, bound to the function that runs it.
+
+    `run` is called with the walk so far and the sum of the later stages' shares. `share` is this stage's part of the
+    remaining time, relative to those of the other stages.
+    """
+
+    id: str
+    run: Callable[[WalkContext, Walked, float], Coroutine[Any, Any, Walked]]
+    share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WalkPlan:
+    """A pipeline and its stages, bound to the functions that run them."""
+
+    pipeline: Pipeline
+    fingerprint: str
+    source: PlannedSource
+    later: tuple[PlannedStage, ...]
+    least_scores: Mapping[str, float | None]  # that each source stage can give; None: no bound
+
+
+def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
+    """Returns the plan of a pipeline over these backends, given by name.
+
+    Raises PipelineError if a stage names an unknown or unfit backend, or the pipeline has too many stages.
+    """
+    for kind, most in ((Retrieve, MOST_RETRIEVES), (Rerank, MOST_RERANKS)):
+        count = sum(isinstance(one.stage, kind) for one in pipeline.identified)
+        if count > most:
+            raise PipelineError(f"{count} {kind.__name__.lower()} stages, at most {most} are allowed")
+    alone = isinstance(pipeline.identified.source.stage, Retrieve) and not pipeline.identified.later
+    source = _source(pipeline.identified.source, backends, alone=alone)
+    later = tuple(_later(one, backends) for one in pipeline.identified.later)
+    return WalkPlan(pipeline, pipeline.fingerprint, source, later, dict(source.least_scores()))
+
+
+def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, alone: bool = False) -> PlannedSource:
+    """Plans a source. `alone`: no stage follows it, nor any that fuses it with another one."""
+    match identified.stage:
+        case Retrieve() as stage:
+            family = _checked_retrieve(identified.id, stage, backends)
+            planned = PlannedRetrieve(stage, family.approximate and not stage.exact, alone)
+            run = partial(retrieve, identified.id, planned)
+            return PlannedSource(identified.id, run, family.least_score, (planned,))
+        case Fuse() as stage:
+            inputs = tuple(_source(one, backends) for one in identified.inputs)
+            _check_fuse(identified.id, stage, inputs)
+            least = fused_least_score(stage)
+            retrieves = tuple(planned for one in inputs for planned in one.retrieves)
+            return PlannedSource(identified.id, partial(fuse, identified.id, stage, inputs), least, retrieves, inputs)
+        case _:
+            assert_never(identified.stage)
+
+
+def _later(identified: IdentifiedStage[LaterStage], backends: Addresses) -> PlannedStage:
+    match identified.stage:
+        case Rerank() as stage:
+            _check_rerank(identified.id, stage, backends)
+            return PlannedStage(identified.id, partial(rerank, identified.id, stage), RERANKING)
+        case Cut() as stage:
+            return PlannedStage(identified.id, partial(_cut, stage))
+        case _:
+            assert_never(identified.stage)
+
+
+async def _cut(stage: Cut, _context: WalkContext, before: Walked, _later: float) -> Walked:
+    kept = before.ranking[: stage.top]
+    following = before.beneath.ranking[: stage.top - len(kept)]
+    return replace(before, ranking=kept, beneath=replace(before.beneath, ranking=following))
+
+
+def _checked_retrieve(identity: str, stage: Retrieve, backends: Addresses) -> Family:
+    name = _checked_family(identity, stage.backend, lambda family: family.retrieves, backends)
+    family = FAMILIES[name]
+    if stage.preset is not None and not family.presets:
+        presets = family_names(lambda family: family.presets)
+        raise PipelineError(f"stage '{identity}': presets are {presets}; backend '{stage.backend}' is {name}")
+    if stage.exact and not family.exact:
+        raise PipelineError(f"stage '{identity}': exact is for vectors; backend '{stage.backend}' is {name}")
+    _check_beam(identity, stage, name, family)
+    return family
+
+
+def _check_beam(identity: str, stage: Retrieve, name: str, family: Family) -> None:
+    if not family.approximate:
+        if stage.beam is not None:
+            raise PipelineError(f"stage '{identity}': beam is for vectors; backend '{stage.backend}' is {name}")
+        return
+    beam = DEFAULT_BEAM if stage.beam is None else stage.beam
+    if beam < stage.top and not stage.exact:
+        told = f"a beam of {beam}" if stage.beam is not None else f"the default beam of {beam}"
+        raise PipelineError(
+            f"stage '{identity}': top {stage.top} needs a beam of at least {stage.top}, and it has {told}; "
+            f"write `beam: {stage.top}` or more, or `top: {beam}` or less"
+        )
+
+
+def _check_fuse(identity: str, stage: Fuse, inputs: tuple[PlannedSource, ...]) -> None:
+    if stage.weights and max(stage.weights) > LARGEST_WEIGHT:
+        raise PipelineError(f"stage '{identity}': weights may be at most {LARGEST_WEIGHT:g}")
+    if stage.method == "weighted" and stage.normalisation == "theoretical-min":
+        for source, one in zip(stage.inputs, inputs, strict=True):
+            if one.least_score is None:
+                what = "z-scores have" if isinstance(source, Fuse) else f"backend '{source.backend}' has"
+                raise PipelineError(f"stage '{identity}': theoretical-min needs inputs with a least score; {what} none")
+
+
+def _check_rerank(identity: str, stage: Rerank, backends: Addresses) -> None:
+    _checked_family(identity, stage.backend, lambda family: family.reranks, backends)
+    if not any(FAMILIES[backend.family].document_store for backend in backends.values()):
+        stores = family_names(lambda family: family.document_store)
+        raise PipelineError(f"stage '{identity}': re-ranking needs a {stores} backend, the document store")
+
+
+def _checked_family(identity: str, name: str, fits: Callable[[Family], bool], backends: Addresses) -> str:
+    """Returns the family of the backend of this name. Raises PipelineError if there is none, or its family does not
+    fit."""
+    fit = sorted(known for known, backend in backends.items() if fits(FAMILIES[backend.family]))
+    if name not in fit:
+        raise PipelineError(f"stage '{identity}': no backend '{name}' for this; there are: {', '.join(fit) or 'none'}")
+    return backends[name].family

@@ -1,0 +1,158 @@
+"""Runs the sources of a walk: all retrieves concurrently, however deeply nested, and the fusions of their rankings."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from gateway.backends import wire
+from gateway.backends.failures import BackendFailed, as_problem, not_held
+from gateway.backends.service_timings import collected_parts
+from gateway.search.search_depths import PlannedRetrieve
+from gateway.search.walked import RETRIEVAL, Found, Sourced, WalkContext, elapsed_ms
+from services.chassis.errors import BadInput, DeadlineExceeded, Overloaded, ProblemError, Unavailable
+from services.contracts.generations import name_of
+from services.contracts.pipelines import Fuse, Retrieve
+from services.contracts.retrieval import RetrievalRequest
+from services.contracts.scored import Ranking
+from services.ranking.fusion import AlignedLegs, Leg, ranked
+from services.ranking.stages import fused
+
+Result = TypeVar("Result")
+
+
+class GenerationMovedError(Exception):
+    """The generation was replaced during the walk: walk again, over the new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSource:
+    """A source, bound to the function that runs it. `run` also takes the sum of the later stages' shares of time.
+
+    `retrieves` are its own, at every depth.
+    """
+
+    id: str
+    run: Callable[[WalkContext, float], Coroutine[Any, Any, Sourced]]
+    least_score: float | None
+    retrieves: tuple[PlannedRetrieve, ...]
+    inputs: tuple["PlannedSource", ...] = ()
+
+    def least_scores(self) -> Iterator[tuple[str, float | None]]:
+        """Yields id and least score of the inputs at every depth, and of this source."""
+        for one in self.inputs:
+            yield from one.least_scores()
+        yield self.id, self.least_score
+
+
+async def retrieve(identity: str, planned: PlannedRetrieve, context: WalkContext, later: float) -> Sourced:
+    """Searches one backend. A failure is part of the result if the stage may be skipped; else it is raised."""
+    started = time.perf_counter()
+    stage = planned.stage
+    backend = context.backends[stage.backend]
+    try:
+        # A stage that must not fail gets the time of later stages too: without it they do not run.
+        timeout_s = context.timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
+        with collected_parts() as parts:
+            candidates, deeper = await _searched(planned, context, timeout_s)
+    except BackendFailed as failed:
+        failure = not_held(backend.name, context.generation) if failed.unknown_generation else failed
+        await _require_skippable(identity, stage, context, failure)
+        return Sourced(None, {identity: elapsed_ms(started)}, {identity: failure})
+    beyond = None if deeper is None else Found(deeper, {identity: deeper})
+    found = Found(candidates, {identity: candidates}, beyond)
+    return Sourced(found, {identity: elapsed_ms(started)}, {}, {identity: parts})
+
+
+async def _searched(planned: PlannedRetrieve, context: WalkContext, timeout_s: float) -> tuple[Ranking, Ranking | None]:
+    """Returns the stage's candidates and, where more hits are asked for and there are more, the deeper ranking."""
+    stage = planned.stage
+
+    async def search(top: int) -> Ranking:
+        request = RetrievalRequest(
+            query=context.request.query,
+            top=top,
+            preset=stage.preset,
+            exact=stage.exact,
+            beam=stage.beam,
+            filter=context.request.filter,
+            exclude_ids=context.request.exclude_ids,
+        )
+        answer = await wire.search(context.backends[stage.backend], context.generation, request, timeout_s)
+        return ranked(answer.hits)
+
+    depths = planned.depths(context.request)
+    if depths[-1] <= stage.top:
+        return await search(depths[-1]), None
+    found = await _at_once(*map(search, depths))
+    candidates, deeper = found[0][: stage.top], found[-1]
+    # Fewer than may be there are all: an approximate search could find others in a wider beam.
+    return candidates, deeper if len(candidates) == stage.top else None
+
+
+async def fuse(
+    identity: str, stage: Fuse, inputs: Sequence[PlannedSource], context: WalkContext, later: float
+) -> Sourced:
+    """Runs all inputs concurrently and fuses the rankings of those that did not fail."""
+    given = await _at_once(*(source.run(context, later) for source in inputs))
+    started = time.perf_counter()
+    timings_ms = {name: ms for one in given for name, ms in one.timings_ms.items()}
+    failures = {name: failure for one in given for name, failure in one.failures.items()}
+    parts_ms = {name: parts for one in given for name, parts in one.parts_ms.items()}
+    found = [one.found for one in given]
+    if all(one is None for one in found):
+        return Sourced(None, timings_ms, failures)
+    whole = _fused(identity, stage, inputs, found)
+    if any(one is not None and one.deeper is not None for one in found):
+        deeper = [None if one is None else one.deeper or one for one in found]
+        whole = replace(whole, deeper=_fused(identity, stage, inputs, deeper))
+    return Sourced(whole, timings_ms | {identity: elapsed_ms(started)}, failures, parts_ms)
+
+
+def _fused(identity: str, stage: Fuse, inputs: Sequence[PlannedSource], found: Sequence[Found | None]) -> Found:
+    legs = (
+        Leg(() if one is None else one.ranking, source.least_score) for source, one in zip(inputs, found, strict=True)
+    )
+    ranking = fused(stage, AlignedLegs(legs))
+    outputs = {name: output for one in found if one is not None for name, output in one.outputs.items()}
+    return Found(ranking, {**outputs, identity: ranking})
+
+
+async def _at_once(*running: Coroutine[Any, Any, Result]) -> list[Result]:
+    """Runs all concurrently and returns their results in order. The first failure cancels the others and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in running]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+async def _require_skippable(identity: str, stage: Retrieve, context: WalkContext, failure: BackendFailed) -> None:
+    """Returns if the walk may continue without this retrieve; else raises the problem for the caller."""
+    if failure.caller_erred:
+        raise BadInput(f"stage '{identity}': {failure}") from failure
+    if failure.unknown_generation and context.may_move:
+        await context.generations.refresh(context.budget.share_s(1.0, 1.0))
+        if context.generations.live(name_of(context.generation)) != context.generation:
+            raise GenerationMovedError from failure
+    if stage.on_failure == "fail":
+        raise no_retriever_left({identity: failure}) from failure
+
+
+def no_retriever_left(failures: Mapping[str, BackendFailed]) -> ProblemError:
+    """Returns the problem that no retrieve succeeded. Advises a retry only if a backend can recover by itself."""
+    what = "; ".join(f"stage '{identity}': {failure}" for identity, failure in failures.items())
+    if all(failure.reason == "deadline" for failure in failures.values()):
+        return DeadlineExceeded(what)
+    if all(failure.reason == "overloaded" for failure in failures.values()):
+        after_s = max(1, *(math.ceil(failure.retry_after_s or 0) for failure in failures.values()))
+        return Overloaded(f"{what} Try again after the seconds in Retry-After.", retry_after_s=after_s)
+    passing = sorted({failure.backend for failure in failures.values() if not failure.permanent})
+    if not passing:
+        problems = {identity: as_problem(failure) for identity, failure in failures.items()}
+        told = "; ".join(f"stage '{identity}': {problem.detail}" for identity, problem in problems.items())
+        return type(next(iter(problems.values())))(f"No retriever is left. {told}")
+    return Unavailable(f"No retriever is left. {what} Try again when {' or '.join(passing)} is back.", retry_after_s=1)

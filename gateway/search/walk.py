@@ -1,0 +1,88 @@
+"""Runs the stages of one planned pipeline for one query, in order. Does not know kinds of stages: the plan does."""
+
+import time
+from dataclasses import replace
+
+from gateway.backends.failures import BackendFailed
+from gateway.backends.service_timings import collected_parts
+from gateway.search.admission import search_cost
+from gateway.search.plan import WalkPlan
+from gateway.search.sources import no_retriever_left
+from gateway.search.texts import WalkTexts
+from gateway.search.walked import INCLUDING, RETRIEVAL, Sourced, WalkContext, Walked
+from services.chassis.admission.limits import WAIT
+from services.chassis.errors import AnswerTooLarge, Overloaded
+from services.ranking.fusion import continued
+
+# A search met overload if it waited in a service for more than this share of the time it had. So most wait here, where
+# all are bounded together: services refuse only what reaches them before the limit has adapted.
+QUEUED_SHARE = 0.1
+
+
+async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
+    """Returns the final ranking, cut to the request's `top`, with outputs, timings and degradations of every stage.
+
+    Stages after the source see its candidates alone, so the request's `top` changes nothing in their order: where more
+    hits are asked for, those of a deeper retrieval follow beneath.
+
+    A failure that the pipeline allows is a degradation; any other is raised as a problem. Raises GenerationMovedError,
+    and Overloaded if the search is not admitted.
+    """
+    shares = [stage.share for stage in plan.later]
+    including = INCLUDING if context.request.include else 0.0
+    later = sum(shares) + including
+    cost = search_cost(plan.source.retrieves, context.request)
+    within_s = context.budget.share_s(RETRIEVAL, later)
+    async with context.admission.slot(cost, within_s, context.client) as held:
+        held.overloaded = False  # a backend that is slow or hangs is not overloaded: one that is says so
+        try:
+            sourced = await plan.source.run(context, later)
+        except Overloaded:
+            held.overloaded = True
+            raise
+        refused = any(failure.reason == "overloaded" for failure in sourced.failures.values())
+        held.overloaded = refused or _queued_s(sourced) > QUEUED_SHARE * within_s
+        held.tells = held.overloaded or not sourced.failures
+    walked = _after_source(context, sourced)
+    for number, stage in enumerate(plan.later, start=1):
+        started = time.perf_counter()
+        with collected_parts() as parts:
+            walked = await stage.run(context, walked, sum(shares[number:]) + including)
+        walked = replace(walked, outputs={**walked.outputs, stage.id: walked.ranking}).timed(stage.id, started, parts)
+    return replace(walked, ranking=continued(walked.ranking, walked.beneath.ranking)[: context.request.top])
+
+
+def _queued_s(sourced: Sourced) -> float:
+    """Returns the longest time that a retrieve waited for a slot of its service, in seconds."""
+    return max((parts.get(WAIT, 0.0) for parts in sourced.parts_ms.values()), default=0.0) / 1000
+
+
+async def include(context: WalkContext, walked: Walked) -> Walked:
+    """Adds the documents of the ranking. Missing ones, or a store that is late, are a degradation."""
+    ids, parts = [one.id for one in walked.ranking], context.request.include
+    if not ids or not parts:
+        return walked
+    started = time.perf_counter()
+    try:
+        with collected_parts() as told_ms:
+            documents = await walked.texts.read_uncut(ids, parts, context.timeout_s("include", INCLUDING, 0.0))
+    except BackendFailed as failure:
+        if failure.kind == AnswerTooLarge.kind:
+            raise AnswerTooLarge(f"include: {failure.detail}") from failure
+        documents = walked.texts.already_read(ids, parts)
+        told = walked.degrade("include", "include", failure.reason, str(failure), len(documents), len(ids))
+    else:
+        told = walked.flag_missing("include", "include", len(documents), len(ids))
+    return replace(told, documents=documents).timed("include", started, told_ms)
+
+
+def _after_source(context: WalkContext, given: Sourced) -> Walked:
+    if given.found is None:
+        raise no_retriever_left(given.failures)
+    texts = WalkTexts(context.backends.document_store, context.generation).with_failures(given.failures.values())
+    found = given.found
+    timings = given.timings_ms, given.parts_ms
+    walked = Walked(context.generation, found.ranking, found.outputs, *timings, texts, found.beneath())
+    for identity, failure in given.failures.items():
+        walked = walked.degrade(identity, "retrieve", failure.reason, str(failure), 0, 1)
+    return walked
