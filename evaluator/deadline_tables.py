@@ -1,11 +1,12 @@
 """Builds the tables of a deadline sweep, a pipeline each, with what makes its times doubtful. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from evaluator.deadline_sweep import AtDeadline, DeadlineReport, DeadlinesFile
+from evaluator.deadline_sweep import DEADLINES, AtDeadline, DeadlineReport, DeadlinesFile
 from evaluator.pages.markdown_page import markdown_parts
-from evaluator.pages.page_blocks import Block, Caution, Sentence, Table
+from evaluator.pages.page_blocks import Block, Caution, Heading, Sentence, Table
 from evaluator.runs.latency import Timed
+from evaluator.steps.step_section import StepSection
 
 
 def render_deadlines(found: DeadlinesFile) -> Iterator[str]:
@@ -21,6 +22,13 @@ def deadline_blocks(found: DeadlinesFile) -> Iterator[Block]:
         yield Table(f"deadlines-{report.pipeline}", caption, _rows(report, valid=found.timing_valid))
     for reason in found.timing_reasons:
         yield Caution(f"TIMING NOT VALID: {reason}")
+
+
+def _section(found: DeadlinesFile, charts: Collection[str]) -> list[Block]:
+    return [Heading("Deadlines"), *deadline_blocks(found)]
+
+
+DEADLINES_SECTION = StepSection("deadlines", DEADLINES, DeadlinesFile, _section)
 
 
 def _rows(report: DeadlineReport, *, valid: bool) -> list[list[str]]:

@@ -5,40 +5,31 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from evaluator.attribution.report import ATTRIBUTION, AttributionReport
+from evaluator.attribution.report import ATTRIBUTION
 from evaluator.attribution_step import attribution
 from evaluator.client.client import GatewayClient, GatewayError
-from evaluator.comparison.arm_statistics import statistics_of_arms
-from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from evaluator.load.plan_run import LOAD
-from evaluator.load.report import LoadReport
 from evaluator.load_step import load_step
 from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.process_costs import NO_PROCESSES
-from evaluator.metrics.quality import PerQuery, means, within_depth
+from evaluator.metrics.quality import means, within_depth
 from evaluator.progress import say
-from evaluator.report.report import Report, build_report
-from evaluator.report.report_files import write_pages
-from evaluator.runs.answers import read_answers, read_outcomes
-from evaluator.runs.interruptions import latency_source
-from evaluator.runs.manifest import Manifest
+from evaluator.report.report import Report
+from evaluator.report.step import report_step
+from evaluator.runs.answers import read_answers
 from evaluator.runs.resume import continue_or_begin
 from evaluator.runs.run_folder import RunFolder, writable
-from evaluator.runs.timing_validity import conditions_of
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.ingest import IngestReport, ingest
-from evaluator.steps.pipeline_costs import COSTS, costs_of, pipeline_costs
+from evaluator.steps.pipeline_costs import COSTS, pipeline_costs
 from evaluator.steps.prepared_run import dataset_of, prepare_run
 from evaluator.steps.quality_figures import arm_answers, measure_answers, quality_figures
 from evaluator.steps.quality_report import CHANGE_METRICS, JudgmentChange, QualityReport, QueryFigures
 from evaluator.steps.rank import RankedArm, RankReport, rank, write_rank_report
-from evaluator.steps.run_import import IMPORTED, ImportReport
 from evaluator.steps.run_judgments import judgments_of, judgments_with_added
-from evaluator.steps.vector_recall import RecallReport, vector_recall
+from evaluator.steps.vector_recall import vector_recall
 from evaluator.thread_work import in_thread
-from services.access.regular_file import open_regular
 from services.chassis.settings.trust import scheme_fault
 from services.disk_writes import whole_file
 
@@ -178,51 +169,6 @@ def measure_again(folder: RunFolder, metrics: Sequence[str] | None = None, added
         except EvaluationError as error:
             say(f"Losses were not attributed again: {error}")
     return quality
-
-
-def report_step(folder: RunFolder) -> Report:
-    """Builds the report from the files of all steps; writes report.json and its pages (report_files.py)."""
-    ranked = folder.read("rank.json", RankReport)
-    quality = folder.read("quality.json", QualityReport)  # first: it refuses changed files of the arms
-    figures = {arm.name: _per_query(folder, arm.name) for arm in ranked.arms}
-    manifest = folder.read("manifest.json", Manifest)
-    records = {arm.name: tuple(read_outcomes(folder.answers(arm.name))) for arm in ranked.arms}
-    source = latency_source(manifest, records)
-    report = build_report(
-        experiment=folder.experiment,
-        manifest=manifest,
-        ranked=ranked,
-        records=records,
-        source=source,
-        conditions=conditions_of(folder.path, 0 if source is None else source.segment),
-        quality=quality,
-        statistics=statistics_of_arms(figures, ranked.depth, folder.experiment.seed),
-        recall=folder.read("recall.json", RecallReport).backends,
-        ingested=folder.read("ingest.json", IngestReport) if folder.has("ingest.json") else None,
-        run_files={arm.name: str(folder.run_file(arm.name).relative_to(folder.path)) for arm in ranked.arms},
-        imported=folder.read(IMPORTED, ImportReport).arms if folder.has(IMPORTED) else {},
-        costs=costs_of(folder),
-        made_from=folder.hashes(
-            "rank.json", "quality.json", *[name for name in (LOAD, DEADLINES, ATTRIBUTION) if folder.has(name)]
-        ),
-        load=folder.read(LOAD, LoadReport) if folder.has(LOAD) else None,
-        deadlines=folder.read(DEADLINES, DeadlinesFile) if folder.has(DEADLINES) else None,
-        attribution=folder.read(ATTRIBUTION, AttributionReport) if folder.has(ATTRIBUTION) else None,
-    )
-    folder.write("report.json", report)
-    write_pages(folder, report)
-    return report
-
-
-def _per_query(folder: RunFolder, arm: str) -> PerQuery:
-    """Reads the figures of an arm's queries: metric → query → value."""
-    figures: dict[str, dict[str, float | None]] = {}
-    with open_regular(folder.per_query(arm)) as file:
-        for line in file:
-            found = QueryFigures.from_record(line)
-            for metric, value in found.figures.items():
-                figures.setdefault(metric, {})[found.query] = value
-    return figures
 
 
 async def expect_pipelines(client: GatewayClient, experiment: Experiment) -> None:

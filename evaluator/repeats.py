@@ -11,13 +11,14 @@ from pydantic import FiniteFloat
 
 from evaluator.client.client import GatewayClient
 from evaluator.datasets.text_files import sha256
-from evaluator.evaluation import evaluate, quality_step, rank_step, report_step
+from evaluator.evaluation import evaluate, quality_step, rank_step
 from evaluator.machine.process_costs import NO_PROCESSES
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.pages.markdown_table import aligned
 from evaluator.progress import say
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.report import Report
+from evaluator.report.step import report_step
 from evaluator.runs.latency import DOUBTFUL, Timed
 from evaluator.runs.run_folder import RunFolder, StepFile
 from evaluator.runs.trec_runs import read_run

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from evaluator.attribution.losses import FATES
-from evaluator.attribution.report import AttributionReport
-from evaluator.pages.page_blocks import Block, Caution, ChartImage, Prose, Sentence, Table
+from evaluator.attribution.report import ATTRIBUTION, AttributionReport
+from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Sentence, Table
 from evaluator.pages.step_page import StepPage
 from evaluator.pages.svg_chart import COLOURS, Drawing, Scale, text_width
+from evaluator.steps.step_section import StepSection
 
 WIDTH = 860.0
 FATES_CHART = "attribution/fates.svg"
@@ -25,7 +26,7 @@ WATERFALL_SAYS = (
 
 
 def attribution_page(report: AttributionReport) -> StepPage:
-    """Returns the page of an attribution alone; a report has its parts as a section."""
+    """Returns the page of an attribution alone."""
     title = f"Where relevant documents were lost: {report.experiment}, {report.dataset}, first {report.top} hits"
     svgs = {FATES_CHART: fates_chart(report)}
     return StepPage("attribution", title, attribution_blocks(report, svgs), svgs)
@@ -48,6 +49,14 @@ def attribution_blocks(report: AttributionReport, charts: Collection[str]) -> li
         Table("legs", f"{report.metric} of every leg alone", leg_rows(report)),
         Prose("Every document with its fate and its ranks: attribution/<pipeline>.jsonl."),
     ]
+
+
+def _section(report: AttributionReport, charts: Collection[str]) -> list[Block]:
+    title = f"Where relevant documents were lost (first {report.top} hits)"
+    return [Heading(title), *attribution_blocks(report, charts)]
+
+
+ATTRIBUTION_SECTION = StepSection("attribution", ATTRIBUTION, AttributionReport, _section)
 
 
 def _warnings(report: AttributionReport) -> Iterator[str]:

@@ -37,8 +37,7 @@ from evaluator.load.against_report import AgainstReport
 from evaluator.load.against_step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
 from evaluator.load.against_table import render_against
 from evaluator.load.export_scripts import ExportTool
-from evaluator.load.plan_run import LOAD
-from evaluator.load.report import LoadReport, judges_a_gate
+from evaluator.load.report import LOAD, LoadReport, judges_a_gate
 from evaluator.load_export import planned_export, unexported_fields, write_export
 from evaluator.load_step import load_step
 from evaluator.machine.measurement_lock import measuring

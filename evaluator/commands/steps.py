@@ -31,9 +31,8 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.evaluation import evaluate, ingest_step, measure_again, rank_step, report_step
+from evaluator.evaluation import evaluate, ingest_step, measure_again, rank_step
 from evaluator.experiments.experiment import Experiment
-from evaluator.experiments.gates import GateOutcome
 from evaluator.experiments.suite import Suite, experiments_of
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.cost_table import render_costs, render_memory
@@ -50,9 +49,10 @@ from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import parse_processes
 from evaluator.progress import say
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
-from evaluator.report.render import render_table
+from evaluator.report.page import render_table
+from evaluator.report.quality_section import verdicts
 from evaluator.report.report import Report
-from evaluator.report.report_blocks import timing_reasons, verdicts
+from evaluator.report.step import report_step
 from evaluator.report.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
 from evaluator.report.suite_summary import render_summary_table
 from evaluator.runs.run_folder import LATEST, RunFolder
@@ -215,13 +215,8 @@ def print_outcome(folder: RunFolder, outcome: Report) -> None:
     _end_reports([outcome])
 
 
-def gates_of(outcome: Report) -> tuple[GateOutcome, ...]:
-    """Returns the gates of a run and of its load."""
-    return (*outcome.gates, *(outcome.load.gates if outcome.load is not None else ()))
-
-
 def _end_reports(reports: Sequence[Report], junit: Path | None = None) -> None:
-    gates = [one for report in reports for one in gates_of(report)]
+    gates = [one for report in reports for one in report.every_gate]
     end_status(reports[0].experiment, [why for report in reports for why in _doubts(report)], gates, junit)
 
 
@@ -262,8 +257,8 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
     if outcome.load is not None:
         print_load(folder, outcome.load)
     print(f"\nReport: {folder.path / 'report.json'} (and report.html, report.md, runs/, manifest.json beside it)")
-    if reasons := timing_reasons(outcome):
-        print("\n" + "\n  ".join(reasons), file=sys.stderr)
+    if outcome.timing_doubts:
+        print("\n" + "\n  ".join(outcome.timing_doubts), file=sys.stderr)
     if outcome.valid and outcome.warnings:
         print(
             "\nThis run is valid. Note:\n" + "\n".join(f"  {warning}" for warning in outcome.warnings), file=sys.stderr

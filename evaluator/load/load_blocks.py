@@ -8,7 +8,7 @@ from evaluator.load.capacity_page import CAPACITY_SHOWS, capacity_file
 from evaluator.load.capacity_report import multiple_rows
 from evaluator.load.chart_images import chart_images, foldable
 from evaluator.load.cost_table import cost_rows
-from evaluator.load.report import LoadReport
+from evaluator.load.report import LOAD, LoadReport
 from evaluator.load.stages_chart import path_rows
 from evaluator.load.table import (
     PERCENTILES,
@@ -22,9 +22,10 @@ from evaluator.load.table import (
 )
 from evaluator.pages.page_blocks import Block, Caution, FoldedBlocks, Heading, Prose, Sentence, Table, filled
 from evaluator.pages.stacked_times_chart import PATH
+from evaluator.steps.step_section import StepSection
 
 SPECTRUM_SHOWS = "Latency by percentile"
-LOAD = (
+PLANNED = (
     "Requests at planned times, whether or not earlier ones were answered. Times count from the planned send time; a "
     "request without an answer in time counts with its deadline and as an empty ranking. Stages, slowest "
     "answers and more: [load.md](load.md). Figures: load.json."
@@ -35,11 +36,14 @@ def load_blocks(load: LoadReport, charts: Collection[str]) -> list[Block]:
     """Returns the capacities, tables, charts and warnings of a load. `charts`: paths within the run's folder."""
     return [
         Heading("Load"),
-        Prose(LOAD),
+        Prose(PLANNED),
         *(block for one in load.capacities for block in _capacity(one, charts)),
         *(_points(load, charts) if load.points else ()),
         *(Caution(line) for line in load_warnings(load)),
     ]
+
+
+LOAD_SECTION = StepSection("load", LOAD, LoadReport, load_blocks)
 
 
 def _capacity(found: CapacityReport, charts: Collection[str]) -> Iterator[Block]:

@@ -26,7 +26,7 @@ from evaluator.load.prepared_load import PreparedLoad
 from evaluator.load.process_watch import MEMORY
 from evaluator.load.quality_differences import QualityDifference, quality_differences
 from evaluator.load.ratios import PercentileRatio
-from evaluator.load.report import LoadPointReport, LoadReport, gated_point, unjudged_gates
+from evaluator.load.report import LOAD, LoadPointReport, LoadReport, gated_point, unjudged_gates
 from evaluator.load.sample_files import SampleFiles
 from evaluator.load.samples import read_samples
 from evaluator.load.traffic import LoadTarget
@@ -35,8 +35,6 @@ from evaluator.progress import say
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.arms import Arm
 from evaluator.thread_work import in_thread
-
-LOAD = "load.json"
 
 
 async def run_load(

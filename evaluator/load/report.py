@@ -44,6 +44,8 @@ from evaluator.runs.run_folder import StepFile
 from evaluator.steps.arms import Arm
 from services.contracts.base import Count, Wire
 
+LOAD = "load.json"
+
 
 class LoadPointReport(Wire):
     """Figures of a pipeline in one kind of traffic. A request without an answer counts with at least the deadline."""

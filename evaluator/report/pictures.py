@@ -12,9 +12,10 @@ from evaluator.comparison.differences_chart import PairDifferences, differences_
 from evaluator.errors import EvaluationError
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.page_blocks import Block, ChartImage, Heading, Prose, Table, Verdict
+from evaluator.report.origin_section import origin_rows
 from evaluator.report.quality_latency_chart import quality_latency_chart
+from evaluator.report.quality_section import difference_rows, pair_differences, pipeline_rows
 from evaluator.report.report import Report
-from evaluator.report.report_tables import difference_rows, origin_rows, pair_differences, pipeline_rows
 from evaluator.runs.run_folder import RunFolder
 from services.disk_writes import write_whole
 

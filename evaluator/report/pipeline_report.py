@@ -1,23 +1,21 @@
 """Defines the figures of one pipeline in report.json and builds them from its answers. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 from pydantic import FiniteFloat
 
 from evaluator.client.cached_results import CacheUse, sum_cached_results
-from evaluator.comparison.arm_statistics import ArmStatistics
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.experiments.gates import GatedFigures
 from evaluator.machine.process_costs import PipelineCost
-from evaluator.runs.answers import AnswerOutcome
+from evaluator.report.ranked_run import RankedRun
 from evaluator.runs.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers, stage_times
 from evaluator.runs.critical_path import mean_path
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Latency, summarise
 from evaluator.runs.timing_validity import is_timed, samples_ms
+from evaluator.steps.pipeline_costs import index_bytes
 from evaluator.steps.quality_figures import QualityFigure
-from evaluator.steps.quality_report import QualityReport
-from evaluator.steps.rank import RankedArm, RankReport
+from evaluator.steps.rank import RankedArm
 from evaluator.steps.run_import import ImportedFile
 from services.contracts.base import Count, Wire
 
@@ -60,25 +58,17 @@ class PipelineReport(Wire):
     imported: ImportedFile | None = None  # the file that `import` has read; it holds no latency, stages or models
 
 
-def pipeline_report(
-    arm: RankedArm,
-    ranked: RankReport,
-    records: Sequence[AnswerOutcome],
-    quality: QualityReport,
-    statistics: ArmStatistics,
-    run_file: str,
-    imported: ImportedFile | None,
-    timed_segment: int | None,
-) -> PipelineReport:
-    """Builds the figures of an arm from its answers. `timed_segment`: whose times count; None: all."""
+def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
+    """Builds the figures of an arm from its answers."""
+    records, quality, statistics = run.records[arm.name], run.quality, run.statistics[arm.name]
     measured = [record for record in records if record.phase == "measured"]
     answered = [record for record in measured if record.error is None]
-    timed = [record for record in records if is_timed(record, timed_segment)]
+    timed = [record for record in records if is_timed(record, run.timed_segment)]
     deep = [record for record in records if record.phase == "deep"]
     deep_answered = [record for record in deep if record.error is None]
     kinds = Counter(record.error for record in measured if record.error is not None)
     kinds += Counter(f"{record.error} (deep)" for record in deep if record.error is not None)
-    if missing := len(ranked.queries) - len(measured):
+    if missing := len(run.ranked.queries) - len(measured):
         kinds["no_record"] += missing
     models: dict[str, set[str]] = {}
     for record in (*answered, *deep_answered):
@@ -98,14 +88,16 @@ def pipeline_report(
         intervals=dict(statistics.intervals),
         against_first=statistics.against_first,
         differences=statistics.differences,
-        latency_ms=summarise(samples_ms(records, timed_segment)),
+        latency_ms=summarise(samples_ms(records, run.timed_segment)),
         path_ms=mean_path(timed, arm.pipeline.identified) if arm.pipeline else {},
         stages_ms=stage_times(timed, [one.id for one in arm.pipeline.identified] if arm.pipeline else []),
         gap_ms=gap_time(timed),
         slowest=slowest_answers(timed),
         cached=sum_cached_results(record.cached for record in timed),
         warmup_ms=tuple(one.latency_ms for one in records if one.phase == "warmup" and one.latency_ms is not None),
-        queries=len(ranked.queries),
+        cost=run.costs.pipelines.get(arm.name),
+        index_bytes=index_bytes(arm.pipeline, run.manifest.backends, run.costs.indexes),
+        queries=len(run.ranked.queries),
         judged=quality.judged,
         errors=sum(kinds.values()),
         errors_by_kind=dict(kinds),
@@ -117,8 +109,8 @@ def pipeline_report(
         deep=len(deep),
         deep_differs=quality.deep_differs.get(arm.name, 0),
         run_queries_not_judged=quality.run_queries_not_judged[arm.name],
-        run_file=run_file,
-        imported=imported,
+        run_file=run.run_files[arm.name],
+        imported=run.imported.get(arm.name),
     )
 
 

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.comparison.verdict import PairedComparison
-from evaluator.evaluation import measure_again, report_step
+from evaluator.evaluation import measure_again
 from evaluator.judging.agreement import group_agreement, judge_agreements
 from evaluator.judging.consensus import consensus_grades, disputed_pairs
 from evaluator.judging.outlook import VerdictOutlook
 from evaluator.judging.progress_page import MOST_DISPUTED
 from evaluator.judging.session import Order
+from evaluator.report.step import report_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.background_work import BackgroundWork
 from evaluator.service.computing_lock import ComputingLock

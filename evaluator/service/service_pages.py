@@ -12,8 +12,8 @@ from evaluator.comparison.differences_chart import PairDifferences, differences_
 from evaluator.pages.page_blocks import Block, ChartImage, Table
 from evaluator.pages.sections import page_sections
 from evaluator.pages.step_page import StepPage
+from evaluator.report.page import report_page
 from evaluator.report.report import Report
-from evaluator.report.report_page import report_page
 from evaluator.service.form_experiment import BundledExperiment
 from evaluator.service.job_state import JobState
 

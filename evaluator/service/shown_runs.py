@@ -11,15 +11,12 @@ from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.load.live_chart import live_chart, live_rows
 from evaluator.load.load_blocks import load_blocks
-from evaluator.load.plan_run import LOAD
-from evaluator.load.report import LoadReport
+from evaluator.load.report import LOAD, LoadReport
 from evaluator.pages.page_blocks import Block, Heading, Table
 from evaluator.pages.step_page import StepPage
 from evaluator.replay.page import replay_page
 from evaluator.replay.report import REPLAY, ReplayReport
-from evaluator.report.report_blocks import report_blocks
-from evaluator.report.report_charts import report_charts
-from evaluator.report.report_files import step_charts
+from evaluator.report.sections import report_blocks, report_charts, step_charts
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs
 from evaluator.service.service_pages import ListedRun, ShownRun, StepWithPage

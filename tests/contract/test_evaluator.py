@@ -9,14 +9,9 @@ import pytest
 from evaluator.client.client import GatewayError, connected
 from evaluator.datasets.record import DatasetRecord
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import (
-    ingest_step,
-    quality_step,
-    rank_step,
-    report_step,
-    wait_until_ready,
-)
+from evaluator.evaluation import ingest_step, quality_step, rank_step, wait_until_ready
 from evaluator.experiments.experiment import Experiment
+from evaluator.report.step import report_step
 from evaluator.runs.answers import read_answers
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder

@@ -11,9 +11,10 @@ import pytest
 
 from evaluator.client.client import GatewayClient, connected
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, quality_step, report_step
+from evaluator.evaluation import evaluate, quality_step
 from evaluator.experiments.experiment import Experiment
 from evaluator.report.report import Report
+from evaluator.report.step import report_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.quality_report import QueryFigures
 from services.chassis.errors import Unavailable

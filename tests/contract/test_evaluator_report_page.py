@@ -11,12 +11,10 @@ import pytest
 
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.pages.page_blocks import ChartImage, tables_of
+from evaluator.report.page import render_report_html, render_report_markdown
 from evaluator.report.quality_latency_chart import quality_latency_chart
-from evaluator.report.render import render_page
 from evaluator.report.report import Report
-from evaluator.report.report_blocks import report_blocks
-from evaluator.report.report_charts import report_charts
-from evaluator.report.report_page import render_report_html
+from evaluator.report.sections import report_blocks, report_charts
 from evaluator.runs.run_folder import RunFolder
 from tests.support.charted_blocks import charts_without_table, flat
 from tests.support.gateway_stub import GatewayStub, write_shop
@@ -65,7 +63,7 @@ async def test_every_cell_and_every_sentence_of_the_markdown_page_stands_in_the_
         rows = getattr(block, "rows", ())
         for cell in (cell.strip("`") for row in rows for cell in row if cell):
             assert cell.replace("&", "&amp;").replace("'", "&#39;").replace('"', "&#34;") in page
-    headings = re.findall(r"^## (.*)$", render_page(report), re.MULTILINE)
+    headings = re.findall(r"^## (.*)$", render_report_markdown(report), re.MULTILINE)
     assert [re.sub("<[^>]+>", "", one) for one in re.findall("<h2[^>]*>(.*?)</h2>", page)] == headings
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from evaluator.deadlines_step import deadlines_step
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import ingest_step, quality_step, rank_step, report_step
+from evaluator.evaluation import ingest_step, quality_step, rank_step
 from evaluator.experiments.experiment import Experiment
 from evaluator.report.report import Report
+from evaluator.report.step import report_step
 from evaluator.runs.answers import read_answers
 from evaluator.runs.run_folder import RunFolder, new_folder
 from evaluator.steps.corpus_check import expect_same_corpus, sampled_documents

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.evaluation import ingest_step, quality_step, rank_step, report_step
+from evaluator.evaluation import ingest_step, quality_step, rank_step
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.gates import Gates, judge_gates
 from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.measured_processes import measured_processes, record_stack
+from evaluator.report.page import render_report_markdown, render_table
 from evaluator.report.pipeline_report import gated_figures
-from evaluator.report.render import render_page, render_table
 from evaluator.report.report import Report
+from evaluator.report.step import report_step
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.machine_counters import CountedMachine
@@ -62,7 +63,7 @@ async def test_foreign_load_makes_the_times_invalid_and_leaves_the_quality(
     assert {outcome.latency_ms.p99 for outcome in report.pipelines.values()} == {None}
     times = [cell for line in render_table(report).splitlines()[2:] for cell in line.split("|")[7:9]]
     assert [cell.strip()[-1] for cell in times] == ["?"] * 4
-    assert f"**{FOREIGN}**" in render_page(report)
+    assert f"**{FOREIGN}**" in render_report_markdown(report)
     assert {outcome.latency_ms.valid for outcome in report.pipelines.values()} == {False}
     (gate,) = judge_gates(Gates(p99_ms=1_000), [gated_figures("bm25", report.pipelines["bm25"])])
     assert (gate.held, gate.value, gate.reason) == (False, None, "the times are not valid")

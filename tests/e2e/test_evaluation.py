@@ -10,7 +10,7 @@ from evaluator.client.client import GatewayClient, connected
 from evaluator.comparison.comparing import ComparisonSettings, compare
 from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiments.experiment import Experiment, experiment_path, read_experiment
-from evaluator.report.render import render_page
+from evaluator.report.page import render_report_markdown
 from evaluator.report.report import Report
 from evaluator.runs.run_folder import RunFolder
 from gateway.app import build_app as build_gateway
@@ -121,4 +121,4 @@ async def test_a_run_reports_the_hit_rates_of_caches_where_it_lets_services_use_
     assert {use.rate for outcome in warm.pipelines.values() for use in outcome.cached.values()} == {1.0}
     assert warm.warnings == ("caches were on: compare latency only with runs that had them on",)
     assert warm.pipelines["dense"].quality == without.pipelines["dense"].quality
-    assert "1.0000 |   12 |" in render_page(warm)
+    assert "1.0000 |   12 |" in render_report_markdown(warm)

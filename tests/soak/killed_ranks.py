@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evaluator.client.client import connected
-from evaluator.evaluation import ingest_step, quality_step, report_step
+from evaluator.evaluation import ingest_step, quality_step
+from evaluator.report.step import report_step
 from evaluator.runs.run_folder import RunFolder
 from tests.soak.outcome import Bar, Outcome
 from tests.support.gateway_stub import GatewayStub

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import httpx
 
-from evaluator.evaluation import quality_step, report_step
+from evaluator.evaluation import quality_step
+from evaluator.report.step import report_step
 from evaluator.steps.run_import import import_runs
 from tests.support.simulated_runs import write_collection, write_three_rankings
 

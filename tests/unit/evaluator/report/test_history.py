@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 from evaluator.cli import app
 from evaluator.command_line import command_line
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import quality_step, report_step
+from evaluator.evaluation import quality_step
 from evaluator.report.history import HistoryReport, PipelineHistory, history
 from evaluator.report.history_page import render_history
+from evaluator.report.step import report_step
 from evaluator.steps.run_import import import_runs
 
 QUERIES = 60

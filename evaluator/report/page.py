@@ -1,17 +1,20 @@
-"""Renders report.html, and gives the page of a report to the service."""
+"""Renders a report: its page in HTML and Markdown, and a table for the terminal. Pure; writes no file."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from evaluator.pages.markdown_page import markdown_parts
+from evaluator.pages.markdown_table import aligned
 from evaluator.pages.sections import page_sections
 from evaluator.pages.standalone_page import StandalonePage, render_standalone
+from evaluator.report.quality_section import pipeline_rows
 from evaluator.report.report import Report
-from evaluator.report.report_blocks import report_blocks, report_title
+from evaluator.report.sections import report_blocks
 
 
 def report_page(report: Report, svgs: Mapping[str, str]) -> StandalonePage:
     """Returns the page of a report. `svgs`: its charts and those of its load, by path within the run's folder."""
     return StandalonePage(
-        title=report_title(report),
+        title=report.title,
         valid=report.valid,
         facts=_facts(report),
         sections=page_sections(report_blocks(report, svgs), svgs),
@@ -21,6 +24,16 @@ def report_page(report: Report, svgs: Mapping[str, str]) -> StandalonePage:
 def render_report_html(report: Report, svgs: Mapping[str, str]) -> str:
     """Renders report.html. `svgs`: as of `report_page`."""
     return render_standalone(report_page(report, svgs), "tables/")
+
+
+def render_report_markdown(report: Report, charts: Collection[str] = ()) -> str:
+    """Renders report.md. `charts`: paths of those that are there, within the run's folder."""
+    return "\n\n".join([f"# {report.title}", *markdown_parts(report_blocks(report, charts))]) + "\n"
+
+
+def render_table(report: Report) -> str:
+    """Renders the pipelines, one a row, as a Markdown table aligned for a terminal."""
+    return aligned(pipeline_rows(report))
 
 
 def _facts(report: Report) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,90 @@
+"""Shows the times of the pipelines in a report: tail, stages, slowest answers, cached results. Pure."""
+
+from collections.abc import Collection, Iterator
+
+from evaluator.pages.page_blocks import Block, ChartImage, Heading, Prose, Table, filled
+from evaluator.pages.stacked_times_chart import PATH, PIECES, StackedTimes, piece_rows, stacked_times_chart
+from evaluator.report.report import Report
+from evaluator.runs.latency import Timed
+
+STAGES_CHART = "charts/stages.svg"
+STAGES = (
+    "As the gateway reports them; `<stage>.<part>` is what its services report of their own time. Share: of the "
+    "latency that the client saw, over all answers; stages that run at once overlap. gateway.wait, total and gap add "
+    "up to it: the gap is network, HTTP handling and event loops."
+)
+
+
+def latency_charts(report: Report) -> dict[str, str | None]:
+    """Draws where the time went."""
+    title = "Where the time goes: shares of the mean latency, one query at a time"
+    return {STAGES_CHART: stacked_times_chart(title, _stacked_times(report))}
+
+
+def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
+    """Yields the tail, the stages, the slowest answers and the results that backends had cached."""
+    yield Heading("More of latency")
+    yield Table("latency", "Tail of the latency", _latency_rows(report))
+    if stages := filled(Table("stages", "Milliseconds by stage", _stage_rows(report))):
+        yield Heading("Stages (ms)")
+        if STAGES_CHART in charts:
+            yield ChartImage(STAGES_CHART, "Where the time goes")
+        yield from filled(Table("path", PATH, _path_rows(report)))
+        yield Prose(STAGES)
+        yield from stages
+    if slowest := filled(Table("slowest", "The slowest 1 % of the answers", _slowest_rows(report))):
+        yield Heading("The slowest 1 % of the answers")
+        yield Prose("The log of every service names the request_id.")
+        yield from slowest
+    if uses := filled(Table("caches", "Results that backends had cached", _cache_rows(report))):
+        yield Heading("Caches (results that backends had cached)")
+        yield from uses
+
+
+def _latency_rows(report: Report) -> list[list[str]]:
+    rows = [["pipeline", "p99 ms", "max ms", "drift", "run file"]]
+    for name, outcome in report.pipelines.items():
+        latency = outcome.latency_ms
+        times = (Timed(ms, report.times_hold).cell() for ms in (latency.p99, latency.max))
+        rows.append([name, *times, "–" if latency.drift is None else f"{latency.drift:z.2f}", outcome.run_file])
+    return rows
+
+
+def _stage_rows(report: Report) -> list[list[str]]:
+    """Returns the times of each stage and its parts, in milliseconds."""
+    rows = [["pipeline", "stage", "p50", "p95", "share", "answers"]]
+    for name, outcome in report.pipelines.items():
+        gap = {} if outcome.gap_ms is None else {"(gap)": outcome.gap_ms}
+        for stage, time in (*outcome.stages_ms.items(), *gap.items()):
+            share = "–" if time.share is None else f"{time.share:z.1%}"
+            times = (Timed(ms, report.times_hold).cell(2) for ms in (time.p50, time.p95))
+            rows.append([name, stage, *times, share, str(time.n)])
+    return rows
+
+
+def _path_rows(report: Report) -> list[list[str]]:
+    """Returns where the mean latency of each pipeline went, a piece a row."""
+    return [["pipeline", *PIECES], *([one.name, *row] for one in _stacked_times(report) for row in piece_rows(one))]
+
+
+def _stacked_times(report: Report) -> list[StackedTimes]:
+    return [StackedTimes("", name, one.path_ms, report.times_hold) for name, one in report.pipelines.items()]
+
+
+def _slowest_rows(report: Report) -> list[list[str]]:
+    rows = [["pipeline", "query", "ms", "stages", "request_id"]]
+    for name, outcome in report.pipelines.items():
+        for one in outcome.slowest:
+            times = {stage: Timed(ms, report.times_hold).cell() for stage, ms in one.timings_ms.items()}
+            stages = ", ".join(f"{stage} {ms}" for stage, ms in times.items())
+            whole = Timed(one.latency_ms, report.times_hold).cell()
+            rows.append([name, one.query, whole, stages, one.request_id or "–"])
+    return rows
+
+
+def _cache_rows(report: Report) -> list[list[str]]:
+    rows = [["pipeline", "backend", "hit rate", "hits", "of"]]
+    for name, outcome in report.pipelines.items():
+        for backend, use in outcome.cached.items():
+            rows.append([name, backend, f"{use.rate:z.4f}", str(use.hits), str(use.of)])
+    return rows

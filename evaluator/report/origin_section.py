@@ -1,0 +1,85 @@
+"""Shows in a report what its figures rest on: gates, imported files, recall of the index, collection, origin. Pure."""
+
+from collections.abc import Collection, Iterator
+
+from evaluator.datasets.reader import DatasetCounts
+from evaluator.pages.page_blocks import Block, Bullets, Heading, Prose, Table, filled
+from evaluator.report.report import Report
+
+COUNTED = ("documents", "queries", "judged_queries", "judgments")
+ELSEWHERE = "Everything else (hashes, stamps, pipelines, versions): manifest.json and rank.json beside this file."
+
+
+def origin_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
+    """Yields the gates, what reading files had to decide, and how the run was made."""
+    counts = report.counts
+    sample = f"{report.sample} drawn with seed {report.seed}" if report.sample else "all judged ones"
+    if report.every_gate:
+        yield Heading("Gates")
+        yield Bullets(tuple(one.sentence for one in report.every_gate))
+    if files := filled(Table("imported", "What reading the run files decided", _imported_rows(report))):
+        yield Heading("Imported run files")
+        yield Prose("Hits are those of the judged queries, within the depth.")
+        yield from files
+    if report.vector_recall:
+        yield Heading("Approximate against exact vector search")
+        yield Table("recall", "Recall of approximate vector search", _recall_rows(report))
+    yield Heading("The collection")
+    yield Prose(
+        f"{counts.documents} documents, {counts.queries} queries, {counts.judged_queries} of them judged "
+        f"({counts.judgments} judgments); asked: {sample}. What reading them had to decide:"
+    )
+    yield Table("collection", "Decisions while reading the collection", _collection_rows(counts))
+    yield Heading("How it was made")
+    yield Table("origin", "Origin of the figures", origin_rows(report))
+    yield Prose(ELSEWHERE)
+
+
+def origin_rows(report: Report) -> list[list[str]]:
+    """Returns how the run was made: generation, engines, command, commit, machine."""
+    manifest = report.manifest
+    return [
+        ["what", "value"],
+        ["generation", report.generation or "–"],
+        *(["engine of " + name, engine] for name, engine in report.engine.items()),
+        ["started", manifest.started_utc],
+        ["command", f"`{manifest.command}`"],
+        ["commit", f"{manifest.git_commit}{' + changes' if manifest.git_dirty else ''}"],
+        ["machine", f"{manifest.machine.in_words}, load {manifest.machine.load_1m:.2f}"],
+        ["python", manifest.python],
+    ]
+
+
+def _imported_rows(report: Report) -> list[list[str]]:
+    rows = [
+        ["pipeline", "file", "hits", "missing queries", "cut queries", "unknown queries", "hits not in the corpus",
+         "tied hits", "self-retrieved"]
+    ]  # fmt: skip
+    for name, outcome in report.pipelines.items():
+        if found := outcome.imported:
+            counts = (
+                found.hits,
+                found.queries_missing,
+                found.queries_cut,
+                found.queries_unknown,
+                found.hits_not_in_corpus,
+                found.hits_tied,
+                found.excluded_self,
+            )
+            rows.append([name, found.file, *map(str, counts)])
+    return rows
+
+
+def _recall_rows(report: Report) -> list[list[str]]:
+    rows = [["backend", "recall", "top", "queries", "vectors", "of them indexed"]]
+    for name, found in report.vector_recall.items():
+        recall = "–" if found.recall is None else f"{found.recall:z.4f}"
+        rows.append([name, recall, *map(str, (found.top, found.queries, found.vectors, found.indexed))])
+    return rows
+
+
+def _collection_rows(counts: DatasetCounts) -> list[list[str]]:
+    """Returns what reading the dataset had to decide."""
+    decided = {name: value for name, value in counts.model_dump().items() if name not in COUNTED}
+    words = {name: ", ".join(one) or "none" if isinstance(one, tuple) else str(one) for name, one in decided.items()}
+    return [["what", "how many"], *([name.replace("_", " "), value] for name, value in words.items())]

@@ -1,0 +1,179 @@
+"""Shows the quality of the pipelines in a report: figures, differences to the first one, added judgments. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from evaluator.comparison.differences_chart import PairDifferences, differences_chart
+from evaluator.metrics.metric_table import parse_metric
+from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Table, Verdict, filled
+from evaluator.report.quality_latency_chart import quality_latency_chart
+from evaluator.report.report import Report
+from evaluator.runs.latency import Timed
+from evaluator.steps.quality_report import CHANGE_METRICS, JudgmentChange
+
+QUALITY_LATENCY = "charts/quality-latency.svg"
+DIFFERENCES = "charts/differences.svg"
+# The first of the experiment's metrics stand in the first table, the others in the second.
+COLUMNS = 5
+FIGURES = (
+    "Queries: those in the mean, of which the lost and those without hits have an empty ranking. Worst, expected, "
+    "best: the mean with tied documents in their worst order, over their orders, in their best; moved: the queries "
+    "that this changes. Unjudged: share of the documents shown, down to the metric's depth, without a judgment."
+)
+ADDED = (
+    "All figures of quality are by the dataset's judgments with those of these files merged over them. Before: by the "
+    "dataset's alone."
+)
+
+
+def quality_charts(report: Report) -> dict[str, str | None]:
+    """Draws quality against latency, and the differences."""
+    return {
+        QUALITY_LATENCY: quality_latency_chart(report),
+        DIFFERENCES: differences_chart(pair_differences(report)),
+    }
+
+
+def quality_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
+    """Yields what a reader must know of the run, the first table, and the comparison with the first pipeline."""
+    yield from map(Caution, (*report.warnings, *report.timing_doubts))
+    yield Table("pipelines", "Quality and latency of each pipeline", pipeline_rows(report))
+    if report.timing_reasons:
+        yield Prose("No chart of quality against latency: the times do not hold.")
+    elif QUALITY_LATENCY in charts:
+        yield ChartImage(QUALITY_LATENCY, "Quality against latency of each pipeline")
+    yield from map(Verdict, verdicts(report))
+    differ = "Differences to the first pipeline, query by query"
+    if DIFFERENCES in charts:
+        yield ChartImage(DIFFERENCES, differ)
+    yield from filled(Table("differences", differ, difference_rows(pair_differences(report))))
+    yield Prose(
+        "Quality: means over the judged queries that were asked for; a lost query counts as 0. "
+        f"Rankings are {report.depth} deep. " + _what_was_timed(report)
+    )
+    if report.added_judgments is not None:
+        yield from _judgment_blocks(report.added_judgments)
+    yield Heading("What each figure is a mean of")
+    yield Prose(FIGURES)
+    yield Table("figures", "Each metric of each pipeline, with interval, bounds and denominators", figure_rows(report))
+
+
+def verdicts(report: Report) -> list[str]:
+    """Returns the intervals of the first metric, and the comparison of every pipeline with the first one."""
+    sentences = [outcome.against_first.sentence for outcome in report.pipelines.values() if outcome.against_first]
+    metric = next(iter(next(iter(report.pipelines.values())).intervals), None)
+    if metric is None:
+        return sentences
+    intervals = "; ".join(
+        f"{name} {_interval_words(within)}"
+        for name, outcome in report.pipelines.items()
+        if (within := outcome.intervals.get(metric))
+    )
+    if not intervals:
+        return sentences
+    return [f"95 % intervals of {parse_metric(metric).label(report.depth)}: {intervals}.", *sentences]
+
+
+def pipeline_rows(report: Report) -> list[list[str]]:
+    """Returns the pipelines, one a row: quality, latency, losses."""
+    metrics = list(next(iter(report.pipelines.values())).quality)[:COLUMNS]
+    labels = [parse_metric(metric).label(report.depth) for metric in metrics]
+    rows = [["pipeline", *labels, "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
+    for name, outcome in report.pipelines.items():
+        label = f"{name} ({outcome.preset})" if outcome.preset else name
+        latency = outcome.latency_ms
+        rows.append(
+            [label]
+            + [_figure(outcome.quality.get(metric)) for metric in metrics]
+            + [Timed(ms, report.times_hold).cell() for ms in (latency.p50, latency.p95)]
+            + [str(outcome.queries), str(outcome.errors), str(outcome.degraded)]
+        )
+    return rows
+
+
+def figure_rows(report: Report) -> list[list[str]]:
+    """Returns each metric of each pipeline: mean, interval, bounds over ties, denominators."""
+    rows = [
+        ["pipeline", "metric", "mean", "95 % interval", "worst", "expected", "best", "moved", "queries", "lost",
+         "no hits", "self excluded", "unjudged"]
+    ]  # fmt: skip
+    for name, outcome in report.pipelines.items():
+        for metric, figure in outcome.figures.items():
+            ties, interval = figure.ties, outcome.intervals.get(metric)
+            bounds = (ties.worst, ties.expected, ties.best) if ties else (None, None, None)
+            rows.append(
+                [name, figure.label, _figure(figure.mean), _interval_words(interval) if interval else "–"]
+                + [*map(_figure, bounds)]
+                + [str(ties.queries) if ties else "–"]
+                + [str(count) for count in (figure.queries, figure.lost, figure.no_hits, figure.excluded_self)]
+                + [_figure(figure.unjudged)]
+            )
+    return rows
+
+
+def difference_rows(compared: Iterable[PairDifferences]) -> list[list[str]]:
+    """Returns pairs, one a row: queries won, tied and lost, the mean difference, the greatest loss and gain."""
+    rows = [
+        ["pipeline", "against", "queries", "won", "tied", "lost", "difference", "95 % interval", "p (Holm)",
+         "greatest loss", "greatest gain"]
+    ]  # fmt: skip
+    for pair in compared:
+        one, interval = pair.compared, pair.compared.interval
+        ends = (pair.ascending[0], pair.ascending[-1]) if pair.ascending else (None, None)
+        rows.append(
+            [
+                one.second,
+                one.first,
+                *(str(count) for count in (one.queries, one.wins, one.ties, one.losses)),
+                f"{one.difference:+z.4f}",
+                f"{interval[0]:+z.4f} to {interval[1]:+z.4f}" if interval else "–",
+                f"{one.p_holm:.4f}",
+                *("–" if end is None else f"{end:+z.4f}" for end in ends),
+            ]
+        )
+    return rows
+
+
+def pair_differences(report: Report) -> list[PairDifferences]:
+    """Returns the differences of each pipeline from the first."""
+    return [
+        PairDifferences(one.against_first, one.differences) for one in report.pipelines.values() if one.against_first
+    ]
+
+
+def _judgment_blocks(change: JudgmentChange) -> Iterator[Block]:
+    """Yields which judgments were merged over those of the dataset, and what that changed."""
+    files = [["file", "sha256", "added", "changed", "unchanged", "of other queries"]]
+    files += [
+        [one.file, one.sha256[:12], *map(str, (one.added, one.changed, one.unchanged, one.other_queries))]
+        for one in change.files
+    ]
+    figures = [["pipeline", *(f"{metric} {when}" for metric in CHANGE_METRICS for when in ("before", "after"))]]
+    figures += [
+        [name, *(_figure(side[name][metric]) for metric in CHANGE_METRICS for side in (change.before, change.after))]
+        for name in change.after
+    ]
+    yield Heading("Added judgments")
+    yield Prose(ADDED)
+    yield Table("added-judgments", "Files of added judgments", files)
+    yield Table("before-and-after", "Figures before and after the judgments were added", figures)
+
+
+def _what_was_timed(report: Report) -> str:
+    if all(outcome.imported for outcome in report.pipelines.values()):
+        return "Imported run files hold no latency."
+    top = report.timed_top or report.depth
+    whole = (
+        "Latency: one query at a time, from sending to the last byte read, of the very answers whose quality stands "
+        f"beside it, {top} hits each; p99 only from 662 answers on."
+    )
+    if not any(outcome.deep for outcome in report.pipelines.values()):
+        return whole
+    return f"{whole} Metrics that look deeper than {top} are of a second, untimed request for {report.depth} hits."
+
+
+def _interval_words(interval: tuple[float, float]) -> str:
+    return f"{interval[0]:.4f} to {interval[1]:.4f}"
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:z.4f}"

@@ -1,0 +1,79 @@
+"""Builds the report of a run from the files of all steps; writes report.json, its pages, their charts and tables."""
+
+from collections.abc import Mapping
+
+from evaluator.experiments.gates import judge_gates
+from evaluator.metrics.conventions import state_conventions
+from evaluator.pages.page_blocks import tables_of
+from evaluator.pages.table_files import write_tables
+from evaluator.report.page import render_report_html, render_report_markdown
+from evaluator.report.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
+from evaluator.report.ranked_run import RankedRun, read_ranked_run
+from evaluator.report.report import Report
+from evaluator.report.run_warnings import run_faults, run_remarks
+from evaluator.report.sections import STEPS, report_blocks, report_charts, step_charts
+from evaluator.runs.run_folder import RunFolder, writable
+from evaluator.runs.timing_validity import timing_doubts
+from services.disk_writes import write_whole
+
+
+def report_step(folder: RunFolder) -> Report:
+    """Writes report.json and its pages."""
+    ranked = build_report(read_ranked_run(folder))
+    measured = {step.name: found for step in STEPS if (found := step.read(folder)) is not None}
+    made_from = folder.hashes("rank.json", "quality.json", *[step.file for step in STEPS if step.name in measured])
+    report = ranked.model_copy(update={"made_from": made_from, **measured})
+    folder.write("report.json", report)
+    _write_pages(folder, report)
+    return report
+
+
+def build_report(run: RankedRun) -> Report:
+    """Builds the report of the ranking alone: without the steps that may follow it."""
+    experiment, manifest, ranked = run.experiment, run.manifest, run.ranked
+    without_times = {arm.name for arm in ranked.arms if arm.pipeline is None}
+    doubts = timing_doubts(run.records, without_times, run.source, run.conditions, caches=experiment.caches)
+    pipelines: Mapping[str, PipelineReport] = {
+        arm.name: with_validity(pipeline_report(run, arm), valid=not doubts) for arm in ranked.arms
+    }
+    faults = tuple(run_faults(run, pipelines))
+    return Report(
+        experiment=experiment.name,
+        dataset=experiment.dataset_name,
+        split=experiment.split,
+        collection=experiment.target,
+        generation=manifest.generation,
+        engine={name: state.engine for name, state in manifest.backends.items()},
+        seed=experiment.seed,
+        depth=ranked.depth,
+        timed_top=ranked.timed_top,
+        sample=len(ranked.queries) if len(ranked.queries) < manifest.counts.judged_queries else None,
+        caches=experiment.caches,
+        valid=not faults,
+        warnings=(*faults, *run_remarks(run, pipelines)),
+        timing_valid=not doubts if len(without_times) < len(ranked.arms) else None,
+        timing_reasons=doubts,
+        conditions=run.conditions,
+        latency_source=run.source,
+        pipelines=dict(pipelines),
+        conventions=state_conventions(list(run.quality.figures[ranked.arms[0].name]), ranked.depth),
+        gates=tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in pipelines.items()))),
+        vector_recall=dict(run.recall),
+        added_judgments=run.quality.added_judgments,
+        counts=manifest.counts,
+        ingest=run.ingested,
+        manifest=manifest,
+    )
+
+
+def _write_pages(folder: RunFolder, report: Report) -> None:
+    """Writes the pages and the charts and tables beside them; those of an earlier report are removed."""
+    for old in (*(folder.path / "charts").glob("*.svg"), *(folder.path / "tables").glob("*.*")):
+        old.unlink()
+    drawn = report_charts(report)
+    for path, svg in drawn.items():
+        write_whole(writable(folder.path / path), svg)
+    write_tables(folder.path / "tables", tables_of(report_blocks(report)))
+    svgs = drawn | step_charts(folder)
+    folder.write_text("report.md", render_report_markdown(report, svgs))
+    folder.write_text("report.html", render_report_html(report, svgs))
