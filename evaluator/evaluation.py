@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from evaluator.attribution.report import ATTRIBUTION
-from evaluator.attribution_step import attribution
+from evaluator.attribution.step import attribution
 from evaluator.client.client import GatewayClient, GatewayError
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment

@@ -9,7 +9,7 @@ import typer
 
 from evaluator.attribution.page import attribution_page
 from evaluator.attribution.report import AttributionReport
-from evaluator.attribution_step import TOP, attribute_step, attribution
+from evaluator.attribution.step import TOP, attribute_step, attribution
 from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
 from evaluator.commands.steps import print_next_step

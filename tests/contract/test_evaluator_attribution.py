@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from evaluator.attribution.candidates import CandidatesReport
 from evaluator.attribution.losses import FATES
 from evaluator.attribution.report import AttributionReport
-from evaluator.attribution_step import attribute_step, attribution
+from evaluator.attribution.step import attribute_step, attribution
 from evaluator.cli import app
 from evaluator.client.client import connected
 from evaluator.errors import EvaluationError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import httpx
 
-from evaluator.attribution_step import attribute_step
+from evaluator.attribution.step import attribute_step
 from evaluator.client.client import connected
 from evaluator.evaluation import evaluate
 from evaluator.experiments.experiment import Experiment

@@ -1,7 +1,4 @@
-"""Attributes the losses of a run: asks for candidates, judges every relevant document, writes the files.
-
-Not in the package `attribution`, which the pages of reports import: this step writes pages itself.
-"""
+"""Attributes the losses of a run: asks for candidates, judges every relevant document, writes the files."""
 
 from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
 from evaluator.attribution.collect import collect
