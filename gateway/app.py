@@ -9,17 +9,15 @@ from fastapi import APIRouter, FastAPI
 
 from gateway.backends.sockets import SocketEndpoints
 from gateway.backends.wire import EndpointsFor, open_backends
-from gateway.collections.collection_locks import CollectionLocks
 from gateway.collections.collections import Collections
 from gateway.collections.generations import POLL_TIMEOUT_S, Generations
 from gateway.collections.indexing import Indexing
 from gateway.collections.publishing import Publishing
-from gateway.collections.write_pauses import WritePauses
+from gateway.collections.write_order import CollectionLocks, WritePauses
 from gateway.routes import collection_routes, pipeline_routes, search_routes
 from gateway.search.admission import Admission
-from gateway.search.catalog import Catalog
+from gateway.search.catalog import Catalog, reloading_on_hangup
 from gateway.search.execute import Executor
-from gateway.search.reloading import reloading_on_hangup
 from gateway.search_page.rendering import page_files
 from gateway.search_page.routes import page_routes
 from gateway.settings import BackendAddress, GatewaySettings

@@ -7,9 +7,8 @@ from fastapi import APIRouter, Path, Request, Response
 from gateway.collections.collections import Collections
 from gateway.collections.indexing import Indexing
 from gateway.collections.publishing import Publishing
-from gateway.search.catalog import Catalog
+from gateway.search.catalog import Catalog, reload
 from gateway.search.execute import Executor
-from gateway.search.reloading import reload
 from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
 from services.chassis.requests.callers import caller_of

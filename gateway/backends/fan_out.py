@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from gateway.backends.budget import Budget
-from gateway.backends.downstream import Backend
 from gateway.backends.failures import BackendFailed, advice, as_problem
+from gateway.backends.wire import Backend
 from services.contracts.documents import DeleteReport, IndexReport, ServiceOutcome
 
 Result = TypeVar("Result")

@@ -1,172 +1,20 @@
-"""Owns the replicas of one backend: finds them, tracks which of them answer, and chooses one for each call."""
+"""Owns the replicas of one backend: finds their addresses, and chooses one for each call."""
 
 import asyncio
 import contextlib
-import logging
-import random
-import time
 from collections.abc import Callable, Iterator
 from typing import Literal
 
 from prometheus_client import Counter
 
-from gateway.backends.exchange import LIVENESS, Call, Parse, Peer, Value, exchange
-from gateway.backends.failures import BackendFailed
-from gateway.backends.resilience import Breaker, Probation, State
-from gateway.backends.transport import Endpoints, Transport
+from gateway.backends.replica import Peer, Replica
+from gateway.backends.resilience import State
+from gateway.backends.transport import Endpoints
 from services.chassis.background_tasks import Supervisor
 
-logger = logging.getLogger(__name__)
-
-PING_S = 0.5
-# For this long a replica whose call timed out may be busy, not dead: an event loop under overload answers late.
-BUSY_S = 1.5
 # Seconds between two resolutions of a name, and while it has no address.
 RESOLVE_S = 5.0
 UNRESOLVED_S = 1.0
-# Consecutive failures that open a replica's breaker, however many successes are in the breaker's window.
-CONSECUTIVE_FAILURES = 5
-
-
-class Replica:
-    """Owns one address of a backend: its connections, its breaker, and the watch that probes it until it answers."""
-
-    def __init__(
-        self,
-        peer: Peer,
-        transport: Transport,
-        liveness: Transport,
-        others_answer: Callable[["Replica"], bool],
-        supervisor: Supervisor,
-        opened: Counter,
-    ) -> None:
-        """`liveness`: for probes alone. Behind calls that use every connection of `transport` they would be late.
-
-        `opened` counts how often the breaker opens.
-        """
-        self.breaker = Breaker(time.monotonic, self._on_open)
-        self._opened = opened
-        self.in_flight = 0
-        self.suspect = False  # a call timed out, and the liveness probe has not answered since
-        self.last: BackendFailed | None = None
-        self._peer = peer
-        self._transport = transport
-        self._liveness = liveness
-        self._others_answer = others_answer
-        self._supervisor = supervisor
-        self._jitter = random.Random()
-        self._watch: asyncio.Task[None] | None = None
-        self._consecutive_failures = 0
-        self._probation = Probation(time.monotonic)
-        self._answered_at = float("-inf")
-
-    async def attempt(self, call: Call, parse: Parse[Value], timeout_s: float) -> Value:
-        """Sends a call. Records a success or a cancellation; the caller records a failure, or retries."""
-        self.in_flight += 1
-        try:
-            value = await exchange(self._peer, self._transport, call, parse, timeout_s)
-        except asyncio.CancelledError:
-            self.breaker.abandoned()
-            raise
-        finally:
-            self.in_flight -= 1
-        self._answered()
-        return value
-
-    def failed(self, failure: BackendFailed, *, reads: bool) -> None:
-        """Records a failure according to what it says about this replica."""
-        match failure.reason:
-            case "refused":
-                self._answered()
-            case "overloaded":
-                self._answered_at = time.monotonic()
-                self.breaker.abandoned()
-            case "timeout":
-                # Slow or hung: the caller may have given it little time, so the watch probes whether it is alive.
-                self.last = failure
-                self.breaker.abandoned()
-                self.mark_suspect()
-            case "failed" if not reads and failure.status is not None:
-                # It answers but cannot write (a full disk makes stores read-only): reads go on.
-                self.breaker.abandoned()
-            case _:
-                self.last = failure
-                self._consecutive_failures += 1
-                self.breaker.failed()
-                gone = failure.unsent and self._others_answer(self)
-                if self.breaker.state == "closed" and (gone or self._consecutive_failures >= CONSECUTIVE_FAILURES):
-                    self.breaker.trip()
-
-    def mark_suspect(self) -> None:
-        """Prefers other replicas until this one has answered its liveness probe. Called after a timeout."""
-        self.suspect = True
-        self._start_watch()
-
-    async def close(self) -> None:
-        """Stops the watch and closes all connections."""
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
-        await asyncio.gather(self._transport.aclose(), self._liveness.aclose())
-
-    def _answered(self) -> None:
-        self._answered_at = time.monotonic()
-        if self.breaker.state == "half-open":
-            self._probation.back()
-        self._consecutive_failures = 0
-        self.breaker.succeeded()
-
-    def _on_open(self) -> None:
-        self._opened.inc()
-        self._start_watch()
-
-    def _start_watch(self) -> None:
-        if self._watch is None or self._watch.done():
-            self._watch = self._supervisor.start("breaker", self._watch_until_alive)
-
-    async def _watch_until_alive(self) -> None:
-        """Opens the breaker if the process does not answer its liveness probe, then probes until it does.
-
-        So no caller's request serves as a probe, and short deadlines of some callers do not open the breaker for all.
-        """
-        if self.breaker.state != "open" and not await self._answers_within(BUSY_S):
-            self.breaker.trip()
-        self.suspect = False
-        if self.breaker.state != "open":
-            return
-        because = self.last.__cause__ or self.last if self.last else None
-        logger.warning("backend set aside", extra={"backend": self._peer.name, "because": repr(because)})
-        again_at = time.monotonic() + self._probation.set_aside()
-        while self.breaker.state == "open":
-            await asyncio.sleep(self._jitter.uniform(0.5, 1.0) * PING_S)
-            # If no other replica answers, a live one gets a call as soon as its breaker allows it.
-            if await self._is_alive(PING_S) and (time.monotonic() >= again_at or not self._others_answer(self)):
-                self.breaker.allow_probe()
-
-    async def _answers_within(self, seconds: float) -> bool:
-        """Returns whether this replica answers a probe or a call.
-
-        Two probes at once, and calls answered meanwhile count too: where an address stands for several replicas, a
-        single hung one must not open the breaker.
-        """
-        asked_at = time.monotonic()
-        probes = [asyncio.ensure_future(self._is_alive(seconds)) for _ in range(2)]
-        try:
-            for probe in asyncio.as_completed(probes):
-                if await probe or self._answered_at >= asked_at:
-                    return True
-            return False
-        finally:
-            for one in probes:
-                one.cancel()
-            await asyncio.gather(*probes, return_exceptions=True)
-
-    async def _is_alive(self, within_s: float) -> bool:
-        try:
-            await exchange(self._peer, self._liveness, Call("GET", LIVENESS, within_s), bytes, within_s)
-        except BackendFailed as failure:
-            return failure.status is not None and failure.status < 500
-        return True
 
 
 class Replicas:

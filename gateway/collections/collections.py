@@ -4,14 +4,13 @@ import secrets
 
 from gateway.backends import wire
 from gateway.backends.budget import Budget
-from gateway.backends.downstream import Backend
 from gateway.backends.failures import BackendFailed, as_problem
 from gateway.backends.fan_out import on_all, remaining_s
-from gateway.backends.wire import Backends
-from gateway.collections.collection_locks import CollectionLocks
+from gateway.backends.wire import Backend, Backends
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build, owner_of_next
+from gateway.collections.write_order import CollectionLocks
 from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict

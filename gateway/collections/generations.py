@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gateway.backends import wire
-from gateway.backends.downstream import Backend
 from gateway.backends.failures import BackendFailed
-from gateway.backends.wire import Backends
+from gateway.backends.wire import Backend, Backends
 from gateway.collections.history import History
 from services.chassis.background_tasks import Supervisor
 from services.chassis.errors import Unavailable, UnknownCollection

@@ -2,30 +2,28 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from gateway.backends import wire
 from gateway.backends.budget import Budget
-from gateway.backends.downstream import Backend
 from gateway.backends.failures import BackendFailed, as_problem
 from gateway.backends.fan_out import on_each, outcomes, remaining_s
-from gateway.backends.wire import Backends
+from gateway.backends.wire import Backend, Backends
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build
 from gateway.collections.publishing import build_needed_message, removal_remark
-from gateway.collections.undeclared_metadata import undeclared_fields
-from gateway.collections.write_clock import WriteClock
-from gateway.collections.write_pauses import WritePauses
+from gateway.collections.write_order import WriteClock, WritePauses
 from gateway.families import family_names
 from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BuildConflict, BuildNeeded, NotHeld, Superseded, Unavailable
-from services.contracts.collections import DeleteRequest, DocumentsRequest, build_mark
+from services.contracts.collections import CollectionState, DeleteRequest, DocumentsRequest, build_mark
 from services.contracts.documents import (
     DeleteReport,
+    Document,
     DocumentsAnswer,
     FanOutReport,
     FetchRequest,
@@ -40,6 +38,9 @@ Report = TypeVar("Report", IndexReport, DeleteReport)
 # How long beginning a build may take from its first backend to its last. After that it counts as abandoned and no write
 # waits for it: the PUT that completes it is answered after all writes that skipped it.
 COMPLETION_S, COMPLETION_POLL_S = 2.0, 0.05
+
+# Bounds the report: each of 256 documents may have fields of its own.
+MOST_NAMES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Indexing:
         return report.model_copy(
             update={
                 "stripped_characters": sum(document.stripped for document in batch.documents),
-                "undeclared_metadata": undeclared_fields(batch.documents, report.collection, states),
+                "undeclared_metadata": _undeclared_fields(batch.documents, report.collection, states),
             }
         )
 
@@ -239,3 +240,15 @@ def _target_generation(history: History, token: str | None) -> str:
             "to begin a newer one."
         )
     return own
+
+
+def _undeclared_fields(
+    documents: Sequence[Document], generation: str, states: Iterable[CollectionState]
+) -> tuple[str, ...]:
+    """Returns, sorted, the first MOST_NAMES field names that no state declares: stored, but not filterable."""
+    declarations = [state.declaration.metadata for state in states if state.generation == generation]
+    if not declarations:
+        return ()
+    declared = {name for metadata in declarations for name in metadata}
+    sent = {name for document in documents for name in document.metadata}
+    return tuple(sorted(sent - declared)[:MOST_NAMES])

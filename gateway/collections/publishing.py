@@ -6,15 +6,13 @@ import random
 
 from gateway.backends import wire
 from gateway.backends.budget import Budget
-from gateway.backends.downstream import Backend
 from gateway.backends.failures import BackendFailed
 from gateway.backends.fan_out import on_all, remaining_s
-from gateway.backends.wire import Backends
-from gateway.collections.collection_locks import CollectionLocks
+from gateway.backends.wire import Backend, Backends
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build
-from gateway.collections.write_pauses import WritePauses
+from gateway.collections.write_order import CollectionLocks, WritePauses
 from services.access.key_ring import Principal
 from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import BuildConflict, BuildNeeded, Conflict, NotHeld, ProblemError, Superseded

@@ -1,6 +1,11 @@
-"""Owns the named pipelines, read from files, and plans the inline ones that a search carries."""
+"""Owns the named pipelines, read from files and reloaded on request, and plans the inline ones of searches."""
 
-from collections.abc import Mapping
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import get_args
@@ -18,6 +23,8 @@ from services.contracts.validation_messages import validation_message
 
 STAGE_KINDS = tuple(kind for model in STAGE_MODELS for kind in get_args(model.model_fields["kind"].annotation))
 
+
+logger = logging.getLogger(__name__)
 
 MOST_BYTES = 16_000_000
 
@@ -119,3 +126,41 @@ def parse_pipeline(text: str) -> Pipeline:
             for fault in error.errors(include_url=False, include_input=False)
         )
         raise PipelineError(f"{faults} (kinds of stages: {', '.join(STAGE_KINDS)})") from error
+
+
+async def reload(catalog: Catalog) -> PipelineChanges:
+    """Reloads the files in a thread. Raises BadInput with file and fault; the catalog is unchanged then."""
+    try:
+        changes = await asyncio.to_thread(catalog.reload)
+    except PipelineError as error:
+        raise BadInput(f"{error}. The pipelines stay as they were; put the file right and ask again.") from error
+    logger.info("pipelines read again", extra=changes.model_dump())
+    return changes
+
+
+@contextmanager
+def reloading_on_hangup(catalog: Catalog) -> Iterator[None]:
+    """Reloads the pipeline files on SIGHUP within the block. Logs what changed, or what is wrong."""
+    # Only the main thread's loop can handle signals; a gateway in another thread (tests) has only the route.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def reread() -> None:
+        try:
+            await reload(catalog)
+        except BadInput as problem:
+            logger.error("pipelines not read again: %s", problem.detail)
+
+    def on_hangup() -> None:
+        task = loop.create_task(reread())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, on_hangup)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from gateway.backends import wire
-from gateway.backends.downstream import Backend
 from gateway.backends.failures import BackendFailed, not_held
+from gateway.backends.wire import Backend
 from gateway.families import family_names
 from services.contracts.documents import Document, FetchedDocuments, FetchRequest, Included
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.backends.replicas import BUSY_S
+from gateway.backends.replica import BUSY_S
 from services.chassis.server.logs import JsonFormatter
 from tests.support.backends import DECLARATION, DOCUMENTS, PATIENCE_MS, Fault, Stack, opened_stack
 

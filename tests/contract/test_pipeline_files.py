@@ -111,7 +111,7 @@ async def test_a_hangup_reads_the_files_again_and_logs_what_changed(
     # Unhandled, the signal would end this process.
     assert signal.getsignal(signal.SIGHUP) not in (signal.SIG_DFL, signal.SIG_IGN)
     (files / "new.yaml").write_text(NEW)
-    with caplog.at_level(logging.INFO, "gateway.search.reloading"):
+    with caplog.at_level(logging.INFO, "gateway.search.catalog"):
         os.kill(os.getpid(), signal.SIGHUP)
         await logged(caplog, "pipelines read again")
         assert "new" in await names(stack)

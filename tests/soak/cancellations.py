@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gateway.app import socket_endpoints
-from gateway.backends.downstream import Backend
-from gateway.backends.exchange import Call
+from gateway.backends.replica import Call
 from gateway.backends.sockets import SocketTransport
+from gateway.backends.wire import Backend
 from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
 from services.chassis.instruments import Instruments

@@ -12,8 +12,8 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.app import build_app
-from gateway.backends.exchange import Call, Peer, exchange
 from gateway.backends.failures import BackendFailed
+from gateway.backends.replica import Call, Peer, exchange
 from gateway.backends.sockets import SocketEndpoints, SocketTransport
 from gateway.backends.transport import Incoming, Outgoing
 from gateway.settings import BackendAddress, GatewaySettings

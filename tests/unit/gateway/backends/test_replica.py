@@ -8,10 +8,9 @@ from contextlib import asynccontextmanager, suppress
 import httpx
 import pytest
 
-from gateway.backends import replicas
-from gateway.backends.exchange import LIVENESS, Call, Peer
+from gateway.backends import replica as replica_module
 from gateway.backends.failures import BackendFailed
-from gateway.backends.replicas import CONSECUTIVE_FAILURES, Replica
+from gateway.backends.replica import CONSECUTIVE_FAILURES, LIVENESS, Call, Peer, Replica
 from gateway.backends.sockets import SocketTransport
 from services.chassis.background_tasks import Supervisor
 from services.chassis.instruments import Instruments
@@ -124,7 +123,7 @@ async def slow_but_alive() -> AsyncIterator[str]:
 async def test_calls_that_take_every_connection_set_no_live_backend_aside(
     monkeypatch: pytest.MonkeyPatch, supervisor: Supervisor
 ) -> None:
-    monkeypatch.setattr(replicas, "BUSY_S", 0.4)
+    monkeypatch.setattr(replica_module, "BUSY_S", 0.4)
     async with slow_but_alive() as url:
         calls, liveness = (SocketTransport("127.0.0.1", most=2) for _ in range(2))
         opened = Instruments().breakers_opened.labels("lexical")
@@ -154,7 +153,7 @@ class Refusing(Switched):
 async def test_a_backend_that_refuses_calls_for_overload_is_alive_however_late_its_probes_are(
     monkeypatch: pytest.MonkeyPatch, supervisor: Supervisor
 ) -> None:
-    monkeypatch.setattr(replicas, "BUSY_S", 0.3)
+    monkeypatch.setattr(replica_module, "BUSY_S", 0.3)
     replica = replica_of(Refusing(), supervisor)
     replica.mark_suspect()
     await asyncio.sleep(0.05)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gateway.collections.history import History
-from gateway.collections.write_clock import WriteClock
+from gateway.collections.write_order import WriteClock
 from services.contracts.collections import CollectionDeclaration, CollectionState
 
 

@@ -1,13 +1,33 @@
-"""Owns the pauses of this gateway's writes to a collection, during which its services are compared.
+"""Orders this gateway's writes: their versions, their pauses while services are compared, and one lock a collection.
 
-Leaves the writes themselves, and those of other gateways, to others.
+Several gateways are not kept apart: services compare builds and versions for that.
 """
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from weakref import WeakValueDictionary
+
+
+class WriteClock:
+    """A hybrid logical clock: microseconds since 1970, strictly increasing, above every version it was advanced to."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """`clock` returns Unix seconds; it may stand still or go back."""
+        self._clock = clock
+        self._last = 0
+
+    def next(self) -> int:
+        """Returns a version above all earlier ones."""
+        self._last = max(int(self._clock() * 1e6), self._last + 1)
+        return self._last
+
+    def advance(self, version: int | None) -> None:
+        """Continues above a version that another gateway assigned."""
+        self._last = max(self._last, version or 0)
 
 
 class WritePauses:
@@ -55,3 +75,14 @@ class WritePauses:
                 del counts[name]
             self._changed.set()
             self._changed = asyncio.Event()
+
+
+class CollectionLocks:
+    """Holds the locks in use, so that generations of a collection are begun, switched and removed one at a time."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, name: str) -> asyncio.Lock:
+        """Returns the lock of a collection."""
+        return self._locks.setdefault(name, asyncio.Lock())

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from gateway.backends.downstream import Backend
-from gateway.backends.exchange import Call
 from gateway.backends.failures import BackendFailed
+from gateway.backends.replica import Call
 from gateway.backends.transport import ConnectionLost
+from gateway.backends.wire import Backend
 from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
 from services.chassis.instruments import Instruments

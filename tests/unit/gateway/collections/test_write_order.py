@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.collections.write_pauses import WritePauses
+from gateway.collections.write_order import WritePauses
 
 
 async def test_new_writes_wait_for_the_end_of_a_pause_and_others_do_not() -> None:
