@@ -25,6 +25,8 @@ from pydantic import FiniteFloat
 
 from evaluator.load.figures import LoadPercentiles
 from evaluator.load.intervals import Interval
+from evaluator.load.point_report import LoadPointReport
+from evaluator.load.quality import QualityDifference, told_apart
 from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from services.contracts.base import Wire
@@ -33,6 +35,7 @@ from services.contracts.base import Wire
 MOST_DEGRADED = 0.01
 BoundOutcome = Literal["kept", "exceeded", "cannot tell"]
 BestOutcome = Literal["best", "none", "cannot tell"]
+BOUNDS_MS = (50, 100, 250, 500, 1_000)
 
 
 class PipelineUnderBound(Wire):
@@ -152,3 +155,34 @@ def _sentence(found: BestUnder) -> str:
             better = takewhile(lambda one: one.outcome != "kept", found.pipelines)
             unknown = ", ".join(f"{one.pipeline} ({one.reason})" for one in better if one.outcome == "cannot tell")
             return f"This run cannot tell the best pipeline with {bound}: {unknown} might keep it."
+
+
+def best_at(
+    points: Sequence[LoadPointReport], differences: Sequence[QualityDifference], rate: float, bound_ms: float
+) -> BestUnder:
+    """Names the best pipeline of a rate's points under a bound of p99. `differences`: of their nDCG@10."""
+    judged = [
+        under_bound(point.pipeline, point.quality.ndcg_at_10, point.latency_ms, point.quality.degraded_share, bound_ms)
+        for point in points
+        if point.traffic == f"{rate:g}"  # not what only this pipeline got, as a multiple of its capacity
+    ]
+    return best_under(judged, rate, bound_ms, told_apart(differences, f"{rate:g}"))
+
+
+def best_rows(
+    points: Sequence[LoadPointReport], differences: Sequence[QualityDifference], rates: Sequence[float]
+) -> list[list[str]]:
+    """Returns a header, and a row a rate with the best pipeline under each bound; [] without a rate."""
+    header = ["rate", *(f"p99 ≤ {bound:,} ms" for bound in BOUNDS_MS)]
+    rows = [
+        [f"{rate:g}/s", *(_words(best_at(points, differences, rate, bound)) for bound in BOUNDS_MS)] for rate in rates
+    ]
+    return [header, *rows] if rows else []
+
+
+def _words(found: BestUnder) -> str:
+    if found.best is None:
+        return found.outcome
+    figures = {one.pipeline: one.ndcg_at_10 for one in found.pipelines}
+    close = f", not told apart from {', '.join(found.not_told_apart)}" if found.not_told_apart else ""
+    return f"{found.best} ({figures[found.best]:.4f}){close}"

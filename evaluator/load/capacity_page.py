@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evaluator.load.capacity import VERIFICATIONS
+from evaluator.load.capacity import VERIFICATIONS, CapacityReport
 from evaluator.load.capacity_chart import capacity_chart
-from evaluator.load.capacity_figures import CapacityReport
 from evaluator.load.capacity_report import BEYOND, measured_table, multiples_table
 from evaluator.pages.markdown_table import aligned
 

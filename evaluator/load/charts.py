@@ -1,10 +1,12 @@
-"""Draws the charts of a load as SVG: nDCG@10 and p99 against the rate, and latency by percentile. Pure."""
+"""Draws the charts of a load as SVG: nDCG@10 and p99 against the rate, latency by percentile, and stages. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from evaluator.load.report import LoadPointReport, LoadReport
+from evaluator.load.point_report import LoadPointReport
+from evaluator.load.report import LoadReport
+from evaluator.pages.stacked_times_chart import PIECES, StackedTimes, piece_rows, stacked_times_chart
 from evaluator.pages.svg_chart import LEGEND_PX, Drawing, Scale, chart_number, colour, round_step
 from evaluator.runs.latency import DOUBTFUL
 
@@ -13,6 +15,7 @@ LEFT, RIGHT = 70.0, 690.0  # of the plotted area; names of pipelines stand right
 PANEL = 200.0
 # The same share of the samples lies beyond the last percentile that is drawn as beyond a p99 of 662.
 LEAST_BEYOND = 6.62
+CHARTS_SHOWN = 4  # more fill several screens, and stand behind a summary
 Spectrum = Sequence[tuple[float, float]]  # share of the requests below, milliseconds
 
 
@@ -223,3 +226,21 @@ def _described(points: Sequence[LoadPointReport]) -> str:
         )
 
     return "; ".join(said(point) for point in points)
+
+
+def stages_chart(report: LoadReport) -> str | None:
+    """Draws for each point where the mean latency went, as shares of it. None where no answer reports its times."""
+    return stacked_times_chart("Where the time goes: shares of the mean latency", _bars(report))
+
+
+def path_rows(report: LoadReport) -> list[list[str]]:
+    """Returns a header and what the chart shows, a piece a row."""
+    header = ["pipeline", "traffic", *PIECES]
+    return [header, *([one.group, one.name, *row] for one in _bars(report) for row in piece_rows(one))]
+
+
+def _bars(report: LoadReport) -> list[StackedTimes]:
+    return [
+        StackedTimes(point.pipeline, point.traffic_in_words, point.path_ms, point.timing_valid)
+        for point in report.points
+    ]

@@ -7,6 +7,7 @@ Answers stay bytes: nothing is parsed while requests are under way.
 
 import asyncio
 import gc
+import os
 import pickle
 import resource
 import sys
@@ -24,7 +25,6 @@ from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, 
 from evaluator.load.live import write_counts
 from evaluator.load.load_loop import Reply, SendRecord, closed_loop, open_loop
 from evaluator.load.precise_clock import PreciseClock
-from evaluator.load.real_time import take_real_time_priority
 
 
 async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> GeneratorResult:
@@ -97,6 +97,18 @@ def main(folder: Path) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         result = runner.run(generate(task, float(line), real_time=real_time))
     (folder / RESULT).write_bytes(pickle.dumps(result))
+
+
+def take_real_time_priority() -> bool:
+    """Gives this process the lowest real-time priority (sched(7), Linux). Returns False where that is not permitted.
+
+    It then runs as soon as it is due, before the processes that it measures. CAP_SYS_NICE permits it.
+    """
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+    except PermissionError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

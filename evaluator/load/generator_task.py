@@ -39,4 +39,4 @@ class GeneratorResult:
     records: list[SendRecord]
     cpu_s: float
     seconds: float
-    real_time: bool  # whether it ran with real-time priority (real_time.py)
+    real_time: bool  # whether it ran with real-time priority

@@ -1,15 +1,14 @@
 """Builds the section of a report that tells of its load. Pure; the page of the load alone is left to page.py."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from evaluator.load.best_under import BestUnder, best_under_rows
-from evaluator.load.capacity_figures import CapacityReport
+from evaluator.load.capacity import CapacityReport
 from evaluator.load.capacity_page import CAPACITY_SHOWS, capacity_file
 from evaluator.load.capacity_report import multiple_rows
-from evaluator.load.chart_images import chart_images, foldable
+from evaluator.load.charts import CHARTS_SHOWN, path_rows
 from evaluator.load.cost_table import cost_rows
 from evaluator.load.report import LOAD, LoadReport
-from evaluator.load.stages_chart import path_rows
 from evaluator.load.table import (
     PERCENTILES,
     load_rows,
@@ -20,7 +19,17 @@ from evaluator.load.table import (
     repeat_rows,
     step_rows,
 )
-from evaluator.pages.page_blocks import Block, Caution, FoldedBlocks, Heading, Prose, Sentence, Table, filled
+from evaluator.pages.page_blocks import (
+    Block,
+    Caution,
+    ChartImage,
+    FoldedBlocks,
+    Heading,
+    Prose,
+    Sentence,
+    Table,
+    filled,
+)
 from evaluator.pages.stacked_times_chart import PATH
 from evaluator.steps.step_section import StepSection
 
@@ -48,14 +57,14 @@ LOAD_SECTION = StepSection("load", LOAD, LoadReport, load_blocks)
 
 def _capacity(found: CapacityReport, charts: Collection[str]) -> Iterator[Block]:
     yield Sentence(found.sentence)
-    yield from chart_images({capacity_file(found.pipeline): f"{CAPACITY_SHOWS}: {found.pipeline}"}, charts)
+    yield from _chart_images({capacity_file(found.pipeline): f"{CAPACITY_SHOWS}: {found.pipeline}"}, charts)
     name, caption = f"load-capacity-{found.pipeline}", f"{found.pipeline} at multiples of its capacity"
     yield from filled(Table(name, caption, multiple_rows(found)))
 
 
 def _points(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
     yield Table("load", "Every pipeline under each kind of traffic", load_rows(load))
-    yield from chart_images({"rates.svg": "nDCG@10 and p99 against the offered rate"}, charts)
+    yield from _chart_images({"rates.svg": "nDCG@10 and p99 against the offered rate"}, charts)
     for number, one in enumerate(load.best_under, start=1):
         yield from _best(number, one)
     yield from filled(Table("load-steps", "Steps of changing rates", step_rows(load)))
@@ -66,12 +75,25 @@ def _points(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
     yield Prose(PERCENTILES)
     yield Table("load-percentiles", "Milliseconds by percentile, with 95 % intervals", percentile_rows(load))
     spectra = {f"spectrum-{point.traffic}.svg": f"{SPECTRUM_SHOWS}: {point.traffic}" for point in load.points}
-    yield from foldable(SPECTRUM_SHOWS, chart_images(spectra, charts))
+    yield from _foldable(SPECTRUM_SHOWS, _chart_images(spectra, charts))
     if path := filled(Table("load-path", PATH, path_rows(load))):
-        yield from chart_images({"stages.svg": "Where the time goes"}, charts)
+        yield from _chart_images({"stages.svg": "Where the time goes"}, charts)
         yield FoldedBlocks("Where the time goes, in figures", path)
 
 
 def _best(number: int, found: BestUnder) -> Iterator[Block]:
     yield Sentence(found.sentence)
     yield Table(f"load-best-{number}", f"p99 within {found.bound_ms:g} ms at {found.rate:g}/s", best_under_rows(found))
+
+
+def _chart_images(charts: Mapping[str, str], files: Collection[str]) -> list[Block]:
+    """Returns the images of those charts that are there. `charts`: what each shows, by its name in `load/`.
+
+    `files`: paths within the run's folder.
+    """
+    return [ChartImage(f"load/{name}", shows) for name, shows in charts.items() if f"load/{name}" in files]
+
+
+def _foldable(summary: str, blocks: Sequence[Block]) -> Sequence[Block]:
+    """Returns the blocks, behind a summary where they would fill several screens."""
+    return blocks if len(blocks) <= CHARTS_SHOWN else (FoldedBlocks(summary, tuple(blocks)),)

@@ -5,15 +5,22 @@ from pathlib import Path
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 
-from evaluator.load.best_by_bound import best_rows
+from evaluator.load.best_under import best_rows
 from evaluator.load.capacity_page import capacity_charts, capacity_section
-from evaluator.load.chart_images import folded
-from evaluator.load.charts import Spectrum, drawn_share, rates_chart, spectrum_chart
+from evaluator.load.charts import (
+    CHARTS_SHOWN,
+    Spectrum,
+    drawn_share,
+    path_rows,
+    rates_chart,
+    spectrum_chart,
+    stages_chart,
+)
 from evaluator.load.cost_table import cost_parts
 from evaluator.load.first_answers import FIRST
 from evaluator.load.histograms import percentiles_ms, read_hlog
-from evaluator.load.report import LoadPointReport, LoadReport
-from evaluator.load.stages_chart import path_rows, stages_chart
+from evaluator.load.point_report import LoadPointReport
+from evaluator.load.report import LoadReport
 from evaluator.load.table import (
     PERCENTILES,
     load_warnings,
@@ -65,7 +72,7 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
     """Renders load.md."""
     shown = {name: f"![{alt}](load/{name})" for name, alt, _ in charts}
     warnings = list(load_warnings(report))
-    rows = best_rows(report)
+    rows = best_rows(report.points, report.quality_differences, report.plan.rates)
     best = ["## The best pipeline under a bound (nDCG@10)", aligned(rows)] if rows else []
     parts = [
         f"# Load: {title}",
@@ -84,7 +91,7 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
             "## Percentiles (ms)",
             PERCENTILES,
             aligned(percentile_rows(report)),
-            *folded([shown[name] for name in shown if name.startswith("spectrum-")], "Latency by percentile"),
+            *_folded([shown[name] for name in shown if name.startswith("spectrum-")], "Latency by percentile"),
         ]
     if len(stages := _stages(report)) > 1:
         parts += ["## Where the time goes (ms)", *(shown[name] for name in shown if name == "stages.svg")]
@@ -248,3 +255,10 @@ def _measured(report: LoadReport) -> list[list[str]]:
             ]
         )
     return rows
+
+
+def _folded(parts: Sequence[str], summary: str) -> list[str]:
+    """Returns the parts, behind a summary where they would fill several screens."""
+    if len(parts) <= CHARTS_SHOWN:
+        return list(parts)
+    return [f"<details><summary>{summary}</summary>", *parts, "</details>"]

@@ -9,27 +9,26 @@ from pathlib import Path
 from evaluator.client.cached_results import cache_remarks
 from evaluator.experiments.gates import judge_gates
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.best_by_bound import best_at
-from evaluator.load.capacity import FoundCapacity
-from evaluator.load.capacity_figures import CapacityReport
+from evaluator.load.best_under import best_at
+from evaluator.load.capacity import CapacityReport, FoundCapacity
 from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
 from evaluator.load.capacity_step import SEARCH, searched_capacity
 from evaluator.load.driven_traffic import LoadSurroundings, driven_traffic
-from evaluator.load.enough_requests import too_few_requests
 from evaluator.load.group_points import group_points
 from evaluator.load.kinds import Traffic, planned_traffic
-from evaluator.load.machine_remarks import machine_remarks
 from evaluator.load.memory_trend import memory_trends
 from evaluator.load.page import write_page
-from evaluator.load.planned_work import planned_work
+from evaluator.load.planned_work import planned_work, too_few_requests
+from evaluator.load.point_report import LoadPointReport
 from evaluator.load.prepared_load import PreparedLoad
 from evaluator.load.process_watch import MEMORY
-from evaluator.load.quality_differences import QualityDifference, quality_differences
+from evaluator.load.quality import QualityDifference, quality_differences
 from evaluator.load.ratios import PercentileRatio
-from evaluator.load.report import LOAD, LoadPointReport, LoadReport, gated_point, unjudged_gates
+from evaluator.load.report import LOAD, LoadReport, gated_point, unjudged_gates
 from evaluator.load.sample_files import SampleFiles
 from evaluator.load.samples import read_samples
 from evaluator.load.traffic import LoadTarget
+from evaluator.load.validity import machine_remarks
 from evaluator.metrics.quality import Grades
 from evaluator.progress import say
 from evaluator.runs.run_folder import RunFolder

@@ -1,13 +1,15 @@
-"""Says before a load how much is sent and how long that takes. Pure; sends nothing."""
+"""Says before a load how much is sent, how long that takes, and which rates give no p99. Pure; sends nothing."""
 
 import math
 from collections.abc import Iterator, Sequence
 
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.kinds import Traffic, slice_count
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 
 # Of a drive: its generators start before it and its answers are read after it.
 DRIVE_OVERHEAD_S = 1.0
+ROUND_S = 5
 
 
 def planned_work(plan: LoadPlan, groups: Sequence[Sequence[Traffic]], pipelines: int) -> str:
@@ -64,3 +66,20 @@ def _seconds(traffic: Traffic, plan: LoadPlan, pipelines: int) -> float:
         return traffic.trace[-1].at_s + DRIVE_OVERHEAD_S
     sent = sum(step.seconds for step in traffic.steps) or plan.seconds
     return pipelines * (plan.warmup_seconds + sent + slice_count(traffic, plan, pipelines) * DRIVE_OVERHEAD_S)
+
+
+def too_few_requests(plan: LoadPlan) -> Iterator[str]:
+    """Yields a sentence for each rate of which fewer requests are expected than a p99 needs, with the seconds it takes.
+
+    Poisson arrivals need more seconds than constant ones, so that enough requests come 19 times in 20.
+    """
+    spread = 1.65 * math.sqrt(MIN_SAMPLES_FOR_P99) if plan.arrivals == "poisson" else 0.0
+    for rate in plan.rates:
+        least_s = (MIN_SAMPLES_FOR_P99 + spread) / rate / plan.repeat
+        if plan.seconds < least_s:
+            repeated = f" --repeat {plan.repeat}" if plan.repeat > 1 else ""
+            yield (
+                f"--rate {rate:g} --seconds {plan.seconds:g}{repeated} gives about "
+                f"{rate * plan.seconds * plan.repeat:.0f} requests; a p99 needs {MIN_SAMPLES_FOR_P99}: "
+                f"send --seconds {math.ceil(least_s / ROUND_S) * ROUND_S} or more"
+            )

@@ -1,100 +1,21 @@
-"""Defines load.json and builds its figures from samples. Pure."""
+"""Defines load.json, and which of its points gates are judged by. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from pydantic import FiniteFloat
-
-from evaluator.client.cached_results import CacheUse, cache_faults, sum_cached_results
 from evaluator.experiments.gates import GatedFigures, GateOutcome, Gates
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.best_under import BestUnder
-from evaluator.load.capacity_figures import CapacityReport
-from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
-from evaluator.load.first_answers import FirstAnswers, first_answers
-from evaluator.load.kinds import Traffic
-from evaluator.load.load_loop import LoopKind
-from evaluator.load.loading_figures import LoadingFigures, loading_faults, loading_figures
+from evaluator.load.capacity import CapacityReport
 from evaluator.load.memory_trend import MemoryTrend
-from evaluator.load.point_cost import missing_cpu, point_cost
-from evaluator.load.quality import AnswerQuality, answer_quality, mean_ndcg
-from evaluator.load.quality_differences import QualityDifference
-from evaluator.load.ratios import PercentileRatio, RepeatedFigure, repeated_figure
-from evaluator.load.samples import LoadSample, counted_slices
-from evaluator.load.slices import LengthSlice, length_slices
-from evaluator.load.stationarity import HalfMedians, half_medians
-from evaluator.load.step_figures import StepFigures, step_figures
-from evaluator.load.time_slices import TimeSlice
-from evaluator.load.traffic import LoadTarget
-from evaluator.load.validity import GeneratorFigures, cpu_shares, generator_figures, load_faults
-from evaluator.machine.machine_conditions import MachineConditions
-from evaluator.machine.process_costs import PipelineCost
-from evaluator.metrics.quality import Grades
-from evaluator.runs.breakdown import (
-    FailedRequest,
-    SlowAnswer,
-    StageTime,
-    failed_requests,
-    gap_time,
-    slowest_answers,
-    stage_times,
-)
-from evaluator.runs.critical_path import mean_path
+from evaluator.load.point_cost import missing_cpu
+from evaluator.load.point_report import LoadPointReport
+from evaluator.load.quality import QualityDifference
+from evaluator.load.ratios import PercentileRatio
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from evaluator.runs.run_folder import StepFile
-from evaluator.steps.arms import Arm
-from services.contracts.base import Count, Wire
+from services.contracts.base import Count
 
 LOAD = "load.json"
-
-
-class LoadPointReport(Wire):
-    """Figures of a pipeline in one kind of traffic. A request without an answer counts with at least the deadline."""
-
-    pipeline: str
-    fingerprint: str
-    loop: LoopKind
-    traffic: str  # the rate (`20-loading`: while loading), `steps`, `trace`, or how many in flight, as in the files
-    rate: FiniteFloat | None  # planned requests a second; null: it changes, or the loop is closed
-    in_flight: Count | None  # of a closed loop
-    seconds: FiniteFloat  # of planned sending, without the warm-up
-    counts: RequestCounts
-    offered: FiniteFloat  # requests a second
-    goodput: FiniteFloat  # answers in time a second; of a closed loop those that ended within its seconds
-    latency_ms: LoadPercentiles  # from the planned send time to the last byte
-    service_ms: LoadPercentiles  # from sending to the last byte, of answered requests
-    refusal_ms: LoadPercentiles | None = None  # from sending to the last byte of a 429; null: nothing was refused
-    quality: AnswerQuality
-    generators: GeneratorFigures
-    halves: HalfMedians | None  # null: too few requests, or a rate that changes by plan
-    conditions: tuple[MachineConditions, ...]  # of each slice
-    cached: dict[str, CacheUse]  # by backend that looked results up in a cache
-    # Of the answers, late ones too, as `PipelineReport` has them.
-    stages_ms: dict[str, StageTime] = {}
-    gap_ms: StageTime | None = None
-    path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
-    slowest: tuple[SlowAnswer, ...] = ()
-    failed: tuple[FailedRequest, ...] = ()  # the first of each kind of error
-    by_words: tuple[LengthSlice, ...] = ()  # by the length of the query
-    by_step: tuple[StepFigures, ...] = ()  # of `steps` alone
-    cost: PipelineCost | None = None  # of one request (point_cost.py); null: no process was named
-    cost_reason: str | None = None  # why there is none although processes were named
-    loading: LoadingFigures | None = None  # null: the corpus was not loaded meanwhile
-    timing_valid: bool
-    timing_faults: tuple[str, ...]
-    # By figure (p50, p95, p99, nDCG@10, goodput): its values in the repeats; empty where nothing was repeated.
-    repeats: dict[str, RepeatedFigure] = {}
-    warmup: Count  # labelled requests, in no figure
-    first_answers: tuple[FirstAnswers, ...] = ()  # of them, by repeat
-    files: dict[str, str]  # `samples` and `histogram`, relative to the run's folder
-
-    @property
-    def traffic_in_words(self) -> str:
-        """The traffic in words."""
-        if self.in_flight is not None:
-            return f"{self.in_flight} in flight (capacity)"
-        if self.rate is None:
-            return self.traffic
-        return f"{self.rate:g}/s" if self.loading is None else f"{self.rate:g}/s while loading"
 
 
 def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
@@ -162,114 +83,3 @@ class LoadReport(StepFile):
     memory: dict[str, MemoryTrend] = {}  # by process, over the whole load; empty: no process was named
     timing_valid: bool
     remarks: tuple[str, ...]  # what a reader should know although the times are valid
-
-
-def point_report(
-    arm: Arm,
-    traffic: Traffic,
-    slices: Sequence[TimeSlice],
-    plan: LoadPlan,
-    target: LoadTarget,
-    judgments: Grades,
-    files: Mapping[str, str],
-    *,
-    restarted: bool,
-) -> LoadPointReport:
-    """Computes the figures of a pipeline in one kind of traffic. `slices`: those in which it was asked.
-
-    `restarted`: whether a command ran between the repeats.
-    """
-    loaded = [one.loaded for one in slices]
-    samples = [sample for part in loaded for sample in part.samples if sample.pipeline == arm.name]
-    seconds = traffic.planned_seconds(plan) * plan.repeat
-    measured = [sample for sample in samples if sample.phase == "measured"]
-    answers = [sample for sample in measured if sample.error is None]
-    counts = request_counts(measured)
-    latency = load_percentiles([sample.counted_ms for sample in measured])
-    service = load_percentiles([sample.service_ms for sample in measured if sample.service_ms is not None])
-    refusals = [sample.refused_ms for sample in measured if sample.refused_ms is not None]
-    lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
-    shares = cpu_shares([part.generators for part in loaded])
-    generators = generator_figures(shares, lags, real_time=all(part.real_time for part in loaded))
-    steady = traffic.rate is not None or traffic.in_flight is not None
-    halves = half_medians(counted_slices(measured)) if steady else None
-    conditions = tuple(part.conditions for part in loaded)
-    cached = sum_cached_results(sample.cached for sample in measured)
-    loading = [part.loading for part in loaded if part.loading is not None]
-    faults = (
-        *([] if measured else [f"no request was {'planned' if traffic.loop == 'open' else 'sent'}"]),
-        *load_faults(generators, latency.p50, halves, conditions, counts.dropped),
-        *cache_faults(target.caches, {arm.name: cached}),
-        *loading_faults(loading),
-    )
-    tail = not faults and traffic.loop == "open"
-    cost, cost_reason = point_cost(loaded)
-    return LoadPointReport(
-        pipeline=arm.name,
-        fingerprint=arm.pipeline.fingerprint,
-        loop=traffic.loop,
-        traffic=traffic.label,
-        rate=traffic.rate,
-        in_flight=traffic.in_flight,
-        seconds=seconds,
-        counts=counts,
-        offered=counts.requests / seconds,
-        goodput=_goodput(samples, seconds),
-        latency_ms=latency if tail else latency.without_tail(),
-        service_ms=service if tail else service.without_tail(),
-        refusal_ms=_refusal_percentiles(refusals, tail=tail),
-        quality=answer_quality(judgments, measured, target.reranks[arm.name], target.top),
-        generators=generators,
-        halves=halves,
-        conditions=conditions,
-        cached=cached,
-        stages_ms=stage_times(answers, [one.id for one in arm.pipeline.identified]),
-        gap_ms=gap_time(answers),
-        path_ms=mean_path(answers, arm.pipeline.identified),
-        slowest=slowest_answers(answers),
-        failed=failed_requests([one for one in measured if one.outcome == "failed"]),
-        by_words=length_slices(measured, target.words, judgments),
-        by_step=tuple(step_figures(traffic.steps, plan.warmup_seconds, plan.repeat, samples, judgments)),
-        cost=cost,
-        cost_reason=cost_reason,
-        loading=loading_figures(loading),
-        timing_valid=not faults,
-        timing_faults=faults,
-        repeats=_repeats(samples, judgments, seconds, tail=tail),
-        warmup=len(samples) - len(measured),
-        first_answers=first_answers(slices, arm.name, between=restarted),
-        files=dict(files),
-    )
-
-
-def _refusal_percentiles(refusals_ms: Sequence[float], *, tail: bool) -> LoadPercentiles | None:
-    if not refusals_ms:
-        return None
-    found = load_percentiles(refusals_ms)
-    return found if tail else found.without_tail()
-
-
-def _goodput(samples: Sequence[LoadSample], seconds: float) -> float:
-    return sum(sample.in_goodput for sample in samples) / seconds
-
-
-def _repeats(
-    samples: Sequence[LoadSample], judgments: Grades, seconds: float, *, tail: bool
-) -> dict[str, RepeatedFigure]:
-    """Returns each figure over the repeats. `seconds`: of all of them together; `tail`: whether a p99 is told."""
-    runs: dict[int, list[LoadSample]] = {}
-    for sample in samples:
-        runs.setdefault(sample.repeat, []).append(sample)
-    if len(runs) < 2:
-        return {}
-    values: dict[str, list[float | None]] = {"p50": [], "p95": [], "p99": [], "nDCG@10": [], "goodput": []}
-    for sent in runs.values():
-        run = [sample for sample in sent if sample.phase == "measured"]
-        latency = load_percentiles([sample.counted_ms for sample in run])
-        values["p50"].append(latency.p50)
-        values["p95"].append(latency.p95)
-        values["p99"].append(latency.p99 if tail else None)
-        values["nDCG@10"].append(mean_ndcg(judgments, run))
-        values["goodput"].append(_goodput(sent, seconds / len(runs)))
-    known_values = {name: [value for value in found if value is not None] for name, found in values.items()}
-    return {name: repeated_figure(found) for name, found in known_values.items() if len(found) == len(runs)}

@@ -1,17 +1,21 @@
-"""Decides whether the times of a load may be trusted: send lag, CPU of the generators, machine, halves. Pure.
+"""Decides whether the times of a load may be trusted: send lag, CPU of the generators, machine, halves.
 
-Leaves lost and degraded answers to the figures: they are results, not faults of the measurement.
+Also remarks whose cores the generators share, and what was not checked. Leaves lost and degraded answers to the
+figures: they are results, not faults of the measurement.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from pydantic import FiniteFloat
 
 from evaluator.load.stationarity import HalfMedians
-from evaluator.machine.machine_conditions import MachineConditions
+from evaluator.machine.machine_conditions import MachineConditions, unchecked_foreign
 from evaluator.machine.machine_windows import joined_conditions, window_faults
+from evaluator.machine.measured_processes import is_this_machine
 from evaluator.runs.latency import DRIFT_LIMIT, drift_in_words, percentile
 from services.contracts.base import Count, Wire
 
@@ -33,7 +37,7 @@ class GeneratorFigures(Wire):
 
     processes: Count
     cpu: FiniteFloat  # of a core, of the generator that used most
-    real_time: bool  # whether all ran with real-time priority (real_time.py)
+    real_time: bool  # whether all ran with real-time priority
     send_lag_p50_ms: FiniteFloat | None  # null: nothing was sent
     send_lag_p99_ms: FiniteFloat | None
     send_lag_max_ms: FiniteFloat | None
@@ -106,3 +110,24 @@ def generator_faults(generators: GeneratorFigures, p50_ms: float | None, dropped
         yield f"a generator used {generators.cpu:.0%} of a core (limit {MOST_GENERATOR_CPU:.0%})"
     if dropped:
         yield f"{dropped} requests were dropped, so that the system met less load than planned"
+
+
+def machine_remarks(
+    gateways: Sequence[str], conditions: Sequence[MachineConditions], *, loading: bool = False
+) -> Iterator[str]:
+    """Yields whose cores the generators share, and what was not checked.
+
+    `conditions`: of every slice; none where a search for the capacity ended without a point. `loading`: whether the
+    evaluator loaded a corpus meanwhile.
+    """
+    if any(is_this_machine(url) for url in gateways):
+        cores = conditions[0].cores if conditions else os.cpu_count()
+        loader = " and the loading evaluator" if loading else ""
+        yield f"the generators{loader} share the {cores} cores of this machine with the system under test"
+    for url in gateways:
+        if not is_this_machine(url):
+            yield (
+                f"{urlsplit(url).netloc} is no address of this machine: foreign CPU, steal and throttling of the "
+                "gateway's machine were not checked"
+            )
+    yield from unchecked_foreign(conditions)

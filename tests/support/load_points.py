@@ -7,7 +7,8 @@ from typing import Any
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.kinds import Traffic
 from evaluator.load.point import LoadedPoint
-from evaluator.load.report import LoadPointReport, LoadReport, point_report
+from evaluator.load.point_report import LoadPointReport, point_report
+from evaluator.load.report import LoadReport
 from evaluator.load.time_slices import TimeSlice
 from evaluator.load.traffic import LoadTarget
 from evaluator.load.validity import GeneratorUse

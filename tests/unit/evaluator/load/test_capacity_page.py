@@ -1,8 +1,7 @@
 """The capacity's section of load.md and its chart show what capacity.json holds, and say what it does not hold."""
 
-from evaluator.load.capacity import FoundCapacity, MeasuredRate
+from evaluator.load.capacity import CapacityReport, FoundCapacity, MeasuredRate
 from evaluator.load.capacity_chart import capacity_chart
-from evaluator.load.capacity_figures import CapacityReport
 from evaluator.load.capacity_page import capacity_charts, capacity_section
 from evaluator.load.capacity_report import capacity_report
 from evaluator.load.load_blocks import load_blocks

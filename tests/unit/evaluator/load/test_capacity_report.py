@@ -2,8 +2,7 @@
 
 import pytest
 
-from evaluator.load.capacity import FoundCapacity, MeasuredRate
-from evaluator.load.capacity_figures import CapacityMultiple
+from evaluator.load.capacity import CapacityMultiple, FoundCapacity, MeasuredRate
 from evaluator.load.capacity_report import capacity_report, knee, multiple_rates, render_capacity
 from tests.support.load_points import load_point
 

@@ -1,5 +1,8 @@
 """A generator sends what its task says, and its CPU is told over all slices."""
 
+import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -13,6 +16,8 @@ from tests.support.served import served
 
 # Nothing listens there.
 EMPTY = GeneratorTask("open", "http://127.0.0.1:9/", {}, (), (), (), 2_000, 0.0, 1.0)
+IMPORTS = "import os, resource; from evaluator.load.generator import take_real_time_priority"
+ASKS = "print(take_real_time_priority(), os.sched_getscheduler(0) == os.SCHED_RR)"
 
 
 async def test_an_open_loop_without_requests_starts_no_callers_and_uses_no_cpu() -> None:
@@ -46,3 +51,21 @@ def test_the_cpu_of_a_generator_counts_over_all_slices_so_that_a_short_one_says_
     ]
     assert cpu_shares(slices) == pytest.approx([0.21 / 3.01, 0.1 / 3.0])
     assert cpu_shares(slices[2:]) == [0.0]
+
+
+def test_the_answer_is_what_the_kernel_says() -> None:
+    assert told(IMPORTS, ASKS) in (["True", "True"], ["False", "False"])
+
+
+def test_a_process_that_may_not_have_it_is_told_so() -> None:
+    may_not = [
+        "resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))",
+        *(["os.setuid(65534)"] if os.geteuid() == 0 else []),
+    ]
+    assert told(IMPORTS, *may_not, ASKS) == ["False", "False"]
+
+
+def told(*lines: str) -> list[str]:
+    """Runs lines in a process of their own, which keeps the priority to its end; returns the words that it prints."""
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    return done.stdout.split()

@@ -4,16 +4,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evaluator.load.best_by_bound import best_rows
-from evaluator.load.charts import drawn_share, rates_chart, spectrum_chart
+from evaluator.load.best_under import best_rows
+from evaluator.load.charts import drawn_share, rates_chart, spectrum_chart, stages_chart
 from evaluator.load.first_answers import first_answers
 from evaluator.load.loading_figures import LoadingFigures
 from evaluator.load.page import render_load_page
 from evaluator.load.point import LoadedPoint
-from evaluator.load.quality_differences import QualityDifference
-from evaluator.load.report import LoadPointReport
+from evaluator.load.point_report import LoadPointReport
+from evaluator.load.quality import QualityDifference
+from evaluator.load.report import LoadReport
 from evaluator.load.slices import length_slices
-from evaluator.load.stages_chart import stages_chart
 from evaluator.load.time_slices import TimeSlice
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.pages.svg_chart import Scale, spread
@@ -24,6 +24,10 @@ from tests.support.svg_reading import elements, texts
 
 def closed(point: LoadPointReport) -> LoadPointReport:
     return point.model_copy(update={"loop": "closed", "rate": None, "in_flight": 8})
+
+
+def best_of(report: LoadReport) -> list[list[str]]:
+    return best_rows(report.points, report.quality_differences, report.plan.rates)
 
 
 def test_a_point_without_p99_stands_in_the_band_and_the_chart_says_why() -> None:
@@ -102,18 +106,18 @@ def test_the_best_pipeline_under_each_bound_is_listed_for_every_rate() -> None:
     )
     told = load_report(worse, good).model_copy(update={"quality_differences": (differing,)})
     row = ["10/s", *["bm25 (0.5000)"] * 2, "cannot tell", *["hybrid (1.0000)"] * 2]
-    assert best_rows(told)[1] == row
+    assert best_of(told)[1] == row
     row[-2:] = ["hybrid (1.0000), not told apart from bm25"] * 2
-    assert best_rows(load_report(worse, good))[1] == row
+    assert best_of(load_report(worse, good))[1] == row
 
 
 def test_a_rate_at_which_every_pipeline_is_too_slow_has_no_best_one() -> None:
-    assert best_rows(load_report(load_point(mean_ms=5_000.0)))[1] == ["20/s", *["none"] * 5]
+    assert best_of(load_report(load_point(mean_ms=5_000.0)))[1] == ["20/s", *["none"] * 5]
 
 
 def test_a_better_pipeline_without_p99_leaves_the_best_one_open() -> None:
     lossy, unknown = load_point("bm25", mean_ms=8.0, lost=5), load_point(foreign=0.4)
-    assert best_rows(load_report(lossy, unknown))[1][1:] == ["cannot tell"] * 5
+    assert best_of(load_report(lossy, unknown))[1][1:] == ["cannot tell"] * 5
 
 
 def test_requests_are_sliced_by_the_words_of_their_queries() -> None:

@@ -1,22 +1,24 @@
 """Injected counters make the timing of a load invalid, each time; clean ones never do."""
 
+import os
 import random
 from pathlib import Path
 
 import pytest
 
 from evaluator.load.stationarity import HalfMedians, half_medians
-from evaluator.load.validity import GeneratorFigures, generator_figures, load_faults
+from evaluator.load.validity import GeneratorFigures, generator_figures, load_faults, machine_remarks
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.machine.machine_windows import ConditionsMeter
-from tests.support.load_points import load_point
+from tests.support.load_points import CLEAN, load_point
 from tests.support.machine_counters import SERVICE, CountedMachine
 
-CLEAN = {"seconds": 60.0, "cores": 2, "foreign": 0.02, "steal": 0.0, "throttled": 0.0, "pressure": 0.3, "frequency": 1}
 SEEDS = range(20)
 SERVICE_S = 0.01
 # Counters of the machine, and what a fault calls them.
 CALLED = {"other": "other processes", "steal": "steal", "throttled": "throttling"}
+CONDITIONS = MachineConditions.model_validate(CLEAN | {"cores": 6})
+HERE, ELSEWHERE = "http://127.0.0.1:8000/v1/collections/shop/search", "http://192.0.2.1:8000"
 
 
 def conditions(**given: float) -> MachineConditions:
@@ -178,3 +180,24 @@ def test_faulty_counters_of_the_machine_make_the_times_of_a_point_invalid(
     assert not point.timing_valid
     assert CALLED[counter] in point.timing_faults[-1]
     assert point.latency_ms.p99 is None
+
+
+@pytest.mark.parametrize(
+    ("loading", "who"), [(False, "the generators share"), (True, "the generators and the loading evaluator share")]
+)
+def test_a_gateway_of_this_machine_shares_its_cores_with_the_generators(loading: bool, who: str) -> None:
+    said = f"{who} the 6 cores of this machine with the system under test"
+    assert list(machine_remarks([HERE], [CONDITIONS], loading=loading)) == [said]
+
+
+def test_the_shared_cores_are_told_of_a_search_without_a_point_too() -> None:
+    said = f"the generators share the {os.cpu_count()} cores of this machine with the system under test"
+    assert list(machine_remarks([HERE], [])) == [said]
+
+
+def test_the_conditions_of_a_gateway_on_another_machine_are_said_to_be_unchecked() -> None:
+    said = "192.0.2.1:8000 is no address of this machine: foreign CPU, steal and throttling of the gateway's machine"
+    (remark,) = machine_remarks([ELSEWHERE], [CONDITIONS])
+    assert remark == f"{said} were not checked"
+    both = list(machine_remarks([HERE, ELSEWHERE], [CONDITIONS]))
+    assert both[1:] == [remark]

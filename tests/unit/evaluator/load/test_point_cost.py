@@ -12,7 +12,8 @@ from evaluator.load.loading_figures import SliceLoading
 from evaluator.load.memory_trend import MemoryTrend
 from evaluator.load.point import LoadedPoint
 from evaluator.load.point_cost import LOADING, SEVERAL, point_cost
-from evaluator.load.report import LoadPointReport, gated_point
+from evaluator.load.point_report import LoadPointReport
+from evaluator.load.report import gated_point
 from evaluator.load.samples import DROPPED
 from evaluator.load.table import load_warnings
 from evaluator.load.validity import GeneratorUse

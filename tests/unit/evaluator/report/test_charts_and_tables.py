@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from evaluator.load.charts import rates_chart, spectrum_chart
+from evaluator.load.charts import rates_chart, spectrum_chart, stages_chart
 from evaluator.load.live import LiveFigures
 from evaluator.load.live_chart import live_chart, live_rows
 from evaluator.load.load_blocks import load_blocks
-from evaluator.load.report import LoadPointReport, LoadReport
-from evaluator.load.stages_chart import stages_chart
+from evaluator.load.point_report import LoadPointReport
+from evaluator.load.report import LoadReport
 from evaluator.pages.environment import page_environment
 from evaluator.pages.page_blocks import ChartImage, Table, tables_of
 from evaluator.pages.stacked_times_chart import StackedTimes, piece_rows
