@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.load.slice_pairs import LEAST_PAIRS, SlicePair, log_ratios
+from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair, log_ratios
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from services.contracts.base import Count, Wire
 

@@ -13,8 +13,8 @@ from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percenti
 from evaluator.load.point import LoadedPoint
 from evaluator.load.quality import METRIC, query_means, request_values
 from evaluator.load.samples import LoadSample
-from evaluator.load.slice_pairs import LEAST_PAIRS, SlicePair
-from evaluator.load.validity import GeneratorFigures, cpu_shares, generator_faults, generator_figures, machine_remarks
+from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair
+from evaluator.load.statistics.validity import GeneratorFigures, cpu_shares, generator_faults, generator_figures, machine_remarks
 from evaluator.machine.machine_conditions import MachineConditions, condition_faults
 from evaluator.metrics.quality import Grades
 from evaluator.pages.junit import GateCase

@@ -19,7 +19,7 @@ from evaluator.load.planned_work import against_work
 from evaluator.load.point import LoadedPoint, drive
 from evaluator.load.prepared_load import PreparedLoad, prepare_load
 from evaluator.load.sample_files import SampleFiles
-from evaluator.load.slice_pairs import LEAST_PAIRS
+from evaluator.load.statistics.slice_pairs import LEAST_PAIRS
 from evaluator.load.time_slices import Pids, TimeSlice
 from evaluator.load.traffic import LoadTarget, open_slices
 from evaluator.machine.measured_processes import is_same_server, measured_processes

@@ -24,7 +24,7 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from evaluator.load.figures import LoadPercentiles
-from evaluator.load.intervals import Interval
+from evaluator.load.statistics.intervals import Interval
 from evaluator.load.point_report import LoadPointReport
 from evaluator.load.quality import QualityDifference, told_apart
 from evaluator.pages.markdown_table import aligned

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from pydantic import FiniteFloat
 
 from evaluator.experiments.load_plan import CapacityPlan
-from evaluator.load.share_test import FEWEST_REQUESTS, share_outcome
+from evaluator.load.statistics.share_test import FEWEST_REQUESTS, share_outcome
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, percentile
 from services.contracts.base import Count, Wire
 

@@ -10,7 +10,7 @@ from evaluator.load.kinds import Traffic
 from evaluator.load.point import LoadedPoint, run_point
 from evaluator.load.time_slices import TimeSlice
 from evaluator.load.traffic import LoadTarget
-from evaluator.load.validity import cpu_shares, generator_figures, load_faults
+from evaluator.load.statistics.validity import cpu_shares, generator_figures, load_faults
 from evaluator.progress import say
 from evaluator.runs.latency import percentile
 from evaluator.thread_work import in_thread

@@ -18,7 +18,7 @@ from evaluator.load.charts import (
 )
 from evaluator.load.cost_table import cost_parts
 from evaluator.load.first_answers import FIRST
-from evaluator.load.histograms import percentiles_ms, read_hlog
+from evaluator.load.statistics.histograms import percentiles_ms, read_hlog
 from evaluator.load.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
 from evaluator.load.table import (

@@ -11,7 +11,7 @@ from evaluator.load.generators import generators_for, run_generators
 from evaluator.load.loading_figures import SliceLoading
 from evaluator.load.samples import LoadSample, read_sample
 from evaluator.load.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
-from evaluator.load.validity import GeneratorUse
+from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.machine.machine_windows import metered
 from evaluator.machine.process_costs import ProcessCost

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from evaluator.load.memory_trend import MemoryReading
+from evaluator.load.statistics.memory_trend import MemoryReading
 from evaluator.load.point import LoadedPoint
 from evaluator.machine.process_costs import (
     ProcessReading,

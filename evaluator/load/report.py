@@ -6,11 +6,11 @@ from evaluator.experiments.gates import GatedFigures, GateOutcome, Gates
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.best_under import BestUnder
 from evaluator.load.capacity import CapacityReport
-from evaluator.load.memory_trend import MemoryTrend
+from evaluator.load.statistics.memory_trend import MemoryTrend
 from evaluator.load.point_cost import missing_cpu
 from evaluator.load.point_report import LoadPointReport
 from evaluator.load.quality import QualityDifference
-from evaluator.load.ratios import PercentileRatio
+from evaluator.load.statistics.ratios import PercentileRatio
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count

@@ -18,7 +18,7 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.load.against_report import AgainstReport
 from evaluator.load.against_step import against_step
 from evaluator.load.capacity_report import CAPACITY, CapacityFile
-from evaluator.load.histograms import read_hlog
+from evaluator.load.statistics.histograms import read_hlog
 from evaluator.load.live import LiveFigures, listening
 from evaluator.load.report import LoadReport
 from evaluator.load.samples import read_samples

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from evaluator.cli import app
 from evaluator.client.client import connected
 from evaluator.evaluation import ingest_step
-from evaluator.load.memory_trend import MemoryReading, memory_trends
+from evaluator.load.statistics.memory_trend import MemoryReading, memory_trends
 from evaluator.load.point_cost import SEVERAL
 from evaluator.load.process_watch import MEMORY, watching
 from evaluator.load_step import load_step

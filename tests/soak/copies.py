@@ -7,8 +7,8 @@ from itertools import pairwise
 from evaluator.client.client import connected
 from evaluator.datasets.reader import read_dataset
 from evaluator.experiments.turn_orders import query_turns
-from evaluator.load.ratios import PercentileName, PercentileRatio, percentile_ratios
-from evaluator.load.slice_pairs import LEAST_PAIRS
+from evaluator.load.statistics.ratios import PercentileName, PercentileRatio, percentile_ratios
+from evaluator.load.statistics.slice_pairs import LEAST_PAIRS
 from services.contracts.query import SearchRequest
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import COLLECTION, loaded_stack

@@ -11,7 +11,7 @@ from evaluator.load.point_report import LoadPointReport, point_report
 from evaluator.load.report import LoadReport
 from evaluator.load.time_slices import TimeSlice
 from evaluator.load.traffic import LoadTarget
-from evaluator.load.validity import GeneratorUse
+from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.steps.arms import Arm
 from services.contracts.pipelines import Pipeline

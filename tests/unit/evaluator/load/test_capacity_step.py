@@ -7,7 +7,7 @@ import pytest
 
 from evaluator.load.capacity_step import rate_sample, search_slice
 from evaluator.load.point import LoadedPoint
-from evaluator.load.validity import GeneratorUse
+from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
 from tests.support.load_points import CLEAN
 from tests.support.load_samples import load_sample

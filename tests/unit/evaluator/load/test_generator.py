@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request, Response
 
 from evaluator.load.generator import generate, planned_until
 from evaluator.load.generator_task import GeneratorTask
-from evaluator.load.validity import GeneratorUse, cpu_shares
+from evaluator.load.statistics.validity import GeneratorUse, cpu_shares
 from services.chassis.requests.telemetry import assign_request_id
 from tests.support.served import served
 

@@ -2,7 +2,7 @@ import pytest
 
 from evaluator.experiments.load_plan import LoadPlan, TrafficStep
 from evaluator.load.kinds import Traffic, slice_count
-from evaluator.load.slice_pairs import LEAST_PAIRS
+from evaluator.load.statistics.slice_pairs import LEAST_PAIRS
 
 
 @pytest.mark.parametrize(("arms", "slices"), [(1, 1), (2, 4), (5, 4)])

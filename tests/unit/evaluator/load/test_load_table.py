@@ -6,7 +6,7 @@ from evaluator.client.cached_results import CacheUse
 from evaluator.load.charts import stages_chart
 from evaluator.load.loading_figures import LoadingFigures
 from evaluator.load.page import render_load_page
-from evaluator.load.ratios import PercentileRatio, repeated_figure
+from evaluator.load.statistics.ratios import PercentileRatio, repeated_figure
 from evaluator.load.table import (
     load_warnings,
     render_load,

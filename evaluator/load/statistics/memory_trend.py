@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.load.intervals import CONFIDENCE, Interval
+from evaluator.load.statistics.intervals import CONFIDENCE, Interval
 from evaluator.machine.process_costs import MIB, STARTED_ANEW
 from services.contracts.base import Count, Wire
 

@@ -6,8 +6,8 @@ import pytest
 
 from evaluator.load.figures import load_percentiles
 from evaluator.load.group_points import on_one_clock
-from evaluator.load.histograms import histogram_of, percentiles_ms, read_hlog, write_hlog
-from evaluator.load.intervals import percentile_interval
+from evaluator.load.statistics.histograms import histogram_of, percentiles_ms, read_hlog, write_hlog
+from evaluator.load.statistics.intervals import percentile_interval
 from evaluator.load.point import LoadedPoint
 from evaluator.load.time_slices import TimeSlice
 from evaluator.machine.machine_conditions import MachineConditions

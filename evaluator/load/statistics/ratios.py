@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.load.intervals import CONFIDENCE, Interval, median_interval
-from evaluator.load.slice_pairs import LEAST_PAIRS, SlicePair, log_ratios
+from evaluator.load.statistics.intervals import CONFIDENCE, Interval, median_interval
+from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair, log_ratios
 from evaluator.runs.latency import percentile
 from services.contracts.base import Count, Wire
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.load.stationarity import HalfMedians, half_medians
-from evaluator.load.validity import GeneratorFigures, generator_figures, load_faults, machine_remarks
+from evaluator.load.statistics.stationarity import HalfMedians, half_medians
+from evaluator.load.statistics.validity import GeneratorFigures, generator_figures, load_faults, machine_remarks
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.machine.machine_windows import ConditionsMeter
 from tests.support.load_points import CLEAN, load_point

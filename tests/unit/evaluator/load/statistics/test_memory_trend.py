@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluator.load.memory_trend import BLOCKS, MemoryReading, memory_slope, memory_trends
+from evaluator.load.statistics.memory_trend import BLOCKS, MemoryReading, memory_slope, memory_trends
 from evaluator.machine.process_costs import MIB, STARTED_ANEW
 
 

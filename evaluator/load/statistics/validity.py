@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import FiniteFloat
 
-from evaluator.load.stationarity import HalfMedians
+from evaluator.load.statistics.stationarity import HalfMedians
 from evaluator.machine.machine_conditions import MachineConditions, unchecked_foreign
 from evaluator.machine.machine_windows import joined_conditions, window_faults
 from evaluator.machine.measured_processes import is_this_machine

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from evaluator.load.share_test import FEWEST_REQUESTS, ShareOutcome, share_outcome
+from evaluator.load.statistics.share_test import FEWEST_REQUESTS, ShareOutcome, share_outcome
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Intervals, tests and trends over times, and whether they may be trusted. Knows no request."""
