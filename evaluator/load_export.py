@@ -11,8 +11,8 @@ from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan, TrafficStep
 from evaluator.load.export_scripts import ExportedTraffic, ExportTool, export_command, exported_files
-from evaluator.load.point import generator_task
-from evaluator.load.traffic import LoadTarget, load_target, open_slices
+from evaluator.load.sending.drives import generator_task
+from evaluator.load.sending.traffic import LoadTarget, load_target, open_slices
 from evaluator.steps.arms import resolve_arms
 from evaluator.steps.prepared_run import live_collection, load_dataset
 from evaluator.steps.rank import choose_queries, expect_runnable

@@ -22,7 +22,7 @@ from evaluator.errors import EvaluationError, WrongOption
 from evaluator.evaluation import wait_until_ready
 from evaluator.experiments.experiment import Experiment, experiment_path, selected_pipelines
 from evaluator.experiments.suite import Suite, experiments_of, read_plan
-from evaluator.load.live import Listener, listening
+from evaluator.load.sending.live import Listener, listening
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.progress import PLAIN_EVERY_S, console, print_at_intervals, say
 from services.chassis.settings.addresses import server_address

@@ -14,14 +14,14 @@ from evaluator.load.against_report import (
     against_point,
     against_remarks,
 )
-from evaluator.load.kinds import Traffic
-from evaluator.load.planned_work import against_work
-from evaluator.load.point import LoadedPoint, drive
-from evaluator.load.prepared_load import PreparedLoad, prepare_load
-from evaluator.load.sample_files import SampleFiles
+from evaluator.load.sending.kinds import Traffic
+from evaluator.load.sending.planned_work import against_work
+from evaluator.load.sending.drives import LoadedPoint, drive
+from evaluator.load.sending.prepared_load import PreparedLoad, prepare_load
+from evaluator.load.sending.sample_files import SampleFiles
 from evaluator.load.statistics.slice_pairs import LEAST_PAIRS
-from evaluator.load.time_slices import Pids, TimeSlice
-from evaluator.load.traffic import LoadTarget, open_slices
+from evaluator.load.sending.time_slices import Pids, TimeSlice
+from evaluator.load.sending.traffic import LoadTarget, open_slices
 from evaluator.machine.measured_processes import is_same_server, measured_processes
 from evaluator.progress import progress, say
 from evaluator.runs.run_folder import RunFolder

@@ -6,10 +6,10 @@ from itertools import count
 
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.capacity import FoundCapacity, MeasuredRate, RateSample, find_capacity
-from evaluator.load.kinds import Traffic
-from evaluator.load.point import LoadedPoint, run_point
-from evaluator.load.time_slices import TimeSlice
-from evaluator.load.traffic import LoadTarget
+from evaluator.load.sending.kinds import Traffic
+from evaluator.load.sending.drives import LoadedPoint, run_point
+from evaluator.load.sending.time_slices import TimeSlice
+from evaluator.load.sending.traffic import LoadTarget
 from evaluator.load.statistics.validity import cpu_shares, generator_figures, load_faults
 from evaluator.progress import say
 from evaluator.runs.latency import percentile

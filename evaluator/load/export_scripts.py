@@ -13,7 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 from urllib.parse import urlsplit
 
-from evaluator.load.generator_task import GeneratorTask
+from evaluator.load.sending.generator_task import GeneratorTask
 
 # The environment of the tool has the key of the gateway: no file holds it.
 KEY = "GATEWAY_API_KEY"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pydantic import FiniteFloat
 
 from evaluator.load.statistics.intervals import Interval, percentile_interval
-from evaluator.load.samples import LoadSample
+from evaluator.load.sending.samples import LoadSample
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, percentile
 from services.contracts.base import Count, Wire
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.load.time_slices import TimeSlice
+from evaluator.load.sending.time_slices import TimeSlice
 from services.contracts.base import Count, Wire
 
 FIRST = 5

@@ -6,13 +6,13 @@ Sends nothing. What load.json says of a point is report.py's.
 from collections.abc import Mapping, Sequence
 
 from evaluator.load.statistics.histograms import write_hlog
-from evaluator.load.kinds import Traffic
+from evaluator.load.sending.kinds import Traffic
 from evaluator.load.point_report import LoadPointReport, point_report
-from evaluator.load.prepared_load import PreparedLoad
+from evaluator.load.sending.prepared_load import PreparedLoad
 from evaluator.load.statistics.ratios import PercentileRatio, Slices, loading_ratios, percentile_ratios
-from evaluator.load.sample_files import SampleFiles
-from evaluator.load.samples import counted_slices
-from evaluator.load.time_slices import TimeSlice
+from evaluator.load.sending.sample_files import SampleFiles
+from evaluator.load.sending.samples import counted_slices
+from evaluator.load.sending.time_slices import TimeSlice
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.arms import Arm
 

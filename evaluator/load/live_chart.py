@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby, takewhile
 
 from evaluator.load.charts import latency_scale
-from evaluator.load.live import EVERY_S, WINDOW_S, LiveFigures
+from evaluator.load.sending.live import EVERY_S, WINDOW_S, LiveFigures
 from evaluator.pages.svg_chart import Drawing, Scale, chart_number, colour
 
 # Narrow, so that a window of 390 pixels shows it whole and its letters can be read there.

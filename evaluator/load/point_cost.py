@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from evaluator.load.point import LoadedPoint
-from evaluator.load.samples import DROPPED
+from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.sending.samples import DROPPED
 from evaluator.machine.process_costs import PipelineCost, mean_cost, summed_costs
 
 SEVERAL = "several pipelines were asked at once, whose CPU time cannot be told apart"

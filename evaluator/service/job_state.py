@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from evaluator.load.live import LiveFigures
+from evaluator.load.sending.live import LiveFigures
 from evaluator.progress import StepProgress
 from services.contracts.base import NAME, Wire
 

@@ -16,7 +16,7 @@ from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, expect_pipelines
 from evaluator.experiments.experiment import Experiment
-from evaluator.load.live import LiveFigures, listening
+from evaluator.load.sending.live import LiveFigures, listening
 from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunning, is_measured
 from evaluator.progress import StepProgress, following
 from evaluator.report.report import Report

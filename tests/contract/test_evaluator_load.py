@@ -19,9 +19,9 @@ from evaluator.load.against_report import AgainstReport
 from evaluator.load.against_step import against_step
 from evaluator.load.capacity_report import CAPACITY, CapacityFile
 from evaluator.load.statistics.histograms import read_hlog
-from evaluator.load.live import LiveFigures, listening
+from evaluator.load.sending.live import LiveFigures, listening
 from evaluator.load.report import LoadReport
-from evaluator.load.samples import read_samples
+from evaluator.load.sending.samples import read_samples
 from evaluator.load_step import load_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs

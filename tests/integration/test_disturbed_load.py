@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.live import listening
-from evaluator.load.point import run_point
+from evaluator.load.sending.live import listening
+from evaluator.load.sending.drives import run_point
 from evaluator.load.point_report import LoadPointReport
 from evaluator.machine.environment_record import describe_machine
 from tests.soak.agreement import fixed_time_stub, stub_target
@@ -64,7 +64,7 @@ def generator() -> int:
     (found,) = [
         int(folder.name)
         for folder in PROC.glob("[0-9]*")
-        if parent(folder) == os.getpid() and b"evaluator.load.generator" in (folder / "cmdline").read_bytes()
+        if parent(folder) == os.getpid() and b"evaluator.load.sending.generator" in (folder / "cmdline").read_bytes()
     ]
     return found
 

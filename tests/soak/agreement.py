@@ -13,8 +13,8 @@ from pathlib import Path
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.export_scripts import ExportedTraffic, ExportTool
 from evaluator.load.figures import load_percentiles
-from evaluator.load.point import run_point
-from evaluator.load.traffic import LoadTarget
+from evaluator.load.sending.drives import run_point
+from evaluator.load.sending.traffic import LoadTarget
 from evaluator.load.statistics.validity import MOST_LAG_MS
 from evaluator.load_export import exported_traffic, write_export
 from tests.soak.outcome import Bar, Outcome

@@ -24,9 +24,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from evaluator.load.generator_task import GeneratorTask
-from evaluator.load.generators import run_generators
-from evaluator.load.load_loop import SendRecord
+from evaluator.load.sending.generator_task import GeneratorTask
+from evaluator.load.sending.generators import run_generators
+from evaluator.load.sending.load_loop import SendRecord
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import WORDS, documents
 from tests.soak.wrong_keys import SENDERS

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 
 from evaluator.experiments.load_plan import TrafficStep
-from evaluator.load.arrivals import arrival_times
-from evaluator.load.generator_task import GeneratorTask
-from evaluator.load.generators import generators_for, run_generators
-from evaluator.load.load_loop import LoopKind, SendRecord
+from evaluator.load.sending.arrivals import arrival_times
+from evaluator.load.sending.generator_task import GeneratorTask
+from evaluator.load.sending.generators import generators_for, run_generators
+from evaluator.load.sending.load_loop import LoopKind, SendRecord
 from evaluator.runs.latency import percentile
 from tests.soak.outcome import Bar, Outcome
 from tests.support.processes import ROOT

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.figures import load_percentiles
-from evaluator.load.point import run_closed, run_point
-from evaluator.load.samples import LoadSample
-from evaluator.load.traffic import LoadTarget
+from evaluator.load.sending.drives import run_closed, run_point
+from evaluator.load.sending.samples import LoadSample
+from evaluator.load.sending.traffic import LoadTarget
 from services.contracts.query import SearchRequest
 from tests.soak import wire
 from tests.soak.outcome import Bar, Outcome

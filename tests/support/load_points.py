@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.kinds import Traffic
-from evaluator.load.point import LoadedPoint
+from evaluator.load.sending.kinds import Traffic
+from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.point_report import LoadPointReport, point_report
 from evaluator.load.report import LoadReport
-from evaluator.load.time_slices import TimeSlice
-from evaluator.load.traffic import LoadTarget
+from evaluator.load.sending.time_slices import TimeSlice
+from evaluator.load.sending.traffic import LoadTarget
 from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.steps.arms import Arm

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evaluator.load.samples import LoadSample
+from evaluator.load.sending.samples import LoadSample
 
 
 def load_sample(number: int = 0, query: str = "q", latency_ms: float | None = 10.0, **given: object) -> LoadSample:

@@ -5,7 +5,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from evaluator.load.load_loop import Reply
+from evaluator.load.sending.load_loop import Reply
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Says how the memory of processes went while a load ran. Pure; evaluator/load/process_watch.py reads the processes."""
+"""Says how the memory of processes went while a load ran. Pure; evaluator/load/sending/process_watch.py reads the processes."""
 
 from collections.abc import Sequence
 

@@ -20,8 +20,8 @@ from evaluator.judging.judgment_log import JudgmentLog
 from evaluator.judging.new_session import create_session
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import JUDGES
-from evaluator.load.samples import LoadSample, read_samples, write_samples
-from evaluator.load.trace import read_trace
+from evaluator.load.sending.samples import LoadSample, read_samples, write_samples
+from evaluator.load.sending.trace import read_trace
 from evaluator.runs.answers import AnswerRecord, read_answers
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.trec_runs import read_run, run_lines

@@ -16,9 +16,9 @@ from evaluator.errors import EvaluationError
 from evaluator.evaluation import wait_until_ready
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.export_scripts import ExportTool, exported_files
-from evaluator.load.generator_task import GeneratorTask
-from evaluator.load.generators import run_generators
-from evaluator.load.traffic import LoadTarget
+from evaluator.load.sending.generator_task import GeneratorTask
+from evaluator.load.sending.generators import run_generators
+from evaluator.load.sending.traffic import LoadTarget
 from evaluator.load_export import exported_traffic
 from evaluator.settings import EvaluatorSettings
 from services.chassis.settings.configuration import BadSettings, read_settings
@@ -107,7 +107,7 @@ async def test_a_generator_sends_the_key_to_the_gateway_alone_and_no_file_or_com
         looking.cancel()
     assert gateway.authorizations() == {f"Bearer {KEY}"}
     assert other.authorizations() == {None}
-    assert any(b"evaluator.load.generator" in one for one in found)
+    assert any(b"evaluator.load.sending.generator" in one for one in found)
     assert any(b"GeneratorTask" in one for one in found)
     assert not any(KEY.encode() in one for one in found)
 

@@ -12,7 +12,7 @@ from evaluator.datasets.reader import read_dataset
 from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import read_experiment
-from evaluator.load.trace import read_trace
+from evaluator.load.sending.trace import read_trace
 from evaluator.replay.grid import read_grid
 from evaluator.runs.trec_runs import read_run
 

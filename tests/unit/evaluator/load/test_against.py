@@ -11,7 +11,7 @@ from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.against import judge_speed
 from evaluator.load.against_report import AgainstReport, ComparedStacks, DrivenPair, against_point, against_remarks
 from evaluator.load.against_table import render_against
-from evaluator.load.point import LoadedPoint
+from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair
 from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions

@@ -9,7 +9,7 @@ import pytest
 
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.export_scripts import ExportedTraffic, ExportTool, export_command, exported_files
-from evaluator.load.traffic import LoadTarget
+from evaluator.load.sending.traffic import LoadTarget
 from evaluator.load_export import exported_traffic
 
 # Quotes of all kinds, a line separator that JavaScript minds, and text beyond ASCII.

@@ -1,7 +1,7 @@
 import pytest
 
 from evaluator.experiments.load_plan import LoadPlan, TrafficStep
-from evaluator.load.kinds import Traffic, slice_count
+from evaluator.load.sending.kinds import Traffic, slice_count
 from evaluator.load.statistics.slice_pairs import LEAST_PAIRS
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.client.cached_results import CacheUse
 from evaluator.load.charts import stages_chart
-from evaluator.load.loading_figures import LoadingFigures
+from evaluator.load.sending.loading_figures import LoadingFigures
 from evaluator.load.page import render_load_page
 from evaluator.load.statistics.ratios import PercentileRatio, repeated_figure
 from evaluator.load.table import (

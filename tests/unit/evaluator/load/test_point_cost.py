@@ -8,13 +8,13 @@ import pytest
 
 from evaluator.experiments.gates import GateOutcome, Gates, judge_gates
 from evaluator.load.cost_table import cost_parts
-from evaluator.load.loading_figures import SliceLoading
+from evaluator.load.sending.loading_figures import SliceLoading
 from evaluator.load.statistics.memory_trend import MemoryTrend
-from evaluator.load.point import LoadedPoint
+from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.point_cost import LOADING, SEVERAL, point_cost
 from evaluator.load.point_report import LoadPointReport
 from evaluator.load.report import gated_point
-from evaluator.load.samples import DROPPED
+from evaluator.load.sending.samples import DROPPED
 from evaluator.load.table import load_warnings
 from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions

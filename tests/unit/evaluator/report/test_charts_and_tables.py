@@ -5,7 +5,7 @@ import math
 import pytest
 
 from evaluator.load.charts import rates_chart, spectrum_chart, stages_chart
-from evaluator.load.live import LiveFigures
+from evaluator.load.sending.live import LiveFigures
 from evaluator.load.live_chart import live_chart, live_rows
 from evaluator.load.load_blocks import load_blocks
 from evaluator.load.point_report import LoadPointReport

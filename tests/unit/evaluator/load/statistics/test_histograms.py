@@ -8,8 +8,8 @@ from evaluator.load.figures import load_percentiles
 from evaluator.load.group_points import on_one_clock
 from evaluator.load.statistics.histograms import histogram_of, percentiles_ms, read_hlog, write_hlog
 from evaluator.load.statistics.intervals import percentile_interval
-from evaluator.load.point import LoadedPoint
-from evaluator.load.time_slices import TimeSlice
+from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.sending.time_slices import TimeSlice
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.runs.latency import percentile
 from tests.support.load_points import CLEAN

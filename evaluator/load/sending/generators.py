@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from evaluator.errors import EvaluationError
-from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
-from evaluator.load.live import LiveLoad, read_counts
+from evaluator.load.sending.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
+from evaluator.load.sending.live import LiveLoad, read_counts
 from evaluator.thread_work import in_thread
 from services.disk_writes import naming
 
@@ -61,7 +61,7 @@ async def run_generators(tasks: Sequence[GeneratorTask], traffic: str) -> list[G
 
 @asynccontextmanager
 async def _started(folder: Path) -> AsyncIterator[Process]:
-    command = (sys.executable, "-m", "evaluator.load.generator", str(folder))
+    command = (sys.executable, "-m", "evaluator.load.sending.generator", str(folder))
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     try:
         yield process

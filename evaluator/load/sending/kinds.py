@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.experiments.load_plan import LoadPlan, TrafficStep
-from evaluator.load.load_loop import LoopKind
-from evaluator.load.trace import read_trace
-from evaluator.load.traffic import LoadTarget, PlannedRequest
+from evaluator.load.sending.load_loop import LoopKind
+from evaluator.load.sending.trace import read_trace
+from evaluator.load.sending.traffic import LoadTarget, PlannedRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ import time
 import pytest
 from fastapi import FastAPI, Request, Response
 
-from evaluator.load.generator import generate, planned_until
-from evaluator.load.generator_task import GeneratorTask
+from evaluator.load.sending.generator import generate, planned_until
+from evaluator.load.sending.generator_task import GeneratorTask
 from evaluator.load.statistics.validity import GeneratorUse, cpu_shares
 from services.chassis.requests.telemetry import assign_request_id
 from tests.support.served import served
 
 # Nothing listens there.
 EMPTY = GeneratorTask("open", "http://127.0.0.1:9/", {}, (), (), (), 2_000, 0.0, 1.0)
-IMPORTS = "import os, resource; from evaluator.load.generator import take_real_time_priority"
+IMPORTS = "import os, resource; from evaluator.load.sending.generator import take_real_time_priority"
 ASKS = "print(take_real_time_priority(), os.sched_getscheduler(0) == os.SCHED_RR)"
 
 

@@ -8,12 +8,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from evaluator.experiments.turn_orders import balanced_turns
-from evaluator.load.corpus_loader import CorpusLoader
-from evaluator.load.kinds import Traffic, slice_count
-from evaluator.load.prepared_load import PreparedLoad
-from evaluator.load.process_watch import ProcessWatch
-from evaluator.load.sample_files import SampleFiles
-from evaluator.load.time_slices import Pids, TimeSlice, driven_slices
+from evaluator.load.sending.corpus_loader import CorpusLoader
+from evaluator.load.sending.kinds import Traffic, slice_count
+from evaluator.load.sending.prepared_load import PreparedLoad
+from evaluator.load.sending.process_watch import ProcessWatch
+from evaluator.load.sending.sample_files import SampleFiles
+from evaluator.load.sending.time_slices import Pids, TimeSlice, driven_slices
 from evaluator.progress import progress
 from evaluator.steps.arms import Arm
 from evaluator.thread_work import in_thread

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 from pydantic import FiniteFloat
 
-from evaluator.load.load_loop import SendClock, SendRecord
+from evaluator.load.sending.load_loop import SendClock, SendRecord
 from services.contracts.base import Count, Wire
 
 WINDOW_S = 10.0

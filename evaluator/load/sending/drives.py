@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from evaluator.experiments.load_plan import LoadPlan, TrafficStep
-from evaluator.load.generator_task import GeneratorResult, GeneratorTask
-from evaluator.load.generators import generators_for, run_generators
-from evaluator.load.loading_figures import SliceLoading
-from evaluator.load.samples import LoadSample, read_sample
-from evaluator.load.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
+from evaluator.load.sending.generator_task import GeneratorResult, GeneratorTask
+from evaluator.load.sending.generators import generators_for, run_generators
+from evaluator.load.sending.loading_figures import SliceLoading
+from evaluator.load.sending.samples import LoadSample, read_sample
+from evaluator.load.sending.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
 from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.machine.machine_windows import metered

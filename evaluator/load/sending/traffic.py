@@ -8,7 +8,7 @@ from typing import NamedTuple
 from evaluator.datasets.reader import Dataset
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan, TrafficStep
-from evaluator.load.arrivals import arrival_times, drawn_queries
+from evaluator.load.sending.arrivals import arrival_times, drawn_queries
 from evaluator.steps.arms import Arm, search_request
 from services.contracts.pipelines import Rerank
 

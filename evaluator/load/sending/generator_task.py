@@ -3,7 +3,7 @@
 import uuid
 from dataclasses import dataclass, field
 
-from evaluator.load.load_loop import LoopKind, SendRecord
+from evaluator.load.sending.load_loop import LoopKind, SendRecord
 
 READY = b"ready\n"
 # Files of a generator's folder.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.kinds import Traffic, slice_count
+from evaluator.load.sending.kinds import Traffic, slice_count
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 
 # Of a drive: its generators start before it and its answers are read after it.

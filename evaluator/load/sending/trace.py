@@ -9,7 +9,7 @@ from evaluator.datasets.ids import plain_id
 from evaluator.datasets.judgments import QUERY_COLUMN
 from evaluator.datasets.text_files import HashedLines, known_columns, named_columns
 from evaluator.errors import EvaluationError
-from evaluator.load.traffic import PlannedRequest
+from evaluator.load.sending.traffic import PlannedRequest
 from evaluator.pages.csv_text import csv_rows
 
 _COLUMNS = {"time": ("time",), "query": QUERY_COLUMN, "pipeline": ("pipeline",)}

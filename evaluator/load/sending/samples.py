@@ -12,8 +12,8 @@ from pydantic import FiniteFloat, ValidationError
 from evaluator.client.cached_results import read_cached_results
 from evaluator.client.client import GatewayError, search_answer
 from evaluator.errors import EvaluationError
-from evaluator.load.load_loop import SendRecord
-from evaluator.load.traffic import LoadTarget, PlannedRequest
+from evaluator.load.sending.load_loop import SendRecord
+from evaluator.load.sending.traffic import LoadTarget, PlannedRequest
 from evaluator.runs.answers import AnswerRecord
 from evaluator.steps.rank import checked_ranking
 from services.access.regular_file import open_regular

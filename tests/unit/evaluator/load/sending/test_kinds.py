@@ -1,9 +1,9 @@
 """Kinds of traffic of a plan, and which of them take turns."""
 
 from evaluator.experiments.load_plan import LoadPlan, TrafficStep
-from evaluator.load.kinds import Traffic, planned_traffic, slice_count
-from evaluator.load.loading_figures import SliceLoading, loading_faults, loading_figures
-from evaluator.load.traffic import LoadTarget
+from evaluator.load.sending.kinds import Traffic, planned_traffic, slice_count
+from evaluator.load.sending.loading_figures import SliceLoading, loading_faults, loading_figures
+from evaluator.load.sending.traffic import LoadTarget
 
 TARGET = LoadTarget("", 10, 10_000, (), {}, {}, frozenset(), {}, caches=False)
 

@@ -1,4 +1,4 @@
-"""A process that sends requests over HTTP: `python -m evaluator.load.generator FOLDER`, started by generators.py.
+"""A process that sends requests over HTTP: `python -m evaluator.load.sending.generator FOLDER`, started by generators.py.
 
 Reads a GeneratorTask from the folder, says that it is ready, reads the start time from standard input, tells a line a
 second (live.py), and writes a GeneratorResult into the folder after the last answer.
@@ -21,10 +21,10 @@ import uvloop
 
 from evaluator.client.cached_results import CACHED_HEADER
 from evaluator.client.gateway_access import GatewayAccess, read_access
-from evaluator.load.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
-from evaluator.load.live import write_counts
-from evaluator.load.load_loop import Reply, SendRecord, closed_loop, open_loop
-from evaluator.load.precise_clock import PreciseClock
+from evaluator.load.sending.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
+from evaluator.load.sending.live import write_counts
+from evaluator.load.sending.load_loop import Reply, SendRecord, closed_loop, open_loop
+from evaluator.load.sending.precise_clock import PreciseClock
 
 
 async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> GeneratorResult:

@@ -6,7 +6,7 @@ from evaluator.client.client import GatewayClient
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.traffic import LoadTarget, load_target
+from evaluator.load.sending.traffic import LoadTarget, load_target
 from evaluator.metrics.quality import Grades
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder

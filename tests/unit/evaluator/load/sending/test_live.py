@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from evaluator.load.live import (
+from evaluator.load.sending.live import (
     LEAST_MS,
     LONGEST_LINE,
     GeneratorCounts,
@@ -18,7 +18,7 @@ from evaluator.load.live import (
     read_counts,
     write_counts,
 )
-from evaluator.load.load_loop import Reply, SendRecord
+from evaluator.load.sending.load_loop import Reply, SendRecord
 from services.contracts.query import Degradation, PipelineRef, SearchAnswer
 from tests.support.virtual_time import VirtualClock, in_virtual_time
 

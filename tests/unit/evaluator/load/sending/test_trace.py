@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.errors import EvaluationError
-from evaluator.load.trace import read_trace
+from evaluator.load.sending.trace import read_trace
 
 
 def trace(tmp_path: Path, text: str) -> Path:

@@ -5,12 +5,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from evaluator.experiments.load_plan import TrafficStep
-from evaluator.load.corpus_loader import CorpusLoader
-from evaluator.load.kinds import Traffic, slice_count
-from evaluator.load.point import LoadedPoint, drive, run_closed
-from evaluator.load.prepared_load import PreparedLoad
-from evaluator.load.process_watch import ProcessWatch
-from evaluator.load.traffic import PlannedSlice, open_slices
+from evaluator.load.sending.corpus_loader import CorpusLoader
+from evaluator.load.sending.kinds import Traffic, slice_count
+from evaluator.load.sending.drives import LoadedPoint, drive, run_closed
+from evaluator.load.sending.prepared_load import PreparedLoad
+from evaluator.load.sending.process_watch import ProcessWatch
+from evaluator.load.sending.traffic import PlannedSlice, open_slices
 from evaluator.steps.arms import Arm
 
 Pids = tuple[int, ...] | None

@@ -3,9 +3,9 @@
 import pytest
 
 from evaluator.experiments.load_plan import CapacityPlan, LoadPlan, TrafficStep
-from evaluator.load.kinds import Traffic
-from evaluator.load.planned_work import against_work, duration, planned_work, too_few_requests
-from evaluator.load.traffic import PlannedRequest
+from evaluator.load.sending.kinds import Traffic
+from evaluator.load.sending.planned_work import against_work, duration, planned_work, too_few_requests
+from evaluator.load.sending.traffic import PlannedRequest
 
 PLAN = LoadPlan(rates=(10,), warmup_seconds=5)
 RATE = Traffic("10", rate=10.0)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaluator.load.statistics.memory_trend import MemoryReading
-from evaluator.load.point import LoadedPoint
+from evaluator.load.sending.drives import LoadedPoint
 from evaluator.machine.process_costs import (
     ProcessReading,
     Reader,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evaluator.load.samples import write_samples
-from evaluator.load.time_slices import TimeSlice
+from evaluator.load.sending.samples import write_samples
+from evaluator.load.sending.time_slices import TimeSlice
 from evaluator.progress import say
 from evaluator.runs.run_folder import RunFolder, writable
 

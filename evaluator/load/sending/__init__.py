@@ -1,0 +1,1 @@
+"""Plans and sends the requests of a load and keeps what came back. Leaves figures to points."""
