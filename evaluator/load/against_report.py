@@ -9,9 +9,9 @@ from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_p
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.against import SpeedVerdict, judge_speed
-from evaluator.load.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
+from evaluator.load.points.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.quality import METRIC, query_means, request_values
+from evaluator.load.points.quality import METRIC, query_means, request_values
 from evaluator.load.sending.samples import LoadSample
 from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair
 from evaluator.load.statistics.validity import GeneratorFigures, cpu_shares, generator_faults, generator_figures, machine_remarks

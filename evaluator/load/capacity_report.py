@@ -9,7 +9,7 @@ knee     := "the knee is at " rate "/s" | "the knee cannot be told, because time
 from collections.abc import Iterator, Sequence
 
 from evaluator.load.capacity import VERIFICATIONS, CapacityMultiple, CapacityReport, FoundCapacity
-from evaluator.load.point_report import LoadPointReport
+from evaluator.load.points.point_report import LoadPointReport
 from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import Timed
 from evaluator.runs.run_folder import StepFile

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from evaluator.load.point_report import LoadPointReport
+from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
 from evaluator.pages.stacked_times_chart import PIECES, StackedTimes, piece_rows, stacked_times_chart
 from evaluator.pages.svg_chart import LEGEND_PX, Drawing, Scale, chart_number, colour, round_step

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from evaluator.load.best_under import BestUnder, best_under_rows
+from evaluator.load.points.best_under import BestUnder, best_under_rows
 from evaluator.load.capacity import CapacityReport
 from evaluator.load.capacity_page import CAPACITY_SHOWS, capacity_file
 from evaluator.load.capacity_report import multiple_rows

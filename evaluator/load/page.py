@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 
-from evaluator.load.best_under import best_rows
+from evaluator.load.points.best_under import best_rows
 from evaluator.load.capacity_page import capacity_charts, capacity_section
 from evaluator.load.charts import (
     CHARTS_SHOWN,
@@ -17,9 +17,9 @@ from evaluator.load.charts import (
     stages_chart,
 )
 from evaluator.load.cost_table import cost_parts
-from evaluator.load.first_answers import FIRST
+from evaluator.load.points.first_answers import FIRST
 from evaluator.load.statistics.histograms import percentiles_ms, read_hlog
-from evaluator.load.point_report import LoadPointReport
+from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
 from evaluator.load.table import (
     PERCENTILES,

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from evaluator.load.best_under import render_best
-from evaluator.load.point_cost import missing_cpu
-from evaluator.load.point_report import LoadPointReport
+from evaluator.load.points.best_under import render_best
+from evaluator.load.points.point_cost import missing_cpu
+from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
 from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import DOUBTFUL, Timed

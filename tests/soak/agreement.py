@@ -12,7 +12,7 @@ from pathlib import Path
 
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.export_scripts import ExportedTraffic, ExportTool
-from evaluator.load.figures import load_percentiles
+from evaluator.load.points.figures import load_percentiles
 from evaluator.load.sending.drives import run_point
 from evaluator.load.sending.traffic import LoadTarget
 from evaluator.load.statistics.validity import MOST_LAG_MS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.figures import load_percentiles
+from evaluator.load.points.figures import load_percentiles
 from evaluator.load.sending.drives import run_closed, run_point
 from evaluator.load.sending.samples import LoadSample
 from evaluator.load.sending.traffic import LoadTarget

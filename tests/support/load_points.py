@@ -7,7 +7,7 @@ from typing import Any
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.sending.kinds import Traffic
 from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.point_report import LoadPointReport, point_report
+from evaluator.load.points.point_report import LoadPointReport, point_report
 from evaluator.load.report import LoadReport
 from evaluator.load.sending.time_slices import TimeSlice
 from evaluator.load.sending.traffic import LoadTarget

@@ -8,7 +8,7 @@ from evaluator.load.charts import rates_chart, spectrum_chart, stages_chart
 from evaluator.load.sending.live import LiveFigures
 from evaluator.load.live_chart import live_chart, live_rows
 from evaluator.load.load_blocks import load_blocks
-from evaluator.load.point_report import LoadPointReport
+from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
 from evaluator.pages.environment import page_environment
 from evaluator.pages.page_blocks import ChartImage, Table, tables_of

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.load.figures import load_percentiles
-from evaluator.load.group_points import on_one_clock
+from evaluator.load.points.figures import load_percentiles
+from evaluator.load.points.group_points import on_one_clock
 from evaluator.load.statistics.histograms import histogram_of, percentiles_ms, read_hlog, write_hlog
 from evaluator.load.statistics.intervals import percentile_interval
 from evaluator.load.sending.drives import LoadedPoint

@@ -5,8 +5,8 @@ import random
 import pytest
 import pytrec_eval
 
-from evaluator.load.figures import request_counts
-from evaluator.load.quality import answer_quality, mean_ndcg
+from evaluator.load.points.figures import request_counts
+from evaluator.load.points.quality import answer_quality, mean_ndcg
 from services.contracts.query import Degradation
 from tests.support.load_samples import load_sample
 

@@ -11,8 +11,8 @@ from evaluator.load.cost_table import cost_parts
 from evaluator.load.sending.loading_figures import SliceLoading
 from evaluator.load.statistics.memory_trend import MemoryTrend
 from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.point_cost import LOADING, SEVERAL, point_cost
-from evaluator.load.point_report import LoadPointReport
+from evaluator.load.points.point_cost import LOADING, SEVERAL, point_cost
+from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import gated_point
 from evaluator.load.sending.samples import DROPPED
 from evaluator.load.table import load_warnings

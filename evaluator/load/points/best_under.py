@@ -23,10 +23,10 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.load.figures import LoadPercentiles
+from evaluator.load.points.figures import LoadPercentiles
 from evaluator.load.statistics.intervals import Interval
-from evaluator.load.point_report import LoadPointReport
-from evaluator.load.quality import QualityDifference, told_apart
+from evaluator.load.points.point_report import LoadPointReport
+from evaluator.load.points.quality import QualityDifference, told_apart
 from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from services.contracts.base import Wire

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from evaluator.load.statistics.histograms import write_hlog
 from evaluator.load.sending.kinds import Traffic
-from evaluator.load.point_report import LoadPointReport, point_report
+from evaluator.load.points.point_report import LoadPointReport, point_report
 from evaluator.load.sending.prepared_load import PreparedLoad
 from evaluator.load.statistics.ratios import PercentileRatio, Slices, loading_ratios, percentile_ratios
 from evaluator.load.sending.sample_files import SampleFiles

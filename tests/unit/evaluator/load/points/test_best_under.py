@@ -4,9 +4,9 @@ from itertools import combinations
 
 import pytest
 
-from evaluator.load.best_under import BestUnder, PipelineUnderBound, best_under, render_best, under_bound
-from evaluator.load.figures import LoadPercentiles
-from evaluator.load.quality import quality_differences, told_apart
+from evaluator.load.points.best_under import BestUnder, PipelineUnderBound, best_under, render_best, under_bound
+from evaluator.load.points.figures import LoadPercentiles
+from evaluator.load.points.quality import quality_differences, told_apart
 from tests.support.load_samples import load_sample
 
 BOUND = 250.0

@@ -1,7 +1,7 @@
 """Figures of each step of changing rates."""
 
 from evaluator.experiments.load_plan import TrafficStep
-from evaluator.load.slices import step_figures
+from evaluator.load.points.point_parts import step_figures
 from evaluator.load.table import render_steps
 from tests.support.load_points import load_point, load_report
 from tests.support.load_samples import load_sample

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pydantic import FiniteFloat
 
 from evaluator.experiments.load_plan import TrafficStep
-from evaluator.load.figures import load_percentiles
-from evaluator.load.quality import mean_ndcg
+from evaluator.load.points.figures import load_percentiles
+from evaluator.load.points.quality import mean_ndcg
 from evaluator.load.sending.samples import LoadSample
 from evaluator.metrics.quality import Grades
 from services.contracts.base import Count, Wire
