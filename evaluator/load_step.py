@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from evaluator.client.client import GatewayClient
+from evaluator.load.plan_run import run_load
+from evaluator.load.report import LoadReport
 from evaluator.load.sending.corpus_loader import CorpusLoader
 from evaluator.load.sending.driven_traffic import LoadSurroundings
-from evaluator.load.plan_run import run_load
 from evaluator.load.sending.prepared_load import prepare_load
 from evaluator.load.sending.process_watch import watching
-from evaluator.load.report import LoadReport
 from evaluator.machine.measured_processes import measured_processes
 from evaluator.machine.process_costs import NO_PROCESSES
 from evaluator.runs.run_folder import RunFolder

@@ -32,10 +32,10 @@ from evaluator.commands.options import (
 from evaluator.commands.steps import print_load
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.evaluation import wait_until_ready
-from evaluator.load.against import MARGIN
-from evaluator.load.against_report import AgainstReport
-from evaluator.load.against_step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
-from evaluator.load.against_table import render_against
+from evaluator.load.against.report import AgainstReport
+from evaluator.load.against.speed import MARGIN
+from evaluator.load.against.step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
+from evaluator.load.against.table import render_against
 from evaluator.load.export_scripts import ExportTool
 from evaluator.load.report import LOAD, LoadReport, judges_a_gate
 from evaluator.load_export import planned_export, unexported_fields, write_export

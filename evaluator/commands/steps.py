@@ -34,10 +34,9 @@ from evaluator.commands.options import (
 from evaluator.evaluation import evaluate, ingest_step, measure_again, rank_step
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.suite import Suite, experiments_of
-from evaluator.load.capacity_report import CAPACITY, CapacityFile, render_capacity
-from evaluator.load.cost_table import render_costs, render_memory
-from evaluator.load.report import LoadReport
-from evaluator.load.table import (
+from evaluator.load.capacity.report import CAPACITY, CapacityFile, render_capacity
+from evaluator.load.page.cost_table import render_costs, render_memory
+from evaluator.load.page.tables import (
     load_warnings,
     render_load,
     render_load_repeats,
@@ -45,6 +44,7 @@ from evaluator.load.table import (
     render_ratios,
     render_steps,
 )
+from evaluator.load.report import LoadReport
 from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import parse_processes
 from evaluator.progress import say

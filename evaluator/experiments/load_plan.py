@@ -45,7 +45,7 @@ class LoadPlan(Wire):
     steps: Annotated[tuple[TrafficStep, ...], Items(0, 64)] = ()  # open loop, one point of changing rates
     trace: Text | None = None  # open loop, a file with `time,query,pipeline` (evaluator/load/sending/trace.py)
     in_flight: Annotated[tuple[AtLeastOne, ...], Items(0, 32)] = ()  # closed loop: capacity, no tail
-    capacity: CapacityPlan | None = None  # open loop; finds its rates itself (evaluator/load/capacity.py)
+    capacity: CapacityPlan | None = None  # open loop; finds its rates itself (evaluator/load/capacity/search.py)
     best_under_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)] | None = None  # of p99 at each rate
     while_loading: bool = False  # each rate twice, in alternating slices: idle, and while the corpus is loaded
     seconds: Seconds = 60.0  # of each point of `rates` and `in_flight`, without its warm-up
@@ -58,7 +58,7 @@ class LoadPlan(Wire):
     slice_seconds: Seconds = 7.5
     # Above it, requests are dropped. The gateway takes 2,048 connections (services/chassis/server/connections.py).
     most_in_flight: AtLeastOne = 2_000
-    # Processes; without it as many as the rate needs. 64 send 50,000 requests a second (evaluator/load/sending/generators.py).
+    # Processes; without it as many as the rate needs (evaluator/load/sending/generators.py). 64 send 50,000 a second.
     generators: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
     repeat: AtLeastOne = 1  # the whole plan, so many times
     seed: Count | None = None  # of arrivals and queries; without it the experiment's

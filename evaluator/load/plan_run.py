@@ -9,25 +9,25 @@ from pathlib import Path
 from evaluator.client.cached_results import cache_remarks
 from evaluator.experiments.gates import judge_gates
 from evaluator.experiments.load_plan import LoadPlan
+from evaluator.load.capacity.report import CAPACITY, CapacityFile, capacity_report, multiple_rates
+from evaluator.load.capacity.search import CapacityReport, FoundCapacity
+from evaluator.load.capacity.step import SEARCH, searched_capacity
+from evaluator.load.page.load_page import write_page
 from evaluator.load.points.best_under import best_at
-from evaluator.load.capacity import CapacityReport, FoundCapacity
-from evaluator.load.capacity_report import CAPACITY, CapacityFile, capacity_report, multiple_rates
-from evaluator.load.capacity_step import SEARCH, searched_capacity
-from evaluator.load.sending.driven_traffic import LoadSurroundings, driven_traffic
 from evaluator.load.points.group_points import group_points
-from evaluator.load.sending.kinds import Traffic, planned_traffic
-from evaluator.load.statistics.memory_trend import memory_trends
-from evaluator.load.page import write_page
-from evaluator.load.sending.planned_work import planned_work, too_few_requests
 from evaluator.load.points.point_report import LoadPointReport
+from evaluator.load.points.quality import QualityDifference, quality_differences
+from evaluator.load.report import LOAD, LoadReport, gated_point, unjudged_gates
+from evaluator.load.sending.driven_traffic import LoadSurroundings, driven_traffic
+from evaluator.load.sending.kinds import Traffic, planned_traffic
+from evaluator.load.sending.planned_work import planned_work, too_few_requests
 from evaluator.load.sending.prepared_load import PreparedLoad
 from evaluator.load.sending.process_watch import MEMORY
-from evaluator.load.points.quality import QualityDifference, quality_differences
-from evaluator.load.statistics.ratios import PercentileRatio
-from evaluator.load.report import LOAD, LoadReport, gated_point, unjudged_gates
 from evaluator.load.sending.sample_files import SampleFiles
 from evaluator.load.sending.samples import read_samples
 from evaluator.load.sending.traffic import LoadTarget
+from evaluator.load.statistics.memory_trend import memory_trends
+from evaluator.load.statistics.ratios import PercentileRatio
 from evaluator.load.statistics.validity import machine_remarks
 from evaluator.metrics.quality import Grades
 from evaluator.progress import say

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from evaluator.experiments.gates import GatedFigures, GateOutcome, Gates
 from evaluator.experiments.load_plan import LoadPlan
+from evaluator.load.capacity.search import CapacityReport
 from evaluator.load.points.best_under import BestUnder
-from evaluator.load.capacity import CapacityReport
-from evaluator.load.statistics.memory_trend import MemoryTrend
 from evaluator.load.points.point_cost import missing_cpu
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.points.quality import QualityDifference
+from evaluator.load.statistics.memory_trend import MemoryTrend
 from evaluator.load.statistics.ratios import PercentileRatio
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from evaluator.runs.run_folder import StepFile

@@ -6,7 +6,7 @@ from typing import Any
 
 from evaluator.attribution.page import ATTRIBUTION_SECTION
 from evaluator.deadline_tables import DEADLINES_SECTION
-from evaluator.load.load_blocks import LOAD_SECTION
+from evaluator.load.page.blocks import LOAD_SECTION
 from evaluator.pages.page_blocks import Block
 from evaluator.report.cost_section import cost_blocks
 from evaluator.report.latency_section import latency_blocks, latency_charts

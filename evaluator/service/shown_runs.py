@@ -9,8 +9,8 @@ from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
 from evaluator.deadline_tables import deadline_blocks
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from evaluator.load.live_chart import live_chart, live_rows
-from evaluator.load.load_blocks import load_blocks
+from evaluator.load.page.blocks import load_blocks
+from evaluator.load.page.live_chart import live_chart, live_rows
 from evaluator.load.report import LOAD, LoadReport
 from evaluator.pages.page_blocks import Block, Heading, Table
 from evaluator.pages.step_page import StepPage

@@ -15,13 +15,13 @@ from evaluator.client.client import connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiments.experiment import Experiment
-from evaluator.load.against_report import AgainstReport
-from evaluator.load.against_step import against_step
-from evaluator.load.capacity_report import CAPACITY, CapacityFile
-from evaluator.load.statistics.histograms import read_hlog
-from evaluator.load.sending.live import LiveFigures, listening
+from evaluator.load.against.report import AgainstReport
+from evaluator.load.against.step import against_step
+from evaluator.load.capacity.report import CAPACITY, CapacityFile
 from evaluator.load.report import LoadReport
+from evaluator.load.sending.live import LiveFigures, listening
 from evaluator.load.sending.samples import read_samples
+from evaluator.load.statistics.histograms import read_hlog
 from evaluator.load_step import load_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from evaluator.cli import app
 from evaluator.client.client import connected
 from evaluator.evaluation import ingest_step
-from evaluator.load.statistics.memory_trend import MemoryReading, memory_trends
 from evaluator.load.points.point_cost import SEVERAL
 from evaluator.load.sending.process_watch import MEMORY, watching
+from evaluator.load.statistics.memory_trend import MemoryReading, memory_trends
 from evaluator.load_step import load_step
 from evaluator.machine.process_costs import STARTED_ANEW
 from evaluator.runs.run_folder import RunFolder, writable

@@ -10,10 +10,10 @@ import pytest
 from evaluator.client.client import connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step
-from evaluator.load.sending.corpus_loader import CorpusLoader
-from evaluator.load.sending.loading_figures import loading_faults
-from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.report import LoadReport
+from evaluator.load.sending.corpus_loader import CorpusLoader
+from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.sending.loading_figures import loading_faults
 from evaluator.load.sending.samples import read_samples
 from evaluator.load_step import load_step
 from evaluator.machine.machine_conditions import MachineConditions

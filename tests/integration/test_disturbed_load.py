@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.sending.live import listening
-from evaluator.load.sending.drives import run_point
 from evaluator.load.points.point_report import LoadPointReport
+from evaluator.load.sending.drives import run_point
+from evaluator.load.sending.live import listening
 from evaluator.machine.environment_record import describe_machine
 from tests.soak.agreement import fixed_time_stub, stub_target
 from tests.support.load_points import reported_point

@@ -1,6 +1,6 @@
 """Counts the alarms of `load --against` over simulated comparisons, of a slower stack and of a stack with itself."""
 
-from evaluator.load.against import MARGIN, SpeedVerdict, judge_speed
+from evaluator.load.against.speed import MARGIN, SpeedVerdict, judge_speed
 from tests.soak.outcome import Bar, Outcome
 from tests.support.simulated_stacks import PAIRS, REQUESTS, simulated_pairs
 

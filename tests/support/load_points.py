@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.sending.kinds import Traffic
-from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.points.point_report import LoadPointReport, point_report
 from evaluator.load.report import LoadReport
+from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.sending.kinds import Traffic
 from evaluator.load.sending.time_slices import TimeSlice
 from evaluator.load.sending.traffic import LoadTarget
 from evaluator.load.statistics.validity import GeneratorUse

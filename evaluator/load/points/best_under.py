@@ -24,14 +24,14 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from evaluator.load.points.figures import LoadPercentiles
-from evaluator.load.statistics.intervals import Interval
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.points.quality import QualityDifference, told_apart
+from evaluator.load.statistics.intervals import Interval
 from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from services.contracts.base import Wire
 
-# As --find-capacity bounds the share of requests lost or degraded (capacity.py).
+# As --find-capacity bounds the share of requests lost or degraded (capacity/search.py).
 MOST_DEGRADED = 0.01
 BoundOutcome = Literal["kept", "exceeded", "cannot tell"]
 BestOutcome = Literal["best", "none", "cannot tell"]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.load.statistics.intervals import Interval, percentile_interval
 from evaluator.load.sending.samples import LoadSample
+from evaluator.load.statistics.intervals import Interval, percentile_interval
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, percentile
 from services.contracts.base import Count, Wire
 

@@ -1,18 +1,18 @@
 """Builds the points of a load from its slices, and the ratios between them; writes the histograms beside the samples.
 
-Sends nothing. What load.json says of a point is report.py's.
+Sends nothing. What load.json says of a point is point_report.py's.
 """
 
 from collections.abc import Mapping, Sequence
 
-from evaluator.load.statistics.histograms import write_hlog
-from evaluator.load.sending.kinds import Traffic
 from evaluator.load.points.point_report import LoadPointReport, point_report
+from evaluator.load.sending.kinds import Traffic
 from evaluator.load.sending.prepared_load import PreparedLoad
-from evaluator.load.statistics.ratios import PercentileRatio, Slices, loading_ratios, percentile_ratios
 from evaluator.load.sending.sample_files import SampleFiles
 from evaluator.load.sending.samples import counted_slices
 from evaluator.load.sending.time_slices import TimeSlice
+from evaluator.load.statistics.histograms import write_hlog
+from evaluator.load.statistics.ratios import PercentileRatio, Slices, loading_ratios, percentile_ratios
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.arms import Arm
 

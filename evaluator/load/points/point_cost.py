@@ -1,4 +1,4 @@
-"""Computes what a request of a point cost each process. Pure; process_watch.py reads the processes."""
+"""Computes what a request of a point cost each process. Pure; sending/process_watch.py reads the processes."""
 
 from collections.abc import Sequence
 

@@ -8,17 +8,17 @@ from evaluator.client.cached_results import CacheUse, cache_faults, sum_cached_r
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.points.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.points.first_answers import FirstAnswers, first_answers
+from evaluator.load.points.point_cost import point_cost
+from evaluator.load.points.point_parts import LengthSlice, StepFigures, length_slices, step_figures
+from evaluator.load.points.quality import AnswerQuality, answer_quality, mean_ndcg
 from evaluator.load.sending.kinds import Traffic
 from evaluator.load.sending.load_loop import LoopKind
 from evaluator.load.sending.loading_figures import LoadingFigures, loading_faults, loading_figures
-from evaluator.load.points.point_cost import point_cost
-from evaluator.load.points.quality import AnswerQuality, answer_quality, mean_ndcg
-from evaluator.load.statistics.ratios import RepeatedFigure, repeated_figure
 from evaluator.load.sending.samples import LoadSample, counted_slices
-from evaluator.load.points.point_parts import LengthSlice, StepFigures, length_slices, step_figures
-from evaluator.load.statistics.stationarity import HalfMedians, half_medians
 from evaluator.load.sending.time_slices import TimeSlice
 from evaluator.load.sending.traffic import LoadTarget
+from evaluator.load.statistics.ratios import RepeatedFigure, repeated_figure
+from evaluator.load.statistics.stationarity import HalfMedians, half_medians
 from evaluator.load.statistics.validity import GeneratorFigures, cpu_shares, generator_figures, load_faults
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.machine.process_costs import PipelineCost

@@ -7,8 +7,8 @@ from itertools import combinations
 from pydantic import FiniteFloat
 
 from evaluator.comparison.paired_tests import bca_interval, differences, mean
-from evaluator.load.statistics.intervals import Interval
 from evaluator.load.sending.samples import LoadSample
+from evaluator.load.statistics.intervals import Interval
 from evaluator.metrics.quality import Grades, measure
 from evaluator.reranked_candidates import candidates_scored, mean_scored, share_scored
 from services.contracts.base import Count, Wire

@@ -17,8 +17,8 @@ from evaluator.client.retries import with_retries
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from evaluator.load.sending.loading_figures import SliceLoading
 from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.sending.loading_figures import SliceLoading
 from evaluator.progress import Advance
 from evaluator.steps.ingest import ingest
 from services.contracts.base import NAME

@@ -1,6 +1,6 @@
 """Drives kinds of traffic through pipelines, repeat by repeat, and keeps each slice's requests when it ends.
 
-Leaves the figures of the slices to group_points.py.
+Leaves the figures of the slices to points/group_points.py.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""A process that sends requests over HTTP: `python -m evaluator.load.sending.generator FOLDER`, started by generators.py.
+"""A process that sends requests over HTTP: `python -m evaluator.load.sending.generator FOLDER` (generators.py).
 
 Reads a GeneratorTask from the folder, says that it is ready, reads the start time from standard input, tells a line a
 second (live.py), and writes a GeneratorResult into the folder after the last answer.

@@ -1,6 +1,6 @@
 """Reads named processes while a load runs: around each slice, and their memory every few seconds for load/memory.jsonl.
 
-Runs in the evaluator, never in a generator. Leaves what the readings mean to point_cost.py and memory_trend.py.
+Runs in the evaluator, never in a generator. Leaves what the readings mean to points and statistics.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from evaluator.load.statistics.memory_trend import MemoryReading
 from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.statistics.memory_trend import MemoryReading
 from evaluator.machine.process_costs import (
     ProcessReading,
     Reader,

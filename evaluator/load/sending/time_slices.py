@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from evaluator.experiments.load_plan import TrafficStep
 from evaluator.load.sending.corpus_loader import CorpusLoader
-from evaluator.load.sending.kinds import Traffic, slice_count
 from evaluator.load.sending.drives import LoadedPoint, drive, run_closed
+from evaluator.load.sending.kinds import Traffic, slice_count
 from evaluator.load.sending.prepared_load import PreparedLoad
 from evaluator.load.sending.process_watch import ProcessWatch
 from evaluator.load.sending.traffic import PlannedSlice, open_slices

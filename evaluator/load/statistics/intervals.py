@@ -1,6 +1,6 @@
 """Says between which values a figure lies: intervals from order statistics. Pure.
 
-Leaves intervals of ratios to ratios.py, and what times mean to figures.py.
+Leaves intervals of ratios to ratios.py, and what times mean to points.
 """
 
 from collections.abc import Sequence

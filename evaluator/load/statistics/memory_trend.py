@@ -1,4 +1,4 @@
-"""Says how the memory of processes went while a load ran. Pure; evaluator/load/sending/process_watch.py reads the processes."""
+"""Computes how the memory of processes went while a load ran. Pure; sending/process_watch.py reads them."""
 
 from collections.abc import Sequence
 

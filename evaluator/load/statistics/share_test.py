@@ -5,7 +5,7 @@ look is another chance to err. Chance of `within` at a share of exactly 1 %, of 
 
     one look                                            1 in 20
     a series of up to five looks                        1 in 7
-    six series in a row (evaluator/load/capacity.py)    below 1 in 10,000
+    six series in a row (evaluator/load/capacity/search.py)    below 1 in 10,000
 """
 
 import itertools

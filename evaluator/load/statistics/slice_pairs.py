@@ -1,6 +1,6 @@
 """Computes ratios of percentiles of two sides that took turns, with intervals from pairs of slices. Pure.
 
-Sides are two stacks (against.py) or two pipelines of one run (ratios.py). Leaves the judgment to these.
+Sides are two stacks (against/speed.py) or two pipelines of one run (ratios.py). Leaves the judgment to these.
 """
 
 from collections.abc import Sequence

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from evaluator.load.charts import rates_chart, spectrum_chart, stages_chart
-from evaluator.load.sending.live import LiveFigures
-from evaluator.load.live_chart import live_chart, live_rows
-from evaluator.load.load_blocks import load_blocks
+from evaluator.load.page.blocks import load_blocks
+from evaluator.load.page.charts import rates_chart, spectrum_chart, stages_chart
+from evaluator.load.page.live_chart import live_chart, live_rows
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
+from evaluator.load.sending.live import LiveFigures
 from evaluator.pages.environment import page_environment
 from evaluator.pages.page_blocks import ChartImage, Table, tables_of
 from evaluator.pages.stacked_times_chart import StackedTimes, piece_rows
@@ -17,7 +17,7 @@ from evaluator.service.job_state import JobState
 from evaluator.service.service_pages import ServicePages, ShownRun
 from tests.support.charted_blocks import charts_without_table, flat
 from tests.support.load_points import load_point, load_report
-from tests.unit.evaluator.load.test_capacity_page import found
+from tests.unit.evaluator.load.page.test_capacity_section import found
 
 
 def at_rate(point: LoadPointReport, rate: float, name: str | None = None) -> LoadPointReport:

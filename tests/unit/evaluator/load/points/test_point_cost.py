@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 import pytest
 
 from evaluator.experiments.gates import GateOutcome, Gates, judge_gates
-from evaluator.load.cost_table import cost_parts
-from evaluator.load.sending.loading_figures import SliceLoading
-from evaluator.load.statistics.memory_trend import MemoryTrend
-from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.page.cost_table import cost_parts
+from evaluator.load.page.tables import load_warnings
 from evaluator.load.points.point_cost import LOADING, SEVERAL, point_cost
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import gated_point
+from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.sending.loading_figures import SliceLoading
 from evaluator.load.sending.samples import DROPPED
-from evaluator.load.table import load_warnings
+from evaluator.load.statistics.memory_trend import MemoryTrend
 from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.machine.process_costs import MIB, STARTED_ANEW, ProcessCost

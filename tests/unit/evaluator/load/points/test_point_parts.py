@@ -1,8 +1,8 @@
 """Figures of each step of changing rates."""
 
 from evaluator.experiments.load_plan import TrafficStep
+from evaluator.load.page.tables import render_steps
 from evaluator.load.points.point_parts import step_figures
-from evaluator.load.table import render_steps
 from tests.support.load_points import load_point, load_report
 from tests.support.load_samples import load_sample
 

@@ -6,10 +6,10 @@ import pytest
 
 from evaluator.load.points.figures import load_percentiles
 from evaluator.load.points.group_points import on_one_clock
-from evaluator.load.statistics.histograms import histogram_of, percentiles_ms, read_hlog, write_hlog
-from evaluator.load.statistics.intervals import percentile_interval
 from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.sending.time_slices import TimeSlice
+from evaluator.load.statistics.histograms import histogram_of, percentiles_ms, read_hlog, write_hlog
+from evaluator.load.statistics.intervals import percentile_interval
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.runs.latency import percentile
 from tests.support.load_points import CLEAN

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby, takewhile
 
-from evaluator.load.charts import latency_scale
+from evaluator.load.page.charts import latency_scale
 from evaluator.load.sending.live import EVERY_S, WINDOW_S, LiveFigures
 from evaluator.pages.svg_chart import Drawing, Scale, chart_number, colour
 

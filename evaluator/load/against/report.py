@@ -8,13 +8,19 @@ from pydantic import FiniteFloat
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.against import SpeedVerdict, judge_speed
+from evaluator.load.against.speed import SpeedVerdict, judge_speed
 from evaluator.load.points.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
-from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.points.quality import METRIC, query_means, request_values
+from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.sending.samples import LoadSample
 from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair
-from evaluator.load.statistics.validity import GeneratorFigures, cpu_shares, generator_faults, generator_figures, machine_remarks
+from evaluator.load.statistics.validity import (
+    GeneratorFigures,
+    cpu_shares,
+    generator_faults,
+    generator_figures,
+    machine_remarks,
+)
 from evaluator.machine.machine_conditions import MachineConditions, condition_faults
 from evaluator.metrics.quality import Grades
 from evaluator.pages.junit import GateCase

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evaluator.load.capacity import VERIFICATIONS, CapacityReport
-from evaluator.load.capacity_chart import capacity_chart
-from evaluator.load.capacity_report import BEYOND, measured_table, multiples_table
+from evaluator.load.capacity.report import BEYOND, measured_table, multiples_table
+from evaluator.load.capacity.search import VERIFICATIONS, CapacityReport
+from evaluator.load.page.capacity_chart import capacity_chart
 from evaluator.pages.markdown_table import aligned
 
 CAPACITY_WORDS = (

@@ -8,9 +8,9 @@ import pytest
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.gates import Gates
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.against import judge_speed
-from evaluator.load.against_report import AgainstReport, ComparedStacks, DrivenPair, against_point, against_remarks
-from evaluator.load.against_table import render_against
+from evaluator.load.against.report import AgainstReport, ComparedStacks, DrivenPair, against_point, against_remarks
+from evaluator.load.against.speed import judge_speed
+from evaluator.load.against.table import render_against
 from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair
 from evaluator.load.statistics.validity import GeneratorUse

@@ -4,16 +4,16 @@ from datetime import UTC, datetime
 
 import pytest
 
+from evaluator.load.page.charts import drawn_share, rates_chart, spectrum_chart, stages_chart
+from evaluator.load.page.load_page import render_load_page
 from evaluator.load.points.best_under import best_rows
-from evaluator.load.charts import drawn_share, rates_chart, spectrum_chart, stages_chart
 from evaluator.load.points.first_answers import first_answers
-from evaluator.load.sending.loading_figures import LoadingFigures
-from evaluator.load.page import render_load_page
-from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.points.point_parts import length_slices
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.points.quality import QualityDifference
 from evaluator.load.report import LoadReport
-from evaluator.load.points.point_parts import length_slices
+from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.sending.loading_figures import LoadingFigures
 from evaluator.load.sending.time_slices import TimeSlice
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.pages.svg_chart import Scale, spread

@@ -1,15 +1,13 @@
-"""Builds the section of a report that tells of its load. Pure; the page of the load alone is left to page.py."""
+"""Builds the section of a report that tells of its load. Pure; the page of the load alone is left to load_page.py."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from evaluator.load.points.best_under import BestUnder, best_under_rows
-from evaluator.load.capacity import CapacityReport
-from evaluator.load.capacity_page import CAPACITY_SHOWS, capacity_file
-from evaluator.load.capacity_report import multiple_rows
-from evaluator.load.charts import CHARTS_SHOWN, path_rows
-from evaluator.load.cost_table import cost_rows
-from evaluator.load.report import LOAD, LoadReport
-from evaluator.load.table import (
+from evaluator.load.capacity.report import multiple_rows
+from evaluator.load.capacity.search import CapacityReport
+from evaluator.load.page.capacity_section import CAPACITY_SHOWS, capacity_file
+from evaluator.load.page.charts import CHARTS_SHOWN, path_rows
+from evaluator.load.page.cost_table import cost_rows
+from evaluator.load.page.tables import (
     PERCENTILES,
     load_rows,
     load_warnings,
@@ -19,6 +17,8 @@ from evaluator.load.table import (
     repeat_rows,
     step_rows,
 )
+from evaluator.load.points.best_under import BestUnder, best_under_rows
+from evaluator.load.report import LOAD, LoadReport
 from evaluator.pages.page_blocks import (
     Block,
     Caution,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evaluator.load.capacity_step import rate_sample, search_slice
+from evaluator.load.capacity.step import rate_sample, search_slice
 from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from evaluator.load.statistics.memory_trend import BLOCKS
 from evaluator.load.report import LoadReport
+from evaluator.load.statistics.memory_trend import BLOCKS
 from evaluator.machine.cost_rows import cpu_cells, number_cell, process_names, process_rows
 from evaluator.machine.process_costs import MIB
 from evaluator.pages.markdown_table import aligned

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evaluator.load.against_report import AgainstPoint, AgainstReport, StackFigures
+from evaluator.load.against.report import AgainstPoint, AgainstReport, StackFigures
 from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import Timed
 

@@ -6,7 +6,7 @@ from evaluator.client.client import GatewayClient
 from evaluator.errors import WrongOption
 from evaluator.experiments.load_plan import LoadPlan, TrafficStep
 from evaluator.experiments.turn_orders import balanced_turns
-from evaluator.load.against_report import (
+from evaluator.load.against.report import (
     AgainstPoint,
     AgainstReport,
     ComparedStacks,
@@ -14,14 +14,14 @@ from evaluator.load.against_report import (
     against_point,
     against_remarks,
 )
+from evaluator.load.sending.drives import LoadedPoint, drive
 from evaluator.load.sending.kinds import Traffic
 from evaluator.load.sending.planned_work import against_work
-from evaluator.load.sending.drives import LoadedPoint, drive
 from evaluator.load.sending.prepared_load import PreparedLoad, prepare_load
 from evaluator.load.sending.sample_files import SampleFiles
-from evaluator.load.statistics.slice_pairs import LEAST_PAIRS
 from evaluator.load.sending.time_slices import Pids, TimeSlice
 from evaluator.load.sending.traffic import LoadTarget, open_slices
+from evaluator.load.statistics.slice_pairs import LEAST_PAIRS
 from evaluator.machine.measured_processes import is_same_server, measured_processes
 from evaluator.progress import progress, say
 from evaluator.runs.run_folder import RunFolder

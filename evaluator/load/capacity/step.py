@@ -5,9 +5,9 @@ from dataclasses import replace
 from itertools import count
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.capacity import FoundCapacity, MeasuredRate, RateSample, find_capacity
-from evaluator.load.sending.kinds import Traffic
+from evaluator.load.capacity.search import FoundCapacity, MeasuredRate, RateSample, find_capacity
 from evaluator.load.sending.drives import LoadedPoint, run_point
+from evaluator.load.sending.kinds import Traffic
 from evaluator.load.sending.time_slices import TimeSlice
 from evaluator.load.sending.traffic import LoadTarget
 from evaluator.load.statistics.validity import cpu_shares, generator_figures, load_faults

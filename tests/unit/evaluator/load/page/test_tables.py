@@ -3,11 +3,9 @@
 import pytest
 
 from evaluator.client.cached_results import CacheUse
-from evaluator.load.charts import stages_chart
-from evaluator.load.sending.loading_figures import LoadingFigures
-from evaluator.load.page import render_load_page
-from evaluator.load.statistics.ratios import PercentileRatio, repeated_figure
-from evaluator.load.table import (
+from evaluator.load.page.charts import stages_chart
+from evaluator.load.page.load_page import render_load_page
+from evaluator.load.page.tables import (
     load_warnings,
     render_load,
     render_load_repeats,
@@ -15,6 +13,8 @@ from evaluator.load.table import (
     render_ratios,
     time_cell,
 )
+from evaluator.load.sending.loading_figures import LoadingFigures
+from evaluator.load.statistics.ratios import PercentileRatio, repeated_figure
 from evaluator.machine.cost_rows import number_cell
 from tests.support.load_points import load_point, load_report
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 
-from evaluator.load.points.best_under import best_rows
-from evaluator.load.capacity_page import capacity_charts, capacity_section
-from evaluator.load.charts import (
+from evaluator.load.page.capacity_section import capacity_charts, capacity_section
+from evaluator.load.page.charts import (
     CHARTS_SHOWN,
     Spectrum,
     drawn_share,
@@ -16,12 +15,8 @@ from evaluator.load.charts import (
     spectrum_chart,
     stages_chart,
 )
-from evaluator.load.cost_table import cost_parts
-from evaluator.load.points.first_answers import FIRST
-from evaluator.load.statistics.histograms import percentiles_ms, read_hlog
-from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.report import LoadReport
-from evaluator.load.table import (
+from evaluator.load.page.cost_table import cost_parts
+from evaluator.load.page.tables import (
     PERCENTILES,
     load_warnings,
     percentile_rows,
@@ -32,6 +27,11 @@ from evaluator.load.table import (
     render_steps,
     time_cell,
 )
+from evaluator.load.points.best_under import best_rows
+from evaluator.load.points.first_answers import FIRST
+from evaluator.load.points.point_report import LoadPointReport
+from evaluator.load.report import LoadReport
+from evaluator.load.statistics.histograms import percentiles_ms, read_hlog
 from evaluator.machine.machine_windows import joined_conditions
 from evaluator.pages.markdown_table import aligned
 from evaluator.runs.breakdown import FAILED_OF_A_KIND, SlowAnswer

@@ -1,7 +1,7 @@
 """The chart of a load that runs."""
 
+from evaluator.load.page.live_chart import live_chart
 from evaluator.load.sending.live import LiveFigures
-from evaluator.load.live_chart import live_chart
 from tests.support.svg_reading import elements, texts
 
 

@@ -8,7 +8,7 @@ knee     := "the knee is at " rate "/s" | "the knee cannot be told, because time
 
 from collections.abc import Iterator, Sequence
 
-from evaluator.load.capacity import VERIFICATIONS, CapacityMultiple, CapacityReport, FoundCapacity
+from evaluator.load.capacity.search import VERIFICATIONS, CapacityMultiple, CapacityReport, FoundCapacity
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import Timed

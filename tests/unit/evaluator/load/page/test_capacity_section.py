@@ -1,11 +1,11 @@
 """The capacity's section of load.md and its chart show what capacity.json holds, and say what it does not hold."""
 
-from evaluator.load.capacity import CapacityReport, FoundCapacity, MeasuredRate
-from evaluator.load.capacity_chart import capacity_chart
-from evaluator.load.capacity_page import capacity_charts, capacity_section
-from evaluator.load.capacity_report import capacity_report
-from evaluator.load.load_blocks import load_blocks
-from evaluator.load.page import render_load_page
+from evaluator.load.capacity.report import capacity_report
+from evaluator.load.capacity.search import CapacityReport, FoundCapacity, MeasuredRate
+from evaluator.load.page.blocks import load_blocks
+from evaluator.load.page.capacity_chart import capacity_chart
+from evaluator.load.page.capacity_section import capacity_charts, capacity_section
+from evaluator.load.page.load_page import render_load_page
 from evaluator.pages.markdown_page import markdown_parts
 from tests.support.load_points import load_point, load_report
 from tests.support.svg_reading import elements, texts

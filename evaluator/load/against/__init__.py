@@ -1,0 +1,1 @@
+"""Compares two gateways that take turns within one run."""

@@ -1,0 +1,1 @@
+"""Searches the highest rate that a pipeline carries within a bound of p99."""
