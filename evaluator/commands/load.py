@@ -5,13 +5,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Unpack
+from typing import Annotated
 
 import typer
 
 from evaluator.client.client import GatewayClient, connected
 from evaluator.commands.exit_status import end_status, expect_gates
-from evaluator.commands.load_plan_options import overridden_load, parse_capacity, parse_numbers, parse_steps
+from evaluator.commands.load_plan_options import planned_experiment, with_plan_options
 from evaluator.commands.options import (
     GATEWAY,
     RUNS,
@@ -24,7 +24,6 @@ from evaluator.commands.options import (
     Wait,
     address,
     expect_only,
-    overridden_experiment,
     reporting_errors,
     with_gateway,
     with_options,
@@ -52,10 +51,10 @@ NOT_EXPORTED = (
     "in_flight",
     "steps",
     "trace",
-    "find_capacity",
-    "p99",
+    "capacity",
+    "p99_ms",
     "point_seconds",
-    "best_under",
+    "best_under_ms",
     "warmup_seconds",
     "slice_seconds",
     "generators",
@@ -66,40 +65,11 @@ NOT_EXPORTED = (
 )
 
 
+@with_plan_options
 @with_options(AllExperimentOverrides)
 def load(
     context: typer.Context,
     experiment: Annotated[str | None, typer.Argument(help="A bundled experiment or a YAML file.")] = None,
-    rate: Annotated[str | None, typer.Option(help="Requests a second, open loop: 20 or 10,20,40.")] = None,
-    in_flight: Annotated[str | None, typer.Option(help="Requests in flight, closed loop (capacity): 8 or 1,8.")] = None,
-    steps: Annotated[
-        str | None, typer.Option(help="RATE:SECONDS, one after another; FROM..TO:SECONDS is a ramp: 10:30,10..50:60.")
-    ] = None,
-    trace: Annotated[
-        str | None, typer.Option(help="A file with time,query,pipeline: seconds, id of a query, name: 0.5,k01,bm25.")
-    ] = None,
-    find_capacity: Annotated[
-        bool, typer.Option("--find-capacity", help="Search the highest rate whose p99 is at most --p99.")
-    ] = False,
-    p99: Annotated[float | None, typer.Option(help="Milliseconds: the bound of --find-capacity.")] = None,
-    point_seconds: Annotated[float | None, typer.Option(help="Of a rate of --find-capacity, at most (120).")] = None,
-    best_under: Annotated[
-        float | None,
-        typer.Option(help="Milliseconds: which pipeline is best at each rate with a p99 within them."),
-    ] = None,
-    while_loading: Annotated[
-        bool, typer.Option("--while-loading", help="Each rate twice, in turns: idle, and while the corpus is loaded.")
-    ] = False,
-    seconds: Annotated[float | None, typer.Option(help="Of each rate, without the warm-up.")] = None,
-    arrivals: Annotated[str | None, typer.Option(help="poisson or constant.")] = None,
-    draw: Annotated[str | None, typer.Option(help="How queries are drawn: uniform or zipf.")] = None,
-    deadline_ms: Annotated[int | None, typer.Option(help="The deadline of each request.")] = None,
-    warmup_seconds: Annotated[float | None, typer.Option(help="Of the same traffic, before the figures.")] = None,
-    slice_seconds: Annotated[
-        float | None, typer.Option(help="Length of a slice; then the next pipeline is driven.")
-    ] = None,
-    generators: Annotated[int | None, typer.Option(help="Processes that send.")] = None,
-    repeat: Annotated[int | None, typer.Option(help="How often the whole plan is sent.")] = None,
     between: Annotated[
         str | None, typer.Option(help="A command before each repeat but the first, as a restart of the services.")
     ] = None,
@@ -125,7 +95,7 @@ def load(
     runs: Runs = RUNS,
     wait: Wait = 120.0,
     processes: Processes = "",
-    **overrides: Unpack[AllExperimentOverrides],
+    **options: object,
 ) -> None:
     """Sends traffic to a loaded collection and prints latency and quality of the same answers, by pipeline and rate.
 
@@ -136,24 +106,6 @@ def load(
     4 comes before 3; a gate that has no value beside times that are not valid gives 3.
     """
     with reporting_errors():
-        options = {
-            "rates": rate and parse_numbers("--rate", rate),
-            "in_flight": in_flight and parse_numbers("--in-flight", in_flight),
-            "steps": steps and parse_steps(steps),
-            "trace": trace,
-            "capacity": parse_capacity(find_capacity, p99, point_seconds),
-            "best_under_ms": best_under,
-            "while_loading": while_loading or None,
-            "seconds": seconds,
-            "arrivals": arrivals,
-            "draw": draw,
-            "deadline_ms": deadline_ms,
-            "warmup_seconds": warmup_seconds,
-            "slice_seconds": slice_seconds,
-            "generators": generators,
-            "repeat": repeat,
-        }
-        given = {key: value for key, value in options.items() if value is not None}
         known = parse_processes(processes)
         if known and (against is not None or export is not None):
             raise WrongOption("--processes: neither --against nor --export measures a process; leave it out")
@@ -162,7 +114,7 @@ def load(
             expect_only(context, allowed, "--export writes the requests of --rate for another tool")
         if margin is not None and against is None:
             raise WrongOption("--margin is an option of --against; give it")
-        if against is not None and (between is not None or best_under is not None):
+        if against is not None and (between is not None or options["best_under_ms"] is not None):
             raise WrongOption(
                 "--against sends every slice once and names no best pipeline: leave out --between and --best-under"
             )
@@ -170,11 +122,10 @@ def load(
             raise WrongOption("name either an experiment or, with --run, the folder of a run")
         if run is not None:
             expect_only(context, WITH_RUN, "--run sends the load of that run's experiment")
-            planned = RunFolder.open(run).experiment
+            planned, lock_folder = RunFolder.open(run).experiment, RunFolder.open(run).runs
         else:
-            chosen = overridden_experiment(str(experiment), **overrides)
             defaults = {} if against is None else {"slice_seconds": SLICE_SECONDS}
-            planned = chosen.model_copy(update={"load": overridden_load(chosen.load, given, defaults)})
+            planned, lock_folder = planned_experiment(str(experiment), options, defaults), runs
         if planned.load is not None and planned.load.while_loading and (against is not None or export is not None):
             raise WrongOption("--while-loading cannot be combined with --against or --export")
         if planned.load is not None:
@@ -184,7 +135,6 @@ def load(
                 expect_slices(planned.load)
                 expect_another_gateway(gateway, against)
             expect_gates(junit, judged=against is not None or judges_a_gate(planned.gates, planned.load))
-        lock_folder = runs if run is None else RunFolder.open(run).runs
         if export is not None:
             tool, directory = export
             with measuring(lock_folder) as lock:

@@ -1,14 +1,19 @@
-"""Turns the options of `load` into a load plan, over that of the experiment's file. Sends nothing."""
+"""Makes options of `load` of the fields of its plan, and a plan of them over the experiment's. Sends nothing."""
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
 
-from pydantic import ValidationError
+import typer
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from evaluator.commands.options import option_message, split_list
+from evaluator.commands.options import Command, option_message, overridden_experiment, split_list
 from evaluator.errors import WrongOption
-from evaluator.experiments.load_plan import LoadPlan
+from evaluator.experiments.experiment import Experiment
+from evaluator.experiments.load_plan import CapacityPlan, LoadPlan
 
 # What traffic is: one of them on the command line replaces those of the experiment's file.
 TRAFFIC = ("rates", "steps", "trace", "in_flight", "capacity")
@@ -25,6 +30,76 @@ HEEDED_BY = {
 }
 # Fields whose options are not the field's name.
 OPTIONS = {"rates": "--rate", "best_under_ms": "--best-under", "p99_ms": "--p99", "capacity": "--find-capacity"}
+
+
+def _described(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {name: field for name, field in model.model_fields.items() if field.description}
+
+
+# The fields that have an option, by name. Those of a capacity have options too, behind the one that asks for it.
+OF_CAPACITY = _described(CapacityPlan)
+FIELDS = {
+    one: field
+    for name, found in _described(LoadPlan).items()
+    for one, field in {name: found, **(OF_CAPACITY if name == "capacity" else {})}.items()
+}
+
+
+def with_plan_options(command: Command) -> Command:
+    """Adds the options behind a command's argument; it takes them as keywords. typer reads the signature."""
+    signature = inspect.signature(command)
+    context, argument, *others = signature.parameters.values()
+    plan = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=typer.Option(None, _option(name), help=field.description),
+            annotation=_typed(field.annotation),
+        )
+        for name, field in FIELDS.items()
+    ]
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]  # inspect heeds it
+        parameters=[context, argument, *plan, *others]
+    )
+    return command
+
+
+def _typed(annotation: object) -> object:
+    """Returns the type of an option: a text for a choice or a list, a switch for a plan of its own."""
+    if get_origin(annotation) in (tuple, Literal):
+        return str
+    named = next((one for one in get_args(annotation) if one is not NoneType), annotation)
+    plain = getattr(named, "__origin__", named)  # without limits
+    return bool if plain is CapacityPlan else plain
+
+
+def planned_experiment(name: str, options: Mapping[str, object], defaults: Mapping[str, object]) -> Experiment:
+    """Returns an experiment whose plan has the given options. `options`: of the plan and of the experiment, by name.
+
+    `defaults`: as of `overridden_load`, which raises WrongOption as this does.
+    """
+    given = _given_fields(options)
+    chosen = overridden_experiment(name, **{key: value for key, value in options.items() if key not in FIELDS})
+    return chosen.model_copy(update={"load": overridden_load(chosen.load, given, defaults)})
+
+
+def _given_fields(options: Mapping[str, object]) -> dict[str, object]:
+    """Returns the fields of a plan that have been given as options. Raises WrongOption for one that cannot be read."""
+    given = {name: options[name] for name in FIELDS if options[name] is not None}
+    for name, value in given.items():
+        match name, value:
+            case "rates" | "in_flight", str() if value:
+                given[name] = parse_numbers(_option(name), value)
+            case "steps", str() if value:
+                given[name] = parse_steps(value)
+    bounds = {name: given.pop(name) for name in OF_CAPACITY if name in given}
+    if "capacity" in given:
+        if "p99_ms" not in bounds:
+            raise WrongOption("--find-capacity needs --p99, the bound in milliseconds")
+        given["capacity"] = bounds
+    elif bounds:
+        raise WrongOption("--p99 and --point-seconds are options of --find-capacity")
+    return given
 
 
 def overridden_load(plan: LoadPlan | None, given: Mapping[str, object], defaults: Mapping[str, object]) -> LoadPlan:
@@ -69,17 +144,6 @@ def _in_options(fault: Mapping[str, Any]) -> str:
 
 def _option(field: str) -> str:
     return OPTIONS.get(field, f"--{field.replace('_', '-')}")
-
-
-def parse_capacity(asked: bool, p99: float | None, point_seconds: float | None) -> dict[str, float] | None:
-    """Returns the fields of a search for the capacity; None where none is asked for."""
-    if not asked:
-        if p99 is not None or point_seconds is not None:
-            raise WrongOption("--p99 and --point-seconds are options of --find-capacity")
-        return None
-    if p99 is None:
-        raise WrongOption("--find-capacity needs --p99, the bound in milliseconds")
-    return {"p99_ms": p99} | ({} if point_seconds is None else {"point_seconds": point_seconds})
 
 
 def parse_numbers(option: str, text: str) -> list[float]:

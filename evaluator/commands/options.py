@@ -141,9 +141,9 @@ def expect_only(context: typer.Context, allowed: Collection[str], why: str) -> N
 
     A variable of the environment is not on the command line: it may be set for other commands.
     """
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-    if unfit := [f"--{name.replace('_', '-')}" for name in given if name not in allowed]:
+    sources = {one: context.get_parameter_source(str(one.name)) for one in context.command.params}
+    given = [one for one, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if unfit := [one.opts[0] for one in given if one.name not in allowed]:
         raise WrongOption(f"{why}: leave out {', '.join(unfit)}")
 
 

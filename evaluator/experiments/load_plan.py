@@ -25,10 +25,14 @@ class TrafficStep(Wire):
 
 
 class CapacityPlan(Wire):
-    """Which capacity is searched: the highest Poisson rate whose p99 is at most `p99_ms`."""
+    """Which capacity is searched: the highest Poisson rate whose p99 is at most `p99_ms`. Described: as in LoadPlan."""
 
-    p99_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)]
-    point_seconds: Annotated[float, Field(gt=0, le=120, allow_inf_nan=False)] = 120.0  # of one rate, at most
+    p99_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)] = Field(
+        description="Milliseconds: the bound of --find-capacity."
+    )
+    point_seconds: Annotated[float, Field(gt=0, le=120, allow_inf_nan=False)] = Field(
+        120.0, description="Of a rate of --find-capacity, at most (120)."
+    )
     warmup_seconds: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 5.0  # before each look; within the time
 
     @model_validator(mode="after")
@@ -39,28 +43,45 @@ class CapacityPlan(Wire):
 
 
 class LoadPlan(Wire):
-    """Traffic through every pipeline of the experiment: each rate, and each number in flight, is a point of its own."""
+    """Traffic through every pipeline of the experiment: each rate, and each number in flight, is a point of its own.
 
-    rates: Annotated[tuple[Rate, ...], Items(0, 32)] = ()  # open loop, requests a second
-    steps: Annotated[tuple[TrafficStep, ...], Items(0, 64)] = ()  # open loop, one point of changing rates
-    trace: Text | None = None  # open loop, a file with `time,query,pipeline` (evaluator/load/sending/trace.py)
-    in_flight: Annotated[tuple[AtLeastOne, ...], Items(0, 32)] = ()  # closed loop: capacity, no tail
-    capacity: CapacityPlan | None = None  # open loop; finds its rates itself (evaluator/load/capacity/search.py)
-    best_under_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)] | None = None  # of p99 at each rate
-    while_loading: bool = False  # each rate twice, in alternating slices: idle, and while the corpus is loaded
-    seconds: Seconds = 60.0  # of each point of `rates` and `in_flight`, without its warm-up
-    arrivals: ArrivalProcess = "poisson"
-    draw: QueryDraw = "uniform"
+    Each field with a description is an option of `load`, whose help it is (evaluator/commands/load_plan_options.py).
+    """
+
+    rates: Annotated[tuple[Rate, ...], Items(0, 32)] = Field(
+        (), description="Requests a second, open loop: 20 or 10,20,40."
+    )
+    steps: Annotated[tuple[TrafficStep, ...], Items(0, 64)] = Field(
+        (), description="RATE:SECONDS, one after another; FROM..TO:SECONDS is a ramp: 10:30,10..50:60."
+    )
+    trace: Text | None = Field(
+        None, description="A file with time,query,pipeline: seconds, id of a query, name: 0.5,k01,bm25."
+    )
+    in_flight: Annotated[tuple[AtLeastOne, ...], Items(0, 32)] = Field(
+        (), description="Requests in flight, closed loop (capacity): 8 or 1,8."
+    )
+    capacity: CapacityPlan | None = Field(None, description="Search the highest rate whose p99 is at most --p99.")
+    best_under_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)] | None = Field(
+        None, description="Milliseconds: which pipeline is best at each rate with a p99 within them."
+    )
+    while_loading: bool = Field(False, description="Each rate twice, in turns: idle, and while the corpus is loaded.")
+    seconds: Seconds = Field(60.0, description="Of each rate, without the warm-up.")
+    arrivals: ArrivalProcess = Field("poisson", description="poisson or constant.")
+    draw: QueryDraw = Field("uniform", description="How queries are drawn: uniform or zipf.")
     zipf_exponent: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = 1.0
-    deadline_ms: Annotated[int, Field(strict=True, ge=1, le=120_000)] = 10_000  # the app's
-    warmup_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = 5.0
-    # Length of a slice; then the next pipeline is driven. 60 s are 8 of them, the fewest that give ratios intervals.
-    slice_seconds: Seconds = 7.5
+    deadline_ms: Annotated[int, Field(strict=True, ge=1, le=120_000)] = Field(
+        10_000, description="The deadline of each request."
+    )
+    warmup_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = Field(
+        5.0, description="Of the same traffic, before the figures."
+    )
+    # 60 s are 8 slices, the fewest that give ratios intervals.
+    slice_seconds: Seconds = Field(7.5, description="Length of a slice; then the next pipeline is driven.")
     # Above it, requests are dropped. The gateway takes 2,048 connections (services/chassis/server/connections.py).
     most_in_flight: AtLeastOne = 2_000
-    # Processes; without it as many as the rate needs (evaluator/load/sending/generators.py). 64 send 50,000 a second.
-    generators: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
-    repeat: AtLeastOne = 1  # the whole plan, so many times
+    # Processes; without it as many as the rate needs. 64 send 50,000 requests a second (evaluator/load/generators.py).
+    generators: Annotated[int, Field(strict=True, ge=1, le=64)] | None = Field(None, description="Processes that send.")
+    repeat: AtLeastOne = Field(1, description="How often the whole plan is sent.")
     seed: Count | None = None  # of arrivals and queries; without it the experiment's
 
     @model_validator(mode="after")
