@@ -37,8 +37,8 @@ from evaluator.load.against.step import AGAINST, SLICE_SECONDS, against_step, ex
 from evaluator.load.against.table import render_against
 from evaluator.load.export_scripts import ExportTool
 from evaluator.load.report import LOAD, LoadReport, judges_a_gate
+from evaluator.load.step import load_step
 from evaluator.load_export import planned_export, unexported_fields, write_export
-from evaluator.load_step import load_step
 from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import expect_processes, parse_processes
 from evaluator.progress import say

@@ -22,7 +22,7 @@ from evaluator.load.report import LoadReport
 from evaluator.load.sending.live import LiveFigures, listening
 from evaluator.load.sending.samples import read_samples
 from evaluator.load.statistics.histograms import read_hlog
-from evaluator.load_step import load_step
+from evaluator.load.step import load_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs
 from evaluator.service.message_paths import MessagePaths

@@ -13,7 +13,7 @@ from evaluator.client.client import connected
 from evaluator.evaluation import ingest_step
 from evaluator.load.page.tables import load_warnings
 from evaluator.load.sending.samples import LoadSample, read_samples
-from evaluator.load_step import load_step
+from evaluator.load.step import load_step
 from evaluator.metrics.quality import Grades
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.prepared_run import load_dataset

@@ -15,7 +15,7 @@ from evaluator.evaluation import ingest_step
 from evaluator.load.points.point_cost import SEVERAL
 from evaluator.load.sending.process_watch import MEMORY, watching
 from evaluator.load.statistics.memory_trend import MemoryReading, memory_trends
-from evaluator.load_step import load_step
+from evaluator.load.step import load_step
 from evaluator.machine.process_costs import STARTED_ANEW
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.steps.pipeline_costs import pipeline_costs

@@ -15,7 +15,7 @@ from evaluator.load.sending.corpus_loader import CorpusLoader
 from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.sending.loading_figures import loading_faults
 from evaluator.load.sending.samples import read_samples
-from evaluator.load_step import load_step
+from evaluator.load.step import load_step
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.prepared_run import load_dataset
