@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter
 
 from services.chassis.settings.strict_yaml import parse_yaml
-from services.disk_writes import end_command
+from services.files.disk_writes import end_command
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = (ROOT / "requirements.lock", ROOT / "deploy" / "requirements-gpu.lock")

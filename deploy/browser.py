@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.access.regular_file import open_lock
-from services.disk_writes import end_command
+from services.files.disk_writes import end_command
+from services.files.regular_file import open_lock
 
 _HERE = Path(__file__).resolve().parent
 CACHE = _HERE.parent / ".cache" / "browser"

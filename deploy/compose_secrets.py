@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deploy.certificates import VALID_DAYS, CertificateProblem, issue, make_authority
 from deploy.deployables import DEPLOYABLES
-from services.disk_writes import end_command, whole_file
+from services.files.disk_writes import end_command, whole_file
 
 FOLDER = Path(__file__).resolve().parent / ".secrets"
 KEYS = "gateway/keys.json"

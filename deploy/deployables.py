@@ -15,7 +15,7 @@ _RUNTIMES: dict[Runtime, tuple[str, ...]] = {"cpu": ("cpu",), "gpu": ("gpu",), "
 _PROBE = "deploy/probe.py"
 _SERVICE = (
     "services/__init__.py",
-    "services/disk_writes.py",
+    "services/files",
     "services/contracts",
     "services/access",
     "services/chassis",

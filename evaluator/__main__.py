@@ -6,7 +6,7 @@ from functools import partial
 try:
     from evaluator.cli import app
     from evaluator.command_line import command_line
-    from services.disk_writes import end_command
+    from services.files.disk_writes import end_command
 except ModuleNotFoundError as missing:
     if (missing.name or "").partition(".")[0] in ("evaluator", "services"):
         raise

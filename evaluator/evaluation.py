@@ -31,7 +31,7 @@ from evaluator.steps.run_judgments import judgments_of, judgments_with_added
 from evaluator.steps.vector_recall import vector_recall
 from evaluator.thread_work import in_thread
 from services.chassis.settings.trust import scheme_fault
-from services.disk_writes import whole_file
+from services.files.disk_writes import whole_file
 
 OnStep = Callable[[str], None]
 _NAME_IT = "name one by --gateway or GATEWAY_URL, without a path unless a proxy adds it"

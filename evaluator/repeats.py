@@ -24,8 +24,8 @@ from evaluator.runs.run_folder import RunFolder, StepFile
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.quality_report import QueryFigures
 from evaluator.thread_work import in_thread
-from services.access.regular_file import read_regular
 from services.contracts.base import Count, Wire
+from services.files.regular_file import read_regular
 
 REPEATS = "repeats.json"
 LATENCIES = ("p50", "p95", "p99", "max")

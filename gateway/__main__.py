@@ -7,7 +7,7 @@ from gateway.app import build_app
 from gateway.keys import keys_command
 from gateway.settings import GatewaySettings
 from services.chassis.start import start
-from services.disk_writes import end_command
+from services.files.disk_writes import end_command
 
 if __name__ == "__main__":
     match sys.argv[1:]:

@@ -12,7 +12,7 @@ from deploy.elasticsearch.data_lock import is_locked, read_record
 from deploy.elasticsearch.install import ROOT, install
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.elasticsearch.server import say, start_server
-from services.disk_writes import end_command
+from services.files.disk_writes import end_command
 
 DATA = ROOT / ".data" / "elasticsearch"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.elasticsearch.problem import SetupProblem
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 # For root only, when the repository is below a directory that others cannot enter (/root, mktemp -d). Not /var/tmp:
 # systems delete old files there, and collections must survive.

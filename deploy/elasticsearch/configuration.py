@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deploy.elasticsearch.account import make_private_directory, private_directory
 from deploy.elasticsearch.install import Installation
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 HOST = "127.0.0.1"
 # Where its configuration has the keystore with its certificate.

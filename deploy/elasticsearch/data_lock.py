@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deploy.elasticsearch.endpoint import Endpoint
 from deploy.elasticsearch.problem import SetupProblem
-from services.disk_writes import naming
+from services.files.disk_writes import naming
 
 _POLL_S = 0.2
 

@@ -16,8 +16,8 @@ from string import Template
 from deploy.elasticsearch.account import Account, can_read, server_account, shared_directory
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.elasticsearch.toolchain import Java, find_java, find_maven, require_compiler
-from services.access.regular_file import open_lock
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
+from services.files.regular_file import open_lock
 
 _HERE = Path(__file__).resolve().parent
 _PLUGINS = (_HERE / "plugin" / "english", _HERE / "plugin" / "security")

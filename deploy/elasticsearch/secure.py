@@ -10,7 +10,7 @@ from deploy.elasticsearch.account import identity, make_private_directory, remov
 from deploy.elasticsearch.configuration import AUTHORITY, CERTIFICATES, KEYSTORE, ServerDirectories, environment
 from deploy.elasticsearch.install import Installation
 from deploy.elasticsearch.problem import SetupProblem
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 SETTINGS: dict[str, str | bool | list[str]] = {
     "xpack.security.enabled": True,

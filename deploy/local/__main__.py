@@ -26,8 +26,8 @@ from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_sta
 from deploy.local.with_elasticsearch import elasticsearch_variables
 from evaluator.machine.measured_processes import record_stack
 from evaluator.runs.run_folder import RunFolder
-from services.access.regular_file import open_lock
-from services.disk_writes import end_command
+from services.files.disk_writes import end_command
+from services.files.regular_file import open_lock
 
 
 def say(text: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 PROC = Path("/proc")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.local.problem import StackProblem
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 HOST = "127.0.0.1"
 DEFAULT_PORTS = {"gateway": 8000, "lexical": 8001, "dense": 8002, "reranker": 8003, "evaluator": 8009}

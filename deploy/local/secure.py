@@ -10,7 +10,7 @@ from pathlib import Path
 from deploy.certificates import Authority, CertificateProblem, issue, make_authority
 from deploy.local.ports import DEFAULT_PORTS, HOST
 from deploy.local.problem import StackProblem
-from services.disk_writes import naming
+from services.files.disk_writes import naming
 
 SECURE = "SECURE"
 NAMES = ("localhost", HOST)

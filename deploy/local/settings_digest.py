@@ -9,7 +9,7 @@ from deploy.local.checks import public_settings, settings_in
 from deploy.local.choices import Choices
 from deploy.local.problem import StackProblem
 from deploy.local.stacks import Stack
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 FILE = "chosen.json"
 

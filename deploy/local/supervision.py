@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deploy.local.choices import ROOT, Choices
 from deploy.local.problem import StackProblem
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 PROCFILE = ROOT / "deploy" / "Procfile"
 # The chassis drains requests within 30 s, Elasticsearch closes its indices; after this they are killed.

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from deploy.models.prepare import prepare
 from deploy.models.sources import HUB, FetchOptions, deliver, describe
-from services.access.regular_file import open_lock
-from services.disk_writes import end_command
+from services.files.disk_writes import end_command
+from services.files.regular_file import open_lock
 from services.inference.digests import file_mismatch, folder_mismatch
 from services.inference.profiles import (
     CHECKPOINT,

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import get_args
 
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 from services.inference.digests import file_mismatch
 from services.inference.prepared_graphs import RECORD, PreparedFile, PreparedRecord, Variant, read_record
 from services.inference.profiles import GRAPH, CrossEncoderProfile, ModelError

@@ -11,7 +11,7 @@ from evaluator.analyses.paper_tables import paper_tables
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.errors import WrongOption
 from evaluator.runs.run_folder import utc_stamp
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 FOLDER = "analyses"  # below that of all runs
 

@@ -8,10 +8,10 @@ from pydantic import FiniteFloat, ValidationError
 
 from evaluator.errors import EvaluationError
 from evaluator.runs.run_folder import RunFolder, StepFile
-from services.access.regular_file import open_regular
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.query import Degradation, StageCandidates
+from services.files.regular_file import open_regular
 
 CANDIDATES = "candidates.json"
 LINES = "candidates.jsonl"

@@ -27,12 +27,12 @@ from evaluator.steps.arms import Arm, search_request
 from evaluator.steps.ingest import live_states
 from evaluator.steps.prepared_run import expect_same_answers, prepare_run
 from evaluator.steps.rank import expect_runnable
-from services.access.regular_file import read_regular
 from services.contracts.base import DEEPEST
 from services.contracts.pipelines import LONGEST_ID, MOST_INPUTS, Fuse, Pipeline, Rerank, Retrieve
 from services.contracts.query import SearchAnswer, StageCandidates
 from services.contracts.retrieval import DEFAULT_BEAM, FIRST_EXTRA
-from services.disk_writes import naming, whole_file
+from services.files.disk_writes import naming, whole_file
+from services.files.regular_file import read_regular
 
 BEGUN = "candidates.begun.json"
 RERANKED = 100  # candidates of every leg and of their fusion whose scores are collected

@@ -12,7 +12,7 @@ from evaluator.steps.rank import RankReport
 from evaluator.steps.run_judgments import judgments_as_measured
 from evaluator.steps.step_page_files import write_step_page
 from evaluator.thread_work import in_thread
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 TOP = 10
 

@@ -7,10 +7,10 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from evaluator.errors import EvaluationError
-from services.access.regular_file import expect_regular
 from services.chassis.settings.addresses import may_carry_secret
 from services.chassis.settings.configuration import ConfigurationError, FileSecretSettings, read_settings
 from services.chassis.settings.service_settings import StoreKey
+from services.files.regular_file import expect_regular
 
 
 class ElasticsearchAccess(FileSecretSettings):

@@ -27,7 +27,7 @@ from evaluator.metrics.metric_table import parse_metric
 from evaluator.progress import PLAIN_EVERY_S, console, print_at_intervals, say
 from services.chassis.settings.addresses import server_address
 from services.contracts.validation_messages import validation_message
-from services.disk_writes import OUTPUT
+from services.files.disk_writes import OUTPUT
 
 TERMINAL_EVERY_S = 2.0  # how often a terminal shows how a load is doing
 GATEWAY = "http://127.0.0.1:8000"

@@ -18,7 +18,7 @@ from evaluator.parity.comparison import parity_experiment
 from evaluator.parity.published import PublishedFigures, given_figure, published_figures
 from evaluator.parity.verdict import render_parity
 from evaluator.progress import show
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 # Exit status: the figure is not the published one, explained or not.
 OFF = 4

@@ -19,7 +19,7 @@ from evaluator.datasets.queries import QUERIES
 from evaluator.datasets.unpack import unpack
 from evaluator.errors import EvaluationError
 from evaluator.progress import say
-from services.access.regular_file import open_lock
+from services.files.regular_file import open_lock
 
 
 def fetch(catalogue: Catalogue, name: str) -> tuple[Path, ...]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from evaluator.datasets.ids import plain_id
 from evaluator.errors import DatasetError
-from services.access.regular_file import open_regular
-from services.contracts.text_encoding import GZIP, NotUtf8, text_of, without_mark
+from services.files.regular_file import open_regular
+from services.files.text_encoding import GZIP, NotUtf8, text_of, without_mark
 
 # Far above what one document may have; a file without line breaks would otherwise be read into memory whole.
 MOST_LINE_BYTES = 100_000_000

@@ -10,9 +10,9 @@ from evaluator.errors import EvaluationError
 from evaluator.judging.consensus import RULE, consensus_grades, disputed_pairs
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import PoolSource
-from services.access.regular_file import read_regular
 from services.contracts.base import Count, Wire
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
+from services.files.regular_file import read_regular
 
 
 class JudgmentsExport(Wire):

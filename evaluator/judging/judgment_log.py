@@ -17,8 +17,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from evaluator.errors import EvaluationError
 from evaluator.judging.pool import PooledPair
-from services.access.regular_file import read_regular
 from services.contracts.base import NAME, Name, Wire
+from services.files.regular_file import read_regular
 
 Action = Literal["grade", "skip", "undo"]
 MOST_GRADE = 3

@@ -37,7 +37,7 @@ from evaluator.judging.session_files import (
 )
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.run_judgments import judgments_with_added
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 FOLDER = "judging"  # in the folder of all runs
 

@@ -39,8 +39,8 @@ from evaluator.judging.session_files import (
 )
 from evaluator.metrics.metric_formulas import QueryJudgments, ndcg
 from evaluator.metrics.quality import Grades, Rankings
-from services.access.regular_file import read_regular
 from services.contracts.base import NAME
+from services.files.regular_file import read_regular
 
 # pool: as drawn; others: the same without pairs that another judge has graded; impact: by `judge_next`, likewise.
 Order = Literal["pool", "others", "impact"]

@@ -17,9 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from evaluator.datasets.added_judgments import AddedJudgments
 from evaluator.errors import EvaluationError
-from services.access.regular_file import open_regular, read_regular
 from services.contracts.base import Count, Depth, Wire
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
+from services.files.regular_file import open_regular, read_regular
 
 SESSION, POOL, RANKINGS, KNOWN = "session.json", "pool.jsonl", "rankings.json", "known.json"
 QUERY_TEXTS, DOCUMENT_TEXTS, JUDGES = "queries.jsonl", "documents.jsonl", "judges"

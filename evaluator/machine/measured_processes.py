@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from services.access.regular_file import read_regular
 from services.contracts.base import Count, Wire
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
+from services.files.regular_file import read_regular
 
 STACKS = ".stacks"
 PROC = Path("/proc")

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evaluator.errors import EvaluationError
-from services.access.regular_file import open_lock, open_regular
-from services.disk_writes import naming
+from services.files.disk_writes import naming
+from services.files.regular_file import open_lock, open_regular
 
 LOCK = ".measurement.lock"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 
 class GateCase(NamedTuple):

@@ -6,7 +6,7 @@ from pathlib import Path
 from evaluator.pages.csv_text import csv_text
 from evaluator.pages.latex_text import latex_text
 from evaluator.pages.page_blocks import Table
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 
 def render_csv(table: Table) -> str:

@@ -23,7 +23,7 @@ from evaluator.steps.prepared_run import expect_same_answers, prepare_run
 from evaluator.steps.run_judgments import MeasuredJudgments, judgments_as_measured
 from evaluator.steps.step_page_files import write_step_page
 from services.contracts.pipelines import Pipeline
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from evaluator.report.report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.quality_report import QualityReport, QueryFigures
 from evaluator.steps.rank import RankReport
-from services.access.regular_file import read_regular
 from services.contracts.base import Count, Wire
+from services.files.regular_file import read_regular
 
 SEED = 20_250_601
 

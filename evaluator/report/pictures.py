@@ -17,7 +17,7 @@ from evaluator.report.quality_latency_chart import quality_latency_chart
 from evaluator.report.quality_section import difference_rows, pair_differences, pipeline_rows
 from evaluator.report.report import Report
 from evaluator.runs.run_folder import RunFolder
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 QUALITY_LATENCY = "quality-latency.svg"
 DIFFERENCES = "differences.svg"

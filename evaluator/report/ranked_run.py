@@ -18,7 +18,7 @@ from evaluator.steps.quality_report import QualityReport, QueryFigures
 from evaluator.steps.rank import RankReport
 from evaluator.steps.run_import import IMPORTED, ImportedFile, ImportReport
 from evaluator.steps.vector_recall import RecallReport, VectorRecall
-from services.access.regular_file import open_regular
+from services.files.regular_file import open_regular
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from evaluator.report.run_warnings import run_faults, run_remarks
 from evaluator.report.sections import STEPS, report_blocks, report_charts, step_charts
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.runs.timing_validity import timing_doubts
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 
 def report_step(folder: RunFolder) -> Report:

@@ -12,9 +12,9 @@ from pydantic import FiniteFloat, ValidationError, model_validator
 
 from evaluator.client.cached_results import CachedResults
 from evaluator.errors import EvaluationError
-from services.access.regular_file import open_regular
 from services.contracts.base import Count, Wire
 from services.contracts.query import Degradation
+from services.files.regular_file import open_regular
 
 Phase = Literal["warmup", "measured", "deep"]
 

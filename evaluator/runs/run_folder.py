@@ -19,9 +19,9 @@ from evaluator.command_line import command_line
 from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from services.access.regular_file import open_lock, read_regular
 from services.contracts.base import Wire
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
+from services.files.regular_file import open_lock, read_regular
 
 Value = TypeVar("Value", bound=Wire)
 

@@ -13,9 +13,9 @@ from evaluator.runs.answers import AnswerOutcome, drop_torn_line
 from evaluator.runs.interruptions import LatencySource, warmup_remarks
 from evaluator.runs.latency import DRIFT_LIMIT, drift_in_words, summarise
 from evaluator.runs.run_folder import CONDITIONS
-from services.access.regular_file import read_regular
 from services.contracts.base import Count, Wire
-from services.disk_writes import naming
+from services.files.disk_writes import naming
+from services.files.regular_file import read_regular
 
 # Of an alarm of any pipeline while nothing drifts: in few queries one half often holds more slow ones than the other.
 CHANCE = 0.01

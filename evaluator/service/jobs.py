@@ -24,7 +24,7 @@ from evaluator.runs.run_folder import RunFolder, removed_on_error
 from evaluator.service.job_state import RUN_NAME, Ended, JobList, JobState
 from evaluator.service.message_paths import MessagePaths
 from evaluator.service.served_datasets import ServedDatasets
-from services.access.regular_file import read_regular
+from services.files.regular_file import read_regular
 
 logger = logging.getLogger(__name__)
 

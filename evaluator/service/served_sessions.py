@@ -19,8 +19,8 @@ from evaluator.judging.new_session import FOLDER, create_session
 from evaluator.judging.session import JudgingSession, Order
 from evaluator.judging.session_files import JUDGES, SESSION, SessionFile
 from evaluator.service.judging_pages import ListedSession
-from services.access.regular_file import read_regular
 from services.chassis.errors import NotFound
+from services.files.regular_file import read_regular
 
 KEPT_OPEN = 4
 NOBODY = "nobody"  # a judge who has judged nothing

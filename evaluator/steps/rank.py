@@ -23,7 +23,7 @@ from evaluator.steps.arms import Arm, search_request
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
 from services.contracts.query import SearchAnswer, SearchRequest
-from services.disk_writes import naming, whole_file
+from services.files.disk_writes import naming, whole_file
 
 # A timeout costs a minute: after this many in a row an arm's other queries count as lost.
 MAX_TIMEOUTS_IN_A_ROW = 5

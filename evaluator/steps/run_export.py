@@ -11,7 +11,7 @@ from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.trec_runs import read_run, run_lines
 from evaluator.steps.rank import RankReport
 from evaluator.steps.run_judgments import judgments_with_added
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 QRELS = "judgments.qrels"
 

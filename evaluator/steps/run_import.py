@@ -20,7 +20,7 @@ from evaluator.runs.trec_runs import read_scores, run_lines
 from evaluator.steps.rank import ChosenQueries, RankedArm, write_rank_report
 from evaluator.steps.vector_recall import RecallReport
 from services.contracts.base import NAME, Count, Wire
-from services.disk_writes import whole_file
+from services.files.disk_writes import whole_file
 
 IMPORTED = "imported.json"
 NOT_IN_FILE = "not_in_file"  # the kind of error of a judged query that a file does not hold

@@ -6,7 +6,7 @@ from evaluator.pages.standalone_page import StandalonePage, render_standalone
 from evaluator.pages.step_page import StepPage, render_step_markdown
 from evaluator.pages.table_files import write_tables
 from evaluator.runs.run_folder import RunFolder, writable
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 
 def write_step_page(folder: RunFolder, page: StepPage) -> None:

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from evaluator.pages.page_blocks import Block
 from evaluator.runs.run_folder import RunFolder, StepFile
-from services.access.regular_file import read_regular
+from services.files.regular_file import read_regular
 
 Figures = TypeVar("Figures", bound=StepFile)
 

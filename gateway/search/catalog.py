@@ -14,12 +14,12 @@ from pydantic import ValidationError
 
 from gateway.search.plan import PipelineError, WalkPlan, plan_pipeline
 from gateway.settings import BackendAddress
-from services.access.regular_file import read_regular
 from services.chassis.errors import BadInput, UnknownPipeline
 from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
 from services.contracts.pipelines import STAGE_MODELS, Pipeline, PipelineChanges, PipelineList, PipelineView
-from services.contracts.text_encoding import NotUtf8, text_of
 from services.contracts.validation_messages import validation_message
+from services.files.regular_file import read_regular
+from services.files.text_encoding import NotUtf8, text_of
 
 STAGE_KINDS = tuple(kind for model in STAGE_MODELS for kind in get_args(model.model_fields["kind"].annotation))
 

@@ -11,7 +11,7 @@ from typing import Literal
 from services.access.key import NO_DIGEST, Key, KeyScope, digest_of, id_of, same_digest
 from services.access.key_file import KeyFileError, read_keys
 from services.access.key_share import KeyShare
-from services.access.regular_file import FileSignature, file_signature
+from services.files.regular_file import FileSignature, file_signature
 
 logger = logging.getLogger(__name__)
 

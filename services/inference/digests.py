@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from services.access.regular_file import open_regular
+from services.files.regular_file import open_regular
 from services.inference.profiles import CrossEncoderProfile, EncoderProfile
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from services.access.regular_file import read_regular
+from services.files.regular_file import read_regular
 from services.inference.digests import file_mismatch, folder_mismatch
 from services.inference.graph import Runtime
 from services.inference.profiles import GRAPH, CrossEncoderProfile, EncoderProfile, FileName, ModelError, Sha256

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from services.access.regular_file import read_regular
 from services.chassis.settings.configuration import ConfigurationError
 from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
-from services.contracts.text_encoding import NotUtf8, text_of
+from services.files.regular_file import read_regular
+from services.files.text_encoding import NotUtf8, text_of
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # A plain file name: joined to a folder, it must not lead out of it.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from services.access.regular_file import read_regular
+from services.files.regular_file import read_regular
 from services.inference.graph import Float32, Runtime
 from services.inference.graph_factory import open_graph
 from services.inference.model_tokenizer import Row

@@ -10,11 +10,11 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
 
-from services.access.regular_file import open_lock, read_regular
 from services.chassis.errors import Unavailable
 from services.contracts.base import Name
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.generations import Generation, is_generation, name_of
+from services.files.regular_file import open_lock, read_regular
 
 # Incremented when the layout of the folder or of the payload changes; other layouts are not opened.
 LAYOUT = 1

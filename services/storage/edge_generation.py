@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeVar
 
 import qdrant_edge as edge
 
-from services.access.regular_file import read_regular
 from services.chassis.errors import ProblemError, UnknownCollection
+from services.files.regular_file import read_regular
 from services.storage import edge_subprocess
 from services.storage.content_digest import ContentDigest
 from services.storage.edge_disk_space import DiskSpace, FolderSize, disk_usage

@@ -18,10 +18,10 @@ from httpx_aiohttp import AiohttpTransport
 from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient
 
-from services.access.regular_file import read_regular
 from services.chassis.deadlines import MOST_MS, current_deadline
 from services.chassis.errors import DeadlineExceeded, ProblemError
 from services.contracts.health import Check
+from services.files.regular_file import read_regular
 from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.qdrant_version import SUPPORTED, VersionCache
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.disk_writes import whole_file, write_whole
+from services.files.disk_writes import whole_file, write_whole
 from tests.contract.test_evaluator_cli import ROOT, evaluator, stub, url
 from tests.support.gateway_stub import GatewayStub, write_shop
 

@@ -7,10 +7,10 @@ import logging
 import ssl
 from pathlib import Path
 
-from services.access.regular_file import FileSignature, expect_regular, file_signature
 from services.chassis.instruments import Instruments
 from services.chassis.settings.configuration import ConfigurationError
 from services.chassis.settings.service_settings import ServiceSettings
+from services.files.regular_file import FileSignature, expect_regular, file_signature
 
 logger = logging.getLogger(__name__)
 

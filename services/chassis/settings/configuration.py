@@ -15,9 +15,9 @@ from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsError
 
-from services.access.regular_file import read_regular
 from services.chassis.errors import ProblemError
-from services.contracts.text_encoding import NotUtf8, text_of
+from services.files.regular_file import read_regular
+from services.files.text_encoding import NotUtf8, text_of
 
 FILE_SUFFIX = "_FILE"
 MOST_BYTES = 16_384

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from services.access.regular_file import expect_regular
 from services.chassis.settings.configuration import ConfigurationError
+from services.files.regular_file import expect_regular
 
 CA_FILE = "STACK_CA_FILE"
 

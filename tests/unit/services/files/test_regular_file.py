@@ -27,12 +27,12 @@ from gateway.search.plan import PipelineError
 from gateway.settings import DEFAULT_BACKENDS
 from services.access.key_file import KeyFileError, read_keys
 from services.access.key_ring import KeyRing
-from services.access.regular_file import open_lock, open_regular, read_regular
 from services.chassis.instruments import Instruments
 from services.chassis.server.tls import Certificate
 from services.chassis.settings.configuration import ConfigurationError
 from services.chassis.settings.configuration import read_settings as read_environment
 from services.chassis.settings.trust import caller_context
+from services.files.regular_file import open_lock, open_regular, read_regular
 from services.inference.digests import file_sha256
 from services.inference.profiles import ModelError, load_profiles
 from services.inference.session import pad_id

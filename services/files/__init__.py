@@ -1,0 +1,1 @@
+"""Opens, decodes and replaces files. The lowest layer: needs the standard library alone."""
