@@ -1,6 +1,6 @@
-"""Writes the traffic of an experiment's `load` as scripts and targets for other load generators. Sends none of it.
+"""Writes the traffic of an experiment's `load` as targets for other load generators, with a script for k6.
 
-One query a pipeline is sent, to see that the gateway can run it.
+Sends none of it, but one query a pipeline, to see that the gateway can run it.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from evaluator.client.client import GatewayClient
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan, TrafficStep
-from evaluator.load.export_scripts import ExportedTraffic, ExportTool, export_command, exported_files
+from evaluator.load.export_scripts import ExportedTraffic, export_command, exported_files
 from evaluator.load.sending.drives import generator_task
 from evaluator.load.sending.traffic import LoadTarget, load_target, open_slices
 from evaluator.steps.arms import resolve_arms
@@ -51,10 +51,10 @@ def exported_traffic(target: LoadTarget, pipeline: str, rate: float, plan: LoadP
     return ExportedTraffic(f"{pipeline}-{rate:g}", task, rate, plan.seconds)
 
 
-def write_export(directory: Path, tool: ExportTool, exported: Sequence[ExportedTraffic]) -> list[str]:
-    """Writes the files of a tool; returns the commands that run them, in the directory."""
+def write_export(directory: Path, exported: Sequence[ExportedTraffic]) -> list[str]:
+    """Writes scripts and targets; returns the commands that run them, in the directory."""
     directory.mkdir(parents=True, exist_ok=True)
     for traffic in exported:
-        for name, text in exported_files(tool, traffic).items():
+        for name, text in exported_files(traffic).items():
             (directory / name).write_text(text, encoding="utf-8")
-    return [export_command(tool, traffic) for traffic in exported]
+    return [export_command(traffic) for traffic in exported]

@@ -35,7 +35,6 @@ from evaluator.load.against.report import AgainstReport
 from evaluator.load.against.speed import MARGIN
 from evaluator.load.against.step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
 from evaluator.load.against.table import render_against
-from evaluator.load.export_scripts import ExportTool
 from evaluator.load.report import LOAD, LoadReport, judges_a_gate
 from evaluator.load.step import load_step
 from evaluator.load_export import planned_export, unexported_fields, write_export
@@ -74,10 +73,8 @@ def load(
         str | None, typer.Option(help="A command before each repeat but the first, as a restart of the services.")
     ] = None,
     export: Annotated[
-        tuple[ExportTool, Path] | None,
-        typer.Option(
-            metavar="k6|vegeta|locust DIR", help="Send no traffic: write scripts that send it with that tool."
-        ),
+        Path | None,
+        typer.Option(metavar="DIR", help="Send no traffic: write its targets and scripts for k6 into this folder."),
     ] = None,
     run: Run = None,
     junit: Junit = None,
@@ -136,7 +133,6 @@ def load(
                 expect_another_gateway(gateway, against)
             expect_gates(junit, judged=against is not None or judges_a_gate(planned.gates, planned.load))
         if export is not None:
-            tool, directory = export
             with measuring(lock_folder) as lock:
                 lock.name(f"export of {planned.name}")
                 exported = with_gateway(gateway, wait, lambda client: planned_export(client, planned))
@@ -144,7 +140,7 @@ def load(
                 say(f"These scripts send at a constant rate; `load` itself plans {planned.load.arrivals} arrivals.")
             if planned.load is not None and (fields := unexported_fields(planned.load)):
                 say(f"These scripts leave out what the experiment's `load` says beside its rates: {', '.join(fields)}.")
-            print("\n".join([f"Run in {directory.resolve()}:", *write_export(directory, tool, exported)]))
+            print("\n".join([f"Run in {export.resolve()}:", *write_export(export, exported)]))
             return
         with (
             measuring(lock_folder) as lock,

@@ -1,6 +1,7 @@
 """Load through real sockets and generator processes, against a stub of the gateway."""
 
 import asyncio
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -281,20 +282,20 @@ async def test_traffic_is_exported_for_every_pipeline_and_rate_and_none_of_it_is
     ]
     words += ["--runs", str(tmp_path / "runs")]
     asked = ["load", "demo", *words, "--rate", "5,20", "--seconds", "3", "--top", "7", "--deadline-ms", "900"]
-    done = await asyncio.to_thread(CliRunner().invoke, app, [*asked, "--export", "k6", str(tmp_path / "exported")])
+    done = await asyncio.to_thread(CliRunner().invoke, app, [*asked, "--export", str(tmp_path / "exported")])
     assert done.exit_code == 0, done.output
     names = [f"{pipeline}-{rate}" for pipeline in ("bm25", "dense") for rate in (5, 20)]
     assert "These scripts send at a constant rate; `load` itself plans poisson arrivals." in done.output
     assert done.output.splitlines()[-4:] == [f"k6 run {name}.js" for name in names]
     assert {path.name for path in (tmp_path / "exported").iterdir()} == {
-        f"{name}{end}" for name in names for end in (".js", ".json")
+        f"{name}{end}" for name in names for end in (".js", ".targets.jsonl")
     }
-    requests = json.loads((tmp_path / "exported" / "dense-20.json").read_text())
-    body = SearchRequest.model_validate_json(requests["bodies"][0])
-    assert (len(requests["picks"]), body.pipeline, body.top) == (60, "dense", 7)
+    targets = (tmp_path / "exported" / "dense-20.targets.jsonl").read_text().splitlines()
+    body = SearchRequest.model_validate_json(base64.b64decode(json.loads(targets[0])["body"]))
+    assert (len(targets), body.pipeline, body.top) == (60, "dense", 7)
     assert {request.query for request in stub.searches} == {"can this pipeline run"}
     done = await asyncio.to_thread(
-        CliRunner().invoke, app, ["load", "demo", *words, "--in-flight", "2", "--export", "k6", "x"]
+        CliRunner().invoke, app, ["load", "demo", *words, "--in-flight", "2", "--export", "x"]
     )
     assert done.exit_code == 2
     assert "leave out --in-flight" in done.output.replace("\n", " ")

@@ -125,7 +125,7 @@ async def test_memory_is_read_again_and_again_and_a_process_that_was_started_ane
     assert tuple(written) == readings
 
 
-@pytest.mark.parametrize("other", [["--against", "http://127.0.0.1:9"], ["--export", "k6", "x"]])
+@pytest.mark.parametrize("other", [["--against", "http://127.0.0.1:9"], ["--export", "x"]])
 def test_processes_are_refused_where_nothing_measures_them(other: list[str], tmp_path: Path) -> None:
     planned(tmp_path)
     words = ["load", "demo", "--dataset", str(tmp_path / "shop"), "--runs", str(tmp_path), "--rate", "5", *other]

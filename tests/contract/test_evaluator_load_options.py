@@ -65,7 +65,7 @@ NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]
         ),
         (["--find-capacity", "--p99", "500", "--while-loading"], "--while-loading compares at steady rates"),
         (["--trace", "t.csv", "--while-loading"], "--while-loading compares at steady rates"),
-        (["--rate", "10", "--while-loading", "--export", "k6", "x"], "--while-loading cannot be combined with"),
+        (["--rate", "10", "--while-loading", "--export", "x"], "--while-loading cannot be combined with"),
         (["--rate", "10", "--while-loading", "--against", "http://h:1"], "--while-loading cannot be combined with"),
         (["--rate", "10,20,10.0"], "--rate 10,20,10: 10 is there twice; --repeat sends"),
         (["--in-flight", "2,2"], "--in-flight 2,2: 2 is there twice"),
@@ -81,11 +81,11 @@ NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]
         ),
         (["--trace", "t.csv", "--seconds", "9"], "--trace would not heed these options: leave out --seconds"),
         (
-            ["--rate", "10", "--best-under", "9", "--repeat", "2", "--junit", "g.xml", "--export", "k6", "x"],
+            ["--rate", "10", "--best-under", "9", "--repeat", "2", "--junit", "g.xml", "--export", "x"],
             "--export writes the requests of --rate for another tool: leave out --best-under, --repeat, --junit",
         ),
-        (["--rate", "10", "--export", "k6", "x", *AGAINST], "leave out --against"),
-        (["--in-flight", "2", "--export", "k6", "x"], "leave out --in-flight"),
+        (["--rate", "10", "--export", "x", *AGAINST], "leave out --against"),
+        (["--in-flight", "2", "--export", "x"], "leave out --in-flight"),
         (["--run", "."], "name either an experiment or, with --run, the folder of a run"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Our load generator agrees with vegeta, which runs the script that `load --export` writes."""
+"""Our load generator agrees with vegeta, which reads the targets that `load --export` writes."""
 
 import pytest
 

@@ -1,8 +1,7 @@
-"""Compares our load generator with vegeta and k6: the same requests, from exported scripts, to a stub of fixed time."""
+"""Compares our load generator with vegeta and k6: the same requests, from exported targets, to a stub of fixed time."""
 
 import asyncio
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.export_scripts import ExportedTraffic, ExportTool
+from evaluator.load.export_scripts import ExportedTraffic
 from evaluator.load.points.figures import load_percentiles
 from evaluator.load.sending.drives import run_point
 from evaluator.load.sending.traffic import LoadTarget
@@ -67,8 +66,7 @@ async def measured(
         async with fixed_time_stub() as url:
             target = stub_target(url)
             traffic = exported_traffic(target, "bm25", RATE, plan, seed)
-            for written in (ExportTool.VEGETA, ExportTool.K6):
-                write_export(folder, written, [traffic])
+            write_export(folder, [traffic])
             for _ in range(rounds * TURNS_A_ROUND):
                 ours = await _ours(target, plan, seed)
                 if ours is None:
@@ -120,8 +118,11 @@ async def _ours(target: LoadTarget, plan: LoadPlan, seed: int) -> Percentiles | 
 
 
 async def _vegeta(program: Path, traffic: ExportedTraffic, folder: Path) -> Percentiles:
-    await _executed(folder, "sh", f"{traffic.name}.sh", path=program.parent)
-    told = json.loads(await _executed(folder, str(program), "report", "-type=json", f"{traffic.name}.results"))
+    rate = f"{traffic.fraction.numerator}/{traffic.fraction.denominator}s"
+    words = (f"-targets={traffic.name}.targets.jsonl", f"-rate={rate}", f"-duration={traffic.seconds * 1000:.0f}ms")
+    bounds = (f"-timeout={traffic.timeout_ms}ms", f"-max-workers={traffic.task.in_flight}", "-output=results")
+    await _executed(folder, str(program), "attack", "-format=json", *words, *bounds)
+    told = json.loads(await _executed(folder, str(program), "report", "-type=json", "results"))
     assert told["status_codes"].keys() == {"200"}, told["errors"]
     latencies = {share: told["latencies"][f"{share[1:]}th"] / 1e6 for share in SHARES}
     return {**latencies, "requests": told["requests"]}
@@ -139,11 +140,10 @@ async def _k6(program: Path, traffic: ExportedTraffic, folder: Path) -> Percenti
 TOOLS: Mapping[str, Tool] = {"vegeta": _vegeta, "k6": _k6}
 
 
-async def _executed(folder: Path, *words: str, path: Path | None = None) -> str:
-    """Runs a program in a folder, with `path` before the others; returns what it printed."""
-    environment = os.environ | {"PATH": f"{path}:{os.environ['PATH']}"} if path else None
+async def _executed(folder: Path, *words: str) -> str:
+    """Runs a program in a folder; returns what it printed."""
     process = await asyncio.create_subprocess_exec(
-        *words, cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *words, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     printed, complaints = await process.communicate()
     assert process.returncode == 0, complaints.decode()

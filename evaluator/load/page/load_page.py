@@ -36,7 +36,7 @@ from evaluator.machine.machine_windows import joined_conditions
 from evaluator.pages.markdown_table import aligned
 from evaluator.runs.breakdown import FAILED_OF_A_KIND, SlowAnswer
 from evaluator.runs.run_folder import LOAD_PAGE, RunFolder, writable
-from services.disk_writes import write_whole
+from services.files.disk_writes import write_whole
 
 SPECTRUM_POINTS = 160
 # load.json lists the slowest 1 % of every point; a page of hundreds would not be read.

@@ -15,7 +15,7 @@ from evaluator.errors import EvaluationError
 from evaluator.load.sending.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
 from evaluator.load.sending.live import LiveLoad, read_counts
 from evaluator.thread_work import in_thread
-from services.disk_writes import naming
+from services.files.disk_writes import naming
 
 # At 1,000 requests a second one generator used 0.34 to 0.39 of a core (shared x86-64 machine of two cores).
 RATE_A_GENERATOR = 800

@@ -21,7 +21,7 @@ from evaluator.machine.process_costs import (
     started_anew,
 )
 from evaluator.runs.run_folder import writable
-from services.disk_writes import naming
+from services.files.disk_writes import naming
 
 MEMORY = Path("load", "memory.jsonl")
 # A reading of four services took the evaluator 21 ms of CPU, each of them 4 ms (shared x86-64 machine of two cores).

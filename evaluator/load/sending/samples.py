@@ -16,9 +16,9 @@ from evaluator.load.sending.load_loop import SendRecord
 from evaluator.load.sending.traffic import LoadTarget, PlannedRequest
 from evaluator.runs.answers import AnswerRecord
 from evaluator.steps.rank import checked_ranking
-from services.access.regular_file import open_regular
 from services.contracts.base import Count
-from services.disk_writes import naming
+from services.files.disk_writes import naming
+from services.files.regular_file import open_regular
 
 DROPPED = "dropped"  # k6's word: not sent, because too many were in flight
 SampleOutcome = Literal["answered", "late", "dropped", "failed"]

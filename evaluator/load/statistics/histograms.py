@@ -10,7 +10,7 @@ from pathlib import Path
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 from hdrh.log import HistogramLogReader, HistogramLogWriter  # type: ignore[import-untyped]
 
-from services.disk_writes import whole_file
+from services.files.disk_writes import whole_file
 
 LEAST_US = 1
 MOST_US = 3_600_000_000

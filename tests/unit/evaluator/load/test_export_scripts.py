@@ -1,14 +1,12 @@
-"""Scripts and targets for other tools hold the planned requests, in their order, with deadline and rate."""
+"""Targets for other tools hold the planned requests, in their order, with deadline and rate."""
 
-import ast
 import base64
 import json
-import subprocess
 
 import pytest
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.export_scripts import ExportedTraffic, ExportTool, export_command, exported_files
+from evaluator.load.export_scripts import ExportedTraffic, export_command, exported_files
 from evaluator.load.sending.traffic import LoadTarget
 from evaluator.load_export import exported_traffic
 
@@ -41,14 +39,8 @@ def test_the_queries_are_those_of_the_seed_as_many_as_the_rate_needs(traffic: Ex
     assert sent(exported_traffic(target(), "bm25", 12.5, PLAN, seed=8)) != sent(traffic)
 
 
-@pytest.mark.parametrize("tool", [ExportTool.K6, ExportTool.LOCUST])
-def test_k6_and_locust_read_the_requests_in_their_order(tool: ExportTool, traffic: ExportedTraffic) -> None:
-    read = json.loads(exported_files(tool, traffic)["bm25-12.5.json"])
-    assert [read["bodies"][pick].encode() for pick in read["picks"]] == sent(traffic)
-
-
-def test_vegeta_has_a_target_a_request(traffic: ExportedTraffic) -> None:
-    lines = exported_files(ExportTool.VEGETA, traffic)["bm25-12.5.targets.jsonl"].splitlines()
+def test_every_request_has_a_target(traffic: ExportedTraffic) -> None:
+    lines = exported_files(traffic)["bm25-12.5.targets.jsonl"].splitlines()
     targets = [json.loads(line) for line in lines]
     assert [base64.b64decode(one["body"]) for one in targets] == sent(traffic)
     assert {(one["method"], one["url"]) for one in targets} == {("POST", target().url)}
@@ -57,30 +49,24 @@ def test_vegeta_has_a_target_a_request(traffic: ExportedTraffic) -> None:
 
 
 def test_a_broken_rate_is_whole_requests_in_whole_seconds(traffic: ExportedTraffic) -> None:
-    script = exported_files(ExportTool.K6, traffic)["bm25-12.5.js"]
+    script = exported_files(traffic)["bm25-12.5.js"]
     options = json.loads(script.partition("export const options = ")[2].partition(";\n")[0])
     scenario = options["scenarios"]["load"]
     assert (scenario["rate"], scenario["timeUnit"], scenario["duration"]) == (25, "2s", "8000ms")
     assert scenario["maxVUs"] == 300
-    assert "-rate=25/2s -duration=8000ms" in exported_files(ExportTool.VEGETA, traffic)["bm25-12.5.sh"]
-    assert "USERS, RATE = 13, 12.5" in exported_files(ExportTool.LOCUST, traffic)["bm25-12.5.py"]
-    assert export_command(ExportTool.LOCUST, traffic).endswith("-u 13 -r 13 -t 8s")
 
 
-@pytest.mark.parametrize(
-    ("tool", "script"), [(tool, f"bm25-12.5.{end}") for tool, end in zip(ExportTool, ("js", "sh", "py"), strict=True)]
-)
-def test_every_script_carries_deadline_timeout_and_cache_control(tool: ExportTool, script: str) -> None:
+def test_deadline_timeout_and_cache_control_are_carried() -> None:
     for caches in (False, True):
-        files = exported_files(tool, exported_traffic(target(caches), "bm25", 12.5, PLAN, seed=7))
-        text = "".join(files.values())
-        assert "x-deadline-ms" in text
-        assert ("no-store" in text) is not caches
+        files = exported_files(exported_traffic(target(caches), "bm25", 12.5, PLAN, seed=7))
+        targets = files["bm25-12.5.targets.jsonl"]
+        assert "x-deadline-ms" in targets
+        assert ("no-store" in targets) is not caches
         # The deadline, and two seconds in which a late answer is still read.
-        assert any(form in files[script] for form in ('"3500ms"', "-timeout=3500ms", "timeout = 3.5"))
+        assert 'timeout: "3500ms"' in files["bm25-12.5.js"]
 
 
-def test_the_scripts_parse(traffic: ExportedTraffic) -> None:
-    ast.parse(exported_files(ExportTool.LOCUST, traffic)["bm25-12.5.py"])
-    script = exported_files(ExportTool.VEGETA, traffic)["bm25-12.5.sh"]
-    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+def test_the_script_reads_the_targets_and_the_command_runs_the_script(traffic: ExportedTraffic) -> None:
+    script, targets = exported_files(traffic)
+    assert f'open("./{targets}")' in exported_files(traffic)[script]
+    assert export_command(traffic) == f"k6 run {script}"
