@@ -74,7 +74,7 @@ async def test_every_route_of_the_gateway_is_in_its_readme_with_its_method() -> 
 
 
 async def test_every_route_of_the_evaluator_is_in_its_readme() -> None:
-    readme = text("evaluator/README.md")
+    readme = text("evaluator/service/README.md")
     for _, path in await endpoints(build_evaluator(EvaluatorSettings())):
         assert path in readme
 
