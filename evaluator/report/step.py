@@ -1,7 +1,8 @@
 """Builds the report of a run from the files of all steps; writes report.json, its pages, their charts and tables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from evaluator.client.cached_results import cache_remarks
 from evaluator.experiments.gates import judge_gates
 from evaluator.metrics.conventions import state_conventions
 from evaluator.pages.page_blocks import tables_of
@@ -10,10 +11,11 @@ from evaluator.report.page import render_report_html, render_report_markdown
 from evaluator.report.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
 from evaluator.report.ranked_run import RankedRun, read_ranked_run
 from evaluator.report.report import Report
-from evaluator.report.run_warnings import run_faults, run_remarks
 from evaluator.report.sections import STEPS, report_blocks, report_charts, step_charts
+from evaluator.runs.interruptions import interruption_remarks, warmup_remarks
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.runs.timing_validity import timing_doubts
+from evaluator.steps.validity import arm_faults
 from services.files.disk_writes import write_whole
 
 
@@ -36,7 +38,7 @@ def build_report(run: RankedRun) -> Report:
     pipelines: Mapping[str, PipelineReport] = {
         arm.name: with_validity(pipeline_report(run, arm), valid=not doubts) for arm in ranked.arms
     }
-    faults = tuple(run_faults(run, pipelines))
+    faults = tuple(_faults(run, pipelines))
     return Report(
         experiment=experiment.name,
         dataset=experiment.dataset_name,
@@ -50,7 +52,7 @@ def build_report(run: RankedRun) -> Report:
         sample=len(ranked.queries) if len(ranked.queries) < manifest.counts.judged_queries else None,
         caches=experiment.caches,
         valid=not faults,
-        warnings=(*faults, *run_remarks(run, pipelines)),
+        warnings=(*faults, *_remarks(run, pipelines)),
         timing_valid=not doubts if len(without_times) < len(ranked.arms) else None,
         timing_reasons=doubts,
         conditions=run.conditions,
@@ -64,6 +66,39 @@ def build_report(run: RankedRun) -> Report:
         ingest=run.ingested,
         manifest=manifest,
     )
+
+
+def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
+    """Yields why a run is not valid, a sentence each."""
+    yield from run.manifest.counts.warnings
+    for arm in run.ranked.arms:
+        outcome = pipelines[arm.name]
+        if outcome.errors:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.errors_by_kind.items()))
+            yield f"{arm.name}: LOST {outcome.errors} of {outcome.queries} queries ({kinds}); they count as 0"
+        if outcome.degraded:
+            stages = ", ".join(f"{what} {count}" for what, count in sorted(outcome.degraded_by_stage.items()))
+            yield f"{arm.name}: {outcome.degraded} answers were DEGRADED ({stages}): not this pipeline's figures"
+        if outcome.deep_differs:
+            yield (
+                f"{arm.name}: {outcome.deep_differs} of {outcome.deep} answers began OTHERWISE when "
+                f"{run.ranked.depth} hits were asked for instead of {run.ranked.timed_top}"
+            )
+        yield from arm_faults(arm.name, arm, run.manifest, run.records[arm.name], outcome.imported)
+    yield from (f"{name}: no recall figure: {one.reason}" for name, one in run.recall.items() if one.reason)
+
+
+def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
+    """Yields what leaves a run valid: an interruption, a warm-up without answers."""
+    if run.manifest.counts.left_out:
+        yield run.manifest.counts.left_out
+    if run.quality.added_judgments is not None:
+        yield from (file.sentence for file in run.quality.added_judgments.files)
+    yield from interruption_remarks(run.source)
+    yield from warmup_remarks(run.records, run.source)
+    if run.ranked.compared_documents == 0:
+        yield "no backend returns documents by id: only their number was compared with the corpus"
+    yield from cache_remarks(run.experiment.caches, {name: outcome.cached for name, outcome in pipelines.items()})
 
 
 def _write_pages(folder: RunFolder, report: Report) -> None:
