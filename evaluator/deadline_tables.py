@@ -6,7 +6,7 @@ from evaluator.deadline_sweep import DEADLINES, AtDeadline, DeadlineReport, Dead
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.page_blocks import Block, Caution, Heading, Sentence, Table
 from evaluator.runs.latency import Timed
-from evaluator.steps.step_section import StepSection
+from evaluator.steps.shown_step import ShownStep
 
 
 def render_deadlines(found: DeadlinesFile) -> Iterator[str]:
@@ -28,7 +28,7 @@ def _section(found: DeadlinesFile, charts: Collection[str]) -> list[Block]:
     return [Heading("Deadlines"), *deadline_blocks(found)]
 
 
-DEADLINES_SECTION = StepSection("deadlines", DEADLINES, DeadlinesFile, _section)
+DEADLINES_STEP = ShownStep("deadlines", DEADLINES, DeadlinesFile, _section)
 
 
 def _rows(report: DeadlineReport, *, valid: bool) -> list[list[str]]:

@@ -7,7 +7,7 @@ from evaluator.attribution.report import ATTRIBUTION, AttributionReport
 from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Sentence, Table
 from evaluator.pages.step_page import StepPage
 from evaluator.pages.svg_chart import COLOURS, Drawing, Scale, text_width
-from evaluator.steps.step_section import StepSection
+from evaluator.steps.shown_step import ShownStep
 
 WIDTH = 860.0
 FATES_CHART = "attribution/fates.svg"
@@ -56,7 +56,9 @@ def _section(report: AttributionReport, charts: Collection[str]) -> list[Block]:
     return [Heading(title), *attribution_blocks(report, charts)]
 
 
-ATTRIBUTION_SECTION = StepSection("attribution", ATTRIBUTION, AttributionReport, _section)
+ATTRIBUTION_STEP = ShownStep(
+    "attribution", ATTRIBUTION, AttributionReport, _section, attribution_page, "Where relevant documents were lost"
+)
 
 
 def _warnings(report: AttributionReport) -> Iterator[str]:

@@ -9,8 +9,9 @@ from evaluator.attribution.collect import leg_name
 from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Listing, Prose, Sentence, Table, Verdict
 from evaluator.pages.step_page import StepPage
 from evaluator.replay.front_chart import front_chart
-from evaluator.replay.report import ReplayReport
+from evaluator.replay.report import REPLAY, ReplayReport
 from evaluator.runs.latency import DOUBTFUL, Timed
+from evaluator.steps.shown_step import ShownStep
 from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
 
 FRONT_CHART = "replay/front.svg"
@@ -51,6 +52,9 @@ def replay_page(report: ReplayReport) -> StepPage:
     return StepPage(
         "replay", f"Replay: {report.experiment}, {report.dataset}", blocks, {FRONT_CHART: front_chart(report)}
     )
+
+
+REPLAY_STEP = ShownStep("replay", REPLAY, ReplayReport, page=replay_page, link="Replay of other settings")
 
 
 def _doubts(report: ReplayReport) -> Iterator[str]:

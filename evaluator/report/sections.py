@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluator.attribution.page import ATTRIBUTION_SECTION
-from evaluator.deadline_tables import DEADLINES_SECTION
-from evaluator.load.page.blocks import LOAD_SECTION
+from evaluator.attribution.page import ATTRIBUTION_STEP
+from evaluator.deadline_tables import DEADLINES_STEP
+from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.pages.page_blocks import Block
 from evaluator.report.cost_section import cost_blocks
 from evaluator.report.latency_section import latency_blocks, latency_charts
@@ -14,7 +14,7 @@ from evaluator.report.origin_section import origin_blocks
 from evaluator.report.quality_section import quality_blocks, quality_charts
 from evaluator.report.report import Report
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.step_section import Figures, StepSection
+from evaluator.steps.shown_step import Figures, ShownStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class Section:
 
     blocks: Callable[[Report, Collection[str]], Iterable[Block]]
     charts: Callable[[Report], Mapping[str, str | None]] = lambda report: {}
-    step: StepSection[Any] | None = None
+    step: ShownStep[Any] | None = None
 
 
-def of_step(step: StepSection[Figures], figures: Callable[[Report], Figures | None]) -> Section:
+def of_step(step: ShownStep[Figures], figures: Callable[[Report], Figures | None]) -> Section:
     """Returns the section of a step. `figures`: the field of a report that holds what the step has found."""
 
     def blocks(report: Report, charts: Collection[str]) -> Iterable[Block]:
         found = figures(report)
-        return () if found is None else step.blocks(found, charts)
+        return () if found is None else step.section(found, charts)
 
     return Section(blocks, step=step)
 
@@ -44,9 +44,9 @@ SECTIONS = (
     Section(quality_blocks, quality_charts),
     Section(latency_blocks, latency_charts),
     Section(cost_blocks),
-    of_step(LOAD_SECTION, lambda report: report.load),
-    of_step(DEADLINES_SECTION, lambda report: report.deadlines),
-    of_step(ATTRIBUTION_SECTION, lambda report: report.attribution),
+    of_step(LOAD_STEP, lambda report: report.load),
+    of_step(DEADLINES_STEP, lambda report: report.deadlines),
+    of_step(ATTRIBUTION_STEP, lambda report: report.attribution),
     Section(origin_blocks),
 )
 STEPS = tuple(section.step for section in SECTIONS if section.step is not None)

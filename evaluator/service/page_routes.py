@@ -3,17 +3,20 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 
+from evaluator.attribution.page import ATTRIBUTION_STEP
 from evaluator.client.client import GatewayError
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.comparison.comparison_page import comparison_blocks, example_blocks
 from evaluator.errors import EvaluationError
 from evaluator.pages.environment import PAGE_FILES, page_file, style_sheet
+from evaluator.replay.page import REPLAY_STEP
+from evaluator.runs.run_folder import WRITTEN_BY
 from evaluator.service.comparison_cache import ComparisonCache
 from evaluator.service.form_experiment import bundled_experiments, form_experiment
 from evaluator.service.job_state import COMPARED_RUN
@@ -29,8 +32,9 @@ from evaluator.service.page_answers import (
     table_answer,
 )
 from evaluator.service.served_datasets import ServedDatasets
-from evaluator.service.service_pages import ServicePages, StepWithPage
-from evaluator.service.shown_runs import blocks_of, listed_runs, shown_run, step_page
+from evaluator.service.service_pages import ServicePages
+from evaluator.service.shown_runs import blocks_of, listed_runs, shown_run
+from evaluator.steps.shown_step import ShownStep
 from services.chassis.access.form_tokens import FromReader
 from services.chassis.access.page_headers import PAGE_HEADERS
 from services.chassis.app import router
@@ -98,13 +102,13 @@ def page_routes(
     @handled(scope="search", page=True)
     @answers.as_page
     async def attribution(run: str, table: str = "") -> Response:
-        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), "attribution", table)
+        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), ATTRIBUTION_STEP, table)
 
     @routes.get("/replay/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
     async def replay(run: str, table: str = "") -> Response:
-        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), "replay", table)
+        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), REPLAY_STEP, table)
 
     @routes.get("/compare", include_in_schema=False)
     @handled(scope="search", slow=True, page=True)
@@ -198,12 +202,11 @@ def _runs(jobs: Jobs, pages: ServicePages, page: int) -> Response:
     return html_answer(pages.runs(listed, page, last, len(names)))
 
 
-def _step(jobs: Jobs, pages: ServicePages, run: str, step: StepWithPage, table: str) -> Response:
+def _step(jobs: Jobs, pages: ServicePages, run: str, step: ShownStep[Any], table: str) -> Response:
     """Returns the page of a step, or with `table` one of its tables as a file."""
-    found = step_page(jobs, run, step)
+    found = step.own_page(jobs.folder(run))
     if found is None:
-        command = "attribute" if step == "attribution" else "replay"
-        raise NotFound(f"Run {run} has no {step} here; the command `{command} {run}` makes it.")
+        raise NotFound(f"Run {run} has no {step.name} here; the command `{WRITTEN_BY[step.file]} {run}` makes it.")
     return table_answer(found.blocks, table) if table else html_answer(pages.step(run, found))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 from jinja2 import Environment
 
@@ -16,13 +16,7 @@ from evaluator.report.page import report_page
 from evaluator.report.report import Report
 from evaluator.service.form_experiment import BundledExperiment
 from evaluator.service.job_state import JobState
-
-StepWithPage = Literal["attribution", "replay"]
-# The names of the links to them.
-STEP_LINKS: Mapping[StepWithPage, str] = {
-    "attribution": "Where relevant documents were lost",
-    "replay": "Replay of other settings",
-}
+from evaluator.steps.shown_step import ShownStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +50,7 @@ class ShownRun:
     cancellable: bool = False
     stale: str = ""
     measuring: bool = False
-    steps: Sequence[StepWithPage] = ()
+    steps: Sequence[ShownStep[Any]] = ()
 
 
 class ServicePages:
@@ -75,7 +69,6 @@ class ServicePages:
             "run.html",
             here="",
             run=run,
-            steps=[(step, STEP_LINKS[step]) for step in run.steps],
             token=token,
             page=report_page(run.report, run.svgs) if run.report is not None else None,
             sections=page_sections(run.blocks, run.svgs),

@@ -1,28 +1,24 @@
 """Reads what pages show of runs from their folders and from the job that runs. Renders nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-from evaluator.attribution.page import attribution_page
-from evaluator.attribution.report import ATTRIBUTION, AttributionReport
-from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
-from evaluator.deadline_tables import deadline_blocks
+from evaluator.attribution.page import ATTRIBUTION_STEP
+from evaluator.deadline_tables import DEADLINES_STEP
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from evaluator.load.page.blocks import load_blocks
+from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.load.page.live_chart import live_chart, live_rows
-from evaluator.load.report import LOAD, LoadReport
-from evaluator.pages.page_blocks import Block, Heading, Table
-from evaluator.pages.step_page import StepPage
-from evaluator.replay.page import replay_page
-from evaluator.replay.report import REPLAY, ReplayReport
+from evaluator.pages.page_blocks import Block, Table
+from evaluator.replay.page import REPLAY_STEP
 from evaluator.report.sections import report_blocks, report_charts, step_charts
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs
-from evaluator.service.service_pages import ListedRun, ShownRun, StepWithPage
+from evaluator.service.service_pages import ListedRun, ShownRun
+from evaluator.steps.shown_step import ShownStep
 
-# Steps after the ranking that have a page of their own, with the file that each writes.
-_WRITES: Mapping[StepWithPage, str] = {"attribution": ATTRIBUTION, "replay": REPLAY}
+STEPS_WITH_PAGE: tuple[ShownStep[Any], ...] = (ATTRIBUTION_STEP, REPLAY_STEP)
 LIVE = "The load in its last seconds; times are of the answers of 10 s"
 
 
@@ -68,20 +64,8 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
         live_table=Table("live", LIVE, live_rows(figures)),
         stale=stale,
         cancellable=jobs.running == run,
-        steps=_steps(folder) if whole and state.state != "running" else (),
+        steps=[step for step in STEPS_WITH_PAGE if folder.has(step.file)] if whole and state.state != "running" else (),
     )
-
-
-def step_page(jobs: Jobs, run: str, step: StepWithPage) -> StepPage | None:
-    """Returns the page of a step of a run; None of one that was not called. Raises EvaluationError."""
-    folder = jobs.folder(run)
-    if not folder.has(_WRITES[step]):
-        return None
-    match step:
-        case "attribution":
-            return attribution_page(folder.read(ATTRIBUTION, AttributionReport))
-        case "replay":
-            return replay_page(folder.read(REPLAY, ReplayReport))
 
 
 def blocks_of(jobs: Jobs, run: str) -> Sequence[Block]:
@@ -95,16 +79,11 @@ def blocks_of(jobs: Jobs, run: str) -> Sequence[Block]:
 
 def _blocks_without_report(folder: RunFolder, svgs: dict[str, str]) -> list[Block]:
     """Returns what commands that need no ranking have measured."""
-    blocks: list[Block] = []
-    if folder.has(LOAD):
-        blocks += load_blocks(folder.read(LOAD, LoadReport), svgs)
-    if folder.has(DEADLINES):
-        blocks += [Heading("Deadlines"), *deadline_blocks(folder.read(DEADLINES, DeadlinesFile))]
-    return blocks
-
-
-def _steps(folder: RunFolder) -> tuple[StepWithPage, ...]:
-    return tuple(step for step, file in _WRITES.items() if folder.has(file))
+    load, deadlines = LOAD_STEP.read(folder), DEADLINES_STEP.read(folder)
+    return [
+        *(() if load is None else LOAD_STEP.section(load, svgs)),
+        *(() if deadlines is None else DEADLINES_STEP.section(deadlines, svgs)),
+    ]
 
 
 def _experiment(folder: RunFolder) -> Experiment | None:

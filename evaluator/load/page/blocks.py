@@ -31,7 +31,7 @@ from evaluator.pages.page_blocks import (
     filled,
 )
 from evaluator.pages.stacked_times_chart import PATH
-from evaluator.steps.step_section import StepSection
+from evaluator.steps.shown_step import ShownStep
 
 SPECTRUM_SHOWS = "Latency by percentile"
 PLANNED = (
@@ -52,7 +52,7 @@ def load_blocks(load: LoadReport, charts: Collection[str]) -> list[Block]:
     ]
 
 
-LOAD_SECTION = StepSection("load", LOAD, LoadReport, load_blocks)
+LOAD_STEP = ShownStep("load", LOAD, LoadReport, load_blocks)
 
 
 def _capacity(found: CapacityReport, charts: Collection[str]) -> Iterator[Block]:
