@@ -35,9 +35,9 @@ from evaluator.load.against.report import AgainstReport
 from evaluator.load.against.speed import MARGIN
 from evaluator.load.against.step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
 from evaluator.load.against.table import render_against
+from evaluator.load.export import planned_export, unexported_fields, write_export
 from evaluator.load.report import LOAD, LoadReport, judges_a_gate
 from evaluator.load.step import load_step
-from evaluator.load_export import planned_export, unexported_fields, write_export
 from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import expect_processes, parse_processes
 from evaluator.progress import say

@@ -5,7 +5,7 @@ import pytest
 from evaluator.commands.load_plan_options import overridden_load
 from evaluator.errors import WrongOption
 from evaluator.experiments.load_plan import CapacityPlan, LoadPlan
-from evaluator.load_export import unexported_fields
+from evaluator.load.export import unexported_fields
 
 DEFAULTS = {"slice_seconds": 3.0}
 

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from evaluator.experiments.load_plan import LoadPlan
+from evaluator.load.export import exported_traffic
 from evaluator.load.export_scripts import ExportedTraffic, export_command, exported_files
 from evaluator.load.sending.traffic import LoadTarget
-from evaluator.load_export import exported_traffic
 
 # Quotes of all kinds, a line separator that JavaScript minds, and text beyond ASCII.
 TEXTS = {"q1": 'oil the "chain"', "q2": "it's \u2028 grün ${x} {y}", "q3": "plain"}

@@ -3,8 +3,8 @@
 import pytest
 
 from evaluator.experiments.load_plan import LoadPlan, QueryDraw, TrafficStep
+from evaluator.load.export import exported_traffic
 from evaluator.load.sending.traffic import LoadTarget, PlannedSlice, open_slices
-from evaluator.load_export import exported_traffic
 
 QUERIES = tuple(f"q{number}" for number in range(40))
 
