@@ -1,0 +1,102 @@
+"""Bounds the size of the house: modules in a folder, lines of a module, words of a document and of a sentence."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_documents import ROOT
+from tests.docs.test_plain_language import ENTRIES, prose
+
+PRODUCT = ("services", "gateway", "evaluator", "deploy", "workshop")
+MOST_LINES = 400
+MOST_MODULES = 25
+# A root holds entry files and ports; everything else is in a room.
+MOST_MODULES_OF_A_ROOT = {"evaluator/load": 10, "services/chassis": 15, "gateway": 8}
+
+MOST_LINES_OF_THE_README = 110
+MOST_DECISIONS = 60
+MOST_WORDS_OF_A_SENTENCE = 35
+MOST_WORDS = {
+    "ARCHITECTURE.md": 1_800,
+    "CHANGELOG.md": 1_500,
+    "CONTRIBUTING.md": 800,
+    "DECISIONS.md": 4_500,
+    "README.md": 900,
+}
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def words(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").split())
+
+
+def modules(folder: Path) -> list[Path]:
+    return [module for module in folder.glob("*.py") if module.name != "__init__.py"]
+
+
+READ_FIRST = [ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
+
+
+def sentences(document: str) -> Iterator[str]:
+    """Yields the sentences outside code blocks and tables. A link is its text, a piece of inline code one word."""
+    paragraphs = [""]
+    previous = 0
+    for number, line in prose(document):
+        begins = re.match(r"\s*([-*#]|\d+\.)", line)
+        if begins or not line.strip() or number != previous + 1:
+            paragraphs.append("")
+        paragraphs[-1] += f" {line.strip().lstrip('-*># ')}"
+        previous = number
+    for paragraph in paragraphs:
+        plain = re.sub(r"`[^`]+`", "code", re.sub(r"\]\([^)]*\)", "]", paragraph))
+        yield from re.split(r"(?<=[.!?])[\])\"”]*\s+", plain)
+
+
+def long_sentences(document: str) -> list[str]:
+    return [found for found in sentences(document) if len(found.split()) > MOST_WORDS_OF_A_SENTENCE]
+
+
+@pytest.mark.parametrize(("folder", "most"), MOST_MODULES_OF_A_ROOT.items())
+def test_a_root_leaves_the_modules_to_its_rooms(folder: str, most: int) -> None:
+    assert 0 < len(modules(ROOT / folder)) <= most
+
+
+def test_a_folder_has_at_most_25_modules() -> None:
+    folders = {module.parent for folder in PRODUCT for module in (ROOT / folder).rglob("*.py")}
+    assert {name(folder) for folder in folders if len(modules(folder)) > MOST_MODULES} == set()
+
+
+def test_no_module_is_longer_than_400_lines() -> None:
+    found = [module for folder in (*PRODUCT, "tests") for module in (ROOT / folder).rglob("*.py")]
+    lines = {name(module): len(module.read_text(encoding="utf-8").splitlines()) for module in found}
+    assert {module: count for module, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_the_readme_has_at_most_110_lines() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= MOST_LINES_OF_THE_README
+
+
+def test_there_are_at_most_60_decisions() -> None:
+    assert 0 < len(ENTRIES) <= MOST_DECISIONS
+
+
+@pytest.mark.parametrize(("document", "most"), MOST_WORDS.items())
+def test_a_document_stays_within_its_words(document: str, most: int) -> None:
+    assert 0 < words(ROOT / document) <= most
+
+
+@pytest.mark.parametrize("document", READ_FIRST, ids=name)
+def test_no_sentence_is_longer_than_35_words(document: Path) -> None:
+    assert long_sentences(document.read_text(encoding="utf-8")) == []
+
+
+def test_tables_code_and_link_targets_do_not_lengthen_a_sentence() -> None:
+    most, longer = "word " * 34 + "end.", "word " * 35 + "end."
+    quiet = f"| {longer} |\n```\n{longer}\n```\n{most} {most}\n\n{most[:-4]}[end](a b c). `a b c`."
+    assert long_sentences(quiet) == []
+    assert len(long_sentences(f"{quiet}\n{longer}\n- {longer}")) == 2
