@@ -37,12 +37,9 @@ from evaluator.experiments.suite import Suite, experiments_of
 from evaluator.load.capacity.report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.page.cost_table import render_costs, render_memory
 from evaluator.load.page.tables import (
+    further_tables,
     load_warnings,
     render_load,
-    render_load_repeats,
-    render_loading,
-    render_ratios,
-    render_steps,
 )
 from evaluator.load.report import LoadReport
 from evaluator.machine.measurement_lock import measuring
@@ -233,8 +230,7 @@ def print_load(folder: RunFolder, report: LoadReport) -> None:
         for capacity in folder.read(CAPACITY, CapacityFile).capacities:
             print(f"\n{render_capacity(capacity)}")
     if report.points:
-        figures = (render_load, render_steps, render_loading, render_ratios, render_load_repeats)
-        for table in (render(report) for render in (*figures, render_costs, render_memory)):
+        for table in (render_load(report), *further_tables(report), render_costs(report), render_memory(report)):
             if table:
                 print(f"\n{table}")
     for warning in load_warnings(report):

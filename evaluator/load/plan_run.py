@@ -10,7 +10,7 @@ from evaluator.client.cached_results import cache_remarks
 from evaluator.experiments.gates import judge_gates
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.capacity.report import CAPACITY, CapacityFile, capacity_report, multiple_rates
-from evaluator.load.capacity.search import CapacityReport, FoundCapacity
+from evaluator.load.capacity.search import CapacityReport
 from evaluator.load.capacity.step import SEARCH, searched_capacity
 from evaluator.load.page.load_page import write_page
 from evaluator.load.points.best_under import best_at
@@ -73,7 +73,10 @@ async def run_load(
             found = await searched_capacity(
                 ready.target, arm.name, ready.plan, ready.seed, beside.measured(), files.keep
             )
-        swept = [(multiple, await driven([[traffic]], [arm])) for multiple, traffic in multiples_of(found)]
+        swept = [
+            (multiple, await driven([[Traffic(f"{multiple:g}x", rate=rate)]], [arm]))
+            for multiple, rate in multiple_rates(found)
+        ]
         points += [point for _, through in swept for point in through]
         # Beyond the capacity the queue grows while it is measured, so that the later half takes longer in any case.
         timing_valid &= all(point.timing_valid for multiple, through in swept if multiple <= 1 for point in through)
@@ -111,11 +114,6 @@ async def run_load(
         )
     await in_thread(write_page, folder, report)
     return report
-
-
-def multiples_of(found: FoundCapacity) -> list[tuple[float, Traffic]]:
-    """Returns the traffic at multiples of a capacity."""
-    return [(multiple, Traffic(f"{multiple:g}x", rate=rate)) for multiple, rate in multiple_rates(found)]
 
 
 def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.soak import (
-    against,
     copies,
     corpus,
     cost,
@@ -97,10 +96,6 @@ async def test_equal_pipelines_take_about_equal_times_among_others() -> None:
         low, high = map(float, row[3].split(" to "))
         with timed():
             assert 0.7 < low <= high < 1.4, outcome.rows
-
-
-async def test_a_slower_stack_is_caught_and_a_stack_with_itself_raises_no_more_than_one_alarm() -> None:
-    (await against.run(SEED, 5)).demand()
 
 
 @repeated_when_late

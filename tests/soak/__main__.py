@@ -30,7 +30,6 @@ SOAKS = (
     "power",
     "corpus",
     "agreement",
-    "against",
     "against_live",
     "judging",
 )

@@ -12,10 +12,13 @@ from evaluator.load.against.speed import MARGIN, SpeedVerdict
 from evaluator.load.against.step import driven_pairs
 from evaluator.load.sending.traffic import LoadTarget
 from services.contracts.query import SearchRequest
-from tests.soak.against import COLUMNS, COMPARISONS, PERCENT, SLOWDOWN, bars, row
-from tests.soak.outcome import Outcome
+from tests.soak.outcome import Bar, Outcome
 from tests.support.processes import ROOT
 
+COMPARISONS = 20
+SLOWDOWN = 1.15
+PERCENT = f"{100 * (SLOWDOWN - 1):.0f} %"
+CAUGHT, FALSE_ALARMS = 18, 2
 MEDIAN_MS = 20.0
 RATE = 60.0
 PAIRS = 12
@@ -28,6 +31,7 @@ SAYS = (
     "A comparison in which the machine or the generators were too busy is not judged (exit status 3) and made again, "
     f"up to {TRIES} tries for each that is wanted. Where fewer are judged than wanted, neither bar holds."
 )
+COLUMNS = ("stacks", "comparisons", "alarms", "p50 slower", "p50 faster", "p50 no slower", "p50 cannot tell", "p50")
 
 
 async def run(seed: int, size: int = COMPARISONS) -> Outcome:
@@ -37,8 +41,38 @@ async def run(seed: int, size: int = COMPARISONS) -> Outcome:
         (*row(f"{PERCENT} slower", slower), str(len(slower_faults))),
         (*row("the same", same), str(len(same_faults))),
     )
-    held = bars(slower, same, size, needs_cores=True)
+    held = bars(slower, same, size)
     return Outcome("against_live", SAYS, seed, (*COLUMNS, "not judged"), rows, held, (*slower_faults, *same_faults))
+
+
+def row(name: str, verdicts: list[SpeedVerdict]) -> tuple[str, ...]:
+    """Returns the row of some comparisons: alarms, outcomes of p50, and the range of its ratios."""
+    p50s = [verdict.ratios[0] for verdict in verdicts]
+    outcomes = [sum(one.outcome == kind for one in p50s) for kind in ("slower", "faster", "no slower", "cannot tell")]
+    ratios = [one.ratio for one in p50s]
+    alarms = sum(verdict.slower for verdict in verdicts)
+    spread = f"{min(ratios):.3f} to {max(ratios):.3f}" if ratios else "–"
+    return (name, str(len(verdicts)), str(alarms), *map(str, outcomes), spread)
+
+
+def bars(slower: list[SpeedVerdict], same: list[SpeedVerdict], size: int) -> tuple[Bar, Bar]:
+    """Returns the two promises, scaled where `size` is less than 20; neither holds where fewer were judged."""
+    few = [f" ({size} wanted)" if len(found) < size else "" for found in (slower, same)]
+    caught, raised = (sum(verdict.slower for verdict in found) for found in (slower, same))
+    return (
+        Bar(
+            f"p50 {PERCENT} longer: at least {CAUGHT} of {COMPARISONS} caught",
+            f"{caught} of {len(slower)}{few[0]}",
+            not few[0] and caught >= CAUGHT / COMPARISONS * len(slower),
+            needs_cores=True,
+        ),
+        Bar(
+            f"a stack with itself: at most {FALSE_ALARMS} of {COMPARISONS} alarms",
+            f"{raised} of {len(same)}{few[1]}",
+            not few[1] and raised <= max(1, FALSE_ALARMS / COMPARISONS * len(same)),
+            needs_cores=True,
+        ),
+    )
 
 
 async def _judged(seed: int, slowdown: float, size: int) -> tuple[list[SpeedVerdict], list[str]]:

@@ -64,7 +64,7 @@ def render_capacity(report: CapacityReport) -> str:
     """Renders the sentence, the measured rates in order, and the figures at multiples of the capacity."""
     parts = [report.sentence, measured_table(report)]
     if report.multiples:
-        parts.append(multiples_table(report))
+        parts.append(aligned(multiple_rows(report)))
     return "\n\n".join(parts)
 
 
@@ -77,11 +77,6 @@ def measured_table(report: CapacityReport) -> str:
         for one in report.found.measured
     ]  # fmt: skip
     return aligned(measured)
-
-
-def multiples_table(report: CapacityReport) -> str:
-    """Renders `multiple_rows`."""
-    return aligned(multiple_rows(report))
 
 
 def multiple_rows(report: CapacityReport) -> list[tuple[str, ...]]:

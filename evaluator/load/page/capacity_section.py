@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evaluator.load.capacity.report import BEYOND, measured_table, multiples_table
+from evaluator.load.capacity.report import BEYOND, measured_table, multiple_rows
 from evaluator.load.capacity.search import VERIFICATIONS, CapacityReport
 from evaluator.load.page.capacity_chart import capacity_chart
 from evaluator.pages.markdown_table import aligned
@@ -40,7 +40,7 @@ def capacity_section(capacities: Sequence[CapacityReport], arrivals: str, shown:
         parts += [f"### {report.pipeline}", report.sentence]
         parts += [shown[name] for name in (capacity_file(report.pipeline),) if name in shown]
         if report.multiples:
-            parts.append(multiples_table(report))
+            parts.append(aligned(multiple_rows(report)))
         parts += ["<details><summary>Every measured rate, in order</summary>", measured_table(report), "</details>"]
     return parts
 

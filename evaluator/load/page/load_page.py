@@ -18,13 +18,10 @@ from evaluator.load.page.charts import (
 from evaluator.load.page.cost_table import cost_parts
 from evaluator.load.page.tables import (
     PERCENTILES,
+    further_tables,
     load_warnings,
     percentile_rows,
     render_load,
-    render_load_repeats,
-    render_loading,
-    render_ratios,
-    render_steps,
     time_cell,
 )
 from evaluator.load.points.best_under import best_rows
@@ -84,8 +81,7 @@ def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) ->
             *(["## All points"] if report.capacities else []),
             render_load(report),
             COUNTED,
-            *filter(None, (render(report) for render in (render_steps, render_loading, render_ratios))),
-            *filter(None, [render_load_repeats(report)]),
+            *further_tables(report),
             *(shown[name] for name in shown if name == "rates.svg"),
             *best,
             "## Percentiles (ms)",

@@ -75,9 +75,10 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
     yield from report.remarks
 
 
-def render_steps(report: LoadReport) -> str:
-    """Renders `step_rows`; empty where nothing was sent in steps."""
-    return _rendered(step_rows(report))
+def further_tables(report: LoadReport) -> list[str]:
+    """Renders steps, loading, ratios and repeats, those that have a row."""
+    tables = (step_rows(report), loading_rows(report), ratio_rows(report), repeat_rows(report))
+    return [aligned(rows) for rows in tables if len(rows) > 1]
 
 
 def step_rows(report: LoadReport) -> list[list[str]]:
@@ -100,11 +101,6 @@ def step_rows(report: LoadReport) -> list[list[str]]:
     return [["pipeline", "step", "from s", "in time/s", "p50 ms", "p95 ms", "nDCG@10", "requests", "degraded"], *rows]
 
 
-def render_ratios(report: LoadReport) -> str:
-    """Renders `ratio_rows`; empty without a pair."""
-    return _rendered(ratio_rows(report))
-
-
 def ratio_rows(report: LoadReport) -> list[list[str]]:
     """Returns a header, and how many times as long one pipeline takes as another, a row each."""
     rows = [
@@ -118,11 +114,6 @@ def ratio_rows(report: LoadReport) -> list[list[str]]:
         for one in report.ratios
     ]
     return [["rate", "pipelines", "of", "ratio", "from", "to"], *rows]
-
-
-def render_loading(report: LoadReport) -> str:
-    """Renders `loading_rows`; empty where nothing was loaded."""
-    return _rendered(loading_rows(report))
 
 
 def loading_rows(report: LoadReport) -> list[list[str]]:
@@ -141,11 +132,6 @@ def loading_rows(report: LoadReport) -> list[list[str]]:
     return [["pipeline", "rate", "documents loaded", "within s", "documents/s"], *rows]
 
 
-def render_load_repeats(report: LoadReport) -> str:
-    """Renders `repeat_rows`; empty where nothing was repeated."""
-    return _rendered(repeat_rows(report))
-
-
 def repeat_rows(report: LoadReport) -> list[list[str]]:
     """Returns a header, and the median of each figure over the repeats, a row each."""
     rows = [
@@ -161,10 +147,6 @@ def repeat_rows(report: LoadReport) -> list[list[str]]:
         for name, one in point.repeats.items()
     ]
     return [["pipeline", "rate", "figure", "median", "from", "to", "confidence", "repeats"], *rows]
-
-
-def _rendered(rows: list[list[str]]) -> str:
-    return aligned(rows) if len(rows) > 1 else ""
 
 
 def _row(point: LoadPointReport) -> list[str]:

@@ -15,11 +15,11 @@ from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair
 from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
-from tests.soak.against import bars
+from tests.soak.against_live import bars
 from tests.support.load_samples import load_sample
 from tests.support.simulated_stacks import simulated_pairs
 
-SEEDS = range(6)  # tests/soak/against.py has 20 of each
+SEEDS = range(6)
 SHARE = r"\d+\.\d %"
 WORDS = rf"slower by {SHARE}(, beyond the margin of {SHARE})?|faster by {SHARE}|no slower than {SHARE}|cannot tell"
 CLAUSE = rf"p\d\d ({WORDS}) \([+-]{SHARE} to [+-]{SHARE}\)"
@@ -144,7 +144,7 @@ def test_a_soak_that_judged_fewer_comparisons_than_it_wanted_holds_no_bar() -> N
         [judge_speed("old", "new", simulated_pairs(seed, slowdown), 0.05, seed) for seed in (1, 2)]
         for slowdown in (2.0, 1.0)
     )
-    assert [bar.held for bar in bars(slower, same, 2, needs_cores=False)] == [True, True]
-    assert [(bar.held, bar.measured) for bar in bars(slower, same[:1], 20, needs_cores=False)] == [
+    assert [bar.held for bar in bars(slower, same, 2)] == [True, True]
+    assert [(bar.held, bar.measured) for bar in bars(slower, same[:1], 20)] == [
         (False, "2 of 2 (20 wanted)"), (False, f"{int(same[0].slower)} of 1 (20 wanted)"),
     ]  # fmt: skip

@@ -6,16 +6,18 @@ from evaluator.client.cached_results import CacheUse
 from evaluator.load.page.charts import stages_chart
 from evaluator.load.page.load_page import render_load_page
 from evaluator.load.page.tables import (
+    further_tables,
     load_warnings,
+    loading_rows,
+    ratio_rows,
     render_load,
-    render_load_repeats,
-    render_loading,
-    render_ratios,
+    repeat_rows,
     time_cell,
 )
 from evaluator.load.sending.loading_figures import LoadingFigures
 from evaluator.load.statistics.ratios import PercentileRatio, repeated_figure
 from evaluator.machine.cost_rows import number_cell
+from evaluator.pages.markdown_table import aligned
 from tests.support.load_points import load_point, load_report
 
 
@@ -53,11 +55,10 @@ def test_the_table_tells_the_shares_of_degraded_answers_and_of_candidates_that_w
 def test_documents_that_were_loaded_meanwhile_have_a_table() -> None:
     loading = LoadingFigures(documents=1_280, seconds=64.0, documents_a_second=20.0)
     point = load_point(n=5).model_copy(update={"loading": loading})
-    rendered = render_loading(load_report(load_point(n=5), point))
-    assert [cell.strip() for cell in rendered.splitlines()[-1].split("|")[1:-1]] == [
-        "hybrid", "20/s while loading", "1280", "64", "20.0",
-    ]  # fmt: skip
-    assert render_loading(load_report(load_point(n=5))) == ""
+    rows = loading_rows(load_report(load_point(n=5), point))
+    assert rows[1:] == [["hybrid", "20/s while loading", "1280", "64", "20.0"]]
+    assert further_tables(load_report(load_point(n=5), point)) == [aligned(rows)]
+    assert further_tables(load_report(load_point(n=5))) == []
 
 
 @pytest.mark.parametrize(("foreign", "mark"), [(0.0, ""), (0.5, "?")])
@@ -66,9 +67,9 @@ def test_every_time_of_a_point_whose_times_are_not_valid_is_marked(foreign: floa
     times = [cell for cell in cells(render_load(load_report(point)))[3:7] if cell != "–"]
     assert {cell.endswith("?") for cell in times} == {bool(mark)}
     repeated = {"nDCG@10": repeated_figure([0.7, 0.7]), "p50": repeated_figure([20.0, 21.0])}
-    rows = render_load_repeats(load_report(point.model_copy(update={"repeats": repeated}))).splitlines()[-2:]
-    assert "?" not in rows[0]
-    assert cells(rows[1])[3:6] == [f"20.5{mark}", f"20{mark}", f"21{mark}"]
+    rows = repeat_rows(load_report(point.model_copy(update={"repeats": repeated})))[-2:]
+    assert "?" not in "".join(rows[0])
+    assert rows[1][3:6] == [f"20.5{mark}", f"20{mark}", f"21{mark}"]
 
 
 @pytest.mark.parametrize("foreign", [0.0, 0.5])
@@ -90,9 +91,9 @@ def test_a_ratio_with_a_point_whose_times_are_not_valid_is_marked() -> None:
         timing_valid=False,
     )  # fmt: skip
     report = load_report(load_point(n=5)).model_copy(update={"ratios": (ratio,)})
-    assert cells(render_ratios(report))[3:] == ["1.50?", "1.40?", "1.60?"]
+    assert ratio_rows(report)[-1][3:] == ["1.50?", "1.40?", "1.60?"]
     without = ratio.model_copy(update={"interval": None, "timing_valid": True})
-    assert cells(render_ratios(report.model_copy(update={"ratios": (without,)})))[3:] == ["1.50", "–", "–"]
+    assert ratio_rows(report.model_copy(update={"ratios": (without,)}))[-1][3:] == ["1.50", "–", "–"]
 
 
 @pytest.mark.parametrize("ms", [-0.0, -0.04])
