@@ -1,4 +1,4 @@
-"""Builds the ASGI app of a service: its routes, the probes, and the middleware of the chassis around them."""
+"""Builds the ASGI app of a service: its routes, the probes, and the path of requests around them."""
 
 import copy
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from starlette.datastructures import Headers
@@ -14,20 +14,18 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
 from services.chassis.access.access_check import open_access
-from services.chassis.access.access_middleware import AccessMiddleware
 from services.chassis.access.cross_origin import CrossOrigin
 from services.chassis.access.login import login_router
 from services.chassis.access.sessions import Sessions
-from services.chassis.admission.lanes import LimitMiddleware, lanes_of
+from services.chassis.admission.lanes import lanes_of
 from services.chassis.admission.limits import Limiter
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Lifecycle, Readiness, probe_router
+from services.chassis.request_path import RequestPath
 from services.chassis.requests import rendering
-from services.chassis.requests.body import BodyMiddleware, JsonRoute
-from services.chassis.requests.caching import CachingMiddleware
-from services.chassis.requests.deadline_middleware import DeadlineMiddleware
+from services.chassis.requests.body import Bodies
 from services.chassis.requests.handling import HandlingTable, Lane, matched_route
-from services.chassis.requests.telemetry import TelemetryMiddleware
+from services.chassis.requests.json_route import JsonRoute
 from services.chassis.server.early_refusals import EarlyRefusals
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.problem import Problem
@@ -121,30 +119,18 @@ def create_app(
     refusing: dict[Lane, Limiter] = {"work": lanes["work"]}
     if own_lane is not None:
         refusing["own"] = own_lane
-    cross_origin = CrossOrigin(app, cors_origins) if cors_origins else None
 
     def wording_of(scope: Scope) -> rendering.Wording | None:
         if page_wording is not None and (handling.of_request(scope).page or _is_lost_browser(scope)):
             return page_wording
         return wordings.get(scope["path"])
 
+    bodies = Bodies(settings.max_body_bytes, instruments)
+    path = RequestPath(app.router, access, lanes, bodies, wording_of, instruments, logs_in=bool(login))
+    # Outside the rendering of errors: a page could not read them without the CORS headers.
+    cross_origin = CrossOrigin(path, cors_origins) if cors_origins else None
+    app.middleware_stack = cross_origin or path
     app.state.early_refusals = EarlyRefusals(access, refusing, wording_of, instruments, cross_origin)
-    rendering.install_error_handlers(app, wording_of)
-
-    def render(error: Exception, scope: Scope) -> Response:
-        return rendering.render(error, wording_of(scope))
-
-    # The middleware added last is the outermost. Telemetry sees and renders every request; nothing of a stranger's is
-    # read; a body must arrive within the deadline, and before its request takes a slot.
-    app.add_middleware(CachingMiddleware, instruments=instruments)
-    app.add_middleware(LimitMiddleware, lanes=lanes)
-    app.add_middleware(BodyMiddleware, most_bytes=settings.max_body_bytes, instruments=instruments)
-    app.add_middleware(DeadlineMiddleware)
-    app.add_middleware(AccessMiddleware, access=access, logs_in=bool(login))
-    app.add_middleware(TelemetryMiddleware, instruments=instruments, render=render)
-    if cors_origins:
-        # Outside the rendering of errors too: a page could not read them without the CORS headers.
-        app.add_middleware(CrossOrigin, origins=cors_origins)
     return app
 
 

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Self
 
-from services.chassis.errors import DeadlineExceeded
+from services.chassis.errors import DeadlineExceeded, Malformed
 
 DEADLINE_HEADER = "x-deadline-ms"
 DEFAULT_MS = 10_000
@@ -45,6 +45,18 @@ class Deadline:
         if self.remaining_ms < 1:
             raise DeadlineExceeded("The deadline has passed; send a larger X-Deadline-Ms.")
         return {DEADLINE_HEADER: str(self.remaining_ms)}
+
+
+def parse_deadline(header: str | None, default_ms: int, received: float) -> Deadline:
+    """Parses the deadline of a request `received` then, by time.monotonic.
+
+    Raises Malformed for anything but 1 to 120,000 whole milliseconds.
+    """
+    if header is None:
+        return Deadline.after_ms(default_ms, received)
+    if not header.isascii() or not header.isdigit() or len(header) > 7 or not 1 <= int(header) <= MOST_MS:
+        raise Malformed(f"X-Deadline-Ms must be a whole number of milliseconds from 1 to {MOST_MS}.")
+    return Deadline.after_ms(int(header), received)
 
 
 _current: ContextVar[Deadline | None] = ContextVar("deadline", default=None)

@@ -75,7 +75,7 @@ async def test_timings_hold_what_each_service_reported_of_its_own_time(stack: St
 
 async def test_the_log_of_every_service_names_the_request_id_of_the_answer(stack: Stack) -> None:
     lines: list[str] = []
-    collector, logger = logging.Handler(), logging.getLogger("services.chassis.requests.telemetry")
+    collector, logger = logging.Handler(), logging.getLogger("services.chassis.request_path")
     collector.setFormatter(JsonFormatter("any"))
     collector.emit = lambda record: lines.append(collector.format(record))  # type: ignore[method-assign]
     logger.addHandler(collector)

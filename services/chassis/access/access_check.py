@@ -24,9 +24,8 @@ from services.chassis.settings.service_settings import KeyedSettings, ServiceSet
 
 logger = logging.getLogger(__name__)
 
-# Keys of the scope: who was admitted, None where callers need no key and for what is open to all; that a refusal was
-# counted, because a page's is found twice: the middleware sends a browser to log in.
-_ADMITTED, _COUNTED = "admitted", "denial_counted"
+# Key of the scope: the outcome of the check.
+_REFUSAL = "access_refusal"
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d{1,5})?", re.IGNORECASE)
 _WRONG: Mapping[Refusal, str] = {
     "unknown": "This key is not known here; ask who runs this service for one.",
@@ -52,20 +51,21 @@ class Access:
         self._hosts = frozenset(hosts)
         self._sessions = sessions
 
-    def check(self, scope: Scope) -> Principal | None:
-        """Returns who calls, and keeps it in the scope. Raises ProblemError where the request is not served.
+    def refusal(self, scope: Scope) -> ProblemError | None:
+        """Returns why a request is not served, None where it is; `caller_of` then returns who calls.
 
-        A second check of the same request takes nothing out of its key's rate.
+        Checks a request once, however often it is asked: before its body is read, by the server as soon as its headers
+        are, else by the app.
         """
-        if _ADMITTED in scope:
-            known: Principal | None = scope[_ADMITTED]
-            return known
-        try:
-            admitted = scope[_ADMITTED] = self._check(scope)
-        except ProblemError as error:
-            self._count(scope, error)
-            raise
-        return admitted
+        if _REFUSAL not in scope:
+            scope[_REFUSAL] = None
+            try:
+                self._check(scope)
+            except ProblemError as error:
+                self._denied.labels(error.kind).inc()
+                scope[_REFUSAL] = error.with_traceback(None)  # its frames hold the scope
+        found: ProblemError | None = scope[_REFUSAL]
+        return found
 
     def owner(self, scope: Scope, secret: str) -> Principal:
         """Returns whose key was typed into a form, and takes one request out of its rate.
@@ -81,37 +81,30 @@ class Access:
             keep_caller(scope, found)
             _charge(found)
         except ProblemError as error:
-            self._count(scope, error)
+            self._denied.labels(error.kind).inc()
             raise
         return found
-
-    def _count(self, scope: Scope, error: ProblemError) -> None:
-        if not scope.get(_COUNTED, False):
-            self._denied.labels(error.kind).inc()
-            scope[_COUNTED] = True
 
     def handling(self, scope: Scope) -> Handling:
         """Returns the handling of a request."""
         return self._handling.of_request(scope)
 
-    def _check(self, scope: Scope) -> Principal | None:
-        headers = Headers(scope=scope)
+    def _check(self, scope: Scope) -> None:
+        headers, handling = Headers(scope=scope), self.handling(scope)
         if scope["path"] in PROBES:  # a balancer sends any Host
-            return None
+            return
         self._check_host(headers.get("host", ""))
-        handling = self.handling(scope)
         if handling.form and comes_from_elsewhere(headers):  # where callers need no key, too
             raise ForeignForm("Another site has sent this form; open its page here and send it from there.")
         if self.ring is None:
-            return None
+            return
         if handling.scope == "open":
             scope[KEY_IN_BODY] = handling.form
-            return None
+            return
         caller = self._caller(scope, headers, handling)
         keep_caller(scope, caller)
         _charge(caller)  # a refusal for the scope counts too: it costs as much as an answer
         _check_scope(caller, handling, scope["path"])
-        return caller
 
     def _check_host(self, host: str) -> None:
         """A page whose domain points at this machine (DNS rebinding) sends its own domain, which has a dot."""

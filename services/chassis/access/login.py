@@ -14,8 +14,8 @@ from services.chassis.access.form_tokens import FIELD, FormReader, FormTokens, F
 from services.chassis.access.page_headers import LOGIN, PAGE_HEADERS
 from services.chassis.access.sessions import LASTS_S, Sessions
 from services.chassis.errors import OverShare, Unauthenticated
-from services.chassis.requests.body import JsonRoute
 from services.chassis.requests.handling import handled
+from services.chassis.requests.json_route import JsonRoute
 
 _LOCAL = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")  # a path of this process: no other host, no backslash
 _PAGE = """<!doctype html>

@@ -1,19 +1,17 @@
-"""Owns the lanes of a process: the limiter of each, and the middleware that gives requests a slot of theirs."""
+"""Owns the lanes of a process: the limiter of each, and what tells its clients apart."""
 
 from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from services.chassis.admission.adaptive_limit import AdaptiveLimit
 from services.chassis.admission.cores import available_cores
 from services.chassis.admission.limits import Limiter
-from services.chassis.deadlines import current_deadline
 from services.chassis.instruments import Instruments
 from services.chassis.requests.callers import caller_of
-from services.chassis.requests.handling import Lane, handling_of
-from services.chassis.requests.telemetry import PROBES
+from services.chassis.requests.handling import Lane
 from services.chassis.settings.service_settings import CONTROL_SLOTS, ServiceSettings
 
 CONTROL_WAITING = 64
@@ -41,23 +39,6 @@ def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lan
 
 def _fixed(slots: int) -> AdaptiveLimit:
     return AdaptiveLimit(slots, slots, slots)
-
-
-class LimitMiddleware:
-    """Gives every request a slot of its lane, except the probes: a full service must still answer them."""
-
-    def __init__(self, app: ASGIApp, *, lanes: Mapping[Lane, Limiter]) -> None:
-        self.app = app
-        self.lanes = lanes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asks = scope["type"] == "http" and scope["path"] not in PROBES
-        limiter = self.lanes.get(handling_of(scope).lane) if asks else None
-        if limiter is None:
-            await self.app(scope, receive, send)
-            return
-        async with limiter.slot(current_deadline().remaining_s, client=client_of(scope)):
-            await self.app(scope, receive, send)
 
 
 def client_of(scope: Scope) -> str:

@@ -34,7 +34,7 @@ def write_audit(scope: Scope, handling: Handling, status: int) -> None:
         extra={
             "key": caller.id,
             "method": scope["method"],
-            "route": None if route is None else route.template,
+            "route": None if route is None else route.route.path,
             "collection": _name(_COLLECTION_NAME, collection_of(scope["path"])),
             "run": scope.get(_RUN) or _name(_RUN_NAME, None if route is None else route.parameters.get("run")),
             "session": _name(_RUN_NAME, None if route is None else route.parameters.get("session")),

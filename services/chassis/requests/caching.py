@@ -4,11 +4,6 @@ import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from services.chassis.instruments import Instruments
-
 CACHED_HEADER = "x-cached-results"
 NO_STORE = "no-store"
 
@@ -38,38 +33,16 @@ def pass_on_lookups(backend: str, header: str | None) -> None:
         record_lookups(int(counts[1]), int(counts[2]), backend)
 
 
-class CachingMiddleware:
-    """Reads Cache-Control; writes `X-Cached-Results` if a cache was used, and counts hits and misses of its own.
-
-    The header is `<hits>/<of>`, or `<backend>=<hits>/<of>, …` where backends reported it.
-    """
-
-    def __init__(self, app: ASGIApp, *, instruments: Instruments) -> None:
-        self.app = app
-        self.instruments = instruments
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        directives = Headers(scope=scope).get("cache-control", "").lower().split(",")
-        _no_store.set(NO_STORE in (directive.strip() for directive in directives))
-        lookups: dict[str, tuple[int, int]] = {}
-        _lookups.set(lookups)
-
-        async def answer(message: Message) -> None:
-            if message["type"] == "http.response.start" and lookups:
-                MutableHeaders(scope=message)[CACHED_HEADER] = _told(lookups)
-                if "" in lookups:
-                    hits, of = lookups[""]
-                    self.instruments.cached.labels("hit").inc(hits)
-                    self.instruments.cached.labels("miss").inc(of - hits)
-            await send(message)
-
-        await self.app(scope, receive, answer)
+def begin_lookups(cache_control: str) -> Mapping[str, tuple[int, int]]:
+    """Reads the header Cache-Control of a request. Returns what will be recorded of its lookups."""
+    _no_store.set(NO_STORE in (directive.strip() for directive in cache_control.lower().split(",")))
+    lookups: dict[str, tuple[int, int]] = {}
+    _lookups.set(lookups)
+    return lookups
 
 
-def _told(lookups: Mapping[str, tuple[int, int]]) -> str:
+def lookups_header(lookups: Mapping[str, tuple[int, int]]) -> str:
+    """Returns `<hits>/<of>`, or `<backend>=<hits>/<of>, …` where backends reported it."""
     return ", ".join(
         f"{backend}={hits}/{of}" if backend else f"{hits}/{of}" for backend, (hits, of) in sorted(lookups.items())
     )

@@ -1,7 +1,7 @@
 """Owns what a route declares about its handling: lane, default deadline, log line, kind of body, who may call it.
 
 The declaration is a decorator at the route, in the service that owns the route. This module finds it for a request by
-method and path, before routing.
+method and path: the one time that a request's path is matched.
 """
 
 import re
@@ -46,9 +46,9 @@ class Handling:
 
 @dataclass(frozen=True, slots=True)
 class MatchedRoute:
-    """The route that answers a request: its path as declared, and the values of that path's parameters."""
+    """The route that answers a request, and the values of its path's parameters."""
 
-    template: str
+    route: APIRoute
     parameters: Mapping[str, str]
 
 
@@ -78,7 +78,7 @@ class HandlingTable:
     """The declared handlings of a service's routes."""
 
     def __init__(self) -> None:
-        self._declared: dict[str, list[tuple[re.Pattern[str], str, Handling]]] = {}
+        self._declared: dict[str, list[tuple[re.Pattern[str], APIRoute, Handling]]] = {}
 
     def add(self, routes: Iterable[BaseRoute]) -> None:
         """Adds routes. Raises TypeError for one that does not declare who may call it."""
@@ -87,22 +87,23 @@ class HandlingTable:
                 continue
             declared = declared_handling(route)
             for method in route.methods or ():
-                self._declared.setdefault(method, []).append((route.path_regex, route.path, declared))
+                self._declared.setdefault(method, []).append((route.path_regex, route, declared))
 
     def of(self, method: str, path: str) -> Handling:
         """Returns the handling of a request: that of its route, DEFAULT_HANDLING where there is none."""
         return self._found(method, path)[0]
 
     def _found(self, method: str, path: str) -> tuple[Handling, MatchedRoute | None]:
-        for pattern, template, declared in self._declared.get("GET" if method == "HEAD" else method, ()):
+        for pattern, route, declared in self._declared.get("GET" if method == "HEAD" else method, ()):
             if match := pattern.match(path):
-                return declared, MatchedRoute(template, match.groupdict())
+                return declared, MatchedRoute(route, match.groupdict())
         return DEFAULT_HANDLING, None
 
     def of_request(self, scope: Scope) -> Handling:
-        """Returns the handling of a request, and keeps it in the scope."""
+        """Returns the handling of a request, and keeps it in the scope with the route."""
         found: Handling | None = scope.get(_MARK)
         if found is None:
+            drop_trailing_slash(scope)
             found, scope[_MATCHED] = self._found(scope["method"], scope["path"])
             scope[_MARK] = found
         return found
@@ -130,9 +131,3 @@ def matched_route(scope: Scope) -> MatchedRoute | None:
     """Returns the route of a request whose handling was asked for, refused before routing too; None where none is."""
     found: MatchedRoute | None = scope.get(_MATCHED)
     return found
-
-
-def handling_of(scope: Scope) -> Handling:
-    """Returns the handling of the current request."""
-    table: HandlingTable = scope["app"].state.handling
-    return table.of_request(scope)

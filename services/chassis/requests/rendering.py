@@ -3,14 +3,14 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from services.chassis.errors import BadInput, Forbidden, Malformed, Overloaded, ProblemError, Unauthenticated
-from services.chassis.requests.telemetry import PAUSES, request_id
+from services.chassis.errors import BadInput, Forbidden, Malformed, ProblemError, Unauthenticated
+from services.chassis.requests.telemetry import request_id
 from services.contracts.problem import FieldError, Problem
 from services.contracts.validation_messages import validation_message
 
@@ -105,16 +105,7 @@ def _location(found: Sequence[str | int]) -> str:
     return ".".join(str(part) for part in (found[1:] if found[:1] == ("body",) else found)) or "body"
 
 
-def install_error_handlers(app: FastAPI, wording_of: WordingOf) -> None:
-    """Installs the handlers that render every error of the routes, in the wording of its request if it has one."""
-
-    async def handler(request: Request, error: Exception) -> Response:
-        body = getattr(request.scope.get("route"), "body_field", None)
-        asked = None if body is None else body.field_info.annotation
-        if isinstance(error, Overloaded) and error.pauses:
-            request.scope[PAUSES] = True
-        return render(error, wording_of(request.scope), asked)
-
-    app.add_exception_handler(ProblemError, handler)
-    app.add_exception_handler(HTTPException, handler)  # from the router: unknown route or method
-    app.add_exception_handler(RequestValidationError, handler)
+def asked_model(scope: Scope) -> object:
+    """Returns the model of the body that the route of a request takes; None where it takes none, or there is none."""
+    body = getattr(scope.get("route"), "body_field", None)
+    return None if body is None else body.field_info.annotation

@@ -1,21 +1,13 @@
-"""Owns the telemetry of one request: its id, timed stages, log line, metrics and Server-Timing header."""
+"""Owns the id and the timed stages of the current request, and what its scope keeps for the connection."""
 
-import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from services.chassis.instruments import Instruments
-from services.chassis.requests.audit import write_audit
-from services.chassis.requests.handling import drop_trailing_slash, handling_of
-
-logger = logging.getLogger(__name__)
+from starlette.types import Scope
 
 REQUEST_ID_HEADER = "x-request-id"
 # Key of the scope: when the head of the request was read (time.monotonic). A task of a busy event loop begins later.
@@ -85,63 +77,8 @@ def stages_apart() -> Iterator[None]:
         _timings_ms.reset(outside)
 
 
-class TelemetryMiddleware:
-    """Sets the request's id, renders the errors that leave the app, and reports the result. Outermost."""
-
-    def __init__(
-        self, app: ASGIApp, *, instruments: Instruments, render: Callable[[Exception, Scope], ASGIApp]
-    ) -> None:
-        self.app = app
-        self.instruments = instruments
-        self.render = render
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        drop_trailing_slash(scope)
-        identity = assign_request_id(Headers(scope=scope).get(REQUEST_ID_HEADER, ""))
-        timings: dict[str, float] = {}
-        _timings_ms.set(timings)
-        start = received_at(scope)
-        status = 0
-
-        async def answer(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                total = (time.monotonic() - start) * 1000
-                headers = MutableHeaders(scope=message)
-                headers[REQUEST_ID_HEADER] = identity
-                stages = [*timings.items(), ("total", total)]
-                headers["server-timing"] = ", ".join(f"{name};dur={ms:.2f}" for name, ms in stages)
-            await send(message)
-
-        try:
-            await self.app(scope, receive, answer)
-        except Exception as error:
-            if status:  # the answer has begun: the error cannot be sent, the connection must break
-                logger.exception("failed while answering")
-                raise
-            await self.render(error, scope)(scope, receive, answer)
-        finally:
-            self._report(scope, status, time.monotonic() - start, timings)
-
-    def _report(self, scope: Scope, status: int, seconds: float, timings: dict[str, float]) -> None:
-        route = getattr(scope.get("route"), "path", "unmatched")
-        self.instruments.observe(scope["method"], route, status, seconds, timings)
-        write_audit(scope, handling_of(scope), status)
-        # Refusals are only counted: at several times what a process carries, their lines would be most of its work.
-        if status == 429 or scope.get(WRONG_KEY, False):
-            return
-        if status >= 400 or (scope["path"] not in PROBES and handling_of(scope).logged):
-            logger.info(
-                "request",
-                extra={
-                    "method": scope["method"],
-                    "route": route,
-                    "status": status,
-                    "ms": round(seconds * 1000, 2),
-                    "stages_ms": {name: round(ms, 2) for name, ms in timings.items()},
-                },
-            )
+def begin_stages() -> Mapping[str, float]:
+    """Begins the stages of a request. Returns what will be recorded of them, in milliseconds."""
+    timings: dict[str, float] = {}
+    _timings_ms.set(timings)
+    return timings

@@ -15,11 +15,10 @@ from services.chassis.access.access_check import Access
 from services.chassis.access.cross_origin import CrossOrigin
 from services.chassis.admission.lanes import client_of
 from services.chassis.admission.limits import Limiter
-from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS
+from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS, parse_deadline
 from services.chassis.errors import Malformed, Overloaded, ProblemError, Unauthenticated
 from services.chassis.instruments import Instruments
 from services.chassis.requests.audit import write_audit
-from services.chassis.requests.deadline_middleware import parse_deadline
 from services.chassis.requests.handling import Handling, Lane
 from services.chassis.requests.rendering import WordingOf, render
 from services.chassis.requests.telemetry import PROBES, REQUEST_ID_HEADER, assign_request_id, received_at
@@ -50,12 +49,10 @@ class EarlyRefusals:
         if self._cross_origin is not None and scope["method"] == "OPTIONS":
             return None  # a browser asks whether the page may call at all: neither key nor lane is needed for that
         handling = self._access.handling(scope)
-        try:
-            self._access.check(scope)
-        except ProblemError as error:
-            if handling.page and isinstance(error, Unauthenticated):
-                return None  # the middleware sends a browser to log in
-            return self._answer(scope, handling, error)
+        if (denied := self._access.refusal(scope)) is not None:
+            if handling.page and isinstance(denied, Unauthenticated):
+                return None  # the app sends a browser to log in
+            return self._answer(scope, handling, denied)
         if scope["path"] in PROBES or not any(limiter.refuses for limiter in self._lanes.values()):
             return None
         refusal = self._overload(scope, handling)

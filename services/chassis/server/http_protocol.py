@@ -230,7 +230,6 @@ class BoundedHttp(HttpToolsProtocol):
         scope: Any = cycle.scope
         self._answered = cycle
         self._owner.forwarded.apply(scope)
-        drop_trailing_slash(scope)
         refusal = None if self.flow.write_paused or self._only_probes else self._owner.early_refusal(scope)
         if scope.get(WRONG_KEY, False) or scope.get(KEY_IN_BODY, False):
             now = self.loop.time()
@@ -347,6 +346,7 @@ def probes_only(app: ASGIApp) -> ASGIApp:
     refusal = Overloaded("There are too many connections; keep fewer, and try again.", retry_after_s=1)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        drop_trailing_slash(scope)
         if scope["path"] in PROBES:
             await app(scope, receive, send)
             return

@@ -1,0 +1,218 @@
+"""Takes a request from the server to its route and its answer back: access, deadline, body, lane, route.
+
+Nothing of a stranger's is read. A body must arrive within the deadline, and before its request takes a slot. Every
+error is rendered here, and every answer gets its headers and is reported here.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.chassis.access.access_check import Access
+from services.chassis.access.login import login_target
+from services.chassis.access.page_headers import PAGE_HEADERS
+from services.chassis.admission.lanes import client_of
+from services.chassis.admission.limits import Limiter
+from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS, parse_deadline, set_deadline
+from services.chassis.errors import DeadlineExceeded, Overloaded, OverShare, ProblemError, Unauthenticated
+from services.chassis.instruments import Instruments
+from services.chassis.requests.audit import write_audit
+from services.chassis.requests.body import Bodies, CountedBytes, run_until_disconnect
+from services.chassis.requests.caching import CACHED_HEADER, begin_lookups, lookups_header
+from services.chassis.requests.callers import caller_of
+from services.chassis.requests.handling import Handling, Lane, matched_route
+from services.chassis.requests.rendering import WordingOf, asked_model, render
+from services.chassis.requests.telemetry import (
+    PAUSES,
+    PROBES,
+    REQUEST_ID_HEADER,
+    WRONG_KEY,
+    assign_request_id,
+    begin_stages,
+    received_at,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer of one request on its way back: adds our headers, and knows its status, 0 until it begins."""
+
+    request_id: str
+    started: float
+    timings: Mapping[str, float]
+    lookups: Mapping[str, tuple[int, int]]
+    instruments: Instruments
+    forward: Send
+    status: int = 0
+
+    async def send(self, message: Message) -> None:
+        """Sends on a message of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            if self.lookups:
+                self._report_lookups(headers)
+            headers[REQUEST_ID_HEADER] = self.request_id
+            stages = [*self.timings.items(), ("total", (time.monotonic() - self.started) * 1000)]
+            headers["server-timing"] = ", ".join(f"{name};dur={ms:.2f}" for name, ms in stages)
+        await self.forward(message)
+
+    def is_begun(self) -> bool:
+        """Returns whether a part of the answer was sent, so that no other can be."""
+        return self.status != 0
+
+    def _report_lookups(self, headers: MutableHeaders) -> None:
+        headers[CACHED_HEADER] = lookups_header(self.lookups)
+        if "" in self.lookups:
+            hits, of = self.lookups[""]
+            self.instruments.cached.labels("hit").inc(hits)
+            self.instruments.cached.labels("miss").inc(of - hits)
+
+
+class RequestPath:
+    """The app of a service around its routes. `logs_in`: a browser that asks for a page is sent to log in.
+
+    `router` answers what no declared route does.
+    """
+
+    def __init__(
+        self,
+        router: ASGIApp,
+        access: Access,
+        lanes: Mapping[Lane, Limiter],
+        bodies: Bodies,
+        wording_of: WordingOf,
+        instruments: Instruments,
+        *,
+        logs_in: bool,
+    ) -> None:
+        self._router = router
+        self._access = access
+        self._lanes = lanes
+        self._bodies = bodies
+        self._wording_of = wording_of
+        self._instruments = instruments
+        self._logs_in = logs_in
+        self._route = AsyncExitStackMiddleware(self._dispatch)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        handling, headers = self._access.handling(scope), Headers(scope=scope)
+        identity = assign_request_id(headers.get(REQUEST_ID_HEADER, ""))
+        lookups = begin_lookups(headers.get("cache-control", ""))
+        answer = Answer(identity, received_at(scope), begin_stages(), lookups, self._instruments, send)
+        try:
+            await self._admit(scope, handling, receive, answer)
+        except Exception as error:
+            if answer.is_begun():  # the error cannot be sent, the connection must break
+                logger.exception("failed while answering")
+                raise
+            answer.lookups = {}
+            await render(error, self._wording_of(scope))(scope, receive, answer.send)
+            error.__traceback__ = None  # its frames hold the scope, which may hold it
+        finally:
+            self._report(scope, handling, answer)
+
+    async def _admit(self, scope: Scope, handling: Handling, receive: Receive, answer: Answer) -> None:
+        """Lets pass whom access_check.py admits, and holds each key to its share in flight."""
+        refusal = self._access.refusal(scope)
+        if refusal is not None:
+            shows_page = scope["method"] in ("GET", "HEAD") and handling.page
+            if not (self._logs_in and shows_page and isinstance(refusal, Unauthenticated) and not refusal.wrong):
+                raise refusal
+            target = login_target(scope["path"], scope["query_string"].decode("latin-1"))
+            await RedirectResponse(target, 303, PAGE_HEADERS)(scope, receive, answer.send)
+            return
+        caller = caller_of(scope)
+        if caller is None:
+            await self._work(scope, handling, receive, answer)
+            return
+        if not caller.share.enter():
+            raise OverShare("This key has too many requests in flight; wait for their answers.", retry_after_s=1)
+        try:
+            await self._work(scope, handling, receive, answer)
+        finally:
+            caller.share.leave()
+
+    async def _work(self, scope: Scope, handling: Handling, receive: Receive, answer: Answer) -> None:
+        """Reads the body and runs the route, both within the deadline."""
+        default_ms = MOST_MS if handling.slow else DEFAULT_MS
+        deadline = parse_deadline(Headers(scope=scope).get(DEADLINE_HEADER), default_ms, received_at(scope))
+        set_deadline(deadline)
+        limiter = None if scope["path"] in PROBES else self._lanes.get(handling.lane)
+        counted = CountedBytes()
+
+        async def in_lane(scope: Scope, receive: Receive, send: Send) -> None:
+            if limiter is None:  # a full service must still answer probes
+                await self._answer_by_route(scope, receive, answer)
+                return
+            async with limiter.slot(deadline.remaining_s, client=client_of(scope)):
+                await self._answer_by_route(scope, receive, answer)
+
+        try:
+            async with asyncio.timeout(deadline.remaining_s) as bound:
+                body = await self._bodies.read(scope, handling, receive, counted)
+                await run_until_disconnect(in_lane, scope, body, receive, answer.send, answer.is_begun)
+        except TimeoutError as error:
+            if answer.is_begun() or not bound.expired():
+                raise
+            raise DeadlineExceeded("Not done within X-Deadline-Ms; send a larger one or ask for less.") from error
+        finally:
+            self._bodies.release(counted)
+
+    async def _answer_by_route(self, scope: Scope, receive: Receive, answer: Answer) -> None:
+        """Runs the route. Its errors are answers like others: its slot was used well."""
+        try:
+            await self._route(scope, receive, answer.send)
+        except (ProblemError, HTTPException, RequestValidationError) as error:
+            if answer.is_begun():
+                raise
+            if isinstance(error, Overloaded) and error.pauses:
+                scope[PAUSES] = True
+            await render(error, self._wording_of(scope), asked_model(scope))(scope, receive, answer.send)
+            error.__traceback__ = None  # its frames hold the body
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        matched = matched_route(scope)
+        if matched is None:
+            await self._router(scope, receive, send)
+            return
+        route = matched.route
+        scope["route"], scope["endpoint"] = route, route.endpoint
+        scope["path_params"] = {
+            name: route.param_convertors[name].convert(value) for name, value in matched.parameters.items()
+        }
+        await route.handle(scope, receive, send)
+
+    def _report(self, scope: Scope, handling: Handling, answer: Answer) -> None:
+        seconds = time.monotonic() - answer.started
+        route = getattr(scope.get("route"), "path", "unmatched")
+        self._instruments.observe(scope["method"], route, answer.status, seconds, answer.timings)
+        write_audit(scope, handling, answer.status)
+        # Refusals are only counted: at several times what a process carries, their lines would be most of its work.
+        if answer.status == 429 or scope.get(WRONG_KEY, False):
+            return
+        if answer.status >= 400 or (scope["path"] not in PROBES and handling.logged):
+            logger.info(
+                "request",
+                extra={
+                    "method": scope["method"],
+                    "route": route,
+                    "status": answer.status,
+                    "ms": round(seconds * 1000, 2),
+                    "stages_ms": {name: round(ms, 2) for name, ms in answer.timings.items()},
+                },
+            )

@@ -1,0 +1,105 @@
+"""Owns the route class of all routers: parses bodies within bounds, refuses parameters that a route does not have."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from functools import cache
+from typing import Any
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+from fastapi.utils import create_model_field
+from pydantic import BaseModel
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+
+from services.chassis.errors import BadInput, ProblemError
+from services.chassis.requests.body import UNCOUNTED_BYTES
+from services.chassis.requests.json_shape import parse_json
+from services.contracts.problem import FieldError, Problem
+from services.contracts.validation_messages import known_fields
+
+
+def _release_frames(error: BaseException | None) -> None:
+    """Drops the tracebacks of an error and of its causes, whose frames hold the error itself and the request's body.
+
+    Such a cycle stays until the next garbage collection, and `serve` makes those rare.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__
+
+
+class JsonRequest(Request):
+    """Checks the shape of the JSON before parsing it. Validation handles lone surrogates."""
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            body = await self.body()
+            self._json = parse_json(body)
+            if len(body) > UNCOUNTED_BYTES:
+                await asyncio.sleep(0)  # parsing and validation take up to 0.1 s each: lets other requests run between
+        return self._json
+
+
+@cache
+def _error_field(status: int | str, model: type[BaseModel]) -> Any:  # a ModelField, which FastAPI does not export
+    return create_model_field(f"Response_{status}", model, mode="serialization")
+
+
+class JsonRoute(APIRoute):
+    """The route class of all routers: parses bodies with JsonRequest, refuses parameters that its API does not have."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        responses: dict[int | str, dict[str, Any]] | None = None,
+        **given: Any,
+    ) -> None:
+        super().__init__(path, endpoint, **given)
+        # The same models for all routes. FastAPI builds them anew for each: half the time that a route takes.
+        self.responses = responses or {}
+        self.response_fields = {
+            status: _error_field(status, response["model"])
+            for status, response in self.responses.items()
+            if response.get("model")
+        }
+        # A vendor's clients may send parameters of their own (Azure's `api-version`), and so may browsers and probes.
+        own_wire = path.startswith("/v1/") and self.responses.get("4XX", {}).get("model") is Problem
+        self._parameters = {field.alias for field in self.dependant.query_params} if own_wire else None
+
+    def get_route_handler(self) -> Any:  # the return type is FastAPI's own
+        handle = super().get_route_handler()
+
+        async def with_json_request(request: Request) -> Any:
+            if self._parameters is not None and request.scope["query_string"]:
+                self._refuse_unknown(request.query_params, self._parameters)
+            try:
+                return await handle(JsonRequest(request.scope, request.receive))
+            except HTTPException as error:
+                problem = error.__cause__
+                if not isinstance(problem, ProblemError):
+                    raise
+                _release_frames(error)
+            # FastAPI turns any error raised while reading a body into its own 400: raise ours instead.
+            try:
+                raise problem
+            finally:
+                del problem
+
+        return with_json_request
+
+    def _refuse_unknown(self, given: QueryParams, known: Collection[str]) -> None:
+        """Raises BadInput for a parameter in the URL that the route does not have, and says where it belongs."""
+        in_body = [] if self.body_field is None else known_fields(self.body_field.field_info.annotation, ())
+        for name in given:
+            if name in known:
+                continue
+            if name in in_body:
+                message = "this belongs in the JSON of the body; nothing of the URL's query is read for it"
+            else:
+                there = f"those are: {', '.join(sorted(known))}" if known else "it has none"
+                message = f"this route has no such parameter in its URL ({there}); leave it out"
+            shown = name[:40].encode(errors="replace").decode()
+            raise BadInput(f"query.{shown}: {message}.", errors=(FieldError(field=f"query.{shown}", message=message),))
